@@ -1,0 +1,115 @@
+"""What every engine offers: facts about itself, and containers that end when the runner does.
+
+An engine is handed a `ContainerSpec` and adds nothing to it. The lease: each container's standard input stays open for as
+long as the runner lives; `workloads/lease.py` inside ends the job when it closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from runner.launch.spec import ContainerSpec
+
+GpuRequest = Literal["nvidia", "cdi"]
+
+
+class EngineFacts(BaseModel):
+    """What an engine says of itself.
+
+    Attributes:
+        name: `docker` or `venv`.
+        available: whether it can run a job now.
+        reason: why not, in words, when it can't.
+        version: the engine's own version.
+        gpu_request: how GPUs are asked for: the `nvidia` device driver, CDI device names, or not at all (None).
+        root_dir: where it keeps images, for the free-disk check.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    available: bool
+    reason: str | None = None
+    version: str | None = None
+    gpu_request: GpuRequest | None = None
+    root_dir: str | None = None
+
+
+class EngineError(Exception):
+    """The engine refused to create or start a container; the message is the engine's own."""
+
+
+class Site(BaseModel):
+    """Where a program finds things inside an engine's environment.
+
+    Attributes:
+        python: the interpreter that has the framework.
+        workloads: the directory of the training programs.
+        data: where the data set appears, None for synthetic data.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    python: str
+    workloads: str
+    data: str | None = None
+
+
+class Line(BaseModel):
+    """One line that a container wrote."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+class Container(Protocol):
+    """A started container."""
+
+    @property
+    def name(self) -> str:
+        """The name in its spec."""
+
+    def lines(self) -> Iterator[Line]:
+        """Yield every line as it is written, until the container ends."""
+
+    def wait(self) -> int:
+        """Block until the container has ended and return its exit code."""
+
+    def stop(self) -> None:
+        """End it: the lease is let go, then terminate, then kill. Safe to call twice and after the end."""
+
+    def remove(self) -> None:
+        """Remove what is left of it. Safe after any failure."""
+
+
+class Engine(Protocol):
+    """Starts containers on one host."""
+
+    @property
+    def name(self) -> str:
+        """The value of ENGINE that names it."""
+
+    def facts(self) -> EngineFacts:
+        """Ask the engine about itself; never raises."""
+
+    def site(self, data: Path | None) -> Site:
+        """Tell launchers where programs and data are found."""
+
+    def user(self) -> str:
+        """Numeric `uid:gid` that a job runs as; never root inside a container."""
+
+    def start(self, spec: ContainerSpec) -> Container:
+        """Create and start a container.
+
+        Raises:
+            EngineError: the engine would not.
+        """
+
+    def command_line(self, spec: ContainerSpec) -> str:
+        """Print the spec as the shell command that would start the same thing."""

@@ -1,0 +1,66 @@
+"""`ContainerSpec`: what one container of a run is, down to its argv. Launchers make it, engines run it, `--dry-run` prints it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Role = Literal["worker", "scheduler", "server", "tool"]
+
+LABEL_RUN = "dlscale.run-id"
+LABEL_ROLE = "dlscale.role"
+
+
+class Mount(BaseModel):
+    """A directory or file of the host inside the container, read-only unless a tool has to write there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    target: str
+    read_only: bool = True
+
+
+class ContainerSpec(BaseModel):
+    """One container (or, without a container engine, one process tree) of a run.
+
+    Attributes:
+        name: unique on its host: `dlscale-<run id>-<role><number>`.
+        node: the host it runs on, by its name in the cluster.
+        role: what it does in the job; the run succeeds when every worker, scheduler and server ends with 0.
+        number: position among the containers of its role, from 0.
+        processes: training processes (ranks) that it starts.
+        image: reference of the image; the environment's own reference where there is no container.
+        argv: program and arguments, handed over without a shell.
+        env: environment variables on top of the image's.
+        mounts: directories of the host.
+        gpus: indices of the host's GPUs that it sees.
+        cpus: host CPU ids it may run on.
+        memory_mib: memory limit in MiB, None for no limit.
+        shm_mib: size of /dev/shm in MiB (data loader workers and Gloo/NCCL shared memory live there).
+        tmp_mib: size of the writable /tmp in MiB.
+        user: numeric `uid:gid`.
+        network: `none` (its own namespace with a loopback only) or `container:<name>` (that container's namespace).
+        labels: run id and role, by which `dlscale clean` finds it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    node: str
+    role: Role
+    number: int = 0
+    processes: int = 1
+    image: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    mounts: tuple[Mount, ...] = ()
+    gpus: tuple[int, ...] = ()
+    cpus: tuple[int, ...] = ()
+    memory_mib: int | None = None
+    shm_mib: int = 1024
+    tmp_mib: int = 1024
+    user: str
+    network: str = "none"
+    labels: dict[str, str]

@@ -1,0 +1,117 @@
+"""First process of every container: runs the job, reaps it, and ends it when standard input closes.
+
+    python3 lease.py PROGRAM ARGS...
+
+The runner holds the other end of standard input open. When the runner dies, however it dies, the kernel closes that end
+and the whole job is terminated here (SIGTERM, five seconds, SIGKILL), so no orphan keeps a GPU. SIGTERM and SIGINT do the
+same. The exit code is the program's (128 + signal number if a signal ended it), or 143 when the lease ran out.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+GRACE_S = 5.0
+LEASE_ENDED = 143
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def spawn(argv):
+    """Start the program in a session of its own, with nothing on its standard input; it dies with this process."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        os.write(2, f"lease: {argv[0]}: {error.strerror}\n".encode())
+    os._exit(127)
+
+
+def descendants():
+    """Process ids below this one; orphans count, since this process is their subreaper."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    found = []
+    level = {os.getpid()}
+    while level:
+        level = {pid for pid, parent in parents.items() if parent in level}
+        found.extend(level)
+    return found
+
+
+def signal_all(number):
+    """Send a signal to every descendant; one that has just ended is no error."""
+    for pid in descendants():
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def reap():
+    """Collect ended children: {pid: exit code}."""
+    ended = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def end_all():
+    """Terminate all descendants, wait up to the grace time, then kill what is left."""
+    signal_all(signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_S
+    while descendants() and time.monotonic() < deadline:
+        reap()
+        time.sleep(0.02)
+    while descendants():
+        signal_all(signal.SIGKILL)
+        reap()
+        time.sleep(0.02)
+
+
+def main(argv):
+    """Run `argv` under the lease and return its exit code."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    ending = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda got, _frame: ending.append(got))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    program = spawn(argv)
+    while True:
+        ready, _, _ = select.select([0, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+        code = reap().get(program)
+        if code is not None:
+            end_all()
+            return code
+        if ending or (0 in ready and not os.read(0, 4096)):
+            end_all()
+            return LEASE_ENDED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
