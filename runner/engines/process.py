@@ -47,7 +47,14 @@ def run(
     """
     try:
         done = subprocess.run(
-            list(argv), env=env, cwd=cwd, timeout=timeout_s, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            list(argv),
+            env=env,
+            cwd=cwd,
+            timeout=timeout_s,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except FileNotFoundError as error:
         raise CommandError(argv, None, f"{argv[0]}: not found") from error

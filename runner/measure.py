@@ -1,0 +1,49 @@
+"""Events of one run → its `Measurement`. Pure; the definitions of the figures are in `metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runner import metrics
+from runner.parse import Data, Event, FirstStep, RunStart, RunStop, Window
+
+
+def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Measurement:
+    """Compute every figure of a run.
+
+    Args:
+        events: all events of all ranks.
+        started: the runner's monotonic clock in seconds when it began to create the first container.
+        unit: what is counted, e.g. `images/s`.
+    """
+    windows = [event for event in events if isinstance(event, Window)]
+    joined = metrics.global_windows(windows)
+    steady = metrics.steadiness(joined) if joined else None
+    throughput = None
+    if joined and steady:
+        kept = joined.since(steady.first_window)
+        ci95 = metrics.interval(metrics.rate_distribution([kept], seed=1))
+        throughput = metrics.Throughput(value=kept.rate, ci95=ci95, unit=unit)
+    first_steps = [event.received for event in events if isinstance(event, FirstStep)]
+    starts = [event for event in events if isinstance(event, RunStart)]
+    stops = [event for event in events if isinstance(event, RunStop)]
+    data = [event for event in events if isinstance(event, Data)]
+    decoded = [event.decoded for event in data if event.decoded is not None]
+    return metrics.Measurement(
+        throughput=throughput,
+        training_time_s=float(joined.seconds.sum()) if joined else None,
+        first_step_s=max(first_steps) - started if first_steps else None,
+        step_time_s=metrics.step_times(windows),
+        samples=sum(window.samples for window in windows),
+        iterations=min((stop.iterations for stop in stops), default=0),
+        steady=steady,
+        windows=tuple(
+            metrics.RawWindow(rank=w.rank, index=w.index, start=w.start, samples=w.samples, seconds=w.seconds)
+            for w in sorted(windows, key=lambda w: (w.rank, w.index))
+        ),
+        losses=metrics.losses(events),
+        parameter_norms={str(stop.rank): stop.parameter_norm for stop in sorted(stops, key=lambda s: s.rank)},
+        parameters=starts[0].parameters if starts else None,
+        images_decoded=sum(decoded) if decoded else None,
+        images_skipped=tuple(sorted({name for event in data for name in event.skipped})),
+    )

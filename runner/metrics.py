@@ -1,0 +1,238 @@
+"""Events → figures. Pure functions, each figure defined once; the same events always give the same digits.
+
+Clock: ranks leave a barrier at the start of the measured windows, so each rank's times are taken relative to its own first
+window. That needs no common clock between hosts, and its error is the skew of one barrier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from runner.parse import Event, Loss, Window
+
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+STEADY_TOLERANCE = 0.05
+MIN_STEADY_WINDOWS = 4
+
+Floats = npt.NDArray[np.float64]
+
+
+class Frozen(BaseModel):
+    """Base of the values kept in a record."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Interval(Frozen):
+    """A 95 % confidence interval."""
+
+    low: float
+    high: float
+
+
+class RawWindow(Frozen):
+    """One window of one rank as the program wrote it; `start` in seconds of that rank's monotonic clock."""
+
+    rank: int
+    index: int
+    start: float
+    samples: int
+    seconds: float
+
+
+class Throughput(Frozen):
+    """Global samples ÷ synchronized wall seconds, with its interval; `unit` e.g. `images/s`."""
+
+    value: float
+    ci95: Interval | None
+    unit: str
+
+
+class StepTime(Frozen):
+    """Percentiles of the step time in seconds, and how steps were timed."""
+
+    p50: float
+    p90: float
+    p99: float
+    method: Literal["step", "window-mean"]
+
+
+class Steadiness(Frozen):
+    """Where the steady state begins.
+
+    Attributes:
+        first_window: index of the first window that counts.
+        steady: False when the rate never settled; then all windows count.
+        drift: relative difference between the mean rates of the later and the earlier half of the counted windows.
+    """
+
+    first_window: int
+    steady: bool
+    drift: float
+
+
+class Measurement(Frozen):
+    """All figures of one run, from its events alone."""
+
+    throughput: Throughput | None
+    training_time_s: float | None
+    first_step_s: float | None
+    step_time_s: StepTime | None
+    samples: int
+    iterations: int
+    steady: Steadiness | None
+    windows: tuple[RawWindow, ...]
+    losses: dict[str, tuple[float | None, ...]]
+    parameter_norms: dict[str, float | None]
+    parameters: int | None
+    images_decoded: int | None
+    images_skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GlobalWindows:
+    """The windows of all ranks as one sequence.
+
+    Attributes:
+        samples: (windows,) samples of all ranks.
+        seconds: (windows,) wall seconds; they add up to the span from the barrier to the slowest rank's end.
+    """
+
+    samples: Floats
+    seconds: Floats
+
+    def since(self, first: int) -> GlobalWindows:
+        """The windows from index `first` on."""
+        return GlobalWindows(self.samples[first:], self.seconds[first:])
+
+    @property
+    def rate(self) -> float:
+        """Samples ÷ seconds over all the windows: never a mean of rates."""
+        return float(self.samples.sum() / self.seconds.sum())
+
+
+def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | None:
+    """Join the ranks' windows: a window ends, for all, when its slowest rank ends it.
+
+    Returns None when there is no window that every rank has.
+    """
+    ranks: dict[int, list[Window | RawWindow]] = {}
+    for window in windows:
+        ranks.setdefault(window.rank, []).append(window)
+    common = min((len(found) for found in ranks.values()), default=0)
+    if common == 0:
+        return None
+    ordered = [sorted(found, key=lambda w: w.index)[:common] for found in ranks.values()]
+    ends = np.array([[w.start + w.seconds - found[0].start for w in found] for found in ordered]).max(axis=0)
+    samples = np.array([[w.samples for w in found] for found in ordered], dtype=np.float64).sum(axis=0)
+    return GlobalWindows(samples, np.diff(ends, prepend=0.0))
+
+
+def steadiness(windows: GlobalWindows) -> Steadiness:
+    """Find where the steady state begins.
+
+    The number of windows to drop is the one that minimizes the marginal standard error of the rest (MSER: K. P. White, "An
+    effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997), searched in the first
+    half as its author advises. The state counts as steady when the later half of what is kept is within 5 % of the earlier.
+    """
+    times = windows.seconds / windows.samples
+    count = len(times)
+    if count < MIN_STEADY_WINDOWS:
+        return Steadiness(first_window=0, steady=False, drift=0.0)
+    errors = [times[d:].var() / (count - d) for d in range(count // 2 + 1)]
+    first = int(np.argmin(errors))
+    kept = windows.since(first)
+    middle = len(kept.samples) // 2
+    earlier = GlobalWindows(kept.samples[:middle], kept.seconds[:middle]).rate
+    drift = kept.since(middle).rate / earlier - 1.0
+    steady = abs(drift) <= STEADY_TOLERANCE
+    return Steadiness(first_window=first if steady else 0, steady=steady, drift=drift)
+
+
+def _block_rates(windows: GlobalWindows, rng: np.random.Generator, resamples: int) -> tuple[Floats, Floats]:
+    """Resample windows in circular blocks: (resamples,) samples and seconds.
+
+    Windows that follow each other are alike, so blocks of n^(1/3) windows are drawn (Politis and Romano, "A circular
+    block-resampling procedure for stationary data", 1992; the order of the length after Künsch, 1989).
+    """
+    count = len(windows.samples)
+    length = max(1, round(count ** (1 / 3)))
+    blocks = math.ceil(count / length)
+    starts = rng.integers(0, count, size=(resamples, blocks))
+    index = ((starts[:, :, None] + np.arange(length)) % count).reshape(resamples, -1)[:, :count]
+    return windows.samples[index].sum(axis=1), windows.seconds[index].sum(axis=1)
+
+
+def rate_distribution(runs: Sequence[GlobalWindows], *, seed: int) -> Floats:
+    """Bootstrap distribution, (RESAMPLES,), of the pooled rate of process-level repeats of one trial.
+
+    Two levels, as the variation has two: repeats are drawn with replacement, then each one's windows in blocks (A. C. Davison
+    and D. V. Hinkley, "Bootstrap Methods and their Application", 1997, §3.8).
+    """
+    rng = np.random.default_rng(seed)
+    drawn = [_block_rates(run, rng, RESAMPLES) for run in runs]
+    samples = np.stack([found[0] for found in drawn])
+    seconds = np.stack([found[1] for found in drawn])
+    pick = rng.integers(0, len(runs), size=(len(runs), RESAMPLES))
+    column = np.arange(RESAMPLES)
+    rates: Floats = samples[pick, column].sum(axis=0) / seconds[pick, column].sum(axis=0)
+    return rates
+
+
+def interval(distribution: Floats) -> Interval:
+    """The central 95 % of a bootstrap distribution."""
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(distribution, [tail, 1 - tail])
+    return Interval(low=float(low), high=float(high))
+
+
+def pooled_rate(runs: Sequence[GlobalWindows]) -> float:
+    """Samples of all repeats ÷ seconds of all repeats."""
+    return float(sum(run.samples.sum() for run in runs) / sum(run.seconds.sum() for run in runs))
+
+
+def ratio_interval(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows]) -> Interval:
+    """Interval of rate(scaled) ÷ rate(base), the two resampled independently."""
+    return interval(rate_distribution(scaled, seed=1) / rate_distribution(base, seed=2))
+
+
+def step_times(windows: Sequence[Window]) -> StepTime | None:
+    """Percentiles over the steps of the slowest rank, or over window means where a framework can't time a step."""
+    if not windows:
+        return None
+    method: Literal["step", "window-mean"] = "step"
+    per_rank: dict[int, list[float]] = {}
+    if any(window.step_seconds is None for window in windows):
+        method = "window-mean"
+    for window in windows:
+        steps = (
+            window.step_seconds if method == "step" and window.step_seconds else (window.seconds / window.iterations,)
+        )
+        per_rank.setdefault(window.rank, []).extend(steps)
+    slowest = max(per_rank.values(), key=lambda steps: sum(steps) / len(steps))
+    p50, p90, p99 = (float(value) for value in np.quantile(slowest, [0.5, 0.9, 0.99]))
+    return StepTime(p50=p50, p90=p90, p99=p99, method=method)
+
+
+def losses(events: Sequence[Event]) -> dict[str, tuple[float | None, ...]]:
+    """Loss curve of each rank, warm-up included, by iteration."""
+    curves: dict[int, dict[int, float | None]] = {}
+    for event in events:
+        if isinstance(event, Loss):
+            curve = curves.setdefault(event.rank, {})
+            curve.update({event.first_iteration + offset: value for offset, value in enumerate(event.values)})
+    return {str(rank): tuple(curve[i] for i in sorted(curve)) for rank, curve in sorted(curves.items())}
+
+
+def counted(windows: Sequence[Window | RawWindow], steady: Steadiness) -> GlobalWindows | None:
+    """The joined windows from the steady state on."""
+    joined = global_windows(windows)
+    return joined.since(steady.first_window) if joined else None

@@ -1,0 +1,180 @@
+"""Raw lines of a run → typed events. Pure: what it reads is `events.jsonl`, what it returns is frozen.
+
+An event that the contract (`workloads/events.py`) does not know is a bug of the program and is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+PREFIX = "::dlscale:: "
+
+
+class EventBase(BaseModel):
+    """What every event carries.
+
+    Attributes:
+        rank: rank of the process that wrote it.
+        t: the process's monotonic clock in seconds.
+        received: the runner's monotonic clock in seconds when the line was read.
+        container: name of the container it came from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rank: int
+    t: float
+    received: float
+    container: str
+
+
+class RunStart(EventBase):
+    """The program knows its world and its model."""
+
+    event: Literal["run_start"]
+    world_size: int
+    batch_per_device: int
+    global_batch: int
+    iterations: int
+    warmup: int
+    image_shape: tuple[int, ...]
+    num_classes: int
+    parameters: int
+    seed: int
+
+
+class Env(EventBase):
+    """Software and devices as the program sees them; null where absent."""
+
+    event: Literal["env"]
+    python: str
+    framework: str
+    framework_version: str
+    device: str
+    device_names: tuple[str, ...] = ()
+    threads: int | None = None
+    cpus: tuple[int, ...] | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+
+
+class Phase(EventBase):
+    """A named part of the program's life and its seconds."""
+
+    event: Literal["phase"]
+    name: str
+    seconds: float
+
+
+class FirstStep(EventBase):
+    """The first iteration's result is on the device."""
+
+    event: Literal["first_step"]
+
+
+class WarmupEnd(EventBase):
+    """The measured iterations begin."""
+
+    event: Literal["warmup_end"]
+    iterations: int
+
+
+class Window(EventBase):
+    """A synchronized stretch of measured iterations: this rank's own samples and wall seconds."""
+
+    event: Literal["window"]
+    index: int
+    start: float
+    iterations: int
+    samples: int
+    seconds: float
+    step_seconds: tuple[float, ...] | None = None
+
+
+class Loss(EventBase):
+    """Losses of consecutive iterations, the first numbered `first_iteration`; null where a loss is not finite."""
+
+    event: Literal["loss"]
+    first_iteration: int
+    values: tuple[float | None, ...]
+
+
+class Data(EventBase):
+    """What the input pipeline read, and what it could not."""
+
+    event: Literal["data"]
+    decoded: int | None = None
+    skipped: tuple[str, ...] = ()
+
+
+class Bytes(BaseModel):
+    """Byte counters of one network interface."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rx_bytes: int
+    tx_bytes: int
+
+
+class Net(EventBase):
+    """Byte counters at the start or the stop of the measured windows."""
+
+    event: Literal["net"]
+    where: Literal["start", "stop"]
+    interfaces: dict[str, Bytes]
+
+
+class Nccl(EventBase):
+    """The lines of NCCL's own log that tell the transports it chose."""
+
+    event: Literal["nccl"]
+    lines: tuple[str, ...]
+
+
+class RunStop(EventBase):
+    """The rank has done all its iterations."""
+
+    event: Literal["run_stop"]
+    iterations: int
+    samples: int
+    parameter_norm: float | None
+
+
+Event = Annotated[
+    RunStart | Env | Phase | FirstStep | WarmupEnd | Window | Loss | Data | Net | Nccl | RunStop,
+    Field(discriminator="event"),
+]
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+class EventError(Exception):
+    """A line that begins like an event but is none; the message says what is wrong with it."""
+
+
+def parse_line(text: str, *, received: float, container: str) -> Event | None:
+    """Read one line of a program's standard output; None when it is ordinary output.
+
+    Raises:
+        EventError: the line has the prefix and breaks the contract.
+    """
+    if not text.startswith(PREFIX):
+        return None
+    try:
+        fields = json.loads(text[len(PREFIX) :], parse_constant=lambda _: None)
+        return _EVENT.validate_python({**fields, "received": received, "container": container})
+    except (json.JSONDecodeError, TypeError) as error:
+        raise EventError(f"{container} wrote an event that is not a JSON object: {text[:200]!r}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise EventError(f"{container} wrote an event that breaks the contract at {where}: {first['msg']}") from error
+
+
+def parse_events(lines: Iterable[str]) -> tuple[Event, ...]:
+    """Read the lines of an `events.jsonl` back."""
+    return tuple(_EVENT.validate_json(line) for line in lines if line.strip())

@@ -1,0 +1,139 @@
+"""`Request`: what the user asked for, before any default. Text from the command line is checked here and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal, get_args
+
+from pydantic import BaseModel, ConfigDict
+
+from runner.errors import RequestError, nearest
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+Device = Literal["cpu", "gpu"]
+Scaling = Literal["weak", "strong"]
+Mode = Literal["train"]
+EngineName = Literal["docker", "venv"]
+StrategyName = Literal["single", "ddp", "kvstore"]
+Interconnect = Literal["auto", "nvlink", "pcie", "shm", "ethernet", "infiniband", "roce"]
+
+_DURATION = re.compile(r"^(\d+)(s|m|h)?$")
+_SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
+
+
+class Request(BaseModel):
+    """A benchmark request. None means that the user left the choice to the suite.
+
+    Attributes:
+        gpus, workers: total numbers of devices to run on, one trial each (`GPUS=1,2,4` is a sweep).
+        batch: samples per device (weak scaling) or in all (strong scaling).
+        iterations: measured iterations on one device; weak scaling divides them by the number of devices.
+        repeat: process-level repeats of every trial.
+        timeout_s, inactivity_timeout_s: wall-clock limit of one run, and limit of its silence, in seconds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    framework: str | None = None
+    version: str | None = None
+    model: str | None = None
+    gpus: tuple[int, ...] | None = None
+    nodes: int = 1
+    hosts: str | None = None
+    workers: tuple[int, ...] | None = None
+    device: Device | None = None
+    batch: int | None = None
+    image_size: int | None = None
+    strategy: StrategyName | None = None
+    interconnect: Interconnect = "auto"
+    iface: str | None = None
+    precision: Precision = "fp32"
+    mode: Mode = "train"
+    data: Path | None = None
+    iterations: int | None = None
+    epochs: int | None = None
+    warmup: int | None = None
+    repeat: int = 3
+    scaling: Scaling = "weak"
+    engine: EngineName | None = None
+    seed: int = 1
+    out: Path | None = None
+    timeout_s: int = 3600
+    inactivity_timeout_s: int = 600
+
+
+def count(variable: str, text: str | None) -> int | None:
+    """Parse a whole number of at least 1; None and the empty string mean "not given".
+
+    Raises:
+        RequestError: anything else; the sentence names the variable.
+    """
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise RequestError(f"{variable}={text} is not a whole number of at least 1; type for example {variable}=4")
+    return int(text)
+
+
+def counts(variable: str, text: str | None) -> tuple[int, ...] | None:
+    """Parse a comma-separated sweep of whole numbers, e.g. `1,2,4`, into ascending, distinct numbers."""
+    if not text:
+        return None
+    values = {count(variable, part.strip()) for part in text.split(",")}
+    found = sorted(value for value in values if value is not None)
+    if len(found) != len(values):
+        raise RequestError(f"{variable}={text} has an empty place; type for example {variable}=1,2,4")
+    return tuple(found)
+
+
+def whole(variable: str, text: str | None) -> int | None:
+    """Parse a whole number of at least 0."""
+    return 0 if text == "0" else count(variable, text)
+
+
+def seconds(variable: str, text: str) -> int:
+    """Parse a duration such as `90`, `90s`, `15m` or `2h` into seconds."""
+    match = _DURATION.match(text)
+    if not match or int(match[1]) < 1:
+        raise RequestError(f"{variable}={text} is not a duration; type for example {variable}=90s, 15m or 2h")
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+def choice(variable: str, text: str | None, allowed: object) -> str | None:
+    """Check a word against the values of a Literal type.
+
+    Raises:
+        RequestError: not one of them; the sentence lists them, nearest first.
+    """
+    if not text:
+        return None
+    known = get_args(allowed)
+    if text not in known:
+        raise RequestError(f"unknown {variable} {text!r}; known: {nearest(text, known)}")
+    return text
+
+
+def refuse_unbuilt(request: Request) -> None:
+    """Refuse what this version of the suite can't do, before anything else is looked at.
+
+    Raises:
+        RequestError: several nodes, both kinds of device, or an interconnect that one host can't have.
+    """
+    if request.nodes > 1 or request.hosts:
+        asked = f"HOSTS={request.hosts}" if request.hosts else f"NODES={request.nodes}"
+        raise RequestError(
+            f"{asked} asked, this version runs on one host; leave NODES and HOSTS out and scale with GPUS or WORKERS"
+        )
+    if request.gpus and (request.workers or request.device == "cpu"):
+        other = "WORKERS" if request.workers else "DEVICE=cpu"
+        raise RequestError(f"GPUS and {other} exclude each other; ask for GPUS=n, or for DEVICE=cpu WORKERS=n")
+    if request.workers and request.device == "gpu":
+        raise RequestError("WORKERS counts CPU workers and DEVICE=gpu asks for GPUs; ask for GPUS=n instead")
+    if request.interconnect in ("ethernet", "infiniband", "roce") or request.iface:
+        asked = f"IFACE={request.iface}" if request.iface else f"INTERCONNECT={request.interconnect}"
+        raise RequestError(
+            f"{asked} asked, but a job on one host crosses no network; ask for INTERCONNECT=auto, nvlink, pcie or shm"
+        )
+    if request.iterations and request.epochs:
+        raise RequestError("ITERATIONS and EPOCHS say the same thing twice; give one of them")
