@@ -95,7 +95,7 @@ def select_visible(gpus: tuple[Gpu, ...], visible: str) -> tuple[Gpu, ...]:
 
 
 def _library() -> Any:
-    import pynvml  # noqa: PLC0415  (builds ctypes tables: 50 ms that commands without GPUs need not wait for)
+    import pynvml  # noqa: PLC0415  (builds ctypes tables: 15 ms that --help need not wait for)
 
     return pynvml
 
