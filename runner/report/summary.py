@@ -1,0 +1,108 @@
+"""What a report is made from: one frozen summary a matrix, one row a scale, every figure with its unit and interval.
+
+Nothing here is computed: metrics makes these values, the other modules of this package only lay them out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+Status = Literal["valid", "degraded", "invalid", "failed"]
+
+
+class Interval(BaseModel):
+    """A 95 % interval, in the unit of the figure that it belongs to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the distance between the ends: the figure after `±`."""
+        return (self.high - self.low) / 2
+
+
+class Row(BaseModel):
+    """One scale of a matrix, over all repeats of it.
+
+    Attributes:
+        scale: number of devices that trained together.
+        device: what one of them is, "gpu" or "cpu worker".
+        throughput: global samples per second, in `unit`; None unless the row is usable.
+        training_time_s: wall seconds from the first iteration's start to the last one's end, median of the repeats.
+        speedup: throughput over that of one device; above `scale` it is shown, and flagged.
+        efficiency: speedup / scale.
+        repeats: processes started anew that the intervals are taken over.
+        reasons: why the row is not valid.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scale: int
+    device: str
+    throughput: float | None = None
+    throughput_ci95: Interval | None = None
+    unit: str = "images/s"
+    training_time_s: float | None = None
+    speedup: float | None = None
+    speedup_ci95: Interval | None = None
+    efficiency: float | None = None
+    efficiency_ci95: Interval | None = None
+    repeats: int
+    status: Status
+    reasons: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _unusable_rows_carry_no_figures(self) -> Row:
+        figures = (self.throughput, self.training_time_s, self.speedup, self.efficiency)
+        if not self.usable and any(figure is not None for figure in figures):
+            raise ValueError(f"a row that is {self.status} may carry no figures")
+        return self
+
+    @property
+    def usable(self) -> bool:
+        """Whether the figures may be shown: valid, or degraded and said to be."""
+        return self.status in ("valid", "degraded")
+
+    @property
+    def superlinear(self) -> bool:
+        """Whether n devices were more than n times as fast as one."""
+        return self.speedup is not None and self.speedup > self.scale
+
+    @property
+    def devices(self) -> str:
+        """The scale in words: "1 gpu", "2 cpu workers"."""
+        return f"{self.scale} {self.device}" + ("" if self.scale == 1 else "s")
+
+
+class Summary(BaseModel):
+    """A matrix of runs that differ in scale only, and what they ran on.
+
+    Attributes:
+        engine_reason: why this engine was taken, when it is not the first choice.
+        machine: one line that names the processor or the GPUs.
+        image_reference: the image, or the locked requirements where no container was used.
+        model: network and input size.
+        date: day of the first run (UTC), ISO 8601.
+        record_dirs: where the records are, one directory a run.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str
+    rows: tuple[Row, ...]
+    image_reference: str
+    engine: str
+    engine_reason: str | None
+    machine: str
+    model: str
+    batch_per_device: int
+    scaling_mode: Literal["weak", "strong"]
+    precision: str
+    date: str
+    record_dirs: tuple[Path, ...]
