@@ -26,6 +26,8 @@ class Gpu(BaseModel):
     memory_mib: int
     compute_capability: str
     """ "9.0" """
+    nvlinks: int = 0
+    """Active NVLink connections."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +115,18 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         name=_text(nvml.nvmlDeviceGetName(handle)),
         memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20,
         compute_capability=f"{major}.{minor}",
+        nvlinks=_active_nvlinks(nvml, handle),
     )
+
+
+def _active_nvlinks(nvml: Any, handle: Any) -> int:
+    active = 0
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            active += nvml.nvmlDeviceGetNvLinkState(handle, link)
+        except nvml.NVMLError:  # this GPU has no such link
+            break
+    return active
 
 
 def _text(value: str | bytes) -> str:

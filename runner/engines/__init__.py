@@ -1,0 +1,1 @@
+"""Engines: the only rooms from which processes and containers are started."""

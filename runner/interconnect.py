@@ -1,0 +1,130 @@
+"""The wires of a job, as two pure functions: request → environment, and evidence → the transport really used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from runner.cluster import Node
+from runner.parse import Event, Nccl, Net
+from runner.request import Interconnect
+from runner.trial import Trial
+
+Used = Literal["none", "loopback", "nvlink", "pcie", "shm", "ethernet", "infiniband", "unknown"]
+
+_NCCL_VIA = re.compile(r"\bvia (P2P|SHM|NET/IB|NET/Socket)")
+
+
+class InterfaceTraffic(BaseModel):
+    """Bytes that one rank saw cross a network interface in the measured windows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rank: int
+    interface: str
+    rx_bytes: int
+    tx_bytes: int
+
+
+class Evidence(BaseModel):
+    """What proves the transport: byte counters before and after, and NCCL's own lines."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    traffic: tuple[InterfaceTraffic, ...]
+    nccl_lines: tuple[str, ...]
+
+
+class Transport(BaseModel):
+    """The transport that was asked for and the one that carried the gradients."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requested: Interconnect
+    used: Used
+    evidence: Evidence
+
+
+def environment(trial: Trial) -> dict[str, str]:
+    """Translate the request into the variables of the libraries that carry gradients on one host.
+
+    NCCL's are documented in "Environment Variables" of its user guide; Gloo's by torch.distributed.
+    """
+    if trial.world_size == 1:
+        return {}
+    if trial.device == "cpu":
+        return {"GLOO_SOCKET_IFNAME": "lo"} if trial.strategy == "ddp" else {}
+    # NCCL writes a log per process, which the program reports; standard output stays clean.
+    chosen = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH",
+        "NCCL_DEBUG_FILE": "/tmp/nccl.%h.%p.log",  # noqa: S108 - the one writable place of a read-only container
+        "NCCL_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    match trial.interconnect:
+        case "shm":
+            chosen["NCCL_P2P_DISABLE"] = "1"
+        case "nvlink":
+            chosen["NCCL_P2P_LEVEL"] = "NVL"
+        case _:
+            pass
+    return chosen
+
+
+def _traffic(events: Sequence[Event]) -> tuple[InterfaceTraffic, ...]:
+    """Difference of the byte counters between the start and the stop of the measured windows."""
+    counters = {(event.rank, event.where): event.interfaces for event in events if isinstance(event, Net)}
+    found = []
+    for (rank, where), before in sorted(counters.items()):
+        after = counters.get((rank, "stop"))
+        if where == "start" and after:
+            found += [
+                InterfaceTraffic(
+                    rank=rank,
+                    interface=name,
+                    rx_bytes=after[name].rx_bytes - start.rx_bytes,
+                    tx_bytes=after[name].tx_bytes - start.tx_bytes,
+                )
+                for name, start in sorted(before.items())
+                if name in after
+            ]
+    return tuple(found)
+
+
+def _via(lines: Sequence[str], node: Node) -> Used:
+    """Name the slowest kind of channel in NCCL's lines: the ring is as fast as that one."""
+    kinds = {match[1] for line in lines if (match := _NCCL_VIA.search(line))}
+    if "NET/Socket" in kinds:
+        return "ethernet"
+    if "NET/IB" in kinds:
+        return "infiniband"
+    if "SHM" in kinds:
+        return "shm"
+    if "P2P" in kinds:
+        return "nvlink" if any(gpu.nvlinks for gpu in node.gpus) else "pcie"
+    return "unknown"
+
+
+def used(trial: Trial, node: Node, events: Sequence[Event]) -> Transport:
+    """Turn evidence into the transport that carried the gradients of a run."""
+    lines = tuple(line for event in events if isinstance(event, Nccl) for line in event.lines)
+    evidence = Evidence(traffic=_traffic(events), nccl_lines=lines)
+    found: Used = "unknown"
+    if trial.world_size == 1:
+        found = "none"
+    elif trial.device == "gpu":
+        found = _via(lines, node)
+    elif any(entry.interface == "lo" and entry.tx_bytes > 0 for entry in evidence.traffic):
+        found = "loopback"
+    return Transport(requested=trial.interconnect, used=found, evidence=evidence)
+
+
+def mismatch(transport: Transport, trial: Trial) -> str | None:
+    """Say in one sentence that a run did not use what was asked for; None when it did or nothing was asked."""
+    if transport.requested == "auto" or trial.world_size == 1 or transport.requested == transport.used:
+        return None
+    return f"INTERCONNECT={transport.requested} asked, {transport.used} used; the record's transport.evidence shows by what"

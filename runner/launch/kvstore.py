@@ -1,0 +1,48 @@
+"""Strategy `kvstore`: MXNet's key-value store.
+
+On GPUs of one host a single process drives all of them (`device` or `nccl`). CPU workers are processes of their own that
+meet at a parameter server (`dist_sync`): a scheduler, a server, and the workers, each a container, all in the network
+namespace of the scheduler's.
+"""
+
+from __future__ import annotations
+
+from runner.launch.job import Job, name, program, spec
+from runner.launch.spec import ContainerSpec
+
+ROOT = "127.0.0.1"
+
+
+def specs(job: Job) -> tuple[ContainerSpec, ...]:
+    """One container on GPUs; scheduler, server and one container a worker on CPUs."""
+    worker = (job.site.python, *program(job))
+    if job.trial.processes == 1:
+        return (spec(job, role="worker", argv=worker, cpus=job.cpus),)
+    # ps-lite's variables: https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training
+    meeting = {
+        "DMLC_PS_ROOT_URI": ROOT,
+        "DMLC_PS_ROOT_PORT": str(job.node.rendezvous_port),
+        "DMLC_NUM_SERVER": "1",
+        "DMLC_NUM_WORKER": str(job.trial.processes),
+        "DMLC_NODE_HOST": ROOT,
+        "DMLC_INTERFACE": "lo",
+    }
+    # Importing MXNet with one of these roles runs that role until the workers are done.
+    helper = (job.site.python, "-c", "import mxnet")
+    inside = f"container:{name(job, 'scheduler', 0)}"
+    return (
+        spec(job, role="scheduler", argv=helper, cpus=job.cpus, env={**meeting, "DMLC_ROLE": "scheduler"}),
+        spec(job, role="server", argv=helper, cpus=job.cpus, env={**meeting, "DMLC_ROLE": "server"}, network=inside),
+        *(
+            spec(
+                job,
+                role="worker",
+                number=number,
+                argv=worker,
+                cpus=job.worker_cpus(number),
+                env={**meeting, "DMLC_ROLE": "worker"},
+                network=inside,
+            )
+            for number in range(job.trial.processes)
+        ),
+    )

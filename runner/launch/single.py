@@ -1,0 +1,11 @@
+"""Strategy `single`: one process, one device."""
+
+from __future__ import annotations
+
+from runner.launch.job import Job, program, spec
+from runner.launch.spec import ContainerSpec
+
+
+def specs(job: Job) -> tuple[ContainerSpec, ...]:
+    """One container with the training program."""
+    return (spec(job, role="worker", argv=(job.site.python, *program(job)), cpus=job.cpus),)
