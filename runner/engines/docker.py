@@ -1,0 +1,245 @@
+"""Engine `docker`: containers through the Docker SDK.
+
+A job runs as an ordinary user on a read-only root, without capabilities, network or the engine's socket. One hijacked connection a container carries its
+output and its lease: when the runner dies, the engine closes the container's standard input (StdinOnce).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
+from runner.engines.user import job_user
+from runner.launch.spec import LABEL_RUN, ContainerSpec
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+WORKLOADS: Final = "/dlscale/workloads"
+DATA: Final = "/dlscale/data"
+STOP_GRACE_S: Final = 8
+PIDS_LIMIT: Final = 8192
+TMP_OPTIONS: Final = "rw,exec,nosuid,nodev,mode=1777"  # exec: compilers of frameworks load what they write there
+
+
+def connect(*, timeout_s: int = 60) -> DockerClient:
+    """Open a client as the environment says (DOCKER_HOST and friends).
+
+    Raises:
+        EngineError: no engine answers.
+    """
+    import docker  # noqa: PLC0415 - 0.2 s that other commands need not pay
+    from docker.errors import DockerException  # noqa: PLC0415
+
+    try:
+        client = docker.from_env(timeout=timeout_s)
+        client.ping()
+    except DockerException as error:
+        raise EngineError(f"no Docker engine answers ({error})") from error
+    return client
+
+
+def gpu_request(info: dict[str, Any]) -> GpuRequest | None:
+    """How this engine is asked for GPUs: NVIDIA's runtime when it is installed, else CDI names where it reads CDI specs."""
+    if "nvidia" in (info.get("Runtimes") or {}):
+        return "nvidia"
+    listed = [device.get("ID", "") for device in info.get("DiscoveredDevices") or []]
+    specs = [path for folder in info.get("CDISpecDirs") or [] for path in Path(folder).glob("*")]
+    named = any(name.startswith("nvidia.com/gpu") for name in listed)
+    return "cdi" if named or any("nvidia" in path.name for path in specs) else None
+
+
+class DockerEngine:
+    """Containers of the Docker engine that the environment names."""
+
+    name = "docker"
+
+    def __init__(self, client: DockerClient, workloads: Path) -> None:
+        self.client = client
+        self.workloads = workloads
+        self.info: dict[str, Any] = client.info()
+
+    def facts(self) -> EngineFacts:
+        """Version, GPU support and root directory of the engine."""
+        return EngineFacts(
+            name=self.name,
+            available=True,
+            version=self.info["ServerVersion"],
+            gpu_request=gpu_request(self.info),
+            root_dir=self.info["DockerRootDir"],
+        )
+
+    def site(self, data: Path | None) -> Site:
+        """Programs and data are bind-mounted at fixed places."""
+        return Site(python="python3", workloads=WORKLOADS, data=data and _data_target(data))
+
+    def user(self) -> str:
+        """The runner's own user, or the image's when the runner is root."""
+        return job_user()
+
+    def start(self, spec: ContainerSpec) -> Container:
+        """Create the container, attach to it, then start it, so that no line is lost."""
+        from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+        from requests.exceptions import RequestException  # noqa: PLC0415
+
+        api = self.client.api
+        options = dict(create_options(spec, gpu_request(self.info)))
+        host = api.create_host_config(**options.pop("host"))
+        try:
+            identifier = api.create_container(**options, host_config=host)["Id"]
+        except (DockerException, RequestException) as error:
+            raise EngineError(_sentence(error)) from error
+        try:
+            socket = api.attach_socket(identifier, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+            api.start(identifier)
+        except (DockerException, RequestException) as error:
+            with contextlib.suppress(DockerException, RequestException):
+                api.remove_container(identifier, force=True)
+            raise EngineError(_sentence(error)) from error
+        return DockerContainer(self.client, spec.name, identifier, socket)
+
+    def command_line(self, spec: ContainerSpec) -> str:
+        """The `docker run` that starts the same container."""
+        return shlex.join(docker_run(spec, gpu_request(self.info)))
+
+
+class DockerContainer:
+    """A started container and the connection that holds its lease."""
+
+    def __init__(self, client: DockerClient, name: str, identifier: str, socket: Any) -> None:
+        self.client = client
+        self.name = name
+        self.identifier = identifier
+        self._socket = socket
+
+    def lines(self) -> Iterator[Line]:
+        """Yield lines of both streams as they arrive."""
+        from docker.utils.socket import frames_iter  # noqa: PLC0415 - loaded with the client
+
+        pending = {1: b"", 2: b""}
+        with contextlib.suppress(OSError, ValueError):  # the socket is closed by stop()
+            for stream, data in frames_iter(self._socket, tty=False):  # type: ignore[no-untyped-call]
+                *whole, pending[stream] = (pending[stream] + data).split(b"\n")
+                for text in whole:
+                    yield _line(stream, text)
+        for stream, text in pending.items():
+            if text:
+                yield _line(stream, text)
+
+    def wait(self) -> int:
+        """Exit code, once the container has ended."""
+        return int(self.client.api.wait(self.identifier, timeout=None)["StatusCode"])
+
+    def stop(self) -> None:
+        """Terminate, and kill after the grace time."""
+        from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+
+        with contextlib.suppress(DockerException):
+            self.client.api.stop(self.identifier, timeout=STOP_GRACE_S)
+
+    def remove(self) -> None:
+        """Let the lease go and remove the container with its anonymous volumes."""
+        from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+
+        with contextlib.suppress(OSError):
+            self._socket.close()
+        with contextlib.suppress(DockerException):
+            self.client.api.remove_container(self.identifier, force=True, v=True)
+
+
+def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str, Any]:
+    """The spec in the words of the SDK: arguments of `create_container`, and under `host` those of `create_host_config`."""
+    from docker.types import DeviceRequest, Ulimit  # noqa: PLC0415 - loaded with the client
+
+    host: dict[str, Any] = {
+        "network_mode": spec.network,
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "tmpfs": {"/tmp": f"{TMP_OPTIONS},size={spec.tmp_mib}m"},  # noqa: S108 - inside the container
+        "shm_size": f"{spec.shm_mib}m",
+        "pids_limit": PIDS_LIMIT,
+        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+        "binds": {
+            mount.source: {"bind": mount.target, "mode": "ro" if mount.read_only else "rw"} for mount in spec.mounts
+        },
+        "log_config": {"type": "none"},  # the attached connection is the log; a second copy on disk serves nobody
+    }
+    if spec.cpus:
+        host["cpuset_cpus"] = ",".join(map(str, spec.cpus))
+    if spec.memory_mib:
+        host["mem_limit"] = f"{spec.memory_mib}m"
+    if spec.gpus and gpus_by == "cdi":
+        host["device_requests"] = [
+            DeviceRequest(driver="cdi", device_ids=[f"nvidia.com/gpu={gpu}" for gpu in spec.gpus])
+        ]
+    elif spec.gpus:
+        host["device_requests"] = [
+            DeviceRequest(driver="nvidia", device_ids=[str(gpu) for gpu in spec.gpus], capabilities=[["gpu"]])
+        ]
+    return {
+        "image": spec.image,
+        "command": list(spec.argv[1:]),
+        "entrypoint": [spec.argv[0]],
+        "environment": spec.env,
+        "name": spec.name,
+        "user": spec.user,
+        "labels": spec.labels,
+        "stdin_open": True,
+        "host": host,
+    }
+
+
+def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ...]:
+    """The spec in the words of the command line; `tests/unit` holds it against `create_options`."""
+    argv = ["docker", "run", "--interactive", "--name", spec.name, "--user", spec.user, "--network", spec.network]
+    argv += ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    argv += ["--tmpfs", f"/tmp:{TMP_OPTIONS},size={spec.tmp_mib}m"]  # noqa: S108 - inside the container
+    argv += ["--shm-size", f"{spec.shm_mib}m"]
+    argv += ["--pids-limit", str(PIDS_LIMIT), "--ulimit", "core=0:0", "--log-driver", "none"]
+    if spec.cpus:
+        argv += ["--cpuset-cpus", ",".join(map(str, spec.cpus))]
+    if spec.memory_mib:
+        argv += ["--memory", f"{spec.memory_mib}m"]
+    if spec.gpus and gpus_by == "cdi":
+        argv += [word for gpu in spec.gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
+    elif spec.gpus:
+        argv += ["--gpus", f'"device={",".join(map(str, spec.gpus))}"']
+    for mount in spec.mounts:
+        argv += ["--volume", f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}"]
+    for key, value in sorted(spec.labels.items()):
+        argv += ["--label", f"{key}={value}"]
+    for key, value in sorted(spec.env.items()):
+        argv += ["--env", f"{key}={value}"]
+    return (*argv, "--entrypoint", spec.argv[0], spec.image, *spec.argv[1:])
+
+
+def remove_all(client: DockerClient) -> tuple[str, ...]:
+    """Remove every container that the suite started, running or not, and return their names."""
+    from docker.errors import NotFound  # noqa: PLC0415 - loaded with the client
+
+    removed = []
+    for container in client.containers.list(all=True, filters={"label": LABEL_RUN}, ignore_removed=True):
+        with contextlib.suppress(NotFound):
+            container.remove(force=True, v=True)
+            removed.append(str(container.name))
+    return tuple(sorted(removed))
+
+
+def _data_target(data: Path) -> str:
+    """Where a data set appears: a folder at the fixed place, a file under its own name in it."""
+    return f"{DATA}/{data.name}" if data.is_file() else DATA
+
+
+def _line(stream: int, text: bytes) -> Line:
+    return Line(stream="stdout" if stream == 1 else "stderr", text=text.decode(errors="replace").rstrip("\r"))
+
+
+def _sentence(error: Exception) -> str:
+    """The engine's own words, without the SDK's wrapping."""
+    explanation = getattr(error, "explanation", None)
+    return str(explanation or error).strip()

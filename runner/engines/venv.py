@@ -1,0 +1,129 @@
+"""Engine `venv`: the same locked requirements in a virtual environment of the suite's own, where no container engine answers.
+
+The contract is a container's: the same argv under the same lease, the same labels in the record. What it can't give is the
+isolation: the job sees the host's files and network, and the record says so.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import queue
+import shlex
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+from runner.engines.base import Container, EngineError, EngineFacts, Line, Site
+from runner.launch.spec import ContainerSpec
+
+STOP_GRACE_S: Final = 8.0
+# What a job may see of the runner's environment: where programs, libraries and GPUs are, and nothing personal.
+PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
+
+
+class VenvEngine:
+    """Process trees in a locked virtual environment."""
+
+    name = "venv"
+
+    def __init__(self, python: Path | None, workloads: Path) -> None:
+        self.python = python
+        self.workloads = workloads
+
+    def facts(self) -> EngineFacts:
+        """Always there: it needs nothing but Python."""
+        return EngineFacts(name=self.name, available=True, version=platform.python_version())
+
+    def site(self, data: Path | None) -> Site:
+        """The host's own paths."""
+        python = str(self.python) if self.python else "python3"
+        return Site(python=python, workloads=str(self.workloads), data=str(data) if data else None)
+
+    def user(self) -> str:
+        """The runner's own user: without a container there is no other."""
+        return f"{os.getuid()}:{os.getgid()}"
+
+    def start(self, spec: ContainerSpec) -> Container:
+        """Start the process tree with a pipe as its lease."""
+        try:
+            process = subprocess.Popen(
+                arguments(spec),
+                env={**{name: os.environ[name] for name in PASSED if name in os.environ}, **environment(spec)},
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C reaches the runner alone, which then ends the job in order
+            )
+        except OSError as error:
+            raise EngineError(f"{spec.argv[0]}: {error.strerror}") from error
+        return VenvContainer(spec.name, process)
+
+    def command_line(self, spec: ContainerSpec) -> str:
+        """The shell command that starts the same process tree."""
+        variables = [f"{key}={value}" for key, value in sorted(environment(spec).items())]
+        return shlex.join(("env", *variables, *arguments(spec)))
+
+
+class VenvContainer:
+    """A started process tree; its first process is the lease holder."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        self.name = name
+        self._process = process
+
+    def lines(self) -> Iterator[Line]:
+        """Yield lines of both streams as they arrive."""
+        found: queue.Queue[Line | None] = queue.Queue()
+        for stream in ("stdout", "stderr"):
+            threading.Thread(target=_pump, args=(getattr(self._process, stream), stream, found), daemon=True).start()
+        open_streams = 2
+        while open_streams:
+            line = found.get()
+            if line is None:
+                open_streams -= 1
+            else:
+                yield line
+
+    def wait(self) -> int:
+        """Exit code, 128 + signal number if a signal ended it."""
+        code = self._process.wait()
+        return 128 - code if code < 0 else code
+
+    def stop(self) -> None:
+        """Terminate; the lease holder ends its tree. Kill the session if even that hangs."""
+        if self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def remove(self) -> None:
+        """Let the lease go."""
+        self.stop()
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def arguments(spec: ContainerSpec) -> tuple[str, ...]:
+    """The argv, bound to the spec's cores."""
+    return ("taskset", "--cpu-list", ",".join(map(str, spec.cpus)), *spec.argv) if spec.cpus else spec.argv
+
+
+def environment(spec: ContainerSpec) -> dict[str, str]:
+    """The spec's variables; GPUs are given by the CUDA runtime's own variable where there is no container."""
+    gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))} if spec.gpus else {}
+    return {**spec.env, **gpus}
+
+
+def _pump(pipe: IO[bytes], stream: str, found: queue.Queue[Line | None]) -> None:
+    for text in pipe:
+        found.put(Line.model_validate({"stream": stream, "text": text.decode(errors="replace").rstrip("\r\n")}))
+    found.put(None)
