@@ -76,8 +76,13 @@ class Row(BaseModel):
 
     @property
     def devices(self) -> str:
-        """The scale in words: "1 gpu", "2 cpu workers"."""
-        return f"{self.scale} {self.device}" + ("" if self.scale == 1 else "s")
+        """The scale in words: "1 GPU", "2 CPU workers"."""
+        return f"{self.scale} {self.device_name}" + ("" if self.scale == 1 else "s")
+
+    @property
+    def device_name(self) -> str:
+        """One device as text for people: "GPU", "CPU worker"."""
+        return self.device.replace("gpu", "GPU").replace("cpu", "CPU")
 
 
 class Summary(BaseModel):

@@ -1,0 +1,80 @@
+"""A summary for other programs and pages: Markdown for people who paste, CSV for people who compute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runner.report import figures
+
+if TYPE_CHECKING:
+    from runner.report.summary import Interval, Summary
+
+
+def markdown(summary: Summary) -> str:
+    """A section with the table, what `±` is, and every reservation; ends with a newline."""
+    names = figures.headers(summary).in_order()
+    align = [":--" if name in ("devices", "validity") else "--:" for name in names]
+    table = [names, align, *(figures.cells(row).in_order() for row in summary.rows)]
+    lines = [
+        f"### {summary.title}",
+        "",
+        f"{figures.setting(summary)}  ",  # two spaces: a line break
+        figures.ground(summary) + ("  " if summary.engine_reason else ""),
+        *([summary.engine_reason] if summary.engine_reason else []),
+        "",
+        *(f"| {' | '.join(_escaped(cell) for cell in row)} |" for row in table),
+        "",
+        figures.interval_legend(summary),
+        *(f"- {_escaped(note)}" for note in figures.notes(summary)),
+    ]
+    if figures.notes(summary):
+        lines.insert(len(lines) - len(figures.notes(summary)), "")
+    return "\n".join(lines) + "\n"
+
+
+def to_csv(summary: Summary) -> str:
+    """One line a row, full precision, an empty field where there is no figure.
+
+    Columns: scale, device, throughput and its interval, unit, training_time_s, speedup, efficiency (a fraction) and their
+    intervals, repeats, status, reasons (joined by "; ").
+    """
+    import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)
+
+    frame = pd.DataFrame(
+        [
+            {
+                "scale": row.scale,
+                "device": row.device,
+                "throughput": row.throughput,
+                "throughput_ci95_low": _low(row.throughput_ci95),
+                "throughput_ci95_high": _high(row.throughput_ci95),
+                "unit": row.unit,
+                "training_time_s": row.training_time_s,
+                "speedup": row.speedup,
+                "speedup_ci95_low": _low(row.speedup_ci95),
+                "speedup_ci95_high": _high(row.speedup_ci95),
+                "efficiency": row.efficiency,
+                "efficiency_ci95_low": _low(row.efficiency_ci95),
+                "efficiency_ci95_high": _high(row.efficiency_ci95),
+                "repeats": row.repeats,
+                "status": row.status,
+                "reasons": "; ".join(row.reasons),
+            }
+            for row in summary.rows
+        ]
+    )
+    text: str = frame.to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def _low(interval: Interval | None) -> float | None:
+    return None if interval is None else interval.low
+
+
+def _high(interval: Interval | None) -> float | None:
+    return None if interval is None else interval.high
+
+
+def _escaped(text: str) -> str:
+    """Keep a reason from ending a cell or starting a new row."""
+    return text.replace("|", "\\|").replace("\n", " ")

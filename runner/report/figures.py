@@ -1,0 +1,117 @@
+"""How figures are written, the same in tables, Markdown and plots: no more digits than the interval supports."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runner.report.summary import Interval, Row, Summary
+
+ABSENT = "\N{EN DASH}"
+"""Stands where there is no figure, so that an empty cell is never mistaken for a zero."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """One row of the scaling table as text, in the order of its columns."""
+
+    devices: str
+    throughput: str
+    training_time: str
+    speedup: str
+    efficiency: str
+    validity: str
+
+    def in_order(self) -> tuple[str, ...]:
+        """The cells from left to right."""
+        return (self.devices, self.throughput, self.training_time, self.speedup, self.efficiency, self.validity)
+
+
+def headers(summary: Summary) -> Cells:
+    """The columns' names, each with its unit."""
+    return Cells(
+        devices="devices",
+        throughput=f"{units(summary)} ±",
+        training_time="training time (s)",
+        speedup="speedup ±",
+        efficiency="efficiency (%) ±",
+        validity="validity",
+    )
+
+
+def units(summary: Summary) -> str:
+    """The unit of throughput, "images/s"; a matrix has one."""
+    return " / ".join(sorted({row.unit for row in summary.rows}))
+
+
+def cells(row: Row) -> Cells:
+    """Lay out one row; an unusable one shows no figure."""
+    percent = None if row.efficiency is None else 100 * row.efficiency
+    return Cells(
+        devices=row.devices,
+        throughput=figure(row.throughput, half_width(row.throughput_ci95)),
+        training_time=figure(row.training_time_s),
+        speedup=figure(row.speedup, half_width(row.speedup_ci95)),
+        efficiency=figure(percent, half_width(row.efficiency_ci95, scale=100)),
+        validity=row.status + (", superlinear" if row.superlinear else ""),
+    )
+
+
+def half_width(interval: Interval | None, *, scale: float = 1) -> float | None:
+    """The figure after `±`, times `scale`; None without an interval."""
+    return None if interval is None else interval.half_width * scale
+
+
+def figure(value: float | None, plus_minus: float | None = None) -> str:
+    """Write a value with its half-width.
+
+    The half-width gets two significant digits and the value as many decimals; without one the value gets four significant
+    digits. Three decimals at most, thousands separated: ``figure(6525.31, 12.4)`` is ``"6,525 ± 12"``.
+    """
+    if value is None:
+        return ABSENT
+    if not plus_minus:  # None, or an interval of no width, which says nothing about digits
+        text = f"{value:,.{_decimals(value, significant=4)}f}"
+        return text if plus_minus is None else f"{text} ± 0"
+    decimals = _decimals(plus_minus, significant=2)
+    return f"{value:,.{decimals}f} ± {plus_minus:,.{decimals}f}"
+
+
+def _decimals(value: float, *, significant: int) -> int:
+    magnitude = math.floor(math.log10(abs(value))) if value else 0
+    return min(3, max(0, significant - 1 - magnitude))
+
+
+def interval_legend(summary: Summary) -> str:
+    """Name what `±` is; without any interval, say why there is none."""
+    repeats = sorted({row.repeats for row in summary.rows if row.throughput_ci95 is not None})
+    if not repeats:
+        return "no ±: an interval needs at least two process repeats"
+    count = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
+    return f"± = half the width of the 95 % bootstrap interval over {count} process repeats"
+
+
+def notes(summary: Summary) -> tuple[str, ...]:
+    """One sentence for each thing that the figures alone would hide."""
+    found = []
+    for row in summary.rows:
+        if row.reasons:
+            found.append(f"{row.devices} {row.status}: {'; '.join(row.reasons)}")
+        if row.superlinear:
+            found.append(
+                f"{row.devices} superlinear: more than {row.scale} times as fast as one device; look first for a baseline that "
+                "was throttled or short of input, or a working set that fits a cache only when it is split"
+            )
+    return tuple(found)
+
+
+def setting(summary: Summary) -> str:
+    """What was run, in one line."""
+    return f"{summary.model}, batch {summary.batch_per_device} per device, {summary.precision}, {summary.scaling_mode} scaling"
+
+
+def ground(summary: Summary) -> str:
+    """What it ran on, in one line."""
+    return f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}"

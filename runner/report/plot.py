@@ -1,0 +1,209 @@
+"""The scaling curve as a PNG: throughput against the ideal line, and efficiency below it.
+
+Only usable rows are drawn: valid ones filled, degraded ones hollow. Those left out are named under the plot, because a
+curve that silently stops reads like one that was never taken further. Colours are Okabe and Ito's, told apart with any
+colour vision (https://jfly.uni-koeln.de/color/).
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runner.report import figures
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from runner.report.summary import Interval, Row, Summary
+
+_MEASURED, _IDEAL, _INK, _GRID = "#0072B2", "#767676", "#222222", "#E4E4E4"
+_LINEAR_UP_TO = 8
+"""Largest scale drawn on linear axes; beyond it powers of two would crowd at the origin."""
+
+
+@dataclass(frozen=True)
+class _Point:
+    scale: int
+    value: float
+    below: float
+    above: float
+    hollow: bool
+
+
+def scaling_png(summary: Summary) -> bytes | None:
+    """Draw the scaling curve; None when no row has a throughput to draw."""
+    # The object interface alone: pyplot would look for a display and keep every figure alive.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  (matplotlib takes half a second to import)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    rows = [row for row in summary.rows if row.usable and row.throughput is not None]
+    if not rows:
+        return None
+    figure = Figure(figsize=(8, 7.4), facecolor="white")
+    figure.set_layout_engine("constrained", rect=(0, 0, 1, 0.92), w_pad=0.18, h_pad=0.1, hspace=0.06)
+    FigureCanvasAgg(figure)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2.1, 1])
+    _throughput_panel(top, summary, rows)
+    _efficiency_panel(bottom, rows)
+    figure.align_ylabels()
+    _title(figure, summary)
+    _footer(figure, summary)
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=160, metadata={"Software": None})  # same summary, same bytes
+    return png.getvalue()
+
+
+def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
+    from matplotlib.ticker import LogLocator  # noqa: PLC0415
+
+    points = _points(rows, lambda row: row.throughput, lambda row: row.throughput_ci95)
+    base = next((row for row in rows if row.scale == 1), None)
+    scales = [point.scale for point in points]
+    if base is not None and base.throughput is not None:
+        ends = [1, max(scales)]
+        axes.plot(
+            ends,
+            [base.throughput * n for n in ends],
+            "--",
+            color=_IDEAL,
+            linewidth=1.5,
+            label="ideal: n times one device",
+        )
+    _draw(axes, points, label="measured, 95 % interval")
+    _name_values(axes, points)
+    if max(scales) > _LINEAR_UP_TO:
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=min(point.value for point in points) / 1.8)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.minorticks_off()
+    else:
+        axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    _dress(axes, f"throughput ({figures.units(summary)})")
+    axes.legend(loc="upper left", frameon=False, fontsize=10)
+
+
+def _efficiency_panel(axes: Axes, rows: list[Row]) -> None:
+    points = _points(rows, lambda row: _percent(row.efficiency), lambda row: row.efficiency_ci95, factor=100)
+    axes.axhline(100, linestyle="--", color=_IDEAL, linewidth=1.5)
+    _draw(axes, points, label=None)
+    _name_values(axes, points, suffix=" %")
+    highest = max([100.0, *(point.value + point.above for point in points)])
+    axes.set_ylim(0, highest * 1.12)
+    _dress(axes, "efficiency (%)")
+    device = rows[0].device_name
+    axes.set_xlabel(f"{device}s", fontsize=11, color=_INK)
+    scales = sorted({row.scale for row in rows})
+    if scales[-1] > _LINEAR_UP_TO:
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(scales[0] / 1.35, scales[-1] * 1.35)
+    else:
+        axes.set_xlim(0, scales[-1] * 1.12)
+    axes.set_xticks(scales, [str(scale) for scale in scales])
+    axes.minorticks_off()
+
+
+def _points(
+    rows: list[Row],
+    value: Callable[[Row], float | None],
+    interval: Callable[[Row], Interval | None],
+    *,
+    factor: float = 1,
+) -> list[_Point]:
+    points = []
+    for row in sorted(rows, key=lambda row: row.scale):
+        at = value(row)
+        if at is None:
+            continue
+        ends = interval(row)
+        # A percentile interval need not contain the point estimate; an error bar cannot have a negative length.
+        below = max(0.0, at - factor * ends.low) if ends else 0.0
+        above = max(0.0, factor * ends.high - at) if ends else 0.0
+        points.append(_Point(row.scale, at, below, above, hollow=row.status == "degraded"))
+    return points
+
+
+def _draw(axes: Axes, points: list[_Point], *, label: str | None) -> None:
+    axes.plot([p.scale for p in points], [p.value for p in points], color=_MEASURED, linewidth=1.5, zorder=2)
+    for hollow, name in ((False, label), (True, label and "measured, degraded")):
+        some = [point for point in points if point.hollow is hollow]
+        if some:
+            axes.errorbar(
+                [p.scale for p in some],
+                [p.value for p in some],
+                yerr=[[p.below for p in some], [p.above for p in some]],
+                fmt="o",
+                color=_MEASURED,
+                markerfacecolor="white" if hollow else _MEASURED,
+                markersize=8,
+                markeredgewidth=1.8,
+                elinewidth=1.6,
+                capsize=5,
+                capthick=1.6,
+                label=name,
+                zorder=3,
+            )
+
+
+def _name_values(axes: Axes, points: list[_Point], *, suffix: str = "") -> None:
+    """Write each value below its point, with the digits that its interval supports."""
+    from matplotlib.patheffects import withStroke  # noqa: PLC0415
+
+    for point in points:
+        text = figures.figure(point.value, (point.below + point.above) / 2 or None).split(" ±")[0]
+        axes.annotate(
+            text + suffix,
+            (point.scale, point.value - point.below),
+            xytext=(0, -9),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            color=_MEASURED,
+            fontsize=10,
+            fontweight="bold",
+            path_effects=[withStroke(linewidth=3, foreground="white")],  # readable where it crosses a line
+            zorder=4,
+        )
+
+
+def _dress(axes: Axes, label: str) -> None:
+    axes.set_ylabel(label, fontsize=11, color=_INK)
+    axes.grid(visible=True, axis="y", color=_GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=10, colors=_INK, length=0)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(_IDEAL)
+
+
+def _title(figure: Figure, summary: Summary) -> None:
+    """Above the panels, in the part of the sheet that the layout leaves free."""
+    figure.text(0.02, 0.978, summary.title, fontsize=14, fontweight="bold", color=_INK, va="top")
+    figure.text(0.02, 0.938, figures.setting(summary), fontsize=10.5, color=_INK, va="top")
+
+
+def _footer(figure: Figure, summary: Summary) -> None:
+    omitted = [
+        f"not drawn: {row.devices} {row.status} ({'; '.join(row.reasons)})" for row in summary.rows if not row.usable
+    ]
+    lines = [
+        figures.ground(summary),
+        figures.interval_legend(summary).replace("± = half the width of the", "bars: the"),
+        *omitted,
+    ]
+    figure.supxlabel(
+        "\n".join(part for line in lines for part in textwrap.wrap(line, 112)),
+        x=0.02,
+        ha="left",
+        fontsize=8.5,
+        color="#555555",
+    )
+
+
+def _percent(fraction: float | None) -> float | None:
+    return None if fraction is None else 100 * fraction

@@ -1,0 +1,48 @@
+"""The scaling table on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from runner.report import figures
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from runner.report.summary import Status, Summary
+
+_STYLES: dict[Status, str] = {"valid": "green", "degraded": "yellow", "invalid": "bold red", "failed": "bold red"}
+
+
+def scaling_table(summary: Summary) -> RenderableType:
+    """Lay a summary out for a Rich console: what ran where, the table, what `±` is, and every reservation."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    names = figures.headers(summary)
+    for name in names.in_order():
+        text = name in (names.devices, names.validity)
+        # Headers wrap, figures never do: the table then fits 80 columns.
+        header = name.replace(" ", "\n", 1) if "(" in name else name
+        table.add_column(header, justify="left" if text else "right", no_wrap=name != names.validity)
+    for row in summary.rows:
+        *plain, validity = figures.cells(row).in_order()
+        table.add_row(*plain, Text(validity, style=_STYLES[row.status]))
+    below = [Text(figures.interval_legend(summary), style="dim")]
+    below += [Text(note, style="yellow") for note in figures.notes(summary)]
+    return Group(
+        Text(summary.title, style="bold"),
+        Text(figures.setting(summary)),
+        Text(figures.ground(summary), style="dim"),
+        *([Text(summary.engine_reason, style="yellow")] if summary.engine_reason else []),
+        Padding(table, (1, 0)),
+        *below,
+        *(
+            Text(f"record: {directory}", style="dim", no_wrap=True, overflow="ignore")
+            for directory in summary.record_dirs
+        ),
+    )
