@@ -18,6 +18,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from typing_extensions import Self  # in typing from Python 3.11
 
 PLAIN_INTERVAL_S = 5.0
 """A plain log gets at most one window a trial in this time: thousands of windows must not bury what matters."""
@@ -26,7 +27,7 @@ PLAIN_INTERVAL_S = 5.0
 class Progress(Protocol):
     """Told what happens, shows it. A context manager, so that the terminal is whole again after any error."""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         """Start showing."""
 
     def __exit__(
@@ -111,7 +112,7 @@ class PlainProgress:
         self._last_window_s = float("-inf")
         self._remaining = _Remaining(0, clock)
 
-    def __enter__(self) -> PlainProgress:
+    def __enter__(self) -> Self:
         """Nothing to start."""
         return self
 
@@ -179,7 +180,7 @@ class LiveProgress:
         self._title = ""
         self._remaining = _Remaining(0, clock)
 
-    def __enter__(self) -> LiveProgress:
+    def __enter__(self) -> Self:
         """Take the terminal's last line."""
         self._rich.start()
         return self
