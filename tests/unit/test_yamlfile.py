@@ -1,0 +1,126 @@
+"""Prevents: a mistyped key that is silently ignored, a doubled key of which the last one wins, and an error that sends its
+reader through a 300-line file because it does not say the line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from runner import yamlfile
+from runner.errors import RequestError
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Entry(Frozen):
+    version: str
+    python: str = "3.11"
+    size_mib: int | None = None
+
+    @field_validator("version")
+    @classmethod
+    def _not_latest(cls, value: str) -> str:
+        if value == "latest":
+            raise ValueError("A moving tag is no version")
+        return value
+
+
+class File(Frozen):
+    images: dict[str, tuple[Entry, ...]]
+    limit: int = Field(default=1, gt=0)
+    extra: Entry | None = None
+
+
+GOOD = """\
+# comment
+images:
+  mxnet:
+    - version: 1.9.1
+      size_mib: 610
+    - version: "1.10"
+limit: 3
+"""
+
+
+def read(tmp_path: Path, text: str | bytes) -> File:
+    path = tmp_path / "file.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return yamlfile.load(path, File)
+
+
+def refusal(tmp_path: Path, text: str | bytes) -> str:
+    with pytest.raises(RequestError) as caught:
+        read(tmp_path, text)
+    return str(caught.value).removeprefix(f"{tmp_path}/")
+
+
+def test_a_good_file_becomes_the_type(tmp_path):
+    assert read(tmp_path, GOOD) == File(
+        images={"mxnet": (Entry(version="1.9.1", size_mib=610), Entry(version="1.10"))}, limit=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("size_mib", "sise_mib", "file.yaml:5: unknown key 'sise_mib' in images.mxnet[0]; did you mean 'size_mib'?"),
+        ("size_mib", "zzz", "file.yaml:5: unknown key 'zzz' in images.mxnet[0]; known keys: python, size_mib, version"),
+        ("limit", "limits", "file.yaml:7: unknown key 'limits' in the top level; did you mean 'limit'?"),
+        (
+            "size_mib: 610",
+            "size_mib: big",
+            "file.yaml:5: images.mxnet[0].size_mib is 'big': input should be a valid integer, unable to parse string as an integer; correct it",
+        ),
+        ('- version: "1.10"', "- python: '3.11'", "file.yaml:6: key 'version' is missing in images.mxnet[1]; add it"),
+        (
+            "version: 1.9.1",
+            "version: latest",
+            "file.yaml:4: images.mxnet[0].version is 'latest': a moving tag is no version; correct it",
+        ),
+        ("limit: 3", "limit: 0", "file.yaml:7: limit is 0: input should be greater than 0; correct it"),
+        (
+            "size_mib: 610",
+            "version: 2.0.0",
+            "file.yaml:5: key 'version' is already on line 4 of images.mxnet[0]; keep one of them",
+        ),
+        (
+            "limit: 3",
+            "extra:\n  version: a\n  pyton: b",
+            "file.yaml:9: unknown key 'pyton' in extra; did you mean 'python'?",
+        ),
+        ("limit: 3", "? [a, b]\n: 3", "file.yaml:7: a key of the top level is not a plain word; write a single word"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, old, new, sentence):
+    assert old in GOOD
+    assert refusal(tmp_path, GOOD.replace(old, new, 1)) == sentence
+
+
+def test_a_version_that_yaml_reads_as_a_number_is_refused(tmp_path):
+    """1.10 unquoted is the number 1.1: the wrong release would be installed."""
+    assert refusal(tmp_path, GOOD.replace('"1.10"', "1.10")) == (
+        "file.yaml:6: images.mxnet[1].version is 1.1: input should be a valid string; correct it"
+    )
+
+
+def test_text_that_is_no_yaml_names_the_line(tmp_path):
+    assert refusal(tmp_path, "images: {}\nlimit: [1, 2\n").startswith("file.yaml:3: is no valid YAML (")
+    assert refusal(tmp_path, b"images: \x00").startswith("file.yaml: is no valid YAML (")
+    assert refusal(tmp_path, b"images: \xff") == "file.yaml: is not UTF-8 text (byte 8); save it as UTF-8"
+
+
+def test_an_empty_or_absent_file_is_an_error(tmp_path):
+    assert refusal(tmp_path, "# nothing\n") == "file.yaml:1: is empty; expected the keys extra, images, limit"
+    with pytest.raises(RequestError, match=r"absent.yaml: can't be read \(No such file or directory\)"):
+        yamlfile.load(tmp_path / "absent.yaml", File)
+
+
+def test_a_list_where_a_mapping_belongs_is_an_error(tmp_path):
+    assert refusal(tmp_path, "- 1\n").startswith(
+        "file.yaml:1: the top level is [1]: input should be a valid dictionary"
+    )
