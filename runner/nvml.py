@@ -43,6 +43,61 @@ class GpuInventory:
     """Why there are no GPUs; None when there are."""
 
 
+class GpuHealth(BaseModel):
+    """What would disturb a measurement on one GPU at this moment.
+
+    Attributes:
+        slowdowns: what holds its clocks down; an idle GPU's low clocks do not count.
+        processes: ids of the processes that compute on it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    index: int
+    slowdowns: tuple[str, ...]
+    processes: tuple[int, ...]
+
+
+# Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h) that make a GPU slower than its settings say.
+_SLOWDOWNS = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+
+
+def read_health(gpus: tuple[Gpu, ...], *, nvml: Any | None = None) -> tuple[GpuHealth, ...]:
+    """Ask how each of these GPUs fares now; a GPU that will not say is left out.
+
+    Args:
+        gpus: from `read_gpus`.
+        nvml: a module with nvidia-ml-py's interface; that library itself when None.
+    """
+    if not gpus:
+        return ()
+    nvml = nvml or _library()
+    found = []
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return ()
+    for gpu in gpus:
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
+            bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+            processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        except nvml.NVMLError:
+            continue
+        slowdowns = tuple(name for bit, name in _SLOWDOWNS.items() if bits & bit)
+        found.append(
+            GpuHealth(index=gpu.index, slowdowns=slowdowns, processes=tuple(process.pid for process in processes))
+        )
+    nvml.nvmlShutdown()
+    return tuple(found)
+
+
 def read_gpus(*, sys_root: Path = Path("/"), nvml: Any | None = None, visible: str | None = None) -> GpuInventory:
     """Ask NVML for the GPUs.
 
@@ -124,7 +179,7 @@ def _active_nvlinks(nvml: Any, handle: Any) -> int:
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
             active += nvml.nvmlDeviceGetNvLinkState(handle, link)
-        except nvml.NVMLError:  # noqa: PERF203 - this GPU has no such link
+        except nvml.NVMLError:  # this GPU has no such link
             break
     return active
 
