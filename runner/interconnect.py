@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.cluster import Node
+from runner.cluster import Gpu
 from runner.parse import Event, Nccl, Net
 from runner.request import Interconnect
 from runner.trial import Trial
@@ -95,7 +95,7 @@ def _traffic(events: Sequence[Event]) -> tuple[InterfaceTraffic, ...]:
     return tuple(found)
 
 
-def _via(lines: Sequence[str], node: Node) -> Used:
+def _via(lines: Sequence[str], gpus: Sequence[Gpu]) -> Used:
     """Name the slowest kind of channel in NCCL's lines: the ring is as fast as that one."""
     kinds = {match[1] for line in lines if (match := _NCCL_VIA.search(line))}
     if "NET/Socket" in kinds:
@@ -105,11 +105,11 @@ def _via(lines: Sequence[str], node: Node) -> Used:
     if "SHM" in kinds:
         return "shm"
     if "P2P" in kinds:
-        return "nvlink" if any(gpu.nvlinks for gpu in node.gpus) else "pcie"
+        return "nvlink" if any(gpu.nvlinks for gpu in gpus) else "pcie"
     return "unknown"
 
 
-def used(trial: Trial, node: Node, events: Sequence[Event]) -> Transport:
+def used(trial: Trial, gpus: Sequence[Gpu], events: Sequence[Event]) -> Transport:
     """Turn evidence into the transport that carried the gradients of a run."""
     lines = tuple(line for event in events if isinstance(event, Nccl) for line in event.lines)
     evidence = Evidence(traffic=_traffic(events), nccl_lines=lines)
@@ -117,7 +117,7 @@ def used(trial: Trial, node: Node, events: Sequence[Event]) -> Transport:
     if trial.world_size == 1:
         found = "none"
     elif trial.device == "gpu":
-        found = _via(lines, node)
+        found = _via(lines, gpus)
     elif any(entry.interface == "lo" and entry.tx_bytes > 0 for entry in evidence.traffic):
         found = "loopback"
     return Transport(requested=trial.interconnect, used=found, evidence=evidence)

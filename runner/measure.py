@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runner import metrics
-from runner.parse import Data, Event, FirstStep, RunStart, RunStop, Window
+from runner.parse import Data, Event, FirstStep, Phase, RunStart, RunStop, WarmupEnd, Window
 
 
 def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Measurement:
@@ -47,3 +47,19 @@ def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Me
         images_decoded=sum(decoded) if decoded else None,
         images_skipped=tuple(sorted({name for event in data for name in event.skipped})),
     )
+
+
+def phases(events: Sequence[Event]) -> dict[str, float]:
+    """Seconds of each phase that the programs saw, the slowest rank's: what they named, then `warmup` and `measure`."""
+    found: dict[str, float] = {}
+    for event in events:
+        if isinstance(event, Phase):
+            found[event.name] = max(event.seconds, found.get(event.name, 0.0))
+    first = {event.rank: event.t for event in events if isinstance(event, FirstStep)}
+    warm = {event.rank: event.t for event in events if isinstance(event, WarmupEnd)}
+    stop = {event.rank: event.t for event in events if isinstance(event, RunStop)}
+    if warm.keys() & first.keys():
+        found["warmup"] = max(warm[rank] - first[rank] for rank in warm.keys() & first.keys())
+    if stop.keys() & warm.keys():
+        found["measure"] = max(stop[rank] - warm[rank] for rank in stop.keys() & warm.keys())
+    return found

@@ -32,10 +32,19 @@ class Frozen(BaseModel):
 
 
 class Interval(Frozen):
-    """A 95 % confidence interval."""
+    """A 95 % confidence interval, in the unit of the figure that it belongs to."""
 
     low: float
     high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the distance between the ends: the figure after `±`."""
+        return (self.high - self.low) / 2
+
+    def scaled(self, factor: float) -> Interval:
+        """The interval of the figure times a positive factor."""
+        return Interval(low=self.low * factor, high=self.high * factor)
 
 
 class RawWindow(Frozen):

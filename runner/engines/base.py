@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.launch.spec import ContainerSpec
+from runner.spec import ContainerSpec
 
 GpuRequest = Literal["nvidia", "cdi"]
 

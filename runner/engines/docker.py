@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
 from runner.engines.user import job_user
-from runner.launch.spec import LABEL_RUN, ContainerSpec
+from runner.spec import LABEL_RUN, ContainerSpec
 
 if TYPE_CHECKING:
     from docker import DockerClient

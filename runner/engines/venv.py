@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from runner.engines.base import Container, EngineError, EngineFacts, Line, Site
-from runner.launch.spec import ContainerSpec
+from runner.spec import ContainerSpec
 
 STOP_GRACE_S: Final = 8.0
 # What a job may see of the runner's environment: where programs, libraries and GPUs are, and nothing personal.

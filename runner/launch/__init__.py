@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from runner.launch import kvstore, single, torchrun
 from runner.launch.job import Job
-from runner.launch.spec import ContainerSpec
 from runner.request import StrategyName
+from runner.spec import ContainerSpec
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from runner import interconnect
 from runner.cluster import Node
 from runner.engines.base import Site
-from runner.launch.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount, Role
+from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount, Role
 from runner.trial import Trial
 
 

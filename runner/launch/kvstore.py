@@ -8,7 +8,7 @@ namespace of the scheduler's.
 from __future__ import annotations
 
 from runner.launch.job import Job, name, program, spec
-from runner.launch.spec import ContainerSpec
+from runner.spec import ContainerSpec
 
 ROOT = "127.0.0.1"
 

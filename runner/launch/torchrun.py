@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.launch.job import Job, program, spec
-from runner.launch.spec import ContainerSpec
+from runner.spec import ContainerSpec
 
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:

@@ -1,0 +1,182 @@
+"""Runs the containers of one trial to their end and keeps every line that they write. The only stage that waits.
+
+Containers start in order; the first that fails ends the others. Each ends too at the wall-clock limit, after too long a
+silence, at Ctrl-C, or when the record can't be written any more. Whatever happens, no container is left.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from runner.engines.base import Container, Engine, EngineError, Line
+from runner.errors import RunFailedError
+from runner.failures import explain
+from runner.outcome import Outcome, Status
+from runner.parse import Event, EventError, parse_line
+from runner.results import RunWriter
+from runner.spec import ContainerSpec
+
+POLL_S: Final = 0.25
+TAIL_LINES: Final = 40
+# How long scheduler and servers may outlive the last worker before they are ended.
+HELPERS_GRACE_S: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Wall-clock seconds of a run, and seconds that it may stay silent."""
+
+    wall_s: float
+    silence_s: float
+
+
+class _Stop(Exception):  # noqa: N818 - it ends a run in order; it is no error
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status: Status = status
+        self.reason = reason
+
+
+@dataclass
+class _Running:
+    """The containers of a run, and what they have said so far."""
+
+    containers: dict[str, Container] = field(default_factory=dict)
+    said: queue.Queue[tuple[str, Line | int]] = field(default_factory=queue.Queue)
+    tails: dict[str, deque[str]] = field(default_factory=dict)
+    exit_codes: dict[str, int] = field(default_factory=dict)
+
+    def follow(self, container: Container) -> None:
+        """Read a container's lines in a thread of their own; its exit code comes last."""
+        self.containers[container.name] = container
+        self.tails[container.name] = deque(maxlen=TAIL_LINES)
+        threading.Thread(target=self._read, args=(container,), daemon=True).start()
+
+    def _read(self, container: Container) -> None:
+        for line in container.lines():
+            self.said.put((container.name, line))
+        self.said.put((container.name, container.wait()))
+
+    def end(self) -> None:
+        """Stop all in parallel, the last started first, and remove them."""
+        stops = [threading.Thread(target=c.stop) for c in reversed(self.containers.values())]
+        for stop in stops:
+            stop.start()
+        for stop in stops:
+            stop.join()
+        for container in self.containers.values():
+            container.remove()
+
+
+def execute(
+    *,
+    engine: Engine,
+    specs: Sequence[ContainerSpec],
+    writer: RunWriter,
+    limits: Limits,
+    watch: Callable[[Event], None],
+) -> Outcome:
+    """Run all containers of a trial.
+
+    Args:
+        engine: starts the containers.
+        specs: the containers, in the order in which they start.
+        writer: takes every line and event as it comes.
+        limits: when to give up.
+        watch: told of every event, for progress.
+
+    Returns:
+        The outcome, whatever it is; only a full disk or a bug raises.
+    """
+    started = time.monotonic()
+    running = _Running()
+    phases: dict[str, float] = {}
+    try:
+        for spec in specs:
+            running.follow(engine.start(spec))
+        phases["create"] = time.monotonic() - started
+        _follow(running, specs=specs, writer=writer, limits=limits, watch=watch, started=started)
+        status, reason = "ok", None
+    except EngineError as error:
+        status, reason = "failed", f"{engine.name} would not start a container: {error}"
+    except _Stop as stop:
+        status, reason = stop.status, stop.reason
+    except RunFailedError as error:  # the record can't be written any more
+        status, reason = "failed", str(error)
+    except KeyboardInterrupt:
+        status, reason = "interrupted", "stopped by Ctrl-C"
+    finally:
+        # A second Ctrl-C must not leave a container behind.
+        with suppress(KeyboardInterrupt):
+            running.end()
+        running.end()
+    phases["total"] = time.monotonic() - started
+    return Outcome.model_validate(
+        {"status": status, "reason": reason, "exit_codes": running.exit_codes, "started": started, "phases_s": phases}
+    )
+
+
+def _follow(
+    running: _Running,
+    *,
+    specs: Sequence[ContainerSpec],
+    writer: RunWriter,
+    limits: Limits,
+    watch: Callable[[Event], None],
+    started: float,
+) -> None:
+    """Take in lines until every container has ended.
+
+    Raises:
+        _Stop: a limit was reached, a container failed, or an event broke the contract.
+    """
+    workers = {spec.name for spec in specs if spec.role == "worker"}
+    heard = time.monotonic()
+    workers_ended: float | None = None
+    while len(running.exit_codes) < len(specs):
+        now = time.monotonic()
+        if now - started > limits.wall_s:
+            raise _Stop("timeout", f"no end after {limits.wall_s:.0f} s; give a longer --timeout if the job needs it")
+        if now - heard > limits.silence_s:
+            raise _Stop(
+                "silent",
+                f"no output for {limits.silence_s:.0f} s; the job hangs, or needs a longer --inactivity-timeout",
+            )
+        if workers_ended and now - workers_ended > HELPERS_GRACE_S:
+            left = ", ".join(sorted(set(running.containers) - set(running.exit_codes)))
+            raise _Stop("failed", f"{left} did not end although every worker had")
+        try:
+            name, said = running.said.get(timeout=POLL_S)
+        except queue.Empty:
+            continue
+        heard = time.monotonic()
+        if isinstance(said, Line):
+            _take_line(running, name, said, writer=writer, watch=watch, received=heard)
+            continue
+        running.exit_codes[name] = said
+        if said != 0:
+            raise _Stop("failed", f"{name}: {explain(said, running.tails[name])}")
+        if workers <= set(running.exit_codes):
+            workers_ended = heard
+
+
+def _take_line(
+    running: _Running, name: str, line: Line, *, writer: RunWriter, watch: Callable[[Event], None], received: float
+) -> None:
+    try:
+        event = parse_line(line.text, received=received, container=name) if line.stream == "stdout" else None
+    except EventError as error:
+        raise _Stop("failed", str(error)) from error
+    if event is None:
+        writer.log(name, line.text)
+        running.tails[name].append(line.text)
+    else:
+        writer.event(event)
+        watch(event)

@@ -1,0 +1,131 @@
+"""Raw events and facts of a run → figures, validity and scaling. Pure, so that `dlscale regrade` gives the same digits again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runner import interconnect, measure, metrics
+from runner.cluster import Gpu
+from runner.interconnect import Transport
+from runner.metrics import Measurement
+from runner.outcome import Outcome
+from runner.parse import Event
+from runner.results import Ratio, RunRecord, ScalingFigures, Validity
+from runner.sanity import check_losses
+from runner.trial import Trial
+from runner.workload import Workload
+
+# Ranks that train one model hold the same weights up to the order of their sums.
+NORM_TOLERANCE: Final = 1e-5
+
+
+@dataclass(frozen=True)
+class Graded:
+    """What the events of one run come to."""
+
+    outcome: Outcome
+    measurement: Measurement
+    transport: Transport
+    validity: Validity
+
+
+def grade(
+    *, trial: Trial, outcome: Outcome, events: Sequence[Event], gpus: Sequence[Gpu], workload: Workload
+) -> Graded:
+    """Compute the figures of one run and judge whether they may be used."""
+    measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s")
+    transport = interconnect.used(trial, gpus, events)
+    with_phases = outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}})
+    validity = judge(trial, outcome, measurement, transport, workload)
+    return Graded(outcome=with_phases, measurement=measurement, transport=transport, validity=validity)
+
+
+def judge(
+    trial: Trial, outcome: Outcome, measurement: Measurement, transport: Transport, workload: Workload
+) -> Validity:
+    """Hold a run against every check; one reason makes it invalid, or degraded when only its steadiness is in doubt."""
+    against: list[str] = []
+    if outcome.status != "ok":
+        against.append(f"the run {outcome.status}: {outcome.reason}")
+    else:
+        against += _missing(trial, measurement)
+        against += _diverged(trial, measurement)
+        against += _bad_losses(trial, measurement, workload)
+        if wrong := interconnect.mismatch(transport, trial):
+            against.append(wrong)
+    if against:
+        return Validity(status="invalid", reasons=tuple(against))
+    if measurement.steady and not measurement.steady.steady:
+        drift = f"the rate never settled: the later half is {measurement.steady.drift:+.1%} off the earlier"
+        return Validity(status="degraded", reasons=(drift,))
+    return Validity(status="valid", reasons=())
+
+
+def _missing(trial: Trial, measurement: Measurement) -> list[str]:
+    """Ranks or samples that the figures lack."""
+    found = []
+    ranks = len(measurement.parameter_norms)
+    if ranks != trial.processes:
+        found.append(f"{ranks} of {trial.processes} ranks reported their end")
+    expected = trial.iterations * trial.global_batch
+    if measurement.samples != expected:
+        found.append(
+            f"{measurement.samples} samples counted, {trial.iterations} iterations of {trial.global_batch} make {expected}"
+        )
+    return found
+
+
+def _diverged(trial: Trial, measurement: Measurement) -> list[str]:
+    """Synchronous ranks that do not hold one model: their gradients were not averaged."""
+    norms = [norm for norm in measurement.parameter_norms.values() if norm is not None and math.isfinite(norm)]
+    if len(norms) < len(measurement.parameter_norms):
+        return ["the weights are not finite at the end"]
+    if trial.processes == 1 or trial.kvstore == "dist_async":
+        return []
+    if max(norms) - min(norms) > NORM_TOLERANCE * max(norms):
+        return [
+            f"the ranks hold different weights (norms {min(norms):.6g} to {max(norms):.6g}): gradients were not averaged"
+        ]
+    return []
+
+
+def _bad_losses(trial: Trial, measurement: Measurement, workload: Workload) -> list[str]:
+    """Losses that are missing, not finite, or outside the workload's sanity band."""
+    curves = list(measurement.losses.values())
+    steps = min((len(curve) for curve in curves), default=0)
+    if steps < trial.warmup + trial.iterations:
+        return [f"losses of {steps} of {trial.warmup + trial.iterations} iterations were reported"]
+    mean: list[float] = []
+    for step in range(steps):
+        values = [value for curve in curves if (value := curve[step]) is not None]
+        if len(values) < len(curves) or not all(math.isfinite(value) for value in values):
+            return [f"the loss is not finite at iteration {step}; a smaller learning rate may train"]
+        mean.append(sum(values) / len(values))
+    return check_losses(mean, trial=trial, workload=workload)
+
+
+def scaling(trial: Trial, run_id: str, measurement: Measurement, baseline: RunRecord | None) -> ScalingFigures:
+    """Speedup and efficiency of one run against its baseline's, never clamped."""
+    nothing = ScalingFigures(baseline_run_id=None, speedup=None, efficiency=None, superlinear=False)
+    if measurement.throughput is None or measurement.steady is None:
+        return nothing
+    if trial.world_size == 1:
+        one = Ratio(value=1.0, ci95=None)
+        return ScalingFigures(baseline_run_id=run_id, speedup=one, efficiency=one, superlinear=False)
+    if baseline is None or baseline.measurement.steady is None:
+        return nothing
+    ours = metrics.counted(measurement.windows, measurement.steady)
+    theirs = metrics.counted(baseline.measurement.windows, baseline.measurement.steady)
+    if ours is None or theirs is None:
+        return nothing
+    value = ours.rate / theirs.rate
+    ci95 = metrics.ratio_interval([ours], [theirs])
+    return ScalingFigures(
+        baseline_run_id=baseline.run_id,
+        speedup=Ratio(value=value, ci95=ci95),
+        efficiency=Ratio(value=value / trial.world_size, ci95=ci95.scaled(1 / trial.world_size)),
+        superlinear=value > trial.world_size,
+    )

@@ -1,0 +1,265 @@
+"""The only room that reads and writes results: the run directory and `record.json`.
+
+A run directory holds `plan.json` (trial and containers), `events.jsonl`, `logs/` and, written last and atomically, `record.json`: its
+presence means that the run ended. A reserve file written at the start and given up at the end keeps room for the record of a run
+that filled the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from runner.errors import RequestError, RunFailedError
+from runner.interconnect import Transport
+from runner.metrics import Interval, Measurement
+from runner.outcome import Outcome
+from runner.parse import Event, parse_events
+from runner.provenance import Provenance
+from runner.spec import ContainerSpec
+from runner.trial import Trial
+
+SCHEMA_VERSION: Final = 1
+RESERVE_BYTES: Final = 4 * 2**20
+RECORD: Final = "record.json"
+PLAN: Final = "plan.json"
+EVENTS: Final = "events.jsonl"
+RESERVE: Final = ".reserve"
+
+
+class Frozen(BaseModel):
+    """Base of the parts of a record."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ImageUsed(Frozen):
+    """The image that ran, or the locked requirements where there was no container (then `id` is None)."""
+
+    reference: str
+    id: str | None
+    digest: str | None
+    lock_sha256: str | None
+
+
+class EngineUsed(Frozen):
+    """The engine that ran the containers; `reason` says why this one when it is not the first choice."""
+
+    name: str
+    version: str | None
+    reason: str | None
+
+
+class Ratio(Frozen):
+    """A ratio to the one-device baseline."""
+
+    value: float
+    ci95: Interval | None
+
+
+class ScalingFigures(Frozen):
+    """Speedup and efficiency against a run that differs in scale only; None where there is none to hold against."""
+
+    baseline_run_id: str | None
+    speedup: Ratio | None
+    efficiency: Ratio | None
+    superlinear: bool
+
+
+class Validity(Frozen):
+    """Whether the figures may be used, and every reason against it."""
+
+    status: Literal["valid", "degraded", "invalid"]
+    reasons: tuple[str, ...]
+
+
+class RunRecord(Frozen):
+    """Everything about one run; `dlscale regrade` computes the derived parts again from the raw files."""
+
+    schema_: int = Field(default=SCHEMA_VERSION, alias="schema")
+    run_id: str
+    matrix_id: str
+    trial: Trial
+    engine: EngineUsed
+    image: ImageUsed
+    outcome: Outcome
+    measurement: Measurement
+    scaling: ScalingFigures
+    transport: Transport
+    provenance: Provenance
+    validity: Validity
+
+
+class RunPlan(Frozen):
+    """What was going to be run: written before the first container starts."""
+
+    run_id: str
+    trial: Trial
+    containers: tuple[ContainerSpec, ...]
+    command_lines: tuple[str, ...]
+
+
+class RunWriter:
+    """Writes one run directory; every failure to write is a RunFailedError that names the place."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._open: dict[str, IO[str]] = {}
+
+    def create(self, plan: RunPlan) -> None:
+        """Make the directory, keep room for the record, write the plan."""
+        with _disk(self.directory):
+            (self.directory / "logs").mkdir(parents=True)
+            (self.directory / RESERVE).write_bytes(b"\0" * RESERVE_BYTES)
+            (self.directory / PLAN).write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+    def log(self, container: str, text: str) -> None:
+        """Append a line of ordinary output to the container's log."""
+        self._append(f"logs/{container}.log", text)
+
+    def event(self, event: Event) -> None:
+        """Append an event to `events.jsonl`."""
+        self._append(EVENTS, event.model_dump_json())
+
+    def _append(self, name: str, text: str) -> None:
+        with _disk(self.directory):
+            if name not in self._open:
+                # Line-buffered: what a killed runner had heard is on disk.
+                self._open[name] = (self.directory / name).open("a", encoding="utf-8", buffering=1)
+            self._open[name].write(text + "\n")
+
+    def close(self) -> None:
+        """Close the raw files; what a full disk would not take was reported when it was written."""
+        for file in self._open.values():
+            try:
+                file.close()
+            except OSError:
+                continue
+        self._open.clear()
+
+    def finish(self, record: RunRecord) -> Path:
+        """Give up the reserve and write the record; returns its path."""
+        self.close()
+        with _disk(self.directory):
+            (self.directory / RESERVE).unlink(missing_ok=True)
+            return write_record(self.directory, record)
+
+
+class _disk:  # noqa: N801 - reads as a statement: with _disk(path)
+    """Turn a failure to write into one sentence."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError):
+            raise RunFailedError(
+                f"{self.directory}: can't be written ({error.strerror}); free some space or give another place with OUT=DIR, "
+                "earlier records are untouched"
+            ) from error
+
+
+def write_record(directory: Path, record: RunRecord) -> Path:
+    """Write `record.json` so that a reader sees either nothing or all of it."""
+    path = directory / RECORD
+    draft = directory / f".{RECORD}.{os.getpid()}"
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(record.model_dump_json(indent=1, by_alias=True) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def read_record(directory: Path) -> RunRecord:
+    """Read the record of a run directory.
+
+    Raises:
+        RequestError: there is none, it is damaged, or a newer version of the suite wrote it.
+    """
+    path = directory / RECORD
+    try:
+        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version = fields.get("schema")
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise RequestError(
+                f"{path}: schema {version} is newer than this version's {SCHEMA_VERSION}; update dlscale to read it"
+            )
+        return RunRecord.model_validate(fields)
+    except FileNotFoundError as error:
+        raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory") from error
+    except (OSError, json.JSONDecodeError, AttributeError) as error:
+        raise RequestError(f"{path}: is not a run record ({error}); name another run directory") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RequestError(f"{path}: does not fit the record schema at {where} ({first['msg']})") from error
+
+
+def read_events(directory: Path) -> tuple[Event, ...]:
+    """Read the raw events of a run directory.
+
+    Raises:
+        RequestError: the file is damaged; the sentence names it.
+    """
+    path = directory / EVENTS
+    if not path.exists():  # the run failed before its first event
+        return ()
+    try:
+        return parse_events(path.read_text(encoding="utf-8").splitlines())
+    except ValidationError as error:
+        raise RequestError(
+            f"{path}: holds a line that is not an event ({error.errors()[0]['msg']}); the raw file is damaged"
+        ) from error
+
+
+def records_under(out: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """Every readable record in the run directories of `out`, oldest first; directories of unfinished runs are passed over."""
+    for path in sorted(out.glob(f"*/{RECORD}")):
+        try:
+            yield path.parent, read_record(path.parent)
+        except RequestError:
+            continue
+
+
+def check_writable(out: Path) -> None:
+    """Make the results directory and prove that it takes a file.
+
+    Raises:
+        RequestError: it does not.
+    """
+    probe = out / f".probe.{os.getpid()}"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"\0")
+        probe.unlink()
+    except OSError as error:
+        raise RequestError(f"OUT={out} can't be written ({error.strerror}); give another place with OUT=DIR") from error
+
+
+def record_schema() -> str:
+    """JSON Schema of a record, as committed under `results/schema/`."""
+    return json.dumps(RunRecord.model_json_schema(by_alias=True), indent=1, sort_keys=True) + "\n"
+
+
+def baseline_for(trial: Trial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:
+    """The newest valid one-device run with the trial's key, that of the same repeat first."""
+    found = [
+        (path, record)
+        for path, record in records
+        if record.trial.key == trial.key and record.trial.world_size == 1 and record.validity.status != "invalid"
+    ]
+    same_repeat = [(path, record) for path, record in found if record.trial.repeat == trial.repeat]
+    chosen = same_repeat or found
+    return max(chosen, key=lambda pair: pair[1].run_id) if chosen else None

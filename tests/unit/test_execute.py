@@ -1,0 +1,176 @@
+"""Hangs and orphans: a failed rank that leaves the others waiting, a silent job, a runner that is killed, a disk that fills.
+
+Real processes through the engine `venv`, so that what is tested is what runs.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from runner.engines.base import EngineError
+from runner.engines.venv import VenvEngine
+from runner.errors import RunFailedError
+from runner.execute import Limits, execute
+from runner.spec import ContainerSpec
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = ROOT / "workloads"
+EVENT = '::dlscale:: {"event":"first_step","rank":0,"t":1.0}'
+GENEROUS = Limits(wall_s=60, silence_s=60)
+
+
+class Sheet:
+    """A writer that keeps everything in memory."""
+
+    def __init__(self):
+        self.logs, self.events = [], []
+
+    def log(self, container, text):
+        self.logs.append((container, text))
+
+    def event(self, event):
+        self.events.append(event)
+
+
+def spec(program, *, name="w0", role="worker"):
+    return ContainerSpec(
+        name=name,
+        node="here",
+        role=role,
+        image="none",
+        argv=(sys.executable, str(WORKLOADS / "lease.py"), sys.executable, "-u", "-c", textwrap.dedent(program)),
+        env={},
+        user="0:0",
+        labels={},
+    )
+
+
+def run(*specs, limits=GENEROUS, sheet=None, watch=lambda _: None):
+    return execute(engine=VenvEngine(None, WORKLOADS), specs=specs, writer=sheet or Sheet(), limits=limits, watch=watch)
+
+
+def alive(marker):
+    return [p.pid for p in psutil.process_iter(["cmdline"]) if marker in " ".join(p.info["cmdline"] or []) and p.pid != os.getpid()]
+
+
+def wait_gone(marker, seconds=10):
+    deadline = time.monotonic() + seconds
+    while alive(marker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return alive(marker)
+
+
+def test_a_good_run_keeps_events_and_logs_apart():
+    sheet = Sheet()
+    seen = []
+    outcome = run(spec(f"import sys\nprint('hello')\nprint('{EVENT}')\nprint('warned', file=sys.stderr)"), sheet=sheet, watch=seen.append)
+    assert (outcome.status, outcome.reason, outcome.exit_codes) == ("ok", None, {"w0": 0})
+    assert sorted(sheet.logs) == [("w0", "hello"), ("w0", "warned")]
+    assert [event.event for event in sheet.events] == ["first_step"]
+    assert seen == sheet.events
+    assert seen[0].received >= outcome.started
+
+
+def test_a_failing_rank_ends_the_others_and_is_named_with_its_last_words():
+    marker = f"sleeper-{os.getpid()}-a"
+    outcome = run(
+        spec(f"import time; time.sleep(300) #{marker}", name="w0"),
+        spec("import sys, time; time.sleep(0.5); sys.exit('no such layer')", name="w1"),
+    )
+    assert outcome.status == "failed"
+    assert outcome.reason == "w1: exit code 1: no such layer"
+    assert not wait_gone(marker)
+
+
+def test_a_silent_job_is_ended():
+    outcome = run(spec("import time; print('start'); time.sleep(300)"), limits=Limits(wall_s=60, silence_s=1))
+    assert outcome.status == "silent"
+    assert "--inactivity-timeout" in outcome.reason
+
+
+def test_a_job_that_talks_for_ever_is_ended_too():
+    outcome = run(spec("import time\nwhile True: print('.'); time.sleep(0.05)"), limits=Limits(wall_s=1.5, silence_s=60))
+    assert outcome.status == "timeout"
+
+
+def test_a_child_in_a_session_of_its_own_does_not_survive_its_job():
+    marker = f"stray-{os.getpid()}"
+    program = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300) #{marker}'], start_new_session=True)"
+    assert run(spec(program)).status == "ok"
+    assert not wait_gone(marker)
+
+
+def test_ctrl_c_ends_the_job_and_is_an_outcome():
+    def interrupt(_):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    marker = f"ctrlc-{os.getpid()}"
+    outcome = run(spec(f"print('{EVENT}')\nimport time; time.sleep(300) #{marker}"), watch=interrupt)
+    assert outcome.status == "interrupted"
+    assert not wait_gone(marker)
+
+
+def test_an_event_that_breaks_the_contract_fails_the_run_and_is_quoted():
+    outcome = run(spec("print('::dlscale:: {\"event\":\"window\",\"rank\":0}')\nimport time; time.sleep(300)"))
+    assert outcome.status == "failed"
+    assert "breaks the contract" in outcome.reason
+
+
+def test_helpers_that_outlive_the_workers_do_not_hang_the_run(monkeypatch):
+    monkeypatch.setattr("runner.execute.HELPERS_GRACE_S", 0.5)
+    outcome = run(spec("import time; time.sleep(300)", name="s0", role="scheduler"), spec("print('done')", name="w0"))
+    assert outcome.status == "failed"
+    assert outcome.reason == "s0 did not end although every worker had"
+
+
+def test_a_container_that_will_not_start_ends_those_that_did():
+    marker = f"first-{os.getpid()}"
+
+    class Refusing(VenvEngine):
+        def start(self, spec):
+            if spec.name == "w1":
+                raise EngineError("no such image")
+            return super().start(spec)
+
+    specs = (spec(f"import time; time.sleep(300) #{marker}"), spec("pass", name="w1"))
+    outcome = execute(engine=Refusing(None, WORKLOADS), specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None)
+    assert outcome.reason == "venv would not start a container: no such image"
+    assert not wait_gone(marker)
+
+
+def test_a_disk_that_fills_ends_the_job():
+    class Full(Sheet):
+        def log(self, container, text):
+            raise RunFailedError("/results/x: can't be written (No space left on device)")
+
+    marker = f"full-{os.getpid()}"
+    outcome = run(spec(f"print('line')\nimport time; time.sleep(300) #{marker}"), sheet=Full())
+    assert (outcome.status, "No space left" in outcome.reason) == ("failed", True)
+    assert not wait_gone(marker)
+
+
+@pytest.mark.parametrize("stubborn", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"])
+def test_kill_9_of_the_runner_leaves_no_process(tmp_path, stubborn):
+    """Orphans holding GPUs after the runner was killed: nothing of the runner is left to clean up, the lease alone does."""
+    marker = f"orphan-{os.getpid()}-{len(stubborn)}"
+    job = f"{stubborn}import os, time\nprint('up', flush=True)\nif os.fork(): time.sleep(300) #{marker}\nelse: os.setsid(); time.sleep(300)"
+    runner = textwrap.dedent(f"""
+        import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
+        import test_execute as t
+        class Telling(t.Sheet):
+            def log(self, container, text): print(text, flush=True)
+        t.run(t.spec({job!r}), sheet=Telling())
+    """)
+    process = subprocess.Popen([sys.executable, "-c", runner], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    assert len(alive(f"#{marker}")) >= 2
+    process.kill()
+    process.wait()
+    assert not wait_gone(f"#{marker}", 12)

@@ -1,0 +1,131 @@
+"""Wrong numbers: rates averaged instead of pooled, ranks added up wrongly, warm-up counted, intervals that miss the truth."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner import metrics
+from runner.metrics import GlobalWindows, RawWindow
+
+
+def window(rank, index, start, samples, seconds):
+    return RawWindow(rank=rank, index=index, start=start, samples=samples, seconds=seconds)
+
+
+def joined(samples, seconds):
+    return GlobalWindows(np.array(samples, dtype=float), np.array(seconds, dtype=float))
+
+
+def test_rate_is_samples_over_seconds_and_not_the_mean_of_rates():
+    # 100 images in 1 s and 100 images in 4 s: 200 / 5 = 40 images/s; the mean of the rates would be (100 + 25) / 2 = 62.5.
+    assert joined([100, 100], [1.0, 4.0]).rate == 40.0
+
+
+def test_two_ranks_add_their_samples_and_wait_for_the_slower():
+    windows = [
+        window(0, 0, 100.0, 32, 1.0),  # rank 0 ends its windows 1.0 s and 3.0 s after the barrier
+        window(0, 1, 101.0, 32, 2.0),
+        window(1, 0, 500.0, 32, 2.0),  # rank 1, on another clock, 2.0 s and 3.5 s after it
+        window(1, 1, 502.0, 32, 1.5),
+    ]
+    both = metrics.global_windows(windows)
+    assert both.samples.tolist() == [64.0, 64.0]
+    assert both.seconds.tolist() == [2.0, 1.5]  # ends at max(1.0, 2.0) and max(3.0, 3.5)
+    assert both.rate == pytest.approx(128 / 3.5)
+
+
+def test_a_window_that_one_rank_lacks_does_not_count():
+    windows = [window(0, 0, 0.0, 8, 1.0), window(0, 1, 1.0, 8, 1.0), window(1, 0, 0.0, 8, 1.0)]
+    assert metrics.global_windows(windows).samples.tolist() == [16.0]
+    assert metrics.global_windows([]) is None
+
+
+def test_order_of_events_does_not_matter():
+    windows = [window(0, i, float(i), 8, 1.0) for i in range(5)]
+    assert metrics.global_windows(windows[::-1]).seconds.tolist() == [1.0] * 5
+
+
+def test_slow_first_windows_are_dropped():
+    seconds = [3.0, 2.0, 1.0, 1.01, 0.99, 1.0, 1.01, 0.99, 1.0, 1.0]
+    found = metrics.steadiness(joined([10] * 10, seconds))
+    assert (found.first_window, found.steady) == (2, True)
+
+
+def test_a_rate_that_keeps_falling_is_reported_as_never_steady_and_nothing_is_dropped():
+    found = metrics.steadiness(joined([10] * 12, [1.1**i for i in range(12)]))
+    assert (found.first_window, found.steady) == (0, False)
+    assert found.drift < -0.05
+
+
+def test_three_windows_are_too_few_to_call_steady():
+    assert not metrics.steadiness(joined([1, 1, 1], [1, 1, 1])).steady
+
+
+def test_pooled_rate_weights_repeats_by_their_time():
+    # 100/1 and 100/3 images/s: 200 images in 4 s.
+    assert metrics.pooled_rate([joined([100], [1.0]), joined([100], [3.0])]) == 50.0
+
+
+def test_interval_is_the_same_every_time():
+    runs = [joined([32] * 10, np.linspace(0.9, 1.1, 10))]
+    assert metrics.interval(metrics.rate_distribution(runs, seed=1)) == metrics.interval(metrics.rate_distribution(runs, seed=1))
+
+
+def test_interval_of_constant_windows_has_no_width():
+    found = metrics.interval(metrics.rate_distribution([joined([32] * 8, [0.5] * 8)], seed=1))
+    assert (found.low, found.high) == (64.0, 64.0)
+
+
+def test_spread_between_repeats_widens_the_interval_although_each_is_constant():
+    runs = [joined([10] * 8, [1.0] * 8), joined([10] * 8, [2.0] * 8), joined([10] * 8, [1.5] * 8)]
+    found = metrics.interval(metrics.rate_distribution(runs, seed=1))
+    assert found.low == 5.0  # all three draws the slowest repeat: 1 in 27, more than 2.5 %
+    assert found.high == 10.0
+
+
+def test_interval_covers_the_true_rate_about_as_often_as_it_says():
+    rng = np.random.default_rng(7)
+    covered = 0
+    for _ in range(200):
+        run = joined([64] * 40, rng.normal(1.0, 0.1, 40))  # true rate 64/s
+        found = metrics.interval(metrics.rate_distribution([run], seed=1)[:2000])
+        covered += found.low <= 64.0 <= found.high
+    assert 0.85 <= covered / 200 <= 0.99
+
+
+def test_ratio_interval_of_half_the_time_is_two():
+    base, double = joined([10] * 6, [1.0] * 6), joined([20] * 6, [1.0] * 6)
+    found = metrics.ratio_interval([double], [base])
+    assert (found.low, found.high) == (2.0, 2.0)
+
+
+seconds_lists = st.lists(st.floats(0.01, 10), min_size=1, max_size=20)
+
+
+@given(seconds_lists, st.integers(1, 512), st.integers(1, 4))
+def test_no_image_and_no_second_is_lost_or_invented(seconds, batch, ranks):
+    starts = np.concatenate([[0.0], np.cumsum(seconds)[:-1]])
+    windows = [
+        window(rank, i, 1000.0 * rank + start, batch, length) for rank in range(ranks) for i, (start, length) in enumerate(zip(starts, seconds, strict=True))
+    ]
+    found = metrics.global_windows(windows)
+    assert found.samples.sum() == batch * ranks * len(seconds)
+    assert found.seconds.sum() == pytest.approx(sum(seconds), rel=1e-6)
+
+
+@given(st.lists(st.floats(0.1, 5), min_size=2, max_size=30))
+def test_the_rate_lies_between_the_slowest_and_the_fastest_window(seconds):
+    run = joined([16] * len(seconds), seconds)
+    assert 16 / max(seconds) * (1 - 1e-9) <= run.rate <= 16 / min(seconds) * (1 + 1e-9)
+    found = metrics.interval(metrics.rate_distribution([run], seed=3))
+    assert found.low <= found.high
+
+
+@given(st.floats(0.1, 10), st.lists(st.floats(0.5, 1.5), min_size=4, max_size=20))
+def test_a_clock_twice_as_slow_halves_every_rate_and_keeps_every_ratio(factor, seconds):
+    run, slow = joined([8] * len(seconds), seconds), joined([8] * len(seconds), [factor * s for s in seconds])
+    assert slow.rate == pytest.approx(run.rate / factor)
+    ratio = metrics.ratio_interval([slow], [run])
+    assert ratio.low <= 1 / factor * (1 + 1e-9)
+    assert ratio.high >= 1 / factor * (1 - 1e-9)
