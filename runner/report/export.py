@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from runner.report import figures
 
 if TYPE_CHECKING:
-    from runner.report.summary import Interval, Summary
+    from runner.metrics import Interval
+    from runner.report.summary import Summary
 
 
 def markdown(summary: Summary) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runner.report.summary import Interval, Row, Summary
+    from runner.metrics import Interval
+    from runner.report.summary import Row, Summary
 
 ABSENT = "\N{EN DASH}"
 """Stands where there is no figure, so that an empty cell is never mistaken for a zero."""
@@ -85,10 +86,12 @@ def _decimals(value: float, *, significant: int) -> int:
 
 
 def interval_legend(summary: Summary) -> str:
-    """Name what `±` is; without any interval, say why there is none."""
+    """Name what `±` is; where there is none, say why."""
     repeats = sorted({row.repeats for row in summary.rows if row.throughput_ci95 is not None})
     if not repeats:
-        return "no ±: an interval needs at least two process repeats"
+        return "no ±: there was too little to take an interval over"
+    if repeats == [1]:
+        return "± = half the width of the 95 % bootstrap interval over the windows of 1 process; REPEAT=3 covers the spread between processes"
     count = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
     return f"± = half the width of the 95 % bootstrap interval over {count} process repeats"
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runner.report.summary import Interval, Row, Summary
+    from runner.metrics import Interval
+    from runner.report.summary import Row, Summary
 
 _MEASURED, _IDEAL, _INK, _GRID = "#0072B2", "#767676", "#222222", "#E4E4E4"
 _LINEAR_UP_TO = 8

@@ -10,21 +10,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from runner.metrics import Interval
+
 Status = Literal["valid", "degraded", "invalid", "failed"]
-
-
-class Interval(BaseModel):
-    """A 95 % interval, in the unit of the figure that it belongs to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    low: float
-    high: float
-
-    @property
-    def half_width(self) -> float:
-        """Half the distance between the ends: the figure after `±`."""
-        return (self.high - self.low) / 2
 
 
 class Row(BaseModel):
