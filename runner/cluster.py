@@ -23,28 +23,31 @@ __all__ = ["Cluster", "Gpu", "Hca", "Nic", "Node", "free_mib", "free_port", "ins
 
 
 class Node(BaseModel):
-    """One machine, as far as this process may use it."""
+    """One machine, as far as this process may use it.
+
+    Attributes:
+        cores: ids of the logical CPUs that this process may run on.
+        cpu_quota: cores' worth of CPU time that the control groups allow; None without a quota.
+        memory_mib: installed memory, or the control groups' limit where that is lower.
+        gpu_reason: why there are no GPUs; None when there are.
+        cuda_driver: the newest CUDA version that the driver speaks.
+        rendezvous_port: a TCP port that was free a moment ago, where the ranks of a job find each other.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     cores: tuple[int, ...]
-    """Ids of the logical CPUs that this process may run on."""
     cpu_quota: float | None
-    """Cores' worth of CPU time that the control groups allow; None without a quota."""
     cpu_model: str | None
     memory_mib: int
-    """Installed memory, or the control groups' limit where that is lower."""
     gpus: tuple[Gpu, ...]
     gpu_reason: str | None
-    """Why there are no GPUs; None when there are."""
     nics: tuple[Nic, ...]
     hcas: tuple[Hca, ...]
     driver: str | None
     cuda_driver: str | None
-    """The newest CUDA version that the driver speaks."""
     rendezvous_port: int
-    """A TCP port that was free a moment ago, where the ranks of a job find each other."""
 
 
 class Cluster(BaseModel):

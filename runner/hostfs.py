@@ -17,33 +17,39 @@ _ARPHRD_ETHER, _ARPHRD_INFINIBAND, _ARPHRD_LOOPBACK = 1, 32, 772
 
 
 class Nic(BaseModel):
-    """A network interface."""
+    """A network interface.
+
+    Attributes:
+        state: the kernel's operstate: up, down, unknown (loopback is always unknown).
+        speed_mbit: link speed in Mbit/s; None where the driver does not know one (virtio, veth, a link that is down).
+        mtu: largest packet in bytes.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     state: str
-    """The kernel's operstate: up, down, unknown (loopback is always unknown)."""
     speed_mbit: int | None
-    """Link speed in Mbit/s; None where the driver does not know one (virtio, veth, a link that is down)."""
     mtu: int
-    """Largest packet in bytes."""
     kind: NicKind
 
 
 class Hca(BaseModel):
-    """One port of an RDMA adapter (InfiniBand, RoCE)."""
+    """One port of an RDMA adapter (InfiniBand, RoCE).
+
+    Attributes:
+        state: ACTIVE, INIT, DOWN, ...
+        link_layer: InfiniBand, or Ethernet for RoCE.
+        rate: as the kernel words it, with its unit: "400 Gb/sec (4X NDR)".
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     port: int
     state: str
-    """ACTIVE, INIT, DOWN, ..."""
     link_layer: str
-    """InfiniBand, or Ethernet for RoCE."""
     rate: str
-    """As the kernel words it, with its unit: "400 Gb/sec (4X NDR)"."""
 
 
 def read_text(path: Path) -> str | None:

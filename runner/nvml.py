@@ -15,32 +15,38 @@ from runner.hostfs import nvidia_pci_functions
 
 
 class Gpu(BaseModel):
-    """One NVIDIA GPU that this process may use."""
+    """One NVIDIA GPU that this process may use.
+
+    Attributes:
+        index: NVML's index, in PCI bus order: what nvidia-smi shows and CDI names count by.
+        compute_capability: "9.0"
+        nvlinks: active NVLink connections.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     index: int
-    """NVML's index, in PCI bus order: what nvidia-smi shows and CDI names count by."""
     uuid: str
     name: str
     memory_mib: int
     compute_capability: str
-    """ "9.0" """
     nvlinks: int = 0
-    """Active NVLink connections."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInventory:
-    """What NVML answered."""
+    """What NVML answered.
+
+    Attributes:
+        driver: version of the kernel driver.
+        cuda_driver: the newest CUDA version that the driver speaks, "13.0".
+        reason: why there are no GPUs; None when there are.
+    """
 
     gpus: tuple[Gpu, ...]
     driver: str | None
-    """Version of the kernel driver."""
     cuda_driver: str | None
-    """The newest CUDA version that the driver speaks, "13.0"."""
     reason: str | None
-    """Why there are no GPUs; None when there are."""
 
 
 class GpuHealth(BaseModel):
