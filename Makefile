@@ -1,0 +1,71 @@
+# Thin front door: every variable is a flag of `dlscale bench` in capitals. `make help` lists both.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+DLSCALE := .venv/bin/dlscale
+
+VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY INTERCONNECT IFACE PRECISION \
+  MODE DATA ITERATIONS EPOCHS WARMUP REPEAT SCALING ENGINE SEED OUT TIMEOUT INACTIVITY_TIMEOUT
+# FRAMEWORK=mxnet becomes --framework=mxnet; a value reaches the program as one word, whatever is in it.
+lower = $(subst _,-,$(shell echo $(1) | tr A-Z a-z))
+quote = '$(subst ','\'',$(1))'
+FLAGS = $(foreach v,$(VARIABLES),$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))
+
+.PHONY: help
+help: ## list targets and variables
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo; echo "Variables: $(VARIABLES)"; echo "Example:   make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2"
+
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "dlscale needs Python 3.10 or newer; set PYTHON=/path/to/one" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "dlscale needs Python's venv module; install it (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 2; }
+	@echo "Setting up the runner (once) ..."
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/ready-dev: .venv/ready requirements-dev.lock
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+.PHONY: bench plan doctor clean regrade overhead
+bench: .venv/ready ## train, measure, and leave a record
+	@$(DLSCALE) bench $(FLAGS)
+plan: .venv/ready ## print the exact command lines that bench would run
+	@$(DLSCALE) bench --dry-run $(FLAGS)
+doctor: .venv/ready ## what this machine has, and which images it can run
+	@$(DLSCALE) doctor
+clean: .venv/ready ## remove every container that a killed run left
+	@$(DLSCALE) clean
+regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=results/...
+	@$(DLSCALE) regrade $(call quote,$(DIR))
+overhead: .venv/ready ## what the suite itself costs, against the same training without it
+	@$(DLSCALE) overhead $(FLAGS)
+
+.PHONY: base images sample
+base: .venv/ready ## make the base image, from a registry or this machine's own Debian mirror
+	@$(DLSCALE) images base
+images: .venv/ready ## build every CPU image
+	@$(DLSCALE) images build --device cpu
+sample: .venv/ready ## write a small data set of real JPEGs: OUT=/tmp/sample
+	@$(DLSCALE) data sample $(call quote,$(or $(OUT),sample))
+
+.PHONY: test lint verify lock
+test: .venv/ready-dev ## run every test that this machine can run
+	@.venv/bin/python -m pytest $(PYTEST)
+lint: .venv/ready-dev ## ruff, mypy, shellcheck, Dockerfile checks
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/shellcheck .ci/run
+	@.venv/bin/hadolint --config images/hadolint.yaml $$(find images -name Dockerfile)
+verify: .venv/ready ## fail if a generated file differs from what generates it
+	@$(DLSCALE) images verify
+	@$(DLSCALE) schema --check
+lock: .venv/ready-dev ## resolve the runner's own requirements again
+	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \
+	  --no-header --no-emit-index-url --extra build pyproject.toml -o requirements.lock
+	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \
+	  --no-header --no-emit-index-url --extra build --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \
+	  --no-header --no-emit-index-url -c requirements.lock images/sample.in -o requirements-sample.lock

@@ -1,0 +1,103 @@
+"""Example values of the suite's types, for tests that change one field of them."""
+
+from pathlib import Path
+
+from runner.cluster import Gpu, Node
+from runner.engines.base import Site
+from runner.engines.docker import DATA, WORKLOADS
+from runner.launch.job import Job
+from runner.spec import Mount
+from runner.trial import Trial
+
+ROOT = Path(__file__).parents[1]
+
+
+def gpu(index=0, **changes):
+    return Gpu.model_validate(
+        {"index": index, "uuid": f"GPU-{index}", "name": "NVIDIA H200", "memory_mib": 143771, "compute_capability": "9.0", "nvlinks": 18} | changes
+    )
+
+
+def node(**changes):
+    return Node.model_validate(
+        {
+            "name": "here",
+            "cores": (0, 1),
+            "cpu_quota": None,
+            "cpu_model": "Example CPU",
+            "memory_mib": 8192,
+            "gpus": (),
+            "gpu_reason": "no NVIDIA GPU on the PCI bus",
+            "nics": (),
+            "hcas": (),
+            "driver": None,
+            "cuda_driver": None,
+            "rendezvous_port": 45678,
+        }
+        | changes
+    )
+
+
+def gpu_node(count=4, **changes):
+    return node(
+        cores=tuple(range(16)), gpus=tuple(gpu(i) for i in range(count)), gpu_reason=None, driver="580.159.03", cuda_driver="13.0", **changes
+    )
+
+
+def trial(**changes):
+    return Trial.model_validate(
+        {
+            "framework": "mxnet",
+            "version": "1.9.1",
+            "workload": "imagenet_cnn",
+            "program": "imagenet_cnn/train_mxnet.py",
+            "model": "resnet18",
+            "mode": "train",
+            "strategy": "single",
+            "kvstore": None,
+            "precision": "fp32",
+            "device": "cpu",
+            "world_size": 1,
+            "processes": 1,
+            "nodes": 1,
+            "batch_per_device": 32,
+            "global_batch": 32,
+            "image_shape": (3, 32, 32),
+            "num_classes": 10,
+            "data": "synthetic",
+            "dataset": None,
+            "iterations": 40,
+            "warmup": 4,
+            "window": 2,
+            "epochs": 0.001,
+            "learning_rate": 0.05,
+            "momentum": 0.9,
+            "weight_decay": 0.0001,
+            "seed": 1,
+            "scaling": "weak",
+            "interconnect": "auto",
+            "threads": 1,
+            "loader_workers": 0,
+            "cpus_per_worker": 1,
+            "repeat": 1,
+            "key": "0123456789abcdef",
+        }
+        | changes
+    )
+
+
+def job(the_trial, **changes):
+    values = {
+        "run_id": "run-1",
+        "trial": the_trial,
+        "node": node(),
+        "site": Site(python="python3", workloads=WORKLOADS, data=None),
+        "image": f"dlscale/{the_trial.framework}:{the_trial.version}",
+        "user": "10001:10001",
+        "mounts": (Mount(source="/suite/workloads", target=WORKLOADS),),
+    }
+    return Job(**(values | changes))
+
+
+def data_site():
+    return Site(python="python3", workloads=WORKLOADS, data=DATA)

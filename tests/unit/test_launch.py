@@ -1,0 +1,110 @@
+"""A launcher that starts something else than it says: the exact command lines, held against golden files.
+
+After a wanted change, `DLSCALE_GOLDEN=write make test` writes the files again; read the difference before committing it.
+"""
+
+import os
+
+import examples
+import pytest
+
+from runner.engines import docker, venv
+from runner.launch import DEFAULT_STRATEGY, STRATEGIES, launch
+from runner.launch.job import Job
+
+GOLDEN = examples.ROOT / "tests" / "golden" / "launch"
+GPUS = {"device": "gpu", "cpus_per_worker": None, "threads": 4, "batch_per_device": 64}
+
+CASES: dict[str, tuple[Job, str | None]] = {
+    "mxnet-single-cpu": (examples.job(examples.trial()), None),
+    "mxnet-kvstore-2-cpu-workers": (
+        examples.job(examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)),
+        None,
+    ),
+    "mxnet-kvstore-4-gpus": (
+        examples.job(
+            examples.trial(strategy="kvstore", kvstore="device", world_size=4, version="1.9.1-cu112", global_batch=256, **GPUS), node=examples.gpu_node()
+        ),
+        "nvidia",
+    ),
+    "pytorch-ddp-2-cpu-workers-real-data": (
+        examples.job(
+            examples.trial(
+                framework="pytorch", program="imagenet_cnn/train_pytorch.py", strategy="ddp", world_size=2, processes=2, global_batch=64, data="/data/set"
+            ),
+            site=examples.data_site(),
+        ),
+        None,
+    ),
+    "pytorch-ddp-4-gpus-shm-cdi": (
+        examples.job(
+            examples.trial(
+                framework="pytorch",
+                program="imagenet_cnn/train_pytorch.py",
+                strategy="ddp",
+                world_size=4,
+                processes=4,
+                global_batch=256,
+                precision="bf16",
+                interconnect="shm",
+                **GPUS,
+            ),
+            node=examples.gpu_node(),
+        ),
+        "cdi",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_command_lines_are_those_on_file(name):
+    job, gpus_by = CASES[name]
+    lines = "".join(" \\\n  ".join(_words(docker.docker_run(spec, gpus_by))) + "\n\n" for spec in launch(job))
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("DLSCALE_GOLDEN") == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(lines)
+    assert lines == path.read_text()
+
+
+def _words(argv):
+    """One option and its value a line, so that a difference is easy to read."""
+    lines = []
+    for word in argv:
+        if lines and lines[-1].startswith("--") and "=" not in lines[-1] and " " not in lines[-1] and lines[-1] not in FLAGS_ALONE and not word.startswith("--"):
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+FLAGS_ALONE = ("--interactive", "--read-only", "--standalone")
+
+
+def test_every_strategy_is_some_frameworks_and_every_default_exists():
+    for framework, strategy in DEFAULT_STRATEGY.items():
+        assert framework in STRATEGIES[strategy].frameworks
+
+
+def test_each_cpu_worker_has_cores_of_its_own():
+    trial = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=3, processes=3, cpus_per_worker=2)
+    specs = launch(examples.job(trial, node=examples.node(cores=tuple(range(8)))))
+    assert [spec.cpus for spec in specs if spec.role == "worker"] == [(0, 1), (2, 3), (4, 5)]
+    assert specs[0].cpus == (0, 1, 2, 3, 4, 5)
+
+
+def test_no_container_gets_a_network_that_leaves_the_host():
+    for job, _ in CASES.values():
+        specs = launch(job)
+        assert specs[0].network == "none"
+        assert {spec.network for spec in specs[1:]} <= {f"container:{specs[0].name}"}
+
+
+def test_all_containers_of_a_run_carry_its_label():
+    for job, _ in CASES.values():
+        assert {spec.labels["dlscale.run-id"] for spec in launch(job)} == {"run-1"}
+
+
+def test_without_a_container_the_same_argv_runs_on_the_same_cores():
+    spec = launch(CASES["mxnet-single-cpu"][0])[0]
+    assert venv.arguments(spec) == ("taskset", "--cpu-list", "0", *spec.argv)
