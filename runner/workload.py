@@ -1,0 +1,190 @@
+"""`Workload`: what can be trained, by which program, with which defaults; read from `workloads/<name>/workload.yaml`.
+
+To add one, put a folder with its programs and a `workload.yaml` under `workloads/`. Checks of a request against a workload live
+here, so that each ends in one sentence before anything is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from runner import yamlfile
+from runner.errors import RequestError, nearest
+from runner.request import Device, Mode, Precision
+from runner.sanity import SanityBand
+
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Defaults(BaseModel):
+    """What a request gets that leaves these out, for one kind of device.
+
+    Attributes:
+        model: name of the model.
+        image_size: height and width in pixels; None for the size that the model was published with.
+        batch: samples a device.
+        iterations: measured iterations on one device.
+        warmup: iterations before the measured ones, at least 1: the first allocates and tunes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    image_size: Count | None
+    batch: Count
+    iterations: Count
+    warmup: Count
+
+
+class Model(BaseModel):
+    """A model of a workload.
+
+    Attributes:
+        name: what MODEL calls it.
+        image_size: height and width in pixels that it was published with.
+        min_image_size: smallest height and width that its layers can take.
+        learning_rate: at which SGD with the workload's momentum trains it at its default batch.
+        frameworks: which programs build it.
+        parameters: trainable parameters in each framework at `image_size` and 1,000 classes.
+        source: the paper.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    image_size: Count
+    min_image_size: Count
+    learning_rate: Rate
+    parameters: Mapping[str, Count]
+    source: str
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """Frameworks whose program builds this model."""
+        return tuple(self.parameters)
+
+
+class Workload(BaseModel):
+    """A training task with its programs, models and defaults.
+
+    Attributes:
+        programs: training program of each framework, a file of the workload's folder.
+        unit: plural noun of what throughput counts.
+        training_samples: samples of one epoch, which turns iterations into epochs.
+        num_classes: classes of synthetic labels; a data set brings its own number.
+        precisions: what each framework's program can train in, by kind of device.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    description: str
+    source: str
+    modes: tuple[Mode, ...]
+    programs: Mapping[str, str]
+    unit: str
+    training_samples: Count
+    num_classes: Annotated[int, Field(ge=2)]
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    defaults: Mapping[Device, Defaults]
+    precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]
+    sanity: SanityBand
+    models: Annotated[tuple[Model, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Workload:
+        """Refuse names that appear in one part of the file and are missing in another."""
+        names = [model.name for model in self.models]
+        if len(set(names)) < len(names):
+            raise ValueError("a model is listed twice; keep one of each name")
+        for device, defaults in self.defaults.items():
+            if defaults.model not in names:
+                raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
+        for framework in {name for model in self.models for name in model.frameworks} | set(self.precisions):
+            if framework not in self.programs:
+                raise ValueError(f"{framework!r} has no program; add it to programs")
+        return self
+
+    def program(self, framework: str) -> str:
+        """Training program of a framework, relative to `workloads/`.
+
+        Raises:
+            RequestError: this workload has none for it.
+        """
+        if framework not in self.programs:
+            raise RequestError(
+                f"workload {self.name} has no program for FRAMEWORK={framework}; known: {nearest(framework, self.programs)}"
+            )
+        return f"{self.name}/{self.programs[framework]}"
+
+    def find_model(self, name: str, *, framework: str) -> Model:
+        """Look a model up by name.
+
+        Raises:
+            RequestError: no such model (the nearest names are given), or the framework does not offer it.
+        """
+        known = {model.name: model for model in self.models}
+        if name not in known:
+            raise RequestError(f"unknown MODEL {name!r}; known: {nearest(name, known)}")
+        if framework not in known[name].frameworks:
+            offered = [model.name for model in self.models if framework in model.frameworks]
+            raise RequestError(
+                f"MODEL={name} is not offered by FRAMEWORK={framework} (only by {', '.join(known[name].frameworks)}); "
+                f"{framework} offers: {nearest(name, offered)}"
+            )
+        return known[name]
+
+    def image_size(self, model: Model, *, device: Device, asked: int | None = None) -> int:
+        """Height and width of the images in pixels: as asked, or the default of the device raised to the model's minimum.
+
+        Raises:
+            RequestError: smaller than the model can take.
+        """
+        if asked is None:
+            return max(self.defaults[device].image_size or model.image_size, model.min_image_size)
+        if asked < model.min_image_size:
+            raise RequestError(
+                f"IMAGE_SIZE={asked} is too small for MODEL={model.name}, whose layers need {model.min_image_size} pixels; "
+                f"ask for {model.min_image_size} or more"
+            )
+        return asked
+
+    def check_precision(self, precision: Precision, *, framework: str, device: Device) -> None:
+        """Refuse a precision that the framework's program does not train in.
+
+        Raises:
+            RequestError: the sentence lists those it does.
+        """
+        offered = self.precisions.get(framework, {}).get(device, ())
+        if precision not in offered:
+            raise RequestError(
+                f"PRECISION={precision} is not offered by FRAMEWORK={framework} on DEVICE={device}; "
+                f"ask for {' or '.join(offered) or 'another framework'}"
+            )
+
+
+def load_workloads(root: Path) -> tuple[Workload, ...]:
+    """Read every `workloads/<name>/workload.yaml` below `root`, the suite's checkout, in order of name.
+
+    Raises:
+        RequestError: a file is wrong (the sentence names file, line and key), its name is not its folder's, or a program that
+            it names does not exist.
+    """
+    found = []
+    for path in sorted(root.glob("workloads/*/workload.yaml")):
+        workload = yamlfile.load(path, Workload)
+        if workload.name != path.parent.name:
+            raise RequestError(f"{path}: name is {workload.name!r}, its folder {path.parent.name!r}; make them equal")
+        for framework, program in workload.programs.items():
+            if not (path.parent / program).is_file():
+                raise RequestError(
+                    f"{path}: programs.{framework} is {program!r}, which is not in {path.parent}; correct it"
+                )
+        found.append(workload)
+    return tuple(found)
