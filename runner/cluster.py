@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from runner import hostfs
-from runner.cgroup import read_limits
+from runner.cgroup import read_limits, usable_cores
 from runner.hostfs import Hca, Nic
 from runner.nvml import Gpu, read_gpus
 
@@ -26,7 +26,7 @@ class Node(BaseModel):
     """One machine, as far as this process may use it.
 
     Attributes:
-        cores: ids of the logical CPUs that this process may run on.
+        cores: ids of the logical CPUs that this process may run on, no more of them than `cpu_quota` can keep busy.
         cpu_quota: cores' worth of CPU time that the control groups allow; None without a quota.
         memory_mib: installed memory, or the control groups' limit where that is lower.
         gpu_reason: why there are no GPUs; None when there are.
@@ -70,12 +70,12 @@ def inspect_local(
     """
     limits = read_limits(sys_root)
     allowed = frozenset(os.sched_getaffinity(0) if affinity is None else affinity)
-    cores = allowed if limits.cpus is None else allowed & limits.cpus
+    cores = sorted(allowed if limits.cpus is None else allowed & limits.cpus)
     inventory = read_gpus(sys_root=sys_root, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
     memory = [size for size in (hostfs.memory_total_bytes(sys_root), limits.memory_bytes) if size is not None]
     return Node(
         name=socket.gethostname(),
-        cores=tuple(sorted(cores)),
+        cores=tuple(cores[: usable_cores(len(cores), limits.cpu_quota)]),
         cpu_quota=limits.cpu_quota,
         cpu_model=hostfs.cpu_model(sys_root),
         memory_mib=min(memory, default=0) // 2**20,

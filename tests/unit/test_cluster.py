@@ -1,0 +1,100 @@
+"""The description of a machine.
+
+Prevents: planning with cores, memory or GPUs that this process may not use; two jobs meeting at one port; a free-disk check that fails
+because the directory is not made yet.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+
+import psutil
+import pytest
+from made_up_machine import Card, FakeNvml, write_tree
+from pydantic import ValidationError
+
+from runner.cluster import Cluster, free_mib, free_port, inspect_local
+
+MACHINE = {
+    "proc/meminfo": "MemTotal:       16777216 kB",
+    "proc/cpuinfo": "model name\t: Xeon",
+    "proc/self/mountinfo": "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
+    "proc/self/cgroup": "0::/",
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_mask(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_cores_are_those_of_both_affinity_and_control_group(tmp_path):
+    write_tree(tmp_path, MACHINE | {"sys/fs/cgroup/cpuset.cpus.effective": "2-9"})
+    assert inspect_local(sys_root=tmp_path, nvml=FakeNvml([]), affinity=range(6)).cores == (2, 3, 4, 5)
+
+
+def test_a_quota_leaves_only_the_cores_that_it_can_keep_busy(tmp_path):
+    """`docker run --cpus 2.5` on 64 cores: 64 threads would be throttled most of the time."""
+    write_tree(tmp_path, MACHINE | {"sys/fs/cgroup/cpu.max": "250000 100000"})
+    node = inspect_local(sys_root=tmp_path, nvml=FakeNvml([]), affinity=range(64))
+    assert (node.cores, node.cpu_quota) == ((0, 1), 2.5)
+
+
+@pytest.mark.parametrize(("limit", "memory_mib"), [("max", 16384), ("2147483648", 2048), ("99999999999999", 16384)])
+def test_memory_is_the_lower_of_installed_and_allowed(tmp_path, limit, memory_mib):
+    write_tree(tmp_path, MACHINE | {"sys/fs/cgroup/memory.max": limit})
+    assert inspect_local(sys_root=tmp_path, nvml=FakeNvml([]), affinity=[0]).memory_mib == memory_mib
+
+
+def test_gpus_honour_the_mask(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    node = inspect_local(
+        sys_root=write_tree(tmp_path, MACHINE), nvml=FakeNvml([Card("GPU-a"), Card("GPU-b")]), affinity=[0]
+    )
+    assert [(gpu.index, gpu.uuid) for gpu in node.gpus] == [(1, "GPU-b")]
+    assert (node.driver, node.cuda_driver, node.gpu_reason) == ("580.159.03", "13.0", None)
+
+
+def test_this_machine_as_others_see_it():
+    node = inspect_local()
+    assert node.name == socket.gethostname()
+    assert set(node.cores) <= os.sched_getaffinity(0)
+    assert 0 < node.memory_mib <= psutil.virtual_memory().total // 2**20
+    # Containers of other tests come and go, and their veth pairs with them: only what stays is compared.
+    lasting = {nic.name: nic.mtu for nic in node.nics if nic.kind != "virtual"}
+    stats = psutil.net_if_stats()
+    assert lasting == {name: stats[name].mtu for name in lasting}
+    assert "lo" in lasting
+    assert bool(node.gpus) is (node.gpu_reason is None)
+
+
+def test_a_node_cannot_be_changed_and_survives_json():
+    node = inspect_local()
+    with pytest.raises(ValidationError):
+        node.name = "other"
+    cluster = Cluster(nodes=(node,))
+    assert Cluster.model_validate_json(cluster.model_dump_json()) == cluster
+
+
+def test_a_free_port_can_be_bound_and_a_held_one_is_not_given():
+    ports = []
+    held = []
+    try:
+        for _ in range(20):
+            port = free_port()
+            ports.append(port)
+            listener = socket.socket()
+            held.append(listener)
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+    finally:
+        for listener in held:
+            listener.close()
+    assert len(set(ports)) == 20
+
+
+def test_free_room_is_asked_of_the_nearest_parent_that_exists(tmp_path):
+    expected = shutil.disk_usage(tmp_path).free // 2**20
+    assert free_mib(tmp_path / "not/made/yet") == pytest.approx(expected, abs=256)  # others write meanwhile

@@ -1,0 +1,131 @@
+"""Readers of /proc and /sys.
+
+Prevents: a link that is down (its speed cannot be read) ending the program; a bridge or veth pair taken for hardware;
+/sys/class/net/bonding_masters, a file, taken for an interface; an IPoIB interface taken for Ethernet.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_machine import write_tree
+
+from runner import hostfs
+from runner.hostfs import Hca, Nic
+
+
+def interface(
+    name: str, *, hardware: int = 1, speed: str = "25000", state: str = "up", backed: bool = True, **extra: str
+) -> dict:
+    base = f"sys/class/net/{name}"
+    files = {f"{base}/type": str(hardware), f"{base}/operstate": state, f"{base}/speed": speed, f"{base}/mtu": "1500"}
+    if backed:
+        files[f"{base}/device/vendor"] = "0x15b3"
+    return files | {f"{base}/{path}": text for path, text in extra.items()}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (interface("eth0"), Nic(name="eth0", state="up", speed_mbit=25000, mtu=1500, kind="ethernet")),
+        (interface("eth1", speed="-1"), Nic(name="eth1", state="up", speed_mbit=None, mtu=1500, kind="ethernet")),
+        (
+            interface("ib0", hardware=32, speed="200000"),
+            Nic(name="ib0", state="up", speed_mbit=200000, mtu=1500, kind="infiniband"),
+        ),
+        (
+            interface("lo", hardware=772, state="unknown", backed=False),
+            Nic(name="lo", state="unknown", speed_mbit=25000, mtu=1500, kind="loopback"),
+        ),
+        (
+            interface("docker0", backed=False),
+            Nic(name="docker0", state="up", speed_mbit=25000, mtu=1500, kind="virtual"),
+        ),
+        (
+            interface("bond0", backed=False, **{"bonding/mode": "802.3ad 4"}),
+            Nic(name="bond0", state="up", speed_mbit=25000, mtu=1500, kind="bond"),
+        ),
+        (
+            interface("wlan0", **{"wireless/link": "70"}),
+            Nic(name="wlan0", state="up", speed_mbit=25000, mtu=1500, kind="wireless"),
+        ),
+    ],
+)
+def test_interfaces(tmp_path, files, expected):
+    write_tree(tmp_path, files | {"sys/class/net/bonding_masters": "bond0"})
+    assert hostfs.read_nics(tmp_path) == (expected,)
+
+
+def test_an_interface_whose_speed_cannot_be_read_has_none(tmp_path):
+    write_tree(tmp_path, interface("eth0"))
+    speed = tmp_path / "sys/class/net/eth0/speed"
+    speed.unlink()
+    speed.mkdir()  # reading it fails with OSError, as the kernel's EINVAL does; root may read any file
+    assert hostfs.read_nics(tmp_path)[0].speed_mbit is None
+
+
+def test_adapters_are_listed_port_by_port(tmp_path):
+    ports = "sys/class/infiniband/mlx5_0/ports"
+    write_tree(
+        tmp_path,
+        {
+            f"{ports}/1/state": "4: ACTIVE",
+            f"{ports}/1/link_layer": "InfiniBand",
+            f"{ports}/1/rate": "400 Gb/sec (4X NDR)",
+            f"{ports}/2/state": "1: DOWN",
+            f"{ports}/2/link_layer": "Ethernet",
+            f"{ports}/2/rate": "40 Gb/sec (4X QDR)",
+        },
+    )
+    assert hostfs.read_hcas(tmp_path) == (
+        Hca(name="mlx5_0", port=1, state="ACTIVE", link_layer="InfiniBand", rate="400 Gb/sec (4X NDR)"),
+        Hca(name="mlx5_0", port=2, state="DOWN", link_layer="Ethernet", rate="40 Gb/sec (4X QDR)"),
+    )
+
+
+def test_nvidia_functions_are_gpus_only(tmp_path):
+    """An NVIDIA card's sound function and an NVIDIA network adapter are no GPUs."""
+    bus = "sys/bus/pci/devices"
+    write_tree(
+        tmp_path,
+        {
+            f"{bus}/0000:01:00.0/vendor": "0x10de",
+            f"{bus}/0000:01:00.0/class": "0x030200",
+            f"{bus}/0000:01:00.1/vendor": "0x10de",
+            f"{bus}/0000:01:00.1/class": "0x040300",
+            f"{bus}/0000:02:00.0/vendor": "0x1a03",
+            f"{bus}/0000:02:00.0/class": "0x030000",
+        },
+    )
+    assert hostfs.nvidia_pci_functions(tmp_path) == ("0000:01:00.0",)
+
+
+def test_memory_and_processor(tmp_path):
+    write_tree(
+        tmp_path,
+        {
+            "proc/meminfo": "MemTotal:       24684084 kB\nMemFree:        1 kB",
+            "proc/cpuinfo": "processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC 9654",
+        },
+    )
+    assert hostfs.memory_total_bytes(tmp_path) == 25_276_502_016  # 24,684,084 x 1024
+    assert hostfs.cpu_model(tmp_path) == "AMD EPYC 9654"
+
+
+def test_a_bare_tree_answers_with_nothing(tmp_path):
+    assert hostfs.read_nics(tmp_path) == ()
+    assert hostfs.read_hcas(tmp_path) == ()
+    assert hostfs.nvidia_pci_functions(tmp_path) == ()
+    assert hostfs.memory_total_bytes(tmp_path) is None
+    assert hostfs.cpu_model(tmp_path) is None
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0-2,8", (0, 1, 2, 8)), ("5", (5,)), ("", ()), ("0,2-3", (0, 2, 3))])
+def test_cpu_lists(text, cpus):
+    assert hostfs.parse_cpu_list(text) == cpus
+
+
+@given(st.sets(st.integers(0, 300), min_size=1))
+def test_cpu_lists_of_single_numbers_come_back(cpus):
+    assert hostfs.parse_cpu_list(",".join(map(str, sorted(cpus)))) == tuple(sorted(cpus))
