@@ -1,0 +1,226 @@
+"""Judgements on a machine.
+
+Prevents: an ordinary machine called broken (no GPU, no cpufreq); a broken one called fine (no engine, a GPU whose driver does not
+answer, containers that get no GPU); a warning without its next step.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import examples
+import pytest
+from rich.console import Console
+
+from runner.cluster import Hca, Nic
+from runner.doctor import Finding, ImageFit, diagnose, to_json, worst
+from runner.engines.base import EngineFacts
+from runner.nvml import GpuHealth
+from runner.report.findings import findings_table
+from runner.vitals import Disk, Vitals
+
+DOCKER = EngineFacts(name="docker", available=True, version="26.1.3", gpu_request="nvidia", root_dir="/var/lib/docker")
+VENV = EngineFacts(name="venv", available=True)
+NO_DOCKER = EngineFacts(name="docker", available=False, reason="no Docker engine answers (connection refused)")
+SMALL = ImageFit(name="mxnet 1.9.1", size_mib=610, misfit=None)
+OLD = ImageFit(name="mxnet 1.9.1-cu112", size_mib=4000, misfit="it has no code for compute capability 9.0")
+
+
+def vitals(**changes) -> Vitals:
+    calm = {
+        "disks": (),
+        "memlock_mib": None,
+        "shm_mib": 8192,
+        "governors": ("performance",),
+        "throttled_cores": 0,
+        "load_average_1min": 0.1,
+        "nvidia_pci": (),
+        "gpus": (),
+    }
+    return Vitals.model_validate(calm | changes)
+
+
+def judge(node=None, state=None, engines=(DOCKER, VENV), images=(SMALL,)) -> dict[str, Finding]:
+    found = diagnose(node=node or examples.node(), vitals=state or vitals(), engines=engines, images=images)
+    by_subject = {}
+    for finding in found:
+        by_subject.setdefault(finding.subject, finding)
+        if finding.level != "ok":
+            by_subject[finding.subject] = finding
+    return by_subject
+
+
+def test_an_ordinary_machine_without_gpus_is_all_well():
+    found = judge()
+    assert worst(found.values()) == "ok"
+    assert found["GPUs"].sentence == "none: no NVIDIA GPU on the PCI bus"
+    assert found["engine docker"].sentence == "answers, version 26.1.3"
+    assert found["image mxnet 1.9.1"].sentence == "can run here, 610 MiB"
+
+
+def test_without_docker_the_fallback_is_named():
+    found = judge(engines=(NO_DOCKER, VENV))["engine docker"]
+    assert found.level == "warn"
+    assert found.sentence == "no Docker engine answers (connection refused); runs use venv meanwhile"
+    assert "docker.io" in found.next_step
+
+
+def test_without_any_engine_nothing_can_run():
+    found = judge(engines=(NO_DOCKER, EngineFacts(name="venv", available=False, reason="no Python from 3.10 to 3.12")))
+    assert found["engine docker"].level == found["engine venv"].level == "bad"
+    assert found["engine venv"].sentence == "no Python from 3.10 to 3.12; nothing can run"
+
+
+@pytest.mark.parametrize(
+    ("request_kind", "level", "words"),
+    [("nvidia", "ok", "NVIDIA's runtime"), ("cdi", "ok", "CDI device names"), (None, "bad", "containers get no GPU")],
+)
+def test_how_docker_hands_out_gpus(request_kind, level, words):
+    found = judge(examples.gpu_node(1), engines=(DOCKER.model_copy(update={"gpu_request": request_kind}),))[
+        "engine docker"
+    ]
+    assert found.level == level
+    assert words in found.sentence
+
+
+def test_a_gpu_asleep_is_bad_and_a_hidden_one_is_not():
+    asleep = examples.node(
+        gpu_reason="an NVIDIA GPU is on the PCI bus (0000:01:00.0) and its driver does not answer (Driver Not Loaded)"
+    )
+    on_the_bus = vitals(nvidia_pci=("0000:01:00.0",))
+    assert judge(asleep, on_the_bus)["GPUs"].level == "bad"
+    assert judge(asleep, on_the_bus)["GPUs"].next_step
+    hidden = examples.node(
+        gpu_reason="CUDA_VISIBLE_DEVICES='' hides all 1 GPUs", driver="580.159.03", cuda_driver="13.0"
+    )
+    assert judge(hidden, on_the_bus)["GPUs"].level == "ok"
+
+
+def test_gpus_that_are_slowed_down_or_in_use():
+    health = (
+        GpuHealth(index=0, slowdowns=("power cap",), processes=()),
+        GpuHealth(index=1, slowdowns=(), processes=(4711, 4712)),
+        GpuHealth(index=2, slowdowns=(), processes=()),
+    )
+    found = judge(examples.gpu_node(3), vitals(gpus=health))
+    assert (found["GPU 0"].level, found["GPU 1"].level, found["GPU 2"].level) == ("warn", "warn", "ok")
+    assert "held down by power cap" in found["GPU 0"].sentence
+    assert "4711, 4712" in found["GPU 1"].sentence
+    assert found["GPU 2"].sentence == "NVIDIA H200, 143,771 MiB, compute capability 9.0"
+    assert found["driver"].sentence == "NVIDIA 580.159.03, CUDA up to 13.0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject", "level"),
+    [
+        ({"governors": ("powersave",)}, "clocks", "warn"),
+        ({"governors": ("performance", "powersave")}, "clocks", "warn"),
+        ({"governors": ()}, "clocks", "ok"),
+        ({"throttled_cores": 3}, "clocks", "warn"),
+        ({"throttled_cores": None}, "clocks", "ok"),
+        ({"load_average_1min": 1.1}, "load", "warn"),  # two cores: above 0.5 each
+        ({"shm_mib": 64}, "shared memory", "warn"),
+        ({"shm_mib": None}, "shared memory", "warn"),
+        ({"shm_mib": 65}, "shared memory", "ok"),
+        ({"memlock_mib": 8}, "locked memory", "ok"),
+    ],
+)
+def test_state_that_would_spoil_a_measurement(changes, subject, level):
+    assert judge(state=vitals(**changes))[subject].level == level
+
+
+def test_an_idle_machine_has_no_word_about_load():
+    assert "load" not in judge(state=vitals(load_average_1min=1.0))
+
+
+@pytest.mark.parametrize(("memory_mib", "level"), [(2047, "warn"), (2048, "ok")])
+def test_memory(memory_mib, level):
+    assert judge(examples.node(memory_mib=memory_mib))["memory"].level == level
+
+
+def test_rdma_needs_its_port_up_and_memory_to_lock():
+    up = Hca(name="mlx5_0", port=1, state="ACTIVE", link_layer="InfiniBand", rate="200 Gb/sec (4X HDR)")
+    down = up.model_copy(update={"port": 2, "state": "DOWN"})
+    found = judge(examples.node(hcas=(up, down)), vitals(memlock_mib=8))
+    assert found["locked memory"].level == "warn"
+    assert found["adapter mlx5_0 port 1"].level == "ok"
+    assert found["adapter mlx5_0 port 1"].sentence == "InfiniBand, ACTIVE, 200 Gb/sec (4X HDR)"
+    assert found["adapter mlx5_0 port 2"].level == "warn"
+
+
+def test_only_hardware_interfaces_are_listed():
+    nic = Nic(name="eth0", state="up", speed_mbit=25000, mtu=9000, kind="ethernet")
+    bridge = nic.model_copy(update={"name": "docker0", "kind": "virtual"})
+    found = judge(examples.node(nics=(nic, bridge)))
+    assert found["interface eth0"].sentence == "ethernet, up, 25,000 Mbit/s, MTU 9000"
+    assert "interface docker0" not in found
+
+
+@pytest.mark.parametrize(
+    ("purpose", "free_mib", "level"),
+    [
+        ("images", 609, "warn"),
+        ("images", 610, "ok"),
+        ("cache", 609, "warn"),
+        ("results", 511, "warn"),
+        ("results", 512, "ok"),
+    ],
+)
+def test_disk_is_held_against_the_images_that_can_run(purpose, free_mib, level):
+    """The 4,000 MiB image that can't run here is nobody's reason to free disk."""
+    disks = (Disk(purpose=purpose, path=Path("/somewhere"), free_mib=free_mib),)
+    assert judge(state=vitals(disks=disks), images=(SMALL, OLD))[f"disk for {purpose}"].level == level
+
+
+def test_an_image_that_cannot_run_says_why():
+    found = judge(images=(OLD,))["image mxnet 1.9.1-cu112"]
+    assert (found.level, found.sentence) == ("warn", "can't run here: it has no code for compute capability 9.0")
+
+
+def test_every_warning_has_a_next_step_but_an_engine_or_image_that_says_it_itself():
+    sick = vitals(
+        governors=("powersave",),
+        throttled_cores=1,
+        load_average_1min=9,
+        shm_mib=1,
+        memlock_mib=1,
+        nvidia_pci=("0000:01:00.0",),
+        disks=(Disk(purpose="results", path=Path("/"), free_mib=1),),
+    )
+    hca = Hca(name="mlx5_0", port=1, state="DOWN", link_layer="InfiniBand", rate="10 Gb/sec")
+    found = diagnose(node=examples.node(memory_mib=1, hcas=(hca,)), vitals=sick, engines=(NO_DOCKER, VENV), images=())
+    assert {finding.subject for finding in found if finding.level != "ok"} == {
+        *("engine docker", "GPUs", "load", "clocks", "memory", "shared memory", "locked memory"),
+        *("adapter mlx5_0 port 1", "disk for results"),
+    }
+    assert all(finding.next_step for finding in found if finding.level != "ok")
+    assert not any(finding.next_step for finding in found if finding.level == "ok")
+
+
+def test_worst():
+    ok, warn, bad = (Finding(level=level, subject="x", sentence="y") for level in ("ok", "warn", "bad"))
+    assert [worst(found) for found in ((), (ok,), (ok, warn), (bad, ok, warn))] == ["ok", "ok", "warn", "bad"]
+
+
+def test_json_has_every_field():
+    found = (
+        Finding(level="warn", subject="memory", sentence="1 MiB", next_step="buy some"),
+        Finding(level="ok", subject="CPU", sentence="fast"),
+    )
+    assert json.loads(to_json(found)) == [
+        {"level": "warn", "subject": "memory", "sentence": "1 MiB", "next_step": "buy some"},
+        {"level": "ok", "subject": "CPU", "sentence": "fast", "next_step": None},
+    ]
+
+
+def test_the_table_reads_without_colour():
+    found = (
+        Finding(level="ok", subject="CPU", sentence="fast"),
+        Finding(level="bad", subject="GPUs", sentence="none [at all]", next_step="buy one"),
+    )
+    console = Console(width=60, file=io.StringIO())
+    console.print(findings_table(found))
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    assert lines == ["ok   CPU   fast", "bad  GPUs  none [at all]", "           → buy one"]

@@ -1,0 +1,236 @@
+"""Where a figure comes from.
+
+Prevents: a field that says something else than the machine does by another route; a guess where the machine is silent; a commit
+of the wrong checkout, or a changed one called clean; a training program changed without its hash changing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_machine import FakeNvml, write_tree
+
+import runner
+from runner.cluster import inspect_local
+from runner.provenance import SUITE_ROOT, Git, Provenance, RankEnvironment, collect, read_git, read_host, tree_sha256
+
+
+def tool(*argv: str, cwd: Path | None = None) -> str:
+    if shutil.which(argv[0]) is None:
+        pytest.skip(f"{argv[0]} is not installed")
+    return subprocess.run(argv, cwd=cwd, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    # A user's own settings (signing, hooks) must not reach this repository, nor a surrounding one's variables.
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    path = tmp_path / "suite"
+    write_tree(path, {"runner.py": "print()", ".gitignore": "results/"})
+    tool("git", "init", "-q", "-b", "trunk", cwd=path)
+    tool("git", "add", ".", cwd=path)
+    tool("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "first", cwd=path)
+    return path
+
+
+def test_git_commit_and_branch(checkout):
+    assert read_git(checkout) == Git(commit=tool("git", "rev-parse", "HEAD", cwd=checkout), dirty=False, branch="trunk")
+
+
+@pytest.mark.parametrize(("file", "dirty"), [("runner.py", True), ("new.py", True), ("results/record.json", False)])
+def test_git_is_dirty_by_changed_and_new_files_but_not_by_ignored_ones(checkout, file, dirty):
+    write_tree(checkout, {file: "changed"})
+    assert read_git(checkout).dirty is dirty
+
+
+def test_git_detached_head_has_no_branch(checkout):
+    tool("git", "checkout", "-q", "--detach", cwd=checkout)
+    assert read_git(checkout).branch is None
+
+
+def test_git_outside_a_checkout_says_nothing(tmp_path):
+    assert read_git(tmp_path) == Git(commit=None, dirty=None, branch=None)
+
+
+def test_git_without_git_says_nothing(checkout, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert read_git(checkout) == Git(commit=None, dirty=None, branch=None)
+
+
+def test_host_against_the_python_library_and_psutil():
+    host = read_host(inspect_local())
+    assert host.hostname == socket.gethostname() == platform.node()
+    assert host.kernel == os.uname().release
+    assert host.architecture == os.uname().machine
+    assert host.memory_mib == psutil.virtual_memory().total // 2**20
+    assert host.threads == psutil.cpu_count(logical=True)
+    assert host.usable_threads <= len(os.sched_getaffinity(0))
+    assert host.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    frequency = psutil.cpu_freq()
+    if frequency is not None and frequency.max:
+        assert host.cpu_max_mhz == pytest.approx(frequency.max, rel=0.01)
+
+
+def test_host_against_lscpu():
+    host = read_host(inspect_local())
+    lines = [
+        line.split(",") for line in tool("lscpu", "-p=CPU,CORE,SOCKET,NODE").splitlines() if not line.startswith("#")
+    ]
+    assert host.threads == len(lines)
+    assert host.cores == len({(core, socket) for _, core, socket, _ in lines})
+    assert host.sockets == len({socket for _, _, socket, _ in lines})
+    assert host.numa_nodes == len({node for *_, node in lines})
+    assert (host.virtualization not in ("none", None)) is ("Hypervisor vendor" in tool("lscpu"))
+
+
+def test_host_against_the_shell():
+    host = read_host(inspect_local())
+    assert host.kernel == tool("uname", "-r")
+    assert host.os == tool("sh", "-c", ". /etc/os-release; echo $PRETTY_NAME")
+    model = tool("sh", "-c", "grep -m1 'model name' /proc/cpuinfo || true")
+    assert (host.cpu_model or "") == model.partition(": ")[2]
+    assert host.load_average_1min == pytest.approx(float(tool("cut", "-d ", "-f1", "/proc/loadavg")), abs=1.0)
+
+
+SERVER = {
+    "proc/cpuinfo": "model name\t: Xeon\nflags\t\t: fpu vme\ncpu MHz\t\t: 1000.0",
+    "proc/meminfo": "MemTotal:       1048576 kB",
+    "proc/loadavg": "0.25 0.5 0.75 1/100 4711",
+    "proc/sys/kernel/random/boot_id": "6a1f",
+    "etc/os-release": 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"',
+    "sys/class/dmi/id/product_name": "PowerEdge C4140",
+    "sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet",
+    "sys/devices/system/cpu/online": "0-3",
+    "sys/devices/system/node/node0/cpulist": "0,2",
+    "sys/devices/system/node/node1/cpulist": "1,3",
+} | {
+    f"sys/devices/system/cpu/cpu{cpu}/{name}": value
+    for cpu, siblings, package, current_khz in (
+        (0, "0,2", 0, 1_000_000),
+        (1, "1,3", 1, 2_000_000),
+        (2, "0,2", 0, 3_000_000),
+        (3, "1,3", 1, 4_000_000),
+    )
+    for name, value in {
+        "topology/thread_siblings_list": siblings,
+        "topology/physical_package_id": str(package),
+        "cpufreq/scaling_governor": "performance" if cpu else "powersave",
+        "cpufreq/scaling_cur_freq": str(current_khz),
+        "cpufreq/cpuinfo_max_freq": "4100000",
+    }.items()
+}
+
+
+def test_host_of_a_server_with_two_sockets_and_hyperthreads(tmp_path):
+    write_tree(tmp_path, SERVER)
+    host = read_host(inspect_local(sys_root=tmp_path, nvml=FakeNvml([]), affinity=[0, 1, 2]), tmp_path)
+    assert (host.sockets, host.cores, host.threads, host.usable_threads, host.numa_nodes) == (2, 2, 4, 3, 2)
+    assert host.governors == ("performance", "powersave")
+    assert (host.cpu_current_mhz, host.cpu_max_mhz) == (2500.0, 4100.0)  # (1 + 2 + 3 + 4) GHz / 4
+    assert (host.product, host.virtualization, host.clocksource) == ("PowerEdge C4140", "none", "hpet")
+    assert (host.os, host.boot_id, host.load_average_1min) == ("Debian GNU/Linux 12 (bookworm)", "6a1f", 0.25)
+
+
+def test_host_of_a_guest_names_its_hypervisor(tmp_path):
+    write_tree(tmp_path, SERVER | {"proc/cpuinfo": "flags\t\t: fpu hypervisor", "sys/class/dmi/id/sys_vendor": "QEMU"})
+    assert (
+        read_host(inspect_local(sys_root=tmp_path, nvml=FakeNvml([])), tmp_path).virtualization == "hypervisor (QEMU)"
+    )
+
+
+def test_host_that_says_nothing_is_not_guessed_at(tmp_path):
+    host = read_host(inspect_local(sys_root=tmp_path, nvml=FakeNvml([]), affinity=[0]), tmp_path)
+    known = {"hostname", "kernel", "architecture", "usable_threads"}
+    assert {name for name, value in host.model_dump().items() if value is not None} == known
+
+
+def test_collect_holds_what_it_was_given_and_what_it_read(checkout):
+    write_tree(checkout, {"workloads/train.py": "pass"})
+    node = inspect_local()
+    before = datetime.now(timezone.utc)
+    found = collect(node=node, command=("dlscale", "bench"), suite_root=checkout)
+    assert before <= found.recorded_at <= datetime.now(timezone.utc)
+    assert found.git.commit == tool("git", "rev-parse", "HEAD", cwd=checkout)
+    assert found.command == ("dlscale", "bench")
+    assert (found.suite_version, found.suite_python) == (runner.__version__, platform.python_version())
+    assert (found.gpus, found.driver, found.cuda_driver) == (node.gpus, node.driver, node.cuda_driver)
+    assert found.workloads_sha256 == tree_sha256(checkout / "workloads")
+    assert (found.framework, found.framework_version, found.python, found.cuda, found.cudnn, found.nccl) == (None,) * 6
+    assert Provenance.model_validate_json(found.model_dump_json()) == found
+
+
+def test_what_the_training_program_says_is_added(checkout):
+    env = RankEnvironment(
+        python="3.11.2",
+        framework="pytorch",
+        framework_version="2.6.0",
+        device="gpu",
+        device_names=("NVIDIA H200",),
+        threads=2,
+        cpus=(0, 1),
+        cuda="12.4",
+        cudnn="9.1.0",
+        nccl="2.21.5",
+    )
+    found = collect(node=inspect_local(), command=("dlscale",), suite_root=checkout)
+    added = found.with_environment(env)
+    assert (added.python, added.framework, added.framework_version) == ("3.11.2", "pytorch", "2.6.0")
+    assert (added.cuda, added.cudnn, added.nccl) == ("12.4", "9.1.0", "2.21.5")
+    assert added.host == found.host
+    assert found.framework is None
+
+
+def test_the_suite_is_found_where_it_lies():
+    assert (SUITE_ROOT / "runner" / "provenance.py").is_file()
+    assert (SUITE_ROOT / "workloads" / "events.py").is_file()
+
+
+def test_tree_hash_by_hand(tmp_path):
+    """Two files: 3:a/b:2:x\\n then 1:c:2:y\\n, in the order of their names."""
+    write_tree(tmp_path, {"c": "y", "a/b": "x"})
+    expected = tool("sh", "-c", r"printf '3:a/b:2:x\n1:c:2:y\n' | sha256sum").split()[0]
+    assert tree_sha256(tmp_path) == expected
+
+
+def test_tree_hash_ignores_compiled_files_and_times(tmp_path):
+    write_tree(tmp_path, {"train.py": "pass"})
+    before = tree_sha256(tmp_path)
+    write_tree(tmp_path, {"__pycache__/train.cpython-311.pyc": "junk"})
+    os.utime(tmp_path / "train.py", (1, 1))
+    assert tree_sha256(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "change", [{"train.py": "pass "}, {"other.py": ""}, {"train.py": "pass", "sub/train.py": "pass"}]
+)
+def test_tree_hash_changes_with_any_content_or_name(tmp_path, change):
+    write_tree(tmp_path, {"train.py": "pass"})
+    before = tree_sha256(tmp_path)
+    write_tree(tmp_path, change)
+    assert tree_sha256(tmp_path) != before
+
+
+@given(
+    trees=st.lists(
+        st.dictionaries(st.text("ab:1", min_size=1, max_size=4), st.text("ab:1", max_size=4), min_size=1, max_size=3),
+        min_size=2,
+        max_size=2,
+        unique_by=lambda tree: tuple(sorted(tree.items())),
+    )
+)
+def test_tree_hash_tells_trees_apart(trees, tmp_path_factory):
+    """Without lengths in it, the files {a: b:} and {a:b: } would hash alike."""
+    first, second = (tree_sha256(write_tree(tmp_path_factory.mktemp("tree"), tree)) for tree in trees)
+    assert first != second
