@@ -12,24 +12,22 @@ if TYPE_CHECKING:
 
 
 def markdown(summary: Summary) -> str:
-    """A section with the table, what `±` is, and every reservation; ends with a newline."""
+    """A section: what ran where, what `±` is, the table, and every reservation; ends with a newline."""
     names = figures.headers(summary).in_order()
     align = [":--" if name in ("devices", "validity") else "--:" for name in names]
     table = [names, align, *(figures.cells(row).in_order() for row in summary.rows)]
+    notes = [f"- {_escaped(note)}" for note in figures.notes(summary)]
     lines = [
         f"### {summary.title}",
         "",
         f"{figures.setting(summary)}  ",  # two spaces: a line break
-        figures.ground(summary) + ("  " if summary.engine_reason else ""),
-        *([summary.engine_reason] if summary.engine_reason else []),
+        f"{figures.ground(summary)}  ",
+        *([f"{summary.engine_reason}  "] if summary.engine_reason else []),
+        figures.interval_legend(summary),
         "",
         *(f"| {' | '.join(_escaped(cell) for cell in row)} |" for row in table),
-        "",
-        figures.interval_legend(summary),
-        *(f"- {_escaped(note)}" for note in figures.notes(summary)),
+        *(["", *notes] if notes else []),
     ]
-    if figures.notes(summary):
-        lines.insert(len(lines) - len(figures.notes(summary)), "")
     return "\n".join(lines) + "\n"
 
 

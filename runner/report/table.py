@@ -13,15 +13,23 @@ from rich.text import Text
 from runner.report import figures
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from runner.report.summary import Status, Summary
 
 _STYLES: dict[Status, str] = {"valid": "green", "degraded": "yellow", "invalid": "bold red", "failed": "bold red"}
 
 
+def print_report(console: Console, summary: Summary) -> None:
+    """Print the scaling table, and under it where each record is."""
+    console.print(scaling_table(summary))
+    for directory in summary.record_dirs:
+        # Unwrapped whatever the width: a path broken in two cannot be copied.
+        console.print(f"record: {directory}", style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
 def scaling_table(summary: Summary) -> RenderableType:
-    """Lay a summary out for a Rich console: what ran where, the table, what `±` is, and every reservation."""
+    """Lay a summary out: what ran where, what `±` is, the table, and every reservation."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
     names = figures.headers(summary)
     for name in names.in_order():
@@ -32,17 +40,12 @@ def scaling_table(summary: Summary) -> RenderableType:
     for row in summary.rows:
         *plain, validity = figures.cells(row).in_order()
         table.add_row(*plain, Text(validity, style=_STYLES[row.status]))
-    below = [Text(figures.interval_legend(summary), style="dim")]
-    below += [Text(note, style="yellow") for note in figures.notes(summary)]
     return Group(
         Text(summary.title, style="bold"),
         Text(figures.setting(summary)),
         Text(figures.ground(summary), style="dim"),
         *([Text(summary.engine_reason, style="yellow")] if summary.engine_reason else []),
+        Text(figures.interval_legend(summary), style="dim"),
         Padding(table, (1, 0)),
-        *below,
-        *(
-            Text(f"record: {directory}", style="dim", no_wrap=True, overflow="ignore")
-            for directory in summary.record_dirs
-        ),
+        *(Text(note, style="yellow") for note in figures.notes(summary)),
     )

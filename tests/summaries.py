@@ -1,0 +1,97 @@
+"""Summaries for the tests of reports: four GPUs with one degraded row and one invalid, and two CPU workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runner.metrics import Interval
+from runner.report.summary import Row, Summary
+
+
+def row(scale: int = 1, **changes) -> Row:
+    """A valid row of 100 images/s a device, with 2 % on either side."""
+    rate = 100.0 * scale
+    figures = {
+        "scale": scale,
+        "device": "gpu",
+        "throughput": rate,
+        "throughput_ci95": Interval(low=0.98 * rate, high=1.02 * rate),
+        "training_time_s": 18.2,
+        "speedup": float(scale),
+        "efficiency": 1.0,
+        "repeats": 3,
+        "status": "valid",
+    }
+    return Row.model_validate(figures | changes)
+
+
+def unusable(scale: int, status: str, *reasons: str) -> Row:
+    return Row(scale=scale, device="gpu", repeats=0, status=status, reasons=reasons)
+
+
+def summary(*rows: Row, **changes) -> Summary:
+    facts = {
+        "title": "mxnet 1.9.1-cu112: resnet50 train",
+        "rows": rows,
+        "image_reference": "dlscale/mxnet:1.9.1-cu112",
+        "engine": "docker",
+        "engine_reason": None,
+        "machine": "node1: 4 × Tesla V100",
+        "model": "resnet50 224×224",
+        "batch_per_device": 64,
+        "scaling_mode": "weak",
+        "precision": "fp32",
+        "date": "2026-11-21",
+        "record_dirs": (Path("results/node1/one"), Path("results/node1/two")),
+    }
+    return Summary.model_validate(facts | changes)
+
+
+GPUS = summary(
+    row(1, throughput=361.84, throughput_ci95=Interval(low=360.1, high=363.9), training_time_s=35.37),
+    row(
+        2,
+        throughput=713.2,
+        throughput_ci95=Interval(low=704.0, high=722.0),
+        training_time_s=35.9,
+        speedup=1.971,
+        speedup_ci95=Interval(low=1.943, high=1.999),
+        efficiency=0.9855,
+        efficiency_ci95=Interval(low=0.9715, high=0.9995),
+        status="degraded",
+        reasons=("GPU 1 was throttled for 12 % of the measured window (power cap)",),
+    ),
+    row(
+        3,
+        throughput=1102.0,
+        throughput_ci95=Interval(low=1090.0, high=1114.0),
+        training_time_s=34.85,
+        speedup=3.046,
+        speedup_ci95=Interval(low=3.01, high=3.08),
+        efficiency=1.0153,
+        efficiency_ci95=Interval(low=1.003, high=1.027),
+    ),
+    unusable(4, "invalid", "nvlink was asked for and shared memory was used"),
+    unusable(8, "failed", "rank 5 ended with exit code 137", "the kernel killed it for memory"),
+)
+
+CPUS = summary(
+    row(1, device="cpu worker", throughput=35.21, throughput_ci95=Interval(low=34.6, high=35.9)),
+    row(
+        2,
+        device="cpu worker",
+        throughput=61.02,
+        throughput_ci95=Interval(low=59.6, high=62.4),
+        speedup=1.733,
+        speedup_ci95=Interval(low=1.671, high=1.795),
+        efficiency=0.8665,
+        efficiency_ci95=Interval(low=0.8355, high=0.8975),
+    ),
+    title="mxnet 1.9.1: resnet18 train",
+    machine="vm: AMD EPYC, 2 cores",
+    image_reference="images/mxnet/1.9.1/requirements.lock",
+    engine="venv",
+    engine_reason="no Docker engine answers, so the same locked requirements run in a virtual environment",
+    model="resnet18 32×32",
+    batch_per_device=32,
+)

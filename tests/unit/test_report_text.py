@@ -1,0 +1,170 @@
+"""Tables, Markdown and CSV.
+
+Prevents: more digits than the interval supports; a throughput shown for a run that is invalid or failed; `±` without a word on what it is;
+a table that does not fit a terminal of 80 columns; a reason with `|` or a line break in it breaking a Markdown table.
+
+After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+
+import examples
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from rich.console import Console
+from summaries import CPUS, GPUS, row, summary, unusable
+
+from runner.metrics import Interval
+from runner.report import export, figures
+from runner.report.summary import Row
+from runner.report.table import print_report
+
+GOLDEN = examples.ROOT / "tests" / "golden" / "report"
+
+
+def printed(found, *, width: int) -> str:
+    console = Console(width=width, file=io.StringIO())
+    print_report(console, found)
+    return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gpus-100-columns.txt", printed(GPUS, width=100)),
+        ("cpus-80-columns.txt", printed(CPUS, width=80)),
+        ("gpus.md", export.markdown(GPUS)),
+        ("cpus.md", export.markdown(CPUS)),
+        ("gpus.csv", export.to_csv(GPUS)),
+    ],
+)
+def test_golden(name, text):
+    path = GOLDEN / name
+    if os.environ.get("DLSCALE_GOLDEN") == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("value", "plus_minus", "text"),
+    [
+        (6525.31, 12.4, "6,525 ± 12"),
+        (35.214, 0.652, "35.21 ± 0.65"),
+        (61.02, 1.4, "61.0 ± 1.4"),
+        (1234567.0, 4321.0, "1,234,567 ± 4,321"),
+        (1.98123, 0.0244, "1.981 ± 0.024"),
+        (1.98123, 0.00001, "1.981 ± 0.000"),
+        (35.214, None, "35.21"),
+        (6525.31, None, "6,525"),
+        (0.5, None, "0.500"),
+        (0.0, None, "0.000"),
+        (100.0, 0.0, "100.0 ± 0"),
+        (None, None, "\N{EN DASH}"),
+    ],
+)
+def test_figures_have_the_digits_that_their_interval_supports(value, plus_minus, text):
+    assert figures.figure(value, plus_minus) == text
+
+
+@given(value=st.floats(0.001, 1e7), plus_minus=st.floats(0.001, 1e6))
+def test_a_figure_is_never_off_by_more_than_half_a_last_digit_of_its_interval(value, plus_minus):
+    shown, spread = (float(part.replace(",", "")) for part in figures.figure(value, plus_minus).split(" ± "))
+    assert abs(shown - value) <= max(0.05 * plus_minus, 0.0005) + 1e-9
+    assert abs(spread - plus_minus) <= max(0.05 * plus_minus, 0.0005) + 1e-9
+
+
+@pytest.mark.parametrize("status", ["invalid", "failed"])
+@pytest.mark.parametrize("figure", ["throughput", "training_time_s", "speedup", "efficiency"])
+def test_an_unusable_row_cannot_carry_a_figure(status, figure):
+    with pytest.raises(ValidationError, match=f"a row that is {status} may carry no figures"):
+        Row.model_validate({"scale": 2, "device": "gpu", "repeats": 1, "status": status, figure: 1.0})
+
+
+def test_unusable_rows_show_their_reasons_and_nothing_else():
+    found = summary(row(1), unusable(2, "failed", "rank 1 hung", "no output for 600 s"))
+    assert figures.cells(found.rows[1]).in_order() == ("2 GPUs", *("\N{EN DASH}",) * 4, "failed")
+    assert figures.notes(found) == ("2 GPUs failed: rank 1 hung; no output for 600 s",)
+
+
+@pytest.mark.parametrize(("speedup", "flagged"), [(2.0, False), (2.0001, True), (1.9, False), (None, False)])
+def test_speedup_above_n_is_flagged_and_never_clamped(speedup, flagged):
+    fast = row(2, speedup=speedup)
+    assert fast.superlinear is flagged
+    assert ("superlinear" in figures.cells(fast).validity) is flagged
+    assert (len(figures.notes(summary(fast))) == 1) is flagged
+    if speedup is not None:
+        assert figures.cells(fast).speedup == f"{speedup:.3f}"
+
+
+@pytest.mark.parametrize(
+    ("repeats", "legend"),
+    [
+        ((3, 3), "± = half the width of the 95 % bootstrap interval over 3 process repeats"),
+        ((2, 3), "± = half the width of the 95 % bootstrap interval over 2 to 3 process repeats"),
+        (
+            (1, 1),
+            "± = half the width of the 95 % bootstrap interval over the windows of 1 process; REPEAT=3 covers the spread between processes",
+        ),
+    ],
+)
+def test_the_legend_says_what_the_interval_is_over(repeats, legend):
+    assert (
+        figures.interval_legend(summary(*(row(n, repeats=count) for n, count in enumerate(repeats, start=1)))) == legend
+    )
+
+
+def test_the_legend_counts_only_rows_that_have_an_interval():
+    found = summary(row(1, repeats=3), row(2, repeats=1, throughput_ci95=None))
+    assert figures.interval_legend(found).endswith("over 3 process repeats")
+    assert (
+        figures.interval_legend(summary(unusable(1, "failed", "x")))
+        == "no ±: there was too little to take an interval over"
+    )
+
+
+def test_every_line_of_the_table_fits_80_columns():
+    """Wide figures: six digits of throughput and a speedup with two digits before the point."""
+    wide = row(
+        64,
+        device="cpu worker",
+        throughput=118758.0,
+        throughput_ci95=Interval(low=117758.0, high=119758.0),
+        speedup=57.1,
+        speedup_ci95=Interval(low=56.2, high=58.0),
+        efficiency=0.892,
+        efficiency_ci95=Interval(low=0.878, high=0.906),
+    )
+    text = printed(summary(wide, record_dirs=()), width=80)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "…" not in text
+    for figure in ("64 CPU workers", "118,758 ± 1,000", "57.10 ± 0.90", "89.2 ± 1.4", "valid"):
+        assert figure in text
+
+
+def test_a_record_path_is_never_broken():
+    """A path cut by the terminal's width cannot be copied."""
+    path = "results/" + "a-very-long-machine-name/" * 5 + "run"
+    assert f"record: {path}\n" in printed(summary(row(1), record_dirs=(path,)), width=60)
+
+
+def test_markdown_survives_pipes_and_line_breaks_in_reasons():
+    text = export.markdown(summary(unusable(1, "failed", "exit 1: a | b\nsecond line")))
+    assert "- 1 GPU failed: exit 1: a \\| b second line\n" in text
+    assert all(line.count("|") == 7 for line in text.splitlines() if line.startswith("|"))
+
+
+def test_csv_keeps_full_precision_and_empty_fields():
+    rows = list(csv.DictReader(io.StringIO(export.to_csv(GPUS))))
+    assert [line["scale"] for line in rows] == ["1", "2", "3", "4", "8"]
+    assert float(rows[1]["speedup"]) == 1.971
+    assert (float(rows[1]["efficiency_ci95_low"]), float(rows[1]["efficiency_ci95_high"])) == (0.9715, 0.9995)
+    assert rows[0]["speedup_ci95_low"] == ""
+    assert rows[4]["throughput"] == ""
+    assert rows[4]["reasons"] == "rank 5 ended with exit code 137; the kernel killed it for memory"
