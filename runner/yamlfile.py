@@ -56,7 +56,9 @@ def load(path: Path, model: type[M]) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise RequestError(_sentence(error.errors(include_url=False)[0], path=path, root=root, model=model)) from error
+        # A mistyped key is reported before the key that is missing because of it.
+        first = min(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
+        raise RequestError(_sentence(first, path=path, root=root, model=model)) from error
 
 
 def _refuse_doubled_keys(node: yaml.Node, *, path: Path, location: Location) -> None:

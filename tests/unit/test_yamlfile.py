@@ -93,6 +93,11 @@ def test_a_good_file_becomes_the_type(tmp_path):
             "extra:\n  version: a\n  pyton: b",
             "file.yaml:9: unknown key 'pyton' in extra; did you mean 'python'?",
         ),
+        (
+            "- version: 1.9.1",
+            "- versoin: 1.9.1",
+            "file.yaml:4: unknown key 'versoin' in images.mxnet[0]; did you mean 'version'?",
+        ),
         ("limit: 3", "? [a, b]\n: 3", "file.yaml:7: a key of the top level is not a plain word; write a single word"),
     ],
 )

@@ -1,0 +1,211 @@
+"""Prevents: an image chosen that has no machine code for the GPU (every kernel launch fails after minutes of set-up), a driver too
+old for the image's CUDA found out inside the container, and a default version that is not the newest.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.catalog import Catalog, ImageSpec, load_images
+from runner.errors import RequestError
+from runner.nvml import Gpu
+
+ROOT = Path(__file__).parents[2]
+CATALOG = load_images(ROOT)
+
+
+def gpu(capability: str) -> Gpu:
+    return Gpu(index=0, uuid="GPU-0", name="made up", memory_mib=1, compute_capability=capability)
+
+
+def image(version: str) -> ImageSpec:
+    return next(i for i in CATALOG.images if i.version == version)
+
+
+@pytest.mark.parametrize(
+    ("version", "capability", "expected"),
+    [
+        ("1.9.1-cu112", "5.0", True),
+        ("1.9.1-cu112", "5.2", True),  # machine code runs on a higher minor version
+        ("1.9.1-cu112", "7.5", True),
+        ("1.9.1-cu112", "8.6", True),
+        ("1.9.1-cu112", "8.9", True),
+        ("1.9.1-cu112", "9.0", False),  # no PTX to compile
+        ("1.9.1-cu112", "3.7", False),
+        ("2.6.0", "9.0", True),
+        ("2.6.0", "10.0", False),
+        ("2.15.0", "7.0", False),
+        ("2.15.0", "7.5", True),
+        ("2.15.0", "10.3", True),
+        ("2.15.0", "11.0", False),
+        ("2.15.0", "12.1", True),
+    ],
+)
+def test_an_image_supports_the_gpus_that_its_machine_code_runs_on(version, capability, expected):
+    assert image(version).supports(capability) is expected
+
+
+def test_ptx_of_the_newest_architecture_runs_on_anything_newer():
+    with_ptx = image("2.6.0").model_copy(update={"ptx": True})
+    assert with_ptx.supports("12.0")
+    assert not with_ptx.supports("3.5")
+
+
+@given(major=st.integers(1, 20), minor=st.integers(0, 9), higher=st.integers(0, 9))
+def test_support_never_ends_within_a_major_version(major, minor, higher):
+    """A compute capability that runs implies that all later minor versions of it do."""
+    for spec in CATALOG.images:
+        if spec.supports(f"{major}.{minor}") and higher >= minor:
+            assert spec.supports(f"{major}.{higher}")
+
+
+@pytest.mark.parametrize(
+    ("version", "driver", "expected"),
+    [
+        ("1.9.1-cu112", "450.80.02", True),
+        ("1.9.1-cu112", "450.80.01", False),
+        ("1.9.1-cu112", "450.51.06", False),
+        ("2.6.0", "525.60.13", True),
+        ("2.6.0", "525.60", False),
+        ("2.15.0", "580.159", True),
+        ("2.15.0", "580.65.06-server", True),
+        ("2.15.0", "575.64", False),
+        ("1.9.1", "1.0", True),
+    ],
+)
+def test_a_driver_is_compared_by_number_and_not_by_letter(version, driver, expected):
+    assert image(version).runs_with(driver) is expected
+
+
+@pytest.mark.parametrize(
+    ("framework", "device", "expected"),
+    [
+        ("mxnet", "cpu", "1.9.1"),
+        ("mxnet", "gpu", "1.9.1-cu112"),
+        ("pytorch", "cpu", "2.13.0-cpu"),
+        ("pytorch", "gpu", "2.15.0"),
+    ],
+)
+def test_the_default_is_the_newest_version_for_the_device(framework, device, expected):
+    """As text, 2.6.0 is newer than 2.15.0."""
+    assert CATALOG.find(framework, None, device).version == expected
+
+
+def test_the_default_is_the_newest_that_fits_the_gpus():
+    assert CATALOG.find("pytorch", None, "gpu", gpus=[gpu("7.0")], driver="580.65.06").version == "2.6.0"
+    assert CATALOG.find("pytorch", None, "gpu", gpus=[gpu("9.0")], driver="560.28").version == "2.6.0"
+
+
+def test_where_nothing_fits_the_newest_is_named_for_the_check_to_refuse():
+    assert CATALOG.find("mxnet", None, "gpu", gpus=[gpu("9.0")], driver="580.65.06").version == "1.9.1-cu112"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("mxnte", None, "cpu"), "unknown FRAMEWORK 'mxnte'; known: mxnet, pytorch"),
+        (("pytorch", "2.5.0", "gpu"), "unknown VERSION '2.5.0' of pytorch; known: 2.15.0, 2.6.0, 2.13.0-cpu"),
+        (("mxnet", "1.9.1", "gpu"), "mxnet 1.9.1 is built for DEVICE=cpu, not gpu; versions for gpu: 1.9.1-cu112"),
+    ],
+)
+def test_an_unknown_image_is_refused_with_the_nearest_names(arguments, sentence):
+    with pytest.raises(RequestError) as caught:
+        CATALOG.find(*arguments)
+    assert str(caught.value) == sentence
+
+
+def without(catalog: Catalog, version: str) -> Catalog:
+    return catalog.model_copy(update={"images": tuple(i for i in catalog.images if i.version != version)})
+
+
+@pytest.mark.parametrize(
+    ("version", "capabilities", "driver", "sentence"),
+    [
+        (
+            "1.9.1-cu112",
+            ["9.0", "9.0"],
+            "580.65.06",
+            "mxnet 1.9.1-cu112 has no code for compute capability 9.0; none of mxnet does, these do: pytorch 2.6.0, pytorch 2.15.0",
+        ),
+        (
+            "2.6.0",
+            ["10.0", "9.0"],
+            "580.65.06",
+            "pytorch 2.6.0 has no code for compute capability 10.0; versions that do: 2.15.0",
+        ),
+        (
+            "2.15.0",
+            ["8.0"],
+            "535.104.05",
+            "pytorch 2.15.0 does not run on driver 535.104.05 (CUDA 13.2 needs 580.65.06 or newer); versions that do: 2.6.0",
+        ),
+        (
+            "2.15.0",
+            ["3.7"],
+            "580.65.06",
+            "pytorch 2.15.0 has no code for compute capability 3.7; no image of this suite does; ask for DEVICE=cpu",
+        ),
+    ],
+)
+def test_an_image_that_can_not_run_is_refused_with_those_that_can(version, capabilities, driver, sentence):
+    with pytest.raises(RequestError) as caught:
+        CATALOG.check_fit(image(version), [gpu(c) for c in capabilities], driver)
+    assert str(caught.value) == sentence
+
+
+def test_an_image_that_fits_is_let_through():
+    CATALOG.check_fit(image("2.15.0"), [gpu("9.0")], "580.65.06")
+    CATALOG.check_fit(image("1.9.1"), [gpu("9.0")], None)
+
+
+def test_the_smallest_image_is_the_default_of_the_suite():
+    assert CATALOG.smallest("cpu").name == "mxnet 1.9.1"
+    assert CATALOG.smallest("gpu") == min((i for i in CATALOG.images if i.device == "gpu"), key=lambda i: i.size_mib)
+    with pytest.raises(RequestError, match="has no image for DEVICE=cpu; add one"):
+        without(without(CATALOG, "1.9.1"), "2.13.0-cpu").smallest("cpu")
+
+
+def test_a_lock_that_is_gone_is_named_with_the_way_to_make_it():
+    lost = image("1.9.1").model_copy(update={"directory": Path("/nowhere")})
+    with pytest.raises(RequestError, match=r"/nowhere/requirements.lock: can't be read .*`dlscale images lock`"):
+        _ = lost.lock_sha256
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            "mxnet==1.9.1\n",
+            "mxnet>=1.9.1\n",
+            "is 'mxnet>=1.9.1': a requirement is pinned to one version: 'numpy==1.23.5'; correct it",
+        ),
+        ('"2.6.0"', "../up", "string should match pattern"),
+        ('cuda: "12.4"', 'cuda: "12.5"', "images.pytorch 2.6.0 names CUDA 12.5, which 'cuda' does not list"),
+        ('cuda: "12.4"\n', "ptx: true\n", "a gpu image, and no other, has both keys 'cuda' and 'compute_capabilities'"),
+        ("2.15.0\n", "2.6.0\n", "images.pytorch has version 2.6.0 twice"),
+        ('"==3.11.*"', '"==3.12.*"', "images.pytorch 2.13.0-cpu excludes the base's own Python 3.11"),
+        ('"==3.11.*"', '"3.11"', "not a range of Python versions like '>=3.10,<3.13'"),
+        ("580.65.06", "new", "not a driver version like '580.65.06'"),
+        ("requires_python", "require_python", "did you mean 'requires_python'?"),
+    ],
+)
+def test_a_wrong_versions_file_is_refused(tmp_path, old, new, sentence):
+    text = (ROOT / "images/versions.yaml").read_text(encoding="utf-8").replace("version: 2.6.0", 'version: "2.6.0"')
+    assert old in text
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/versions.yaml").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(RequestError) as caught:
+        load_images(tmp_path)
+    assert sentence in str(caught.value)
+
+
+def test_a_changed_list_of_packages_is_another_base():
+    base = CATALOG.base
+    assert base.model_copy(update={"packages": (*base.packages, "gcc")}).reference != base.reference
+    seen = base.registry.model_copy(update={"verified": not base.registry.verified})
+    assert base.model_copy(update={"registry": seen}).reference == base.reference
+    assert base.registry.pinned == f"debian@{base.registry.digest}"
