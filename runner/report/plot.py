@@ -37,6 +37,16 @@ class _Point:
 
 
 def scaling_png(summary: Summary) -> bytes | None:
+    """Draw the scaling curve as a PNG of 1280 x 1184 pixels; None when no row has a throughput to draw."""
+    figure = scaling_figure(summary)
+    if figure is None:
+        return None
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=160, metadata={"Software": None})  # same summary, same bytes
+    return png.getvalue()
+
+
+def scaling_figure(summary: Summary) -> Figure | None:
     """Draw the scaling curve; None when no row has a throughput to draw."""
     # The object interface alone: pyplot would look for a display and keep every figure alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  (matplotlib takes half a second to import)
@@ -54,9 +64,7 @@ def scaling_png(summary: Summary) -> bytes | None:
     figure.align_ylabels()
     _title(figure, summary)
     _footer(figure, summary)
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=160, metadata={"Software": None})  # same summary, same bytes
-    return png.getvalue()
+    return figure
 
 
 def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:

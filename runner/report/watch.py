@@ -1,0 +1,62 @@
+"""Turns the events of a running trial into progress, and keeps them for its grading."""
+
+from __future__ import annotations
+
+from runner.parse import Env, Event, FirstStep, Phase, RunStart, WarmupEnd, Window
+from runner.provenance import RankEnvironment
+from runner.report.progress import Progress
+from runner.results import RunRecord
+from runner.trial import Trial
+
+
+class Watch:
+    """Told of every event of one trial; `events` and `env` are what it heard."""
+
+    def __init__(self, shown: Progress, trial: Trial) -> None:
+        self.events: list[Event] = []
+        self.env: RankEnvironment | None = None
+        self._shown = shown
+        self._trial = trial
+        shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", trial.iterations)
+        shown.phase("create")
+
+    def __call__(self, event: Event) -> None:
+        """Keep the event; show those of rank 0."""
+        self.events.append(event)
+        if event.rank != 0:
+            return
+        match event:
+            case Env():
+                fields = RankEnvironment.model_fields
+                self.env = RankEnvironment.model_validate({name: getattr(event, name) for name in fields})
+            case RunStart():
+                self._shown.phase("import")
+            case Phase(name="import"):
+                self._shown.phase("first step")
+            case FirstStep():
+                self._shown.phase("warm-up")
+            case WarmupEnd():
+                self._shown.phase("measuring")
+            case Window():
+                rate = event.samples * self._trial.processes / event.seconds
+                self._shown.window((event.index + 1) * self._trial.window, rate, "images/s")
+            case _:
+                pass
+
+    def ended(self, record: RunRecord) -> None:
+        """Leave one line about the run."""
+        throughput = record.measurement.throughput
+        if record.validity.status == "invalid" or throughput is None:
+            self._shown.trial_ended(f"{title(self._trial)}: invalid, {'; '.join(record.validity.reasons)}")
+            return
+        spread = f" ± {throughput.ci95.half_width:.1f}" if throughput.ci95 else ""
+        self._shown.trial_ended(
+            f"{title(self._trial)}: {throughput.value:.1f}{spread} {throughput.unit} ({record.validity.status})"
+        )
+
+
+def title(trial: Trial) -> str:
+    """A trial in one line: what, on how many of which devices."""
+    device = "GPU" if trial.device == "gpu" else "CPU worker"
+    plural = "" if trial.world_size == 1 else "s"
+    return f"{trial.framework} {trial.version} {trial.model} on {trial.world_size} {device}{plural}"

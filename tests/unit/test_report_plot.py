@@ -1,0 +1,131 @@
+"""The scaling curve.
+
+Prevents: an invalid run drawn; a run left out without a word; a degraded run that looks like a valid one; efficiency above 100 % cut off;
+an error bar of negative length where the interval does not hold the point; a plot that needs a display.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from matplotlib.colors import to_hex
+from summaries import CPUS, GPUS, row, summary, unusable
+
+from runner.metrics import Interval
+from runner.report.plot import scaling_figure, scaling_png
+
+pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+
+
+def markers(axes) -> dict[tuple[float, float], str]:
+    """Each drawn point with the colour inside its marker."""
+    return {
+        (x, y): to_hex(line.get_markerfacecolor())
+        for container in axes.containers
+        for line in [container.lines[0]]
+        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    }
+
+
+def bars(axes) -> dict[float, tuple[float, float]]:
+    """The ends of each error bar, by scale."""
+    found = {}
+    for container in axes.containers:
+        for (x, low), (_, high) in container.lines[2][0].get_segments():
+            found[x] = (low, high)
+    return found
+
+
+def words(figure) -> str:
+    return " ".join([*(text.get_text() for text in figure.texts), figure._supxlabel.get_text()]).replace("\n", " ")
+
+
+def test_usable_points_are_drawn_where_they_were_measured():
+    top, bottom = scaling_figure(GPUS).axes
+    assert markers(top) == {
+        (1, 361.84): "#0072b2",
+        (2, 713.2): "#ffffff",
+        (3, 1102.0): "#0072b2",
+    }  # 2 is degraded: hollow
+    assert dict(sorted(markers(bottom))) == pytest.approx({1: 100.0, 2: 98.55, 3: 101.53})
+
+
+def test_error_bars_end_where_the_intervals_do():
+    top, bottom = scaling_figure(GPUS).axes
+    assert bars(top)[2] == pytest.approx((704.0, 722.0))
+    assert bars(bottom)[2] == pytest.approx((97.15, 99.95))
+    assert bars(bottom)[1] == pytest.approx((100.0, 100.0))  # the baseline's efficiency has no interval
+
+
+def test_an_interval_beside_its_point_has_no_negative_bar():
+    beside = row(1, throughput=100.0, throughput_ci95=Interval(low=101.0, high=103.0))
+    assert bars(scaling_figure(summary(beside)).axes[0])[1] == pytest.approx((100.0, 103.0))
+
+
+def test_the_ideal_line_is_n_times_one_device():
+    ideal = scaling_figure(GPUS).axes[0].lines[0]
+    assert ideal.get_label() == "ideal: n times one device"
+    assert list(zip(ideal.get_xdata(), ideal.get_ydata(), strict=True)) == [(1, 361.84), (3, pytest.approx(1085.52))]
+
+
+def test_without_a_baseline_there_is_no_ideal_line():
+    alone = row(2, speedup=None, efficiency=None)
+    top, bottom = scaling_figure(summary(unusable(1, "failed", "x"), alone)).axes
+    assert "ideal: n times one device" not in top.get_legend_handles_labels()[1]
+    assert markers(bottom) == {}
+
+
+def test_runs_left_out_are_named_with_their_reason():
+    said = words(scaling_figure(GPUS))
+    assert "not drawn: 4 GPUs invalid (nvlink was asked for and shared memory was used)" in said
+    assert "not drawn: 8 GPUs failed (rank 5 ended with exit code 137; the kernel killed it for memory)" in said
+
+
+def test_title_and_footer_say_what_ran_where_and_when():
+    said = words(scaling_figure(CPUS))
+    for part in (
+        "mxnet 1.9.1: resnet18 train",
+        "batch 32 per device",
+        "fp32",
+        "weak scaling",
+        "AMD EPYC",
+        "engine venv",
+        "2026-11-21",
+    ):
+        assert part in said
+    assert "bars: the 95 % bootstrap interval over 3 process repeats" in said
+
+
+def test_axes_carry_units():
+    top, bottom = scaling_figure(CPUS).axes
+    assert (top.get_ylabel(), bottom.get_ylabel(), bottom.get_xlabel()) == (
+        "throughput (images/s)",
+        "efficiency (%)",
+        "CPU workers",
+    )
+
+
+def test_efficiency_above_100_is_not_cut_off():
+    fast = row(2, speedup=3.0, efficiency=1.5, efficiency_ci95=Interval(low=1.4, high=1.6))
+    assert scaling_figure(summary(row(1), fast)).axes[1].get_ylim()[1] > 160
+
+
+@pytest.mark.parametrize(("largest", "scale"), [(8, "linear"), (16, "log")])
+def test_axes_turn_logarithmic_where_linear_ones_would_crowd(largest, scale):
+    top, bottom = scaling_figure(summary(*(row(n) for n in (1, 2, 4, 8, 16) if n <= largest))).axes
+    assert top.get_yscale() == bottom.get_xscale() == scale
+    if scale == "linear":
+        assert top.get_ylim()[0] == 0  # a cut axis would exaggerate the gain
+    assert [tick.get_text() for tick in bottom.get_xticklabels()] == [str(n) for n in (1, 2, 4, 8, 16) if n <= largest]
+
+
+def test_png_of_the_documented_size_and_the_same_each_time():
+    png = scaling_png(GPUS)
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", png[16:24]) == (1280, 1184)
+    assert scaling_png(GPUS) == png
+
+
+def test_nothing_usable_is_no_plot():
+    assert scaling_png(summary(unusable(1, "failed", "x"), unusable(2, "invalid", "y"))) is None

@@ -1,0 +1,161 @@
+"""Progress.
+
+Prevents: control characters in a log; thousands of windows burying what matters; brackets in a title eaten as markup; a bar left on the
+terminal after an error; an estimate from the time that start-up took.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from datetime import datetime
+
+import pytest
+from rich.console import Console
+
+from runner.report.progress import LiveProgress, PlainProgress, progress
+
+
+class Clock:
+    """A clock that only moves when told."""
+
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def plain(clock) -> tuple[PlainProgress, io.StringIO]:
+    file = io.StringIO()
+    return PlainProgress(Console(file=file, width=20), clock=clock, now=lambda: datetime(2026, 11, 21, 4, 5, 6)), file  # noqa: DTZ001
+
+
+def test_plain_lines_carry_time_title_and_all_that_happened(clock):
+    shown, file = plain(clock)
+    with shown:
+        shown.stage("building dlscale/mxnet:1.9.1")
+        shown.trial_started("resnet18 [1/2]", 40)
+        shown.phase("warm-up")
+        shown.phase("measuring")
+        clock.now_s += 2
+        shown.window(10, 35.21, "images/s")
+        shown.trial_ended("35.2 images/s, valid")
+    assert file.getvalue().splitlines() == [
+        "04:05:06 building dlscale/mxnet:1.9.1",
+        "04:05:06 resnet18 [1/2]",
+        "04:05:06 resnet18 [1/2]: warm-up",
+        "04:05:06 resnet18 [1/2]: measuring",
+        "04:05:06 resnet18 [1/2]: measuring 10/40, 35.2 images/s, about 6 s left",  # 2 s for 10, 30 to go
+        "04:05:06 resnet18 [1/2]: 35.2 images/s, valid",
+    ]
+
+
+def test_plain_windows_are_thinned_out_to_one_in_five_seconds_of_each_trial(clock):
+    shown, file = plain(clock)
+    for title in ("first", "second"):
+        shown.trial_started(title, 1000)
+        for done in range(1, 13):
+            shown.window(done, 1.0, "images/s")
+            clock.now_s += 1
+    done = [int(match) for match in re.findall(r"measuring (\d+)/", file.getvalue())]
+    assert done == [1, 6, 11] * 2
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "left"),
+    [
+        (1, "about 3 s left"),
+        (25, "about 1 min 15 s left"),
+        (100, "about 5 min 00 s left"),
+        (1500, "about 1 h 15 min left"),
+    ],
+)
+def test_time_left_is_in_words(clock, elapsed_s, left):
+    shown, file = plain(clock)
+    shown.trial_started("t", 40)
+    clock.now_s += 500  # import and warm-up say nothing about the pace
+    shown.phase("measuring")
+    clock.now_s += elapsed_s
+    shown.window(10, 1.0, "images/s")
+    assert file.getvalue().splitlines()[-1].endswith(left)
+
+
+def test_nothing_is_left_after_the_last_window(clock):
+    shown, file = plain(clock)
+    shown.trial_started("t", 40)
+    shown.window(40, 12345.6, "images/s")
+    assert file.getvalue().splitlines()[-1] == "04:05:06 t: measuring 40/40, 12,346 images/s"
+
+
+def test_a_pipe_gets_plain_lines_and_a_terminal_a_live_one():
+    assert isinstance(progress(Console(file=io.StringIO())), PlainProgress)
+    assert isinstance(progress(Console(file=io.StringIO(), force_terminal=True)), LiveProgress)
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(progress(Console(file=io.StringIO(), force_terminal=True)), PlainProgress)
+
+
+def live(clock) -> tuple[LiveProgress, io.StringIO]:
+    file = io.StringIO()
+    return LiveProgress(Console(file=file, width=120, force_terminal=True, color_system=None), clock=clock), file
+
+
+def visible(file: io.StringIO) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
+
+
+def test_the_live_line_shows_phase_count_rate_and_time_left(clock):
+    shown, file = live(clock)
+    with shown:
+        shown.trial_started("resnet18 [1/2]", 40)
+        shown.phase("first step")
+        shown._rich.refresh()
+        assert "resnet18 [1/2]" in visible(file)
+        assert "first step" in visible(file)
+        shown.phase("measuring")
+        clock.now_s += 2
+        shown.window(10, 35.21, "images/s")
+        shown._rich.refresh()
+        for part in ("measuring", "10/40", "35.2 images/s", "about 6 s left"):
+            assert part in visible(file)
+
+
+def test_what_is_done_stays_and_the_bar_goes(clock):
+    shown, file = live(clock)
+    with shown:
+        shown.stage("building [mxnet]")
+        shown.trial_started("t", 40)
+        shown.trial_ended("35.2 images/s, valid")
+        assert shown._rich.tasks == []
+    assert "building [mxnet]\n" in visible(file)
+    assert "t: 35.2 images/s, valid\n" in visible(file)
+
+
+def test_the_terminal_is_whole_after_an_error(clock):
+    shown, file = live(clock)
+
+    def fail():
+        with shown:
+            shown.trial_started("t", 40)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert not shown._rich.live.is_started
+    assert file.getvalue().rindex("\x1b[?25h") > file.getvalue().rindex("\x1b[?25l")  # the cursor is shown again
+
+
+def test_a_second_trial_replaces_a_first_that_never_ended(clock):
+    shown, _ = live(clock)
+    with shown:
+        shown.trial_started("first", 40)
+        shown.trial_started("second", 40)
+        assert [task.description for task in shown._rich.tasks] == ["second"]
