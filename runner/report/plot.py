@@ -73,7 +73,7 @@ def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
     points = _points(rows, lambda row: row.throughput, lambda row: row.throughput_ci95)
     base = next((row for row in rows if row.scale == 1), None)
     scales = [point.scale for point in points]
-    if base is not None and base.throughput is not None:
+    if base is not None and base.throughput is not None and max(scales) > 1:
         ends = [1, max(scales)]
         axes.plot(
             ends,
@@ -91,7 +91,7 @@ def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.minorticks_off()
     else:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, axes.get_ylim()[1] * 1.03)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     _dress(axes, f"throughput ({figures.units(summary)})")
     axes.legend(loc="upper left", frameon=False, fontsize=10)
@@ -112,7 +112,7 @@ def _efficiency_panel(axes: Axes, rows: list[Row]) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xlim(scales[0] / 1.35, scales[-1] * 1.35)
     else:
-        axes.set_xlim(0, scales[-1] * 1.12)
+        axes.set_xlim(0, scales[-1] * 1.12 if len(scales) > 1 else scales[-1] * 2)
     axes.set_xticks(scales, [str(scale) for scale in scales])
     axes.minorticks_off()
 
