@@ -104,8 +104,12 @@ def _engines(node: Node, engines: Sequence[EngineFacts]) -> Iterator[Finding]:
                 level=level, subject=subject, sentence=f"{engine.reason or 'not available'}{instead}", next_step=step
             )
             continue
-        answers = f"answers, version {engine.version}" if engine.version else "can run jobs"
-        if not node.gpus or engine.name == "venv":
+        answers = f"answers, version {engine.version}"
+        if engine.name == "venv":
+            yield Finding(
+                level="ok", subject=subject, sentence=f"can run jobs without containers, Python {engine.version}"
+            )
+        elif not node.gpus:
             yield Finding(level="ok", subject=subject, sentence=answers)
         elif engine.gpu_request is None:
             yield Finding(

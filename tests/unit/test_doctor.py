@@ -22,7 +22,7 @@ from runner.report.findings import findings_table
 from runner.vitals import Disk, Vitals
 
 DOCKER = EngineFacts(name="docker", available=True, version="26.1.3", gpu_request="nvidia", root_dir="/var/lib/docker")
-VENV = EngineFacts(name="venv", available=True)
+VENV = EngineFacts(name="venv", available=True, version="3.11.7")
 NO_DOCKER = EngineFacts(name="docker", available=False, reason="no Docker engine answers (connection refused)")
 SMALL = ImageFit(name="mxnet 1.9.1", size_mib=610, misfit=None)
 OLD = ImageFit(name="mxnet 1.9.1-cu112", size_mib=4000, misfit="it has no code for compute capability 9.0")
@@ -57,6 +57,7 @@ def test_an_ordinary_machine_without_gpus_is_all_well():
     assert worst(found.values()) == "ok"
     assert found["GPUs"].sentence == "none: no NVIDIA GPU on the PCI bus"
     assert found["engine docker"].sentence == "answers, version 26.1.3"
+    assert found["engine venv"].sentence == "can run jobs without containers, Python 3.11.7"
     assert found["image mxnet 1.9.1"].sentence == "can run here, 610 MiB"
 
 

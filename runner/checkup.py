@@ -1,0 +1,78 @@
+"""`dlscale doctor`: asks the machine, the engines and the catalog, and prints what `doctor` makes of the answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from runner.catalog import Catalog, load_images, misfit
+from runner.cluster import Node, inspect_local
+from runner.doctor import Finding, ImageFit, diagnose, to_json
+from runner.engines import docker
+from runner.engines.base import EngineError, EngineFacts
+from runner.engines.docker import DockerEngine
+from runner.engines.venv import VenvEngine
+from runner.ground import WORKLOADS, cache_dir
+from runner.provenance import SUITE_ROOT
+from runner.report.findings import findings_table
+from runner.vitals import take_vitals
+
+_ANSWER_S = 10
+"""An engine that is there answers at once; one behind a dead network address must not hold up the rest."""
+
+
+def examine(*, as_json: bool) -> None:
+    """Print the findings to standard output, as a table or as JSON.
+
+    Raises:
+        RequestError: images/versions.yaml is wrong.
+    """
+    findings = findings_here()
+    if as_json:
+        sys.stdout.write(to_json(findings) + "\n")
+    else:
+        Console(highlight=False).print(findings_table(findings))
+
+
+def findings_here() -> Sequence[Finding]:
+    """Examine this machine. Looks; builds, pulls and changes nothing.
+
+    Raises:
+        RequestError: images/versions.yaml is wrong.
+    """
+    node = inspect_local()
+    catalog = load_images(SUITE_ROOT)
+    engines = (docker_facts(), VenvEngine(None, WORKLOADS).facts())
+    # The root of an engine behind ssh:// or tcp:// is a path of that machine, not of this one.
+    root = next((Path(engine.root_dir) for engine in engines if engine.root_dir), None)
+    vitals = take_vitals(
+        node, images=root if root and root.exists() else None, cache=cache_dir(), results=SUITE_ROOT / "results"
+    )
+    return diagnose(node=node, vitals=vitals, engines=engines, images=image_fits(catalog, node))
+
+
+def docker_facts() -> EngineFacts:
+    """What the Docker engine says of itself, or why it does not answer."""
+    try:
+        return DockerEngine(docker.connect(timeout_s=_ANSWER_S), WORKLOADS).facts()
+    except EngineError as error:
+        return EngineFacts(name="docker", available=False, reason=str(error))
+
+
+def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:
+    """Hold every image against the node's devices and driver."""
+    return tuple(
+        ImageFit(
+            name=image.name,
+            size_mib=image.size_mib,
+            misfit=(
+                "it needs a GPU, and there is none to use"
+                if image.device == "gpu" and not node.gpus
+                else misfit(image, node.gpus, node.driver)
+            ),
+        )
+        for image in catalog.images
+    )
