@@ -7,7 +7,8 @@ exit code and standard error.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 
@@ -63,3 +64,77 @@ def run(
     if done.returncode != 0:
         raise CommandError(argv, done.returncode, done.stderr or done.stdout)
     return done.stdout
+
+
+def follow(
+    argv: Sequence[str],
+    *,
+    on_line: Callable[[str], None],
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> None:
+    """Run a command to its end and hand over each line as it is written, standard output and error as one.
+
+    Args:
+        argv: the program and its arguments, handed to the kernel as they are.
+        on_line: called with each line, without its end.
+        env: the whole environment; the runner's own when None.
+        cwd: working directory.
+
+    Raises:
+        CommandError: not found, or a non-zero exit code; it carries the last lines.
+    """
+    last: deque[str] = deque(maxlen=100)
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+    except FileNotFoundError as error:
+        raise CommandError(argv, None, f"{argv[0]}: not found") from error
+    with process:  # closes the pipe and waits, whatever happens below
+        try:
+            for line in process.stdout or ():
+                last.append(line.rstrip("\n"))
+                on_line(last[-1])
+        except BaseException:
+            process.kill()  # Ctrl-C, or a fault in `on_line`: the command must not go on alone
+            raise
+    if process.returncode != 0:
+        raise CommandError(argv, process.returncode, "\n".join(last))
+
+
+def stream(argv: Sequence[str], *, say: Callable[[str], None], env: Mapping[str, str] | None = None) -> None:
+    """Run a command that takes long, telling each line that it writes as it comes.
+
+    Args:
+        argv: the program and its arguments.
+        say: told of every line of both its streams.
+        env: the whole environment; the runner's own when None.
+
+    Raises:
+        CommandError: not found, or a non-zero exit code; it carries the last lines.
+    """
+    try:
+        process = subprocess.Popen(
+            list(argv), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    except FileNotFoundError as error:
+        raise CommandError(argv, None, f"{argv[0]}: not found") from error
+    tail: deque[str] = deque(maxlen=40)
+    with process:
+        try:
+            for line in process.stdout or ():
+                tail.append(line)
+                say(line.rstrip())
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise CommandError(argv, process.returncode, "".join(tail))

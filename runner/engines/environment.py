@@ -1,0 +1,230 @@
+"""Locked virtual environments: what a framework runs in where there is no container engine.
+
+One environment a lock and Python version, kept in the cache. A virtual environment can't be moved (its scripts name its path),
+so it is made in place; a marker, written last, says that it is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from packaging.specifiers import SpecifierSet
+
+from runner.engines import process
+from runner.engines.process import CommandError
+from runner.errors import RequestError
+
+# The images' own Python: the same wheels run here as there.
+PREFERRED: Final = "3.11"
+_MINORS: Final = range(10, 20)
+_COMPLETE: Final = "dlscale-complete"
+_PROBE: Final = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2], sys.executable)"
+_PROBE_TIMEOUT_S: Final = 20.0
+# Variables that make pip or Python write or look somewhere other than the environment.
+_MISLEADING: Final = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_USER",
+    "PIP_REQUIRE_HASHES",
+    "VIRTUAL_ENV",
+)
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that can make virtual environments.
+
+    Attributes:
+        path: the program itself, not a shim in front of it.
+        version: `3.11`.
+    """
+
+    path: Path
+    version: str
+
+
+def ensure_environment(
+    *, lock: Path, requires_python: str, cache: Path, report: Callable[[str], None], extra_index: str | None = None
+) -> Path:
+    """Make the virtual environment of a lock, unless it is there.
+
+    Args:
+        lock: requirements with hashes.
+        requires_python: Pythons that can install them, `>=3.10,<3.13`.
+        cache: environments are kept in its folder `environments`.
+        report: told what is being done.
+        extra_index: a second package index, asked only if the machine's own sources lack something.
+
+    Returns:
+        The environment's Python.
+
+    Raises:
+        RequestError: no fitting Python, no lock, or packages that can't be installed.
+    """
+    interpreter = find_interpreter(requires_python)
+    home = _home(lock, interpreter, cache)
+    python = home / "bin" / "python"
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(home.with_suffix(".busy"), report):
+            if not (home / _COMPLETE).exists() or not python.exists():
+                _make(home, interpreter, lock, extra_index, report)
+    except OSError as error:
+        raise RequestError(
+            f"{home}: {error.strerror or error}; set DLSCALE_CACHE to a directory that can be written"
+        ) from error
+    return python
+
+
+def environment_python(*, lock: Path, requires_python: str, cache: Path) -> Path:
+    """The Python that `ensure_environment` will return; makes nothing.
+
+    Raises:
+        RequestError: no fitting Python, or no lock.
+    """
+    return _home(lock, find_interpreter(requires_python), cache) / "bin" / "python"
+
+
+def find_interpreter(requires_python: str) -> Interpreter:
+    """The first Python on PATH that works, fits and can make virtual environments: the images' own version if there is one.
+
+    Each is started to see that it works: a version manager's shim is on PATH for versions that it will not run.
+
+    Raises:
+        RequestError: there is none.
+    """
+    fitting = SpecifierSet(requires_python)
+    seen = []
+    for path in _candidates(fitting):
+        try:
+            version, _, executable = (
+                process.run([str(path), "-c", _PROBE], timeout_s=_PROBE_TIMEOUT_S).strip().partition(" ")
+            )
+        except (CommandError, OSError):
+            continue
+        if fitting.contains(version):
+            return Interpreter(Path(executable), version)
+        seen.append(version)
+    found = f"found {', '.join(sorted(set(seen)))}" if seen else "found none"
+    raise RequestError(
+        f"no Python {requires_python} with its venv module is on PATH ({found}); "
+        f"install one (Debian 12: apt-get install python3 python3-venv) or start a container engine"
+    )
+
+
+def _candidates(fitting: SpecifierSet) -> Iterator[Path]:
+    """Programs to try, likeliest first: by name, and for each name in the order of PATH; then the runner's own Python."""
+    versions = [PREFERRED, *(f"3.{minor}" for minor in _MINORS)]
+    names = [f"python{version}" for version in dict.fromkeys(versions) if fitting.contains(version)]
+    for name in (*names, "python3"):
+        for folder in os.get_exec_path():
+            path = Path(folder) / name
+            if os.access(path, os.X_OK) and path.is_file():
+                yield path
+    yield Path(sys.executable)
+
+
+def _home(lock: Path, interpreter: Interpreter, cache: Path) -> Path:
+    try:
+        digest = hashlib.sha256(lock.read_bytes()).hexdigest()
+    except OSError as error:
+        raise RequestError(f"{lock}: can't be read ({error.strerror}); restore it from the repository") from error
+    return cache.absolute() / "environments" / f"{digest[:16]}-python{interpreter.version.replace('.', '')}"
+
+
+def _make(
+    home: Path, interpreter: Interpreter, lock: Path, extra_index: str | None, report: Callable[[str], None]
+) -> None:
+    """Make the environment at `home`, over whatever an interrupted run left there."""
+    shutil.rmtree(home, ignore_errors=True)
+    environment = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
+    report(f"making a virtual environment of Python {interpreter.version}")
+    try:
+        process.run([str(interpreter.path), "-m", "venv", str(home)], env=environment)
+    except CommandError as error:
+        raise RequestError(
+            f"{interpreter.path} could not make a virtual environment ({error.last_line}); install its venv module"
+        ) from error
+    install = [
+        *(
+            str(home / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--progress-bar",
+            "off",
+        ),
+        *("--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(lock)),
+    ]
+    try:
+        try:
+            process.follow(install, on_line=_speak(report), env=environment)
+        except CommandError as error:
+            if extra_index is None or not _is_missing(error):
+                raise
+            process.follow([*install, "--extra-index-url", extra_index], on_line=_speak(report), env=environment)
+    except CommandError as error:
+        raise RequestError(f"{lock}: {explain_pip(error)}") from error
+    (home / _COMPLETE).touch()
+
+
+def _is_missing(error: CommandError) -> bool:
+    return "No matching distribution found" in error.stderr
+
+
+def explain_pip(error: CommandError) -> str:
+    """Why pip failed and what to do, in one sentence without the file's name."""
+    missing = re.search(r"No matching distribution found for (\S+?)(?:[\s;]|$)", error.stderr)
+    if missing:
+        return f"{missing[1]} is not in this machine's package sources; see `pip config list`, or fetch it into a folder named by PIP_FIND_LINKS"
+    if "DO NOT MATCH THE HASHES" in error.stderr:
+        wrong = re.search(r"^\s*(\S+==\S+|\S+) from ", error.stderr, re.MULTILINE)
+        what = wrong[1] if wrong else "a package"
+        return f"{what} is not the file that was locked (its hash differs); the package source or the download can't be trusted"
+    if "No space left on device" in error.stderr:
+        return "the disk is full; free some space, or set DLSCALE_CACHE and TMPDIR to directories that have more"
+    if "Failed to establish a new connection" in error.stderr or "Temporary failure in name resolution" in error.stderr:
+        return "no package index answers; connect this machine, or bring the images with `dlscale images archive` and `load`"
+    return f"pip could not install it ({error.last_line}); see `pip config list` for the sources it asks"
+
+
+def _speak(report: Callable[[str], None]) -> Callable[[str], None]:
+    """Pass on the lines in which pip names a file it fetches, and its last step."""
+
+    def on_line(line: str) -> None:
+        words = line.split()
+        if words[:1] in (["Downloading"], ["Using"], ["Processing"]):
+            size = re.search(r"\(([\d.]+ [kMG]B)\)", line)
+            wheel = next((word for word in words if word.endswith(".whl")), "")
+            if wheel:
+                report(f"fetching {wheel.rpartition('/')[2]}{f' ({size[1]})' if size else ''}")
+        elif words[:2] == ["Installing", "collected"]:
+            report(f"installing {len(words) - 3} packages")
+
+    return on_line
+
+
+@contextmanager
+def _alone(path: Path, report: Callable[[str], None]) -> Iterator[None]:
+    """Hold a file lock; the kernel lets go of it when this process dies, however it does."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another run that is making the same environment")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
