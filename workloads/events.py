@@ -14,21 +14,25 @@ phase         name (import, create, ...), seconds
 first_step    (none) emitted once the first iteration's result is on the device
 warmup_end    iterations
 window        index, start, iterations, samples, seconds; step_seconds (a list, or null where the framework can't time a step)
-loss          first_iteration, values (one a step, this rank's own batch)
-data          decoded, skipped (names of the images that would not decode)
+loss          first_iteration, values (one a step, this rank's own batch; null where not finite)
+data          decoded (images that this rank trained on), skipped (names of the images that would not decode)
 net           interfaces: {name: {rx_bytes, tx_bytes}}; where: "start" or "stop" of the measured window
+nccl          lines (of NCCL's own log, those that name its transports)
 run_stop      iterations, samples, parameter_norm (equal on all ranks that train one model)
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import socket
 import sys
 import time
 from pathlib import Path
 
 PREFIX = "::dlscale:: "
+NCCL_WORDS = (" via ", "NCCL version", "Using network")
 
 
 class Events:
@@ -39,7 +43,7 @@ class Events:
         self.rank = rank
         self.stream = stream or sys.stdout
 
-    def emit(self, event, **fields):
+    def emit(self, event, **fields: object):
         """Write one event; fields must be JSON values."""
         record = {"event": event, "rank": self.rank, "t": time.monotonic(), **fields}
         self.stream.write(PREFIX + json.dumps(record, separators=(",", ":")) + "\n")
@@ -48,6 +52,16 @@ class Events:
     def phase(self, name, start):
         """Emit the phase `name` that began at monotonic time `start` and ends now."""
         self.emit("phase", name=name, seconds=time.monotonic() - start)
+
+    def loss(self, first_iteration, values):
+        """Emit the losses of consecutive iterations; JSON has no NaN, so that one that is not finite becomes null."""
+        self.emit("loss", first_iteration=first_iteration, values=[finite(value) for value in values])
+
+    def nccl(self):
+        """Emit what NCCL's log (NCCL_DEBUG_FILE of this process) says about transports; nothing where there is none."""
+        lines = nccl_lines()
+        if lines:
+            self.emit("nccl", lines=lines)
 
     def net(self, where):
         """Emit the byte counters of every network interface that this process sees."""
@@ -62,6 +76,24 @@ def interface_bytes(path="/proc/net/dev"):
         fields = counters.split()
         interfaces[name.strip()] = {"rx_bytes": int(fields[0]), "tx_bytes": int(fields[8])}
     return interfaces
+
+
+def finite(value):
+    """Give the number, or None for one that JSON can't write."""
+    return value if math.isfinite(value) else None
+
+
+def nccl_lines(pattern=None):
+    """Read the lines of this process' NCCL log that tell version, network and channels, each once.
+
+    The file's name is NCCL_DEBUG_FILE with %h for the host's name and %p for the process id (NCCL user guide).
+    """
+    pattern = pattern or os.environ.get("NCCL_DEBUG_FILE", "")
+    path = Path(pattern.replace("%h", socket.gethostname()).replace("%p", str(os.getpid())))
+    if not pattern or not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return list(dict.fromkeys(line for line in lines if any(word in line for word in NCCL_WORDS)))
 
 
 def process_start():

@@ -1,0 +1,79 @@
+"""Command line of the training programs: the same flags for every framework. Standard library only, read before any import.
+
+A value that this device or framework can't serve ends the program with one line on standard error and exit code 2 (`refuse`).
+"""
+
+import argparse
+import sys
+
+MODELS = (
+    "alexnet",
+    "googlenet",
+    "inception-bn",
+    "inception-v3",
+    "resnet18",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "vgg16",
+    "vgg19",
+)
+KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")
+
+
+def refuse(sentence):
+    """End the program: what was asked can't be done here."""
+    print(sentence, file=sys.stderr)
+    raise SystemExit(2)
+
+
+def at_least(minimum):
+    """Make an argparse type: a whole number of at least `minimum`."""
+
+    def number(text):
+        value = int(text)
+        if value < minimum:
+            raise argparse.ArgumentTypeError(f"{value} is less than {minimum}")
+        return value
+
+    return number
+
+
+def training_parser(description):
+    """Build the parser of a training program; every flag is required, so that a record's command line says all."""
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser.add_argument("--model", required=True, choices=MODELS)
+    parser.add_argument("--image-size", required=True, type=at_least(32), help="height and width in pixels")
+    parser.add_argument("--num-classes", required=True, type=at_least(2))
+    parser.add_argument("--batch", required=True, type=at_least(1), help="images a device in one iteration")
+    parser.add_argument("--iterations", required=True, type=at_least(1), help="measured iterations")
+    parser.add_argument("--warmup", required=True, type=at_least(1), help="iterations before them; the first allocates")
+    parser.add_argument("--window", required=True, type=at_least(1), help="iterations between synchronized edges")
+    parser.add_argument("--precision", required=True, choices=("fp32", "tf32", "fp16", "bf16"))
+    parser.add_argument("--device", required=True, choices=("cpu", "gpu"))
+    parser.add_argument("--devices", required=True, type=at_least(1), help="devices that this one process drives")
+    parser.add_argument("--strategy", required=True, choices=("single", "ddp", "kvstore"))
+    parser.add_argument("--kvstore", choices=KVSTORES, help="MXNet's store, with --strategy kvstore")
+    parser.add_argument("--data", required=True, help="synthetic, a folder of class folders, or a RecordIO file")
+    parser.add_argument("--learning-rate", required=True, type=float)
+    parser.add_argument("--momentum", required=True, type=float)
+    parser.add_argument("--weight-decay", required=True, type=float)
+    parser.add_argument("--seed", required=True, type=at_least(0))
+    parser.add_argument("--threads", required=True, type=at_least(1), help="threads inside an operator")
+    parser.add_argument(
+        "--loader-workers", required=True, type=at_least(0), help="threads or processes that decode images"
+    )
+    return parser
+
+
+def bare_parser(description):
+    """Build the parser of a bare loop: the few flags without which it could not be compared."""
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser.add_argument("--model", required=True, choices=MODELS)
+    parser.add_argument("--image-size", required=True, type=at_least(32))
+    parser.add_argument("--batch", required=True, type=at_least(1))
+    parser.add_argument("--iterations", required=True, type=at_least(1))
+    parser.add_argument("--warmup", required=True, type=at_least(1))
+    parser.add_argument("--seed", required=True, type=at_least(0))
+    parser.add_argument("--threads", required=True, type=at_least(1))
+    return parser

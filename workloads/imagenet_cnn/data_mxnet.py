@@ -1,0 +1,80 @@
+"""Batches for the MXNet program: one random batch that stays on the devices, or JPEGs from a RecordIO file.
+
+Real images are decoded and augmented as for ImageNet training (random resized crop, flip) and normalized by MXNet's own C++
+iterator. It ends the process at an image that does not decode, so `pack_recordio` leaves those out and notes their names.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from mxnet_shim import mx
+
+# Mean and standard deviation of ImageNet's training images, by channel, for pixels from 0 to 255.
+MEAN = {"mean_r": 123.675, "mean_g": 116.28, "mean_b": 103.53}
+STD = {"std_r": 58.395, "std_g": 57.12, "std_b": 57.375}
+
+
+class Synthetic:
+    """One batch of standard normal noise with uniform labels, drawn on the host from the seed; the same batch every time."""
+
+    def __init__(self, shape, *, num_classes, seed, contexts, dtype):
+        random = np.random.RandomState(seed)
+        images = random.standard_normal(shape).astype(np.float32)
+        labels = random.randint(num_classes, size=shape[0]).astype(np.float32)
+        self.batch = split(mx.nd.array(images), contexts, dtype), split(mx.nd.array(labels), contexts)
+
+    def __next__(self):
+        return self.batch
+
+
+class Records:
+    """Endless batches of a rank's part of a RecordIO file, epoch after epoch."""
+
+    def __init__(self, path, shape, *, seed, rank, world_size, workers, contexts, dtype):
+        batch, *image_shape = shape
+        self.contexts, self.dtype = contexts, dtype
+        self.decoded = 0
+        self.skipped = read_index(path)["skipped"]
+        self.iterator = mx.io.ImageRecordIter(
+            path_imgrec=str(path),
+            path_imgidx=str(Path(path).with_suffix(".idx")),
+            data_shape=tuple(image_shape),
+            batch_size=batch,
+            shuffle=True,
+            seed=seed,
+            seed_aug=seed + rank,
+            num_parts=world_size,
+            part_index=rank,
+            preprocess_threads=max(1, workers),
+            # 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, as in `data_torch`.
+            random_resized_crop=True,
+            min_random_area=0.08,
+            max_random_area=1.0,
+            min_aspect_ratio=3 / 4,
+            max_aspect_ratio=4 / 3,
+            rand_mirror=True,
+            verbose=False,
+            **MEAN,
+            **STD,
+        )
+
+    def __next__(self):
+        try:
+            batch = self.iterator.next()
+        except StopIteration:
+            self.iterator.reset()
+            batch = self.iterator.next()
+        images, labels = batch.data[0], batch.label[0]
+        self.decoded += len(labels)
+        return split(images, self.contexts, self.dtype), split(labels, self.contexts)
+
+
+def read_index(path):
+    """Read what `pack_recordio` wrote beside a RecordIO file."""
+    return json.loads(Path(path).with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def split(array, contexts, dtype="float32"):
+    """Give each device an equal part of a batch."""
+    return [part.astype(dtype, copy=False) for part in mx.gluon.utils.split_and_load(array, contexts)]

@@ -1,0 +1,12 @@
+"""Imports MXNet 1.9.1 where NumPy has moved on: `from mxnet_shim import mx`.
+
+MXNet names `numpy.bool`, which NumPy 1.24 removed; Python 3.12 needs a newer NumPy than that.
+"""
+
+import numpy as np
+
+np.bool = bool
+
+import mxnet as mx  # noqa: E402 - only now can it be imported
+
+__all__ = ["mx"]

@@ -1,0 +1,207 @@
+"""Trains a convolutional network with MXNet Gluon, on one device, several, or several processes, and reports by events.
+
+    python3 train_mxnet.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
+        --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.1 \
+        --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --loader-workers=1
+
+With --strategy=kvstore, `local`, `device` and `nccl` join the --devices of this process; `dist_sync`, `dist_async` and
+`dist_sync_device` join processes that a launcher started with ps-lite's variables (DMLC_ROLE=worker, ...). fp16 casts the network
+and keeps a copy of the weights in fp32 for the update; the loss is computed in fp32.
+"""
+
+import ctypes
+import math
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+from arguments import refuse, training_parser
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from events import Events, finite, process_start
+from loop import measure
+
+
+def check(args):
+    """Refuse what this program can't do; before MXNet is imported, as nothing here needs it."""
+    if args.strategy == "ddp":
+        refuse("--strategy=ddp is PyTorch's; MXNet has single and kvstore")
+    if (args.strategy == "kvstore") != (args.kvstore is not None):
+        refuse("--strategy=kvstore and --kvstore=NAME go together; give both or neither")
+    if args.devices > 1 and args.strategy == "single":
+        refuse(f"--devices={args.devices} needs --strategy=kvstore")
+    if args.precision == "fp16" and args.device == "cpu":
+        refuse("--precision=fp16 needs a GPU; on the CPU ask for fp32")
+    if args.precision in {"tf32", "bf16"}:
+        refuse(f"--precision={args.precision} is not offered with MXNet; ask for fp32, or on a GPU for fp16")
+    if args.data != "synthetic":
+        parts = [Path(args.data).with_suffix(suffix) for suffix in (".rec", ".idx", ".json")]
+        if Path(args.data).suffix != ".rec" or not all(part.is_file() for part in parts):
+            refuse(
+                f"--data={args.data} is not a RecordIO file with .idx and .json beside it; make one with pack_recordio.py"
+            )
+
+
+def check_data(args, index, world_size):
+    """Refuse a data set that does not fit the model or the batch."""
+    if len(index["classes"]) > args.num_classes:
+        refuse(f"{args.data} has {len(index['classes'])} classes, --num-classes={args.num_classes} is less")
+    if index["images"] // world_size < args.batch * args.devices:
+        refuse(
+            f"{args.data} holds {index['images']} images, too few for {world_size} batches of {args.batch * args.devices}"
+        )
+
+
+def library_version(library, function):
+    """Ask a loaded CUDA library for its version number; None where it is absent."""
+    try:
+        call = getattr(ctypes.CDLL(library), function)
+    except (OSError, AttributeError):
+        return None
+    call.restype = ctypes.c_size_t
+    if function == "cudnnGetVersion":
+        return str(call())
+    number = ctypes.c_int()
+    call(ctypes.byref(number))
+    return str(number.value)
+
+
+def gpu_name(index):
+    """Name of a GPU: the first member, 256 characters, of CUDA 11's cudaDeviceProp."""
+    properties = ctypes.create_string_buffer(4096)
+    ctypes.CDLL("libcudart.so.11.0").cudaGetDeviceProperties(properties, index)
+    return properties.value.decode()
+
+
+def environment(args, mx):
+    """Software and devices as MXNet's libraries name them."""
+    gpu = args.device == "gpu"
+    return {
+        "python": platform.python_version(),
+        "framework": "mxnet",
+        "framework_version": mx.__version__,
+        "device": args.device,
+        "device_names": [gpu_name(i) for i in range(args.devices)] if gpu else [],
+        "threads": args.threads,
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "cuda": library_version("libcudart.so.11.0", "cudaRuntimeGetVersion") if gpu else None,
+        "cudnn": library_version("libcudnn.so.8", "cudnnGetVersion") if gpu else None,
+        "nccl": library_version("libnccl.so.2", "ncclGetVersion") if gpu else None,
+    }
+
+
+class Training:
+    """Network, trainer and data of one process; `workloads/loop.py` says what its methods are for."""
+
+    def __init__(self, args, mx):
+        from data_mxnet import Records, Synthetic, read_index
+        from models_mxnet import build
+
+        self.mx = mx
+        self.store = mx.kv.create(args.kvstore) if args.kvstore else None
+        self.distributed = bool(args.kvstore) and args.kvstore.startswith("dist")
+        self.rank = self.store.rank if self.distributed else 0
+        self.processes = self.store.num_workers if self.distributed else 1
+        self.global_batch = args.batch * args.devices * self.processes
+        kind = mx.gpu if args.device == "gpu" else mx.cpu
+        contexts = [kind(number) for number in range(args.devices)]
+        dtype = "float16" if args.precision == "fp16" else "float32"
+
+        mx.random.seed(args.seed)  # the same in all processes: they start from the same weights
+        self.net = build(args.model, args.image_size, args.num_classes, contexts)
+        self.net.cast(dtype)
+        self.net.hybridize(static_alloc=True, static_shape=True)
+        self.loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+        self.loss.hybridize(static_alloc=True, static_shape=True)
+        mx.nd.waitall()
+        mx.random.seed(args.seed + self.rank)  # from here on (dropout) each process draws its own numbers
+        rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "wd": args.weight_decay}
+        rates["multi_precision"] = args.precision == "fp16"
+        self.trainer = mx.gluon.Trainer(self.net.collect_params(), "sgd", rates, kvstore=self.store)
+
+        shape = (args.batch * args.devices, 3, args.image_size, args.image_size)
+        if args.data == "synthetic":
+            seed, classes = args.seed + self.rank, args.num_classes
+            self.batches = Synthetic(shape, num_classes=classes, seed=seed, contexts=contexts, dtype=dtype)
+        else:
+            check_data(args, read_index(args.data), self.processes)
+            part = {"rank": self.rank, "world_size": self.processes, "workers": args.loader_workers}
+            self.batches = Records(args.data, shape, seed=args.seed, contexts=contexts, dtype=dtype, **part)
+
+    def step(self):
+        images, labels = next(self.batches)
+        with self.mx.autograd.record():
+            losses = [
+                self.loss(self.net(x).astype("float32", copy=False), y) for x, y in zip(images, labels, strict=True)
+            ]
+        self.mx.autograd.backward(losses)
+        self.trainer.step(self.global_batch)  # the store adds gradients up, this turns the sum into the mean
+        return [loss.mean() for loss in losses]
+
+    def synchronize(self):
+        self.mx.nd.waitall()
+
+    def barrier(self):
+        if self.distributed:
+            self.store._barrier()  # noqa: SLF001 - the only way to it; MXNet's own launcher tests use it
+
+    def read(self, losses):
+        return [math.fsum(float(part.asscalar()) for part in parts) / len(parts) for parts in losses]
+
+    def mark(self):
+        """Do nothing: MXNet's engine runs operators when their inputs are ready, steps have no edges of their own."""
+
+    def step_seconds(self):
+        return None
+
+    def parameters(self):
+        return [p for p in self.net.collect_params().values() if p.grad_req != "null"]
+
+    def parameter_norm(self):
+        arrays = [p.list_data()[0].asnumpy().astype("float64") for p in self.parameters()]
+        return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
+
+
+def main():
+    args = training_parser(__doc__.splitlines()[0]).parse_args()
+    check(args)
+    # Read by MXNet when it is imported. cuDNN would otherwise use TF32 for fp32 convolutions on its own accord.
+    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+
+    from mxnet_shim import mx
+
+    if args.device == "gpu" and mx.context.num_gpus() < args.devices:
+        refuse(f"--device=gpu --devices={args.devices}, MXNet sees {mx.context.num_gpus()} GPUs")
+    imported = time.monotonic()
+    training = Training(args, mx)
+    events = Events(rank=training.rank)
+    events.emit("phase", name="import", seconds=imported - process_start())
+    events.emit("env", **environment(args, mx))
+    events.phase("create", imported)
+    events.emit(
+        "run_start",
+        world_size=args.devices * training.processes,
+        batch_per_device=args.batch,
+        global_batch=training.global_batch,
+        iterations=args.iterations,
+        warmup=args.warmup,
+        image_shape=[3, args.image_size, args.image_size],
+        num_classes=args.num_classes,
+        parameters=sum(math.prod(p.shape) for p in training.parameters()),
+        seed=args.seed,
+    )
+    samples = args.batch * args.devices
+    lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
+    measure(training, events, **lengths, samples=samples)
+    if args.data != "synthetic":
+        events.emit("data", decoded=training.batches.decoded, skipped=training.batches.skipped)
+    events.nccl()
+    norm = finite(training.parameter_norm())
+    events.emit("run_stop", iterations=args.iterations, samples=args.iterations * samples, parameter_norm=norm)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The measured loop, the same for every training program. Standard library only.
+
+The program hands over an object with these methods, and `measure` decides when each is called:
+
+    step()          enqueue one whole iteration (input, forward, backward, update) and return its loss, left on the device
+    synchronize()   wait until the device has done all that was enqueued
+    barrier()       wait for all ranks
+    read(losses)    losses of synchronized steps as numbers
+    mark()          note the device's time between two steps, without waiting for it
+    step_seconds()  seconds between the marks since the last call, or None where the framework can't tell
+
+Nothing between two edges of a window waits for the device. Windows are contiguous: each starts where the one before ended, so
+that writing events, which happens right after an edge, is part of the measured time and no sample or second is lost.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+def measure(training, events, *, iterations, warmup, window, samples):
+    """Run `warmup` (at least 1) and then `iterations` iterations, and emit first_step, warmup_end, net, window and loss.
+
+    `samples` is what one iteration of this rank trains on; `window` the iterations between two edges.
+    """
+    losses = [training.step()]
+    training.synchronize()
+    events.emit("first_step")
+    losses += [training.step() for _ in range(warmup - 1)]
+    training.synchronize()
+    events.loss(0, training.read(losses))
+
+    training.barrier()
+    events.emit("warmup_end", iterations=warmup)
+    events.net("start")
+    edge = time.monotonic()
+    for index, done in enumerate(range(0, iterations, window)):
+        count = min(window, iterations - done)
+        losses = []
+        training.mark()
+        for _ in range(count):
+            losses.append(training.step())
+            training.mark()
+        training.synchronize()
+        start, edge = edge, time.monotonic()
+        events.emit(
+            "window",
+            index=index,
+            start=start,
+            iterations=count,
+            samples=count * samples,
+            seconds=edge - start,
+            step_seconds=training.step_seconds(),
+        )
+        events.loss(warmup + done, training.read(losses))
+    events.net("stop")
