@@ -1,0 +1,165 @@
+"""The rules of the house, held against its files.
+
+Prevents: a process started outside of runner/engines/; a stage that calls backwards; a file grown too long to read in one sitting; a module without a word
+on what it is for; this machine's package sources or paths in what others clone; a command line that loads pandas to print its
+help; a Makefile variable that is no flag.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LONGEST = 400
+
+SOURCES = sorted([*(ROOT / "runner").rglob("*.py"), *(ROOT / "workloads").rglob("*.py")])
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+STARTS_PROCESSES = {"subprocess", "multiprocessing", "pty", "asyncio"}
+STARTS_PROCESSES_OF_OS = re.compile(r"^(system|popen|fork|forkpty|posix_spawnp?|exec[lv].*|spawn[lv].*)$")
+
+# Values in, values out: these look at nothing and change nothing.
+PURE = sorted(
+    [
+        *(ROOT / "runner" / "launch").glob("*.py"),
+        *(
+            ROOT / "runner" / f"{name}.py"
+            for name in ("doctor", "failures", "grade", "interconnect", "measure", "metrics", "parse")
+        ),
+        *(ROOT / "runner" / f"{name}.py" for name in ("plan", "sanity", "spec", "summarize", "trial")),
+        *(ROOT / "runner" / "report" / f"{name}.py" for name in ("export", "figures", "findings", "plot", "summary")),
+    ]
+)
+EFFECTS = {
+    "docker",
+    "psutil",
+    "pynvml",
+    "requests",
+    "runner.bench",
+    "runner.execute",
+    "runner.prepare",
+    "shutil",
+    "socket",
+    "tempfile",
+}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, at any depth of it: `from a.b import c` gives a.b and a.b.c."""
+    found = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def tracked() -> list[Path]:
+    """The files that a clone gets; without git, those that look like source."""
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("this is no git checkout, so nobody can say which files belong to it")
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if (ROOT / "runner") in path.parents], ids=relative)
+def test_only_engines_start_processes(path):
+    if (ROOT / "runner" / "engines") in path.parents:
+        return
+    assert not {name.partition(".")[0] for name in imports(path)} & STARTS_PROCESSES
+    calls = [
+        node.attr
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+    ]
+    assert not [name for name in calls if STARTS_PROCESSES_OF_OS.match(name)]
+
+
+@pytest.mark.parametrize("path", PURE, ids=relative)
+def test_pure_stages_look_at_nothing_and_call_no_stage_that_does(path):
+    engines = {
+        name
+        for name in imports(path)
+        if name.startswith("runner.engines.") and not name.startswith("runner.engines.base")
+    }
+    assert not engines
+    assert not imports(path) & EFFECTS
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_file_can_be_read_in_one_sitting(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=relative)
+def test_a_module_says_what_it_is_for(path):
+    assert (ast.get_docstring(tree(path)) or "").strip()
+
+
+# Written with a bar, so that this file does not hold what it looks for.
+HOSTS = [
+    name.replace("|", ".")
+    for name in (
+        *("pypi|org", "pythonhosted|org", "pypi|nvidia|com", "anaconda|org", "download|pytorch|org"),
+        *("deb|debian|org", "snapshot|debian|org", "security|debian|org", "archive|ubuntu|com"),
+    )
+]
+# The home of PyTorch's CPU build, an optional extra source of that image, is written in the one file where versions are.
+ALLOWED = {("images/versions.yaml", "download|pytorch|org".replace("|", "."))}
+PLACES = [name.replace("|", "/") for name in ("|opt|wheels", "|opt|pypi", "..|shared", "|work|")]
+
+
+def test_no_package_source_or_path_of_one_machine_is_handed_out():
+    """Locks name versions and hashes; where to fetch them from is the business of the machine that installs."""
+    found = []
+    for path in tracked():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:  # a picture
+            continue
+        found += [(relative(path), host) for host in HOSTS if host in text]
+        found += [(relative(path), place) for place in PLACES if re.search(rf"(?<![\w.]){re.escape(place)}", text)]
+    assert set(found) <= ALLOWED
+
+
+def test_the_command_line_starts_without_the_heavy_libraries():
+    """`dlscale --help` and a refused request must answer at once: matplotlib, pandas and docker cost a second together."""
+    heavy = ["docker", "matplotlib", "numpy", "pandas", "psutil", "pynvml", "requests"]
+    code = f"import sys, runner.cli; print(*[name for name in {heavy} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
+
+
+def test_every_makefile_variable_is_a_flag_of_bench_and_every_flag_a_variable():
+    import typer  # noqa: PLC0415  (runner.cli is loaded by this test alone)
+
+    from runner.cli import app  # noqa: PLC0415
+
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    variables = set(re.search(r"^VARIABLES := (.*)$", text, re.MULTILINE)[1].split())
+    flags = {option for parameter in typer.main.get_command(app).commands["bench"].params for option in parameter.opts}
+    own = {"--dry-run", "--help", "-h"}  # `make plan`, `make help`
+    assert {"--" + name.lower().replace("_", "-") for name in variables} == flags - own
+
+
+def test_every_make_target_is_explained():
+    """`make help` lists the targets that carry a `##` comment; one without it would be invisible."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = {name for line in re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE) for name in line.split()}
+    explained = set(re.findall(r"^([a-z-]+):.*## \S", text, re.MULTILINE))
+    assert phony == explained
