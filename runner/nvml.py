@@ -132,7 +132,7 @@ def read_gpus(*, sys_root: Path = Path("/"), nvml: Any | None = None, visible: s
     if not every:
         reason = f"the NVIDIA driver {driver} is loaded and finds no GPU"
     elif not gpus:
-        reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides all {len(every)} GPUs"
+        reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU ({len(every)} here)"
     return GpuInventory(gpus=gpus, driver=driver, cuda_driver=f"{cuda // 1000}.{cuda % 1000 // 10}", reason=reason)
 
 

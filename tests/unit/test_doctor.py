@@ -94,7 +94,7 @@ def test_a_gpu_asleep_is_bad_and_a_hidden_one_is_not():
     assert judge(asleep, on_the_bus)["GPUs"].level == "bad"
     assert judge(asleep, on_the_bus)["GPUs"].next_step
     hidden = examples.node(
-        gpu_reason="CUDA_VISIBLE_DEVICES='' hides all 1 GPUs", driver="580.159.03", cuda_driver="13.0"
+        gpu_reason="CUDA_VISIBLE_DEVICES='' hides every GPU (1 here)", driver="580.159.03", cuda_driver="13.0"
     )
     assert judge(hidden, on_the_bus)["GPUs"].level == "ok"
 

@@ -50,7 +50,7 @@ def test_a_gpu_without_a_driver_is_named(tmp_path):
 def test_hidden_gpus_are_said_to_be_hidden(tmp_path):
     found = read_gpus(sys_root=tmp_path, nvml=FakeNvml(CARDS), visible="")
     assert found.gpus == ()
-    assert found.reason == "CUDA_VISIBLE_DEVICES='' hides all 2 GPUs"
+    assert found.reason == "CUDA_VISIBLE_DEVICES='' hides every GPU (2 here)"
 
 
 def test_a_driver_that_fails_in_mid_answer_is_closed(tmp_path):
