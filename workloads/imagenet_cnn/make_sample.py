@@ -1,0 +1,91 @@
+"""Cuts a small set of real JPEGs from the photographs that ship inside scikit-image and scikit-learn: no network, same for a seed.
+
+    python3 make_sample.py OUT --images 2000 --seed 1
+
+Each photograph is a class; each image of it is a random square of 96 to 160 pixels, which a network can learn to tell apart in a
+minute. Needs pillow, scikit-image and scikit-learn. Progress goes to standard error, one JSON line at the end to standard output.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from arguments import at_least, refuse
+from PIL import Image
+
+SIDE = (96, 160)  # least and greatest height and width of a crop, in pixels
+QUALITY = 90
+
+# Photographs (package, file, origin). Left out of what the packages ship: drawings, text, and pictures without a licence.
+SKIMAGE, SKLEARN = ("skimage", "data"), ("sklearn", "datasets/images")
+PHOTOGRAPHS = (
+    (SKIMAGE, "astronaut.png", "Eileen Collins, NASA Great Images database; public domain"),
+    (SKIMAGE, "brick.png", "Bricks25 of CC0Textures; CC0"),
+    (SKIMAGE, "chelsea.png", "Stefan van der Walt; CC0"),
+    (SKLEARN, "china.jpg", "danielbuechele, flickr.com/photos/danielbuechele/6061409035; CC BY 2.0, cropped"),
+    (SKIMAGE, "coffee.png", "Rachel Michetti; CC0"),
+    (SKLEARN, "flower.jpg", "vultilion, flickr.com/photos/vultilion/6056698931; CC BY 2.0, cropped"),
+    (SKIMAGE, "grass.png", "Grass of DeviantArt's linolafett via CC0Textures; CC0"),
+    (SKIMAGE, "gravel.png", "Gravel04 of CC0Textures; CC0"),
+    (SKIMAGE, "hubble_deep_field.jpg", "NASA, Hubble Deep Field; public domain"),
+    (SKIMAGE, "retina.jpg", "Mikael Haggstrom, WikiJournal of Medicine 1 (2); CC0"),
+    (SKIMAGE, "rocket.jpg", "SpaceX, launch of the DSCOVR satellite; public domain"),
+)
+
+
+def photograph(package, name):
+    """Find a file inside an installed package, without importing the package."""
+    (top, folder) = package
+    path = Path(find_spec(top).origin).parent / folder / name
+    if not path.is_file():
+        refuse(
+            f"{path} is missing; this version of {top} does not ship it: install the versions of requirements-sample.lock"
+        )
+    return path
+
+
+def crop(image, generator):
+    """Cut a random square."""
+    side = generator.randint(*SIDE)
+    left, top = generator.randint(0, image.width - side), generator.randint(0, image.height - side)
+    return image.crop((left, top, left + side, top + side))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--images", type=at_least(len(PHOTOGRAPHS)), default=2000)
+    parser.add_argument("--seed", type=at_least(0), default=1)
+    args = parser.parse_args()
+    if args.out.exists() and (not args.out.is_dir() or any(args.out.iterdir())):
+        refuse(f"{args.out} exists and is not an empty folder; give a new one")
+
+    generator = random.Random(args.seed)
+    # Written beside its place and renamed at the end, so that a folder of that name is always complete.
+    partial = args.out.with_name(f"{args.out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    notes = [f"{args.images} JPEG crops, seed {args.seed}, made by make_sample.py; one folder a photograph."]
+    for number, (package, name, origin) in enumerate(PHOTOGRAPHS):
+        folder = partial / Path(name).stem
+        folder.mkdir(parents=True)
+        share = range(number, args.images, len(PHOTOGRAPHS))
+        with Image.open(photograph(package, name)) as file:
+            image = file.convert("RGB")
+        for index in share:
+            crop(image, generator).save(folder / f"{index:06d}.jpg", quality=QUALITY)
+        notes.append(f"{folder.name}/  from {package[0]}/{package[1]}/{name}: {origin}")
+        print(f"{folder.name}: {len(share)} images", flush=True, file=sys.stderr)
+    (partial / "SOURCES.txt").write_text("\n".join(notes) + "\n", encoding="utf-8")
+    if args.out.exists():
+        args.out.rmdir()
+    partial.rename(args.out)
+    classes = sorted(Path(name).stem for _, name, _ in PHOTOGRAPHS)
+    print(json.dumps({"path": str(args.out), "images": args.images, "classes": classes}))
+
+
+if __name__ == "__main__":
+    main()
