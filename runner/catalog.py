@@ -23,7 +23,7 @@ class ImageSpec(Frozen):
 
     Attributes:
         reference: image name and tag, `dlscale/mxnet:1.9.1`.
-        python: the image's own Python.
+        base: the system below it.
         requires_python: Pythons of a host that can install the lock.
         compute_capabilities: those the libraries hold machine code for, rising.
         ptx: whether they hold PTX of the newest of these too.
@@ -41,7 +41,7 @@ class ImageSpec(Frozen):
     version: str
     reference: str
     device: Device
-    python: str
+    base: BaseSpec
     requires_python: str
     compute_capabilities: tuple[str, ...]
     ptx: bool
@@ -112,6 +112,7 @@ class Catalog(Frozen):
 
     Attributes:
         root: the checkout.
+        base: the system below all of them.
         images: in the order of versions.yaml.
     """
 
@@ -235,7 +236,7 @@ def load_images(root: Path) -> Catalog:
             version=entry.version,
             reference=f"dlscale/{framework}:{entry.version}",
             device=entry.device,
-            python=file.base.python,
+            base=file.base,
             requires_python=entry.requires_python,
             compute_capabilities=tuple(sorted(entry.compute_capabilities, key=_capability)),
             ptx=entry.ptx,

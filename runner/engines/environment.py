@@ -174,7 +174,7 @@ def _make(
         try:
             process.follow(install, on_line=_speak(report), env=environment)
         except CommandError as error:
-            if extra_index is None or not _is_missing(error):
+            if extra_index is None or not is_missing(error):
                 raise
             process.follow([*install, "--extra-index-url", extra_index], on_line=_speak(report), env=environment)
     except CommandError as error:
@@ -182,7 +182,8 @@ def _make(
     (home / _COMPLETE).touch()
 
 
-def _is_missing(error: CommandError) -> bool:
+def is_missing(error: CommandError) -> bool:
+    """Whether pip failed because no source has a package."""
     return "No matching distribution found" in error.stderr
 
 

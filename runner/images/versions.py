@@ -78,6 +78,7 @@ class BaseSpec(Frozen):
     Attributes:
         suite: Debian's code name.
         python: version of Debian's own Python in that suite, `3.11`.
+        glibc: version of its C library, `2.36`: wheels built for a newer one do not load.
         packages: Debian packages beside the minimal system.
         source_date_epoch: seconds since 1970 that stand for every file time in a base built from a mirror.
         registry: the same system as a registry has it.
@@ -85,6 +86,7 @@ class BaseSpec(Frozen):
 
     suite: str
     python: Annotated[str, Field(pattern=r"^3\.\d+$")]
+    glibc: Annotated[str, Field(pattern=r"^2\.\d+$")]
     packages: tuple[str, ...]
     source_date_epoch: int
     registry: RegistryBase

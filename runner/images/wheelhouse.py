@@ -1,0 +1,224 @@
+"""The wheelhouse: the wheels of a lock, fetched on the host and checked by hash, so that a build needs no network.
+
+Proxies, certificates and mirrors stay the host's business: pip fetches, as it is configured here. The lock's markers are judged
+for the image's Python, not for the one that runs this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from runner.catalog import ImageSpec
+from runner.cluster import free_mib
+from runner.engines import process
+from runner.engines.environment import explain_pip, is_missing
+from runner.engines.process import CommandError
+from runner.errors import RequestError
+
+# Wheels fetched at the same time: enough to hide pip's start beside a download.
+_AT_ONCE: Final = 4
+_OLDEST_GLIBC: Final = 5  # manylinux_2_5 is manylinux1 (PEP 600)
+_LEGACY: Final = ("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One package of a lock.
+
+    Attributes:
+        name: normalised as in PEP 503.
+        hashes: SHA-256 of every file that may stand for it.
+    """
+
+    name: str
+    version: str
+    marker: Marker | None
+    hashes: frozenset[str]
+
+    def line(self) -> str:
+        """As a requirements file has it, without the marker."""
+        return " ".join(
+            (f"{self.name}=={self.version}", *(f"--hash=sha256:{digest}" for digest in sorted(self.hashes)))
+        )
+
+
+def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tuple[Path, ...]:
+    """Have every wheel that an image is built from, whole and checked.
+
+    Args:
+        image: whose lock is fetched.
+        cache: wheels are kept in its folder `wheels`.
+        report: told which wheel is fetched.
+
+    Raises:
+        RequestError: no lock, too little disk, or a wheel that this machine's package sources do not have.
+    """
+    house = cache / "wheels"
+    target = Target.of(image)
+    try:
+        house.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(
+            f"{house}: {error.strerror}; set DLSCALE_CACHE to a directory that can be written"
+        ) from error
+    _ = image.lock_sha256  # says so if there is no lock
+    pins = target.pins(image.lock_path.read_text(encoding="utf-8"))
+    found = {pin: _find(pin, house, target) for pin in pins}
+    missing = [pin for pin, wheel in found.items() if wheel is None]
+    if missing:
+        free = free_mib(house)
+        if free < image.wheels_mib:
+            raise RequestError(
+                f"{house} has {free} MiB free, the wheels of {image.name} need {image.wheels_mib}; free some or set DLSCALE_CACHE"
+            )
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+
+            def one(numbered: tuple[int, Pin]) -> Path:
+                number, pin = numbered
+                report(f"fetching {pin.name} {pin.version} ({number} of {len(missing)})")
+                return _download(pin, image, house, target)
+
+            found.update(zip(missing, pool.map(one, enumerate(missing, start=1)), strict=True))
+    return tuple(wheel for wheel in found.values() if wheel)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The system inside an image, as wheels and markers see it: CPython on x86-64 Linux with glibc."""
+
+    python: str
+    platforms: tuple[str, ...]
+
+    @classmethod
+    def of(cls, image: ImageSpec) -> Target:
+        """The system of an image's base."""
+        newest = int(image.base.glibc.partition(".")[2])
+        steps = tuple(f"manylinux_2_{minor}_x86_64" for minor in range(newest, _OLDEST_GLIBC - 1, -1))
+        return cls(image.base.python, (*steps, *_LEGACY))
+
+    def pins(self, lock: str) -> tuple[Pin, ...]:
+        """The packages of a lock's text that are installed here."""
+        environment = {
+            "implementation_name": "cpython",
+            "implementation_version": f"{self.python}.0",
+            "os_name": "posix",
+            "platform_machine": "x86_64",
+            "platform_python_implementation": "CPython",
+            "platform_release": "",
+            "platform_system": "Linux",
+            "platform_version": "",
+            "python_full_version": f"{self.python}.0",
+            "python_version": self.python,
+            "sys_platform": "linux",
+        }
+        return tuple(pin for pin in read_lock(lock) if pin.marker is None or pin.marker.evaluate(environment))
+
+    def tags(self) -> frozenset[Tag]:
+        """What the wheels that can be installed here are tagged with."""
+        major, _, minor = self.python.partition(".")
+        version, abi = (int(major), int(minor)), f"cp{major}{minor}"
+        return frozenset(
+            (
+                *cpython_tags(version, abis=[abi], platforms=self.platforms),
+                *compatible_tags(version, f"cp{major}{minor}", self.platforms),
+            )
+        )
+
+
+def read_lock(text: str) -> Iterator[Pin]:
+    """Read a lock's text: `name==version ; marker --hash=sha256:...`, with lines continued by a backslash."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words = line.partition(" #")[0].strip()
+        if not words or words.startswith("#"):
+            continue
+        requirement = Requirement(words.partition(" --hash=")[0])
+        (pin,) = requirement.specifier
+        hashes = frozenset(re.findall(r"--hash=sha256:([0-9a-f]{64})", words))
+        yield Pin(canonicalize_name(requirement.name), pin.version, requirement.marker, hashes)
+
+
+def _find(pin: Pin, house: Path, target: Target) -> Path | None:
+    """The wheel of a package that is in the wheelhouse already; one that was damaged is removed."""
+    tags = target.tags()
+    for wheel in sorted(house.glob("*.whl")):
+        try:
+            name, version, _, held = parse_wheel_filename(wheel.name)
+        except InvalidWheelFilename:
+            continue
+        if (name, str(version)) != (pin.name, pin.version) or tags.isdisjoint(held):
+            continue
+        if sha256(wheel) in pin.hashes:
+            return wheel
+        wheel.unlink()
+    return None
+
+
+def _download(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path:
+    with tempfile.TemporaryDirectory(dir=house, prefix=".fetching-") as folder:
+        wanted = Path(folder) / "requirements.txt"
+        wanted.write_text(pin.line() + "\n", encoding="utf-8")
+        abi = f"cp{target.python.replace('.', '')}"
+        command = [
+            *(
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--disable-pip-version-check",
+                "--no-input",
+                "--progress-bar",
+                "off",
+                "--no-cache-dir",
+            ),
+            *(
+                "--no-deps",
+                "--require-hashes",
+                "--only-binary",
+                ":all:",
+                "--python-version",
+                target.python,
+                "--implementation",
+                "cp",
+            ),
+            *("--abi", abi, "--abi", "abi3", "--abi", "none"),
+            *(word for platform in target.platforms for word in ("--platform", platform)),
+            *("--dest", folder, "-r", str(wanted)),
+        ]
+        try:
+            try:
+                process.run(command)
+            except CommandError as error:
+                if image.extra_index is None or not is_missing(error):
+                    raise
+                process.run([*command, "--extra-index-url", image.extra_index])
+        except CommandError as error:
+            raise RequestError(f"{image.name} can't be built: {explain_pip(error)}") from error
+        (fetched,) = Path(folder).glob("*.whl")
+        return fetched.replace(house / fetched.name)
+
+
+def sha256(path: Path) -> str:
+    """Digest of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def size_mib(wheels: tuple[Path, ...]) -> int:
+    """What the wheels take on disk, in MiB, rounded up."""
+    return -(-sum(wheel.stat().st_size for wheel in wheels) // 2**20)
