@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from runner.cache import cache_dir
 from runner.catalog import Catalog, load_images, misfit
 from runner.cluster import Node, inspect_local
 from runner.doctor import Finding, ImageFit, diagnose, to_json
@@ -15,7 +16,7 @@ from runner.engines import docker
 from runner.engines.base import EngineError, EngineFacts
 from runner.engines.docker import DockerEngine
 from runner.engines.venv import VenvEngine
-from runner.ground import WORKLOADS, cache_dir
+from runner.ground import WORKLOADS
 from runner.provenance import SUITE_ROOT
 from runner.report.findings import findings_table
 from runner.vitals import take_vitals

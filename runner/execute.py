@@ -180,3 +180,31 @@ def _take_line(
     else:
         writer.event(event)
         watch(event)
+
+
+def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) -> None:
+    """Run one container that prepares something to its end, telling every line that it writes.
+
+    Args:
+        engine: starts the container.
+        spec: the container.
+        say: told of every line.
+
+    Raises:
+        RunFailedError: it would not start or did not end well; the sentence carries its last words.
+    """
+    try:
+        container = engine.start(spec)
+    except EngineError as error:
+        raise RunFailedError(f"{engine.name} would not start {spec.name}: {error}") from error
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    try:
+        for line in container.lines():
+            tail.append(line.text)
+            say(line.text)
+        code = container.wait()
+    finally:
+        container.stop()
+        container.remove()
+    if code != 0:
+        raise RunFailedError(f"{spec.name}: {explain(code, tail)}")

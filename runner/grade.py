@@ -83,7 +83,7 @@ def _diverged(trial: Trial, measurement: Measurement) -> list[str]:
     norms = [norm for norm in measurement.parameter_norms.values() if norm is not None and math.isfinite(norm)]
     if len(norms) < len(measurement.parameter_norms):
         return ["the weights are not finite at the end"]
-    if trial.processes == 1 or trial.kvstore == "dist_async":
+    if len(norms) < 2 or trial.kvstore == "dist_async":  # noqa: PLR2004 - nothing to hold against each other
         return []
     if max(norms) - min(norms) > NORM_TOLERANCE * max(norms):
         return [
@@ -104,13 +104,14 @@ def _bad_losses(trial: Trial, measurement: Measurement, workload: Workload) -> l
         if len(values) < len(curves) or not all(math.isfinite(value) for value in values):
             return [f"the loss is not finite at iteration {step}; a smaller learning rate may train"]
         mean.append(sum(values) / len(values))
-    return check_losses(mean, trial=trial, workload=workload)
+    return check_losses(mean, data=trial.data, num_classes=trial.num_classes, band=workload.sanity)
 
 
-def scaling(trial: Trial, run_id: str, measurement: Measurement, baseline: RunRecord | None) -> ScalingFigures:
-    """Speedup and efficiency of one run against its baseline's, never clamped."""
+def scaling(trial: Trial, run_id: str, graded: Graded, baseline: RunRecord | None) -> ScalingFigures:
+    """Speedup and efficiency of one run against its baseline's, never clamped; none for a run that may not be used."""
+    measurement = graded.measurement
     nothing = ScalingFigures(baseline_run_id=None, speedup=None, efficiency=None, superlinear=False)
-    if measurement.throughput is None or measurement.steady is None:
+    if graded.validity.status == "invalid" or measurement.steady is None:
         return nothing
     if trial.world_size == 1:
         one = Ratio(value=1.0, ci95=None)

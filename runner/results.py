@@ -47,10 +47,9 @@ class ImageUsed(Frozen):
     lock_sha256: str | None
 
 
-class EngineUsed(Frozen):
-    """The engine that ran the containers; `reason` says why this one when it is not the first choice."""
+class EngineDetails(Frozen):
+    """More about the engine that ran the containers; `reason` says why this one when it is not the first choice."""
 
-    name: str
     version: str | None
     reason: str | None
 
@@ -85,7 +84,8 @@ class RunRecord(Frozen):
     run_id: str
     matrix_id: str
     trial: Trial
-    engine: EngineUsed
+    engine: str
+    engine_details: EngineDetails
     image: ImageUsed
     outcome: Outcome
     measurement: Measurement
@@ -246,6 +246,14 @@ def check_writable(out: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise RequestError(f"OUT={out} can't be written ({error.strerror}); give another place with OUT=DIR") from error
+
+
+def write_report(out: Path, name: str, content: str | bytes) -> Path:
+    """Write a report beside the run directories that it is made from; returns its path."""
+    path = out / name
+    with _disk(out):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
 
 
 def record_schema() -> str:

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.spec import ContainerSpec
+from runner.spec import ContainerSpec, Mount
 
 GpuRequest = Literal["nvidia", "cdi"]
 
@@ -100,6 +100,12 @@ class Engine(Protocol):
 
     def site(self, data: Path | None) -> Site:
         """Tell launchers where programs and data are found."""
+
+    def mounts(self, data: Path | None) -> tuple[Mount, ...]:
+        """The directories of the host that make the site's paths true."""
+
+    def place(self, directory: Path) -> str:
+        """Where a directory that a tool writes to appears."""
 
     def user(self) -> str:
         """Numeric `uid:gid` that a job runs as; never root inside a container."""

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
 from runner.engines.user import job_user
-from runner.spec import LABEL_RUN, ContainerSpec
+from runner.spec import LABEL_RUN, ContainerSpec, Mount
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 WORKLOADS: Final = "/dlscale/workloads"
 DATA: Final = "/dlscale/data"
+OUT: Final = "/dlscale/out"
 STOP_GRACE_S: Final = 8
 PIDS_LIMIT: Final = 8192
 TMP_OPTIONS: Final = "rw,exec,nosuid,nodev,mode=1777"  # exec: compilers of frameworks load what they write there
@@ -76,6 +77,18 @@ class DockerEngine:
     def site(self, data: Path | None) -> Site:
         """Programs and data are bind-mounted at fixed places."""
         return Site(python="python3", workloads=WORKLOADS, data=data and _data_target(data))
+
+    def mounts(self, data: Path | None) -> tuple[Mount, ...]:
+        """Programs and data, read-only; beside a data file its directory, where its index is."""
+        found = [Mount(source=str(self.workloads), target=WORKLOADS)]
+        if data:
+            found.append(Mount(source=str(data.parent if data.is_file() else data), target=DATA))
+        return tuple(found)
+
+    def place(self, directory: Path) -> str:
+        """One fixed place: a tool writes to one directory."""
+        del directory
+        return OUT
 
     def user(self) -> str:
         """The runner's own user, or the image's when the runner is root."""

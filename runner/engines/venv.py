@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from runner.engines.base import Container, EngineError, EngineFacts, Line, Site
-from runner.spec import ContainerSpec
+from runner.spec import ContainerSpec, Mount
 
 STOP_GRACE_S: Final = 8.0
 # What a job may see of the runner's environment: where programs, libraries and GPUs are, and nothing personal.
@@ -42,6 +42,15 @@ class VenvEngine:
         """The host's own paths."""
         python = str(self.python) if self.python else "python3"
         return Site(python=python, workloads=str(self.workloads), data=str(data) if data else None)
+
+    def mounts(self, data: Path | None) -> tuple[Mount, ...]:
+        """None: the host's paths are the job's."""
+        del data
+        return ()
+
+    def place(self, directory: Path) -> str:
+        """The directory itself."""
+        return str(directory)
 
     def user(self) -> str:
         """The runner's own user: without a container there is no other."""

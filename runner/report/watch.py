@@ -18,7 +18,7 @@ class Watch:
         self._shown = shown
         self._trial = trial
         shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", trial.iterations)
-        shown.phase("create")
+        shown.phase("start")
 
     def __call__(self, event: Event) -> None:
         """Keep the event; show those of rank 0."""
@@ -29,9 +29,9 @@ class Watch:
             case Env():
                 fields = RankEnvironment.model_fields
                 self.env = RankEnvironment.model_validate({name: getattr(event, name) for name in fields})
-            case RunStart():
-                self._shown.phase("import")
             case Phase(name="import"):
+                self._shown.phase("create model")
+            case RunStart():
                 self._shown.phase("first step")
             case FirstStep():
                 self._shown.phase("warm-up")

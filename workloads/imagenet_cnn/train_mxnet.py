@@ -180,7 +180,7 @@ def main():
     events = Events(rank=training.rank)
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **environment(args, mx))
-    events.phase("create", imported)
+    events.phase("model", imported)
     events.emit(
         "run_start",
         world_size=args.devices * training.processes,

@@ -187,7 +187,7 @@ def main():
     device = set_up(args, torch)
     events.emit("env", **environment(args, torch, device))
     training = Training(args, torch, device, rank=rank, world_size=world_size)
-    events.phase("create", created)
+    events.phase("model", created)
     events.emit(
         "run_start",
         world_size=world_size,

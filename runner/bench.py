@@ -1,0 +1,176 @@
+"""The main job, from a request to a report: look, plan, prepare, run every trial, publish. Each stage hands its result on."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from rich.console import Console
+
+from runner import provenance
+from runner.cluster import free_port
+from runner.errors import RunFailedError
+from runner.execute import Limits, execute
+from runner.grade import grade, scaling
+from runner.ground import Ground, look
+from runner.launch import launch
+from runner.launch.job import Job
+from runner.plan import plan
+from runner.prepare import Prepared, foresee, prepare
+from runner.report.progress import Progress, progress
+from runner.report.watch import Watch, title
+from runner.request import Request
+from runner.results import RunPlan, RunRecord, RunWriter, baseline_for, check_writable, records_under
+from runner.trial import Trial
+
+Run = tuple[Path, RunRecord]
+
+
+def bench(request: Request, *, command: tuple[str, ...]) -> int:
+    """Run a request to its report and return the exit code.
+
+    Raises:
+        RequestError: it can't be met; nothing was started.
+        RunFailedError: a run could not be recorded.
+    """
+    ground = look(request)
+    trials = plan(request, ground)
+    check_writable(ground.out)
+    with progress(Console(stderr=True, highlight=False)) as shown:
+        prepared = prepare(ground, shown)
+        matrix = _Matrix(request, ground, prepared, shown, command, _stamp())
+        runs = matrix.run_all(trials)
+    # pandas and matplotlib take a second to load: after the runs, not before the first step.
+    from runner.report.publish import publish  # noqa: PLC0415
+
+    publish(runs, out=ground.out, name=matrix.name, console=Console(highlight=False, soft_wrap=True))
+    return exit_code([record for _, record in runs])
+
+
+def dry_run(request: Request) -> int:
+    """Print the command lines that `bench` would run, and start nothing."""
+    ground = look(request)
+    trials = plan(request, ground)
+    prepared = foresee(ground)
+    for number, trial in enumerate(trials, start=1):
+        sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")
+        for spec in launch(make_job(trial, ground, prepared, run_id=f"RUN{number}")):
+            sys.stdout.write(prepared.engine.command_line(spec) + "\n")
+    return 0
+
+
+def exit_code(records: Sequence[RunRecord]) -> int:
+    """0 when all is well, 3 when a run failed, 4 when one is invalid."""
+    if any(record.outcome.status != "ok" for record in records):
+        return 3
+    return 4 if any(record.validity.status == "invalid" for record in records) else 0
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """The trials of one request, run one after the other.
+
+    Attributes:
+        name: begins every run id, and names the reports.
+    """
+
+    request: Request
+    ground: Ground
+    prepared: Prepared
+    shown: Progress
+    command: tuple[str, ...]
+    name: str
+
+    def run_all(self, trials: Sequence[Trial]) -> list[Run]:
+        """Run the trials in order. A scale whose run failed is not tried again; Ctrl-C ends the matrix."""
+        asked = self.request.gpus or self.request.workers
+        on_file = list(records_under(self.ground.out)) if asked and 1 not in asked else []
+        runs: list[Run] = []
+        failed: set[int] = set()
+        for trial in trials:
+            if trial.world_size in failed:
+                continue
+            baseline = baseline_for(trial, [*on_file, *runs])
+            if trial.world_size == 1 and (known := baseline_for(trial, on_file)):
+                self.shown.stage(f"1-device baseline on file: {known[1].run_id}")
+                runs += [] if known in runs else [known]
+                continue
+            directory, record = self._run(trial, baseline[1] if baseline else None)
+            runs.append((directory, record))
+            if record.outcome.status != "ok":
+                failed.add(trial.world_size)
+            if record.outcome.status == "interrupted":
+                break
+        return runs
+
+    def _run(self, trial: Trial, baseline: RunRecord | None) -> Run:
+        """Run one trial and leave its record, whatever becomes of it."""
+        run_id = f"{self.name}-{trial.framework}-{trial.model}-{trial.world_size}{trial.device}-r{trial.repeat}"
+        job = make_job(trial, self.ground, self.prepared, run_id=run_id)
+        specs = launch(job)
+        engine = self.prepared.engine
+        facts = provenance.collect(node=self.ground.node, command=self.command)
+        writer = RunWriter(self.ground.out / run_id)
+        writer.create(
+            RunPlan(run_id=run_id, trial=trial, containers=specs, command_lines=tuple(map(engine.command_line, specs)))
+        )
+        watch = Watch(self.shown, trial)
+        outcome = execute(
+            engine=engine,
+            specs=specs,
+            writer=writer,
+            limits=Limits(wall_s=self.request.timeout_s, silence_s=self.request.inactivity_timeout_s),
+            watch=watch,
+        )
+        outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
+        graded = grade(
+            trial=trial, outcome=outcome, events=watch.events, gpus=self.ground.node.gpus, workload=self.ground.workload
+        )
+        record = RunRecord(
+            run_id=run_id,
+            matrix_id=self.name,
+            trial=trial,
+            engine=engine.name,
+            engine_details=self.prepared.engine_details,
+            image=self.prepared.image_used,
+            outcome=graded.outcome,
+            measurement=graded.measurement,
+            scaling=scaling(trial, run_id, graded, baseline),
+            transport=graded.transport,
+            provenance=facts.with_environment(watch.env) if watch.env else facts,
+            validity=graded.validity,
+        )
+        self._finish(writer, record)
+        watch.ended(record)
+        return writer.directory, record
+
+    def _finish(self, writer: RunWriter, record: RunRecord) -> None:
+        """Write the record; where even that fails, say first why the run did."""
+        try:
+            writer.finish(record)
+        except RunFailedError as error:
+            why = f"{record.outcome.reason}; " if record.outcome.reason else ""
+            raise RunFailedError(f"{why}{error}") from error
+
+
+def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -> Job:
+    """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
+    engine = prepared.engine
+    return Job(
+        run_id=run_id,
+        trial=trial,
+        node=ground.node.model_copy(update={"rendezvous_port": free_port()}),
+        site=engine.site(prepared.data),
+        image=prepared.image_used.reference,
+        user=engine.user(),
+        mounts=engine.mounts(prepared.data),
+    )
+
+
+def _stamp() -> str:
+    """Sorts by time and is never used twice: UTC to the second and two random bytes."""
+    return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"

@@ -1,0 +1,189 @@
+"""The command line: words in, one of the suite's stages called, an exit code out. No decision is taken here.
+
+Exit codes: 0 ok · 1 bug · 2 the request can't be met · 3 a run failed · 4 a run is invalid.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from runner import request as ask
+from runner.data import data_app
+from runner.errors import DlscaleError
+from runner.images.cli import images_app
+from runner.request import Request
+
+app = typer.Typer(
+    help="Measures how fast deep-learning training runs and how well it scales, in a way somebody else can repeat.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(images_app, name="images")
+app.add_typer(data_app, name="data")
+
+Text = str | None
+
+
+def _flag(*names: str, help: str, metavar: str = "TEXT") -> Any:  # noqa: A002 - typer's own name
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+
+
+@app.command()
+def bench(
+    *,
+    framework: Annotated[Text, _flag("--framework", help="mxnet or pytorch (default: the smallest image)")] = None,
+    version: Annotated[Text, _flag("--version", help="image version (default: the newest that fits)")] = None,
+    model: Annotated[Text, _flag("--model", help="network, e.g. resnet50")] = None,
+    gpus: Annotated[Text, _flag("--gpus", help="GPUs in all; 1,2,4 is a sweep", metavar="N[,N]")] = None,
+    nodes: Annotated[Text, _flag("--nodes", help="hosts", metavar="N")] = None,
+    hosts: Annotated[Text, _flag("--hosts", help="file that lists the hosts")] = None,
+    workers: Annotated[Text, _flag("--workers", help="CPU workers in all; 1,2 is a sweep", metavar="N[,N]")] = None,
+    device: Annotated[Text, _flag("--device", help="cpu or gpu (default: GPUs where there are some)")] = None,
+    batch: Annotated[
+        Text, _flag("--batch", help="samples a device (weak scaling) or in all (strong)", metavar="N")
+    ] = None,
+    image_size: Annotated[Text, _flag("--image-size", help="height and width of the input", metavar="PIXELS")] = None,
+    strategy: Annotated[
+        Text, _flag("--strategy", help="single, ddp or kvstore (default: what the framework's users expect)")
+    ] = None,
+    interconnect: Annotated[Text, _flag("--interconnect", help="auto, nvlink, pcie or shm")] = None,
+    iface: Annotated[Text, _flag("--iface", help="network interface")] = None,
+    precision: Annotated[Text, _flag("--precision", help="fp32 (default), tf32, fp16 or bf16")] = None,
+    mode: Annotated[Text, _flag("--mode", help="train")] = None,
+    data: Annotated[
+        Text,
+        _flag("--data", help="folder of class folders with JPEGs, or a .rec file (default: synthetic)", metavar="PATH"),
+    ] = None,
+    iterations: Annotated[Text, _flag("--iterations", help="measured iterations on one device", metavar="N")] = None,
+    epochs: Annotated[
+        Text, _flag("--epochs", help="passes over the training samples instead of iterations", metavar="N")
+    ] = None,
+    warmup: Annotated[Text, _flag("--warmup", help="iterations before the measured ones", metavar="N")] = None,
+    repeat: Annotated[Text, _flag("--repeat", help="process-level repeats (default: 3)", metavar="N")] = None,
+    scaling: Annotated[Text, _flag("--scaling", help="weak (default) or strong")] = None,
+    engine: Annotated[Text, _flag("--engine", help="docker or venv (default: docker where it answers)")] = None,
+    seed: Annotated[Text, _flag("--seed", help="seed of weights and data (default: 1)", metavar="N")] = None,
+    out: Annotated[Text, _flag("--out", help="where records go (default: results/MACHINE)", metavar="DIR")] = None,
+    timeout: Annotated[
+        str, _flag("--timeout", help="wall-clock limit of one run (default: 1h)", metavar="TIME")
+    ] = "1h",
+    inactivity_timeout: Annotated[
+        str, _flag("--inactivity-timeout", help="limit of a run's silence (default: 10m)", metavar="TIME")
+    ] = "10m",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
+) -> None:
+    """Train in a container, measure, and leave a record."""
+    from runner import bench as flow  # noqa: PLC0415 - commands load what they need
+
+    request = Request.model_validate(
+        {
+            "framework": framework or None,
+            "version": version or None,
+            "model": model or None,
+            "gpus": ask.counts("GPUS", gpus),
+            "nodes": ask.count("NODES", nodes) or 1,
+            "hosts": hosts or None,
+            "workers": ask.counts("WORKERS", workers),
+            "device": ask.choice("DEVICE", device, ask.Device),
+            "batch": ask.count("BATCH", batch),
+            "image_size": ask.count("IMAGE_SIZE", image_size),
+            "strategy": ask.choice("STRATEGY", strategy, ask.StrategyName),
+            "interconnect": ask.choice("INTERCONNECT", interconnect, ask.Interconnect) or "auto",
+            "iface": iface or None,
+            "precision": ask.choice("PRECISION", precision, ask.Precision) or "fp32",
+            "mode": ask.choice("MODE", mode, ask.Mode) or "train",
+            "data": Path(data) if data else None,
+            "iterations": ask.count("ITERATIONS", iterations),
+            "epochs": ask.count("EPOCHS", epochs),
+            "warmup": ask.count("WARMUP", warmup),
+            "repeat": ask.count("REPEAT", repeat) or 3,
+            "scaling": ask.choice("SCALING", scaling, ask.Scaling) or "weak",
+            "engine": ask.choice("ENGINE", engine, ask.EngineName),
+            "seed": 1 if seed is None else ask.whole("SEED", seed),
+            "out": Path(out) if out else None,
+            "timeout_s": ask.seconds("TIMEOUT", timeout),
+            "inactivity_timeout_s": ask.seconds("INACTIVITY_TIMEOUT", inactivity_timeout),
+        }
+    )
+    ask.refuse_unbuilt(request)
+    raise typer.Exit(flow.dry_run(request) if dry_run else flow.bench(request, command=tuple(sys.argv)))
+
+
+@app.command()
+def doctor(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON")] = False,
+) -> None:
+    """Tell what this machine has, and for each image whether it can run here."""
+    from runner.checkup import examine  # noqa: PLC0415 - commands load what they need
+
+    examine(as_json=as_json)
+
+
+@app.command()
+def regrade(
+    directory: Annotated[Path, typer.Argument(help="run directory, or a directory of run directories")],
+) -> None:
+    """Compute a run's figures again from its raw files, and say whether they are the recorded ones."""
+    from runner.regrade import regrade_all  # noqa: PLC0415 - commands load what they need
+
+    raise typer.Exit(regrade_all(directory))
+
+
+@app.command()
+def clean() -> None:
+    """Remove every container that the suite started and a killed run left."""
+    from runner import cleanup  # noqa: PLC0415 - commands load what they need
+
+    cleanup.clean()
+
+
+@app.command()
+def overhead(
+    framework: Annotated[Text, _flag("--framework", help="mxnet or pytorch (default: the smallest image)")] = None,
+    model: Annotated[Text, _flag("--model", help="network, e.g. resnet18")] = None,
+    engine: Annotated[Text, _flag("--engine", help="docker or venv")] = None,
+    repeat: Annotated[Text, _flag("--repeat", help="alternating pairs (default: 5)", metavar="N")] = None,
+) -> None:
+    """Measure what the suite itself costs: the same training with it and without, in alternating pairs."""
+    from runner.overhead import measure_overhead  # noqa: PLC0415 - commands load what they need
+
+    request = Request.model_validate(
+        {
+            "framework": framework or None,
+            "model": model or None,
+            "engine": ask.choice("ENGINE", engine, ask.EngineName),
+            "device": "cpu",
+            "workers": (1,),
+            "repeat": ask.count("REPEAT", repeat) or 5,
+        }
+    )
+    measure_overhead(request)
+
+
+@app.command()
+def schema(
+    *,
+    check: Annotated[bool, typer.Option("--check", help="fail if the committed schema differs")] = False,
+) -> None:
+    """Write the JSON Schema of a run record to results/schema/."""
+    from runner.schema import export  # noqa: PLC0415 - commands load what they need
+
+    export(check=check)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one sentence and an exit code, a bug keeps its traceback."""
+    try:
+        app()
+    except DlscaleError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]dlscale:[/] {escape(str(error))}")
+        sys.exit(error.exit_code)

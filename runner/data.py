@@ -1,0 +1,82 @@
+"""`dlscale data`: a small real data set to try with, and data sets in the format that MXNet reads."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from runner import dataset
+from runner import request as ask
+from runner.cache import cache_dir
+from runner.engines.environment import ensure_environment
+from runner.engines.process import stream
+from runner.errors import RequestError, RunFailedError
+from runner.ground import WORKLOADS, look
+from runner.prepare import prepare
+from runner.provenance import SUITE_ROOT
+from runner.report.progress import progress
+from runner.request import Request
+
+data_app = typer.Typer(help="Make and pack data sets.", no_args_is_help=True)
+
+SAMPLE_LOCK: Final = SUITE_ROOT / "requirements-sample.lock"
+SAMPLE_PYTHON: Final = ">=3.10"
+
+
+@data_app.command()
+def sample(
+    directory: Annotated[Path, typer.Argument(help="where to write; must not exist yet")],
+    images: Annotated[str, typer.Option("--images", help="how many JPEGs", metavar="N")] = "2000",
+    seed: Annotated[str, typer.Option("--seed", help="which crops", metavar="N")] = "1",
+) -> None:
+    """Write real JPEGs, cut from the photographs that ship inside scikit-image and scikit-learn, one class a photograph."""
+    count, number = ask.count("IMAGES", images), ask.whole("SEED", seed)
+    if directory.exists() and any(directory.iterdir()):
+        raise RequestError(f"{directory} exists and is not empty; give a directory that does not exist yet")
+    with progress(Console(stderr=True, highlight=False)) as shown:
+        python = ensure_environment(
+            lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=shown.stage
+        )
+        program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
+        stream([str(python), program, str(directory), f"--images={count}", f"--seed={number}"], say=shown.stage)
+    found = dataset.inspect(directory)
+    Console(highlight=False, soft_wrap=True).print(
+        f"{directory}: {found.images} images in {found.classes} classes", markup=False
+    )
+
+
+@data_app.command()
+def pack(
+    directory: Annotated[Path, typer.Argument(help="folder of class folders with JPEGs")],
+    out: Annotated[Path, typer.Option("--out", help="RecordIO file to write, NAME.rec")],
+    engine: Annotated[str | None, typer.Option("--engine", help="docker or venv")] = None,
+) -> None:
+    """Pack a folder of JPEGs into MXNet's RecordIO: NAME.rec, NAME.idx, and NAME.json with classes and images left out."""
+    if out.suffix != ".rec":
+        raise RequestError(f"--out={out} must end in .rec; type for example --out=train.rec")
+    if directory.is_file():
+        raise RequestError(f"{directory} is a file; give the folder of class folders that is to be packed")
+    request = Request.model_validate(
+        {
+            "framework": "mxnet",
+            "device": "cpu",
+            "data": directory,
+            "engine": ask.choice("ENGINE", engine, ask.EngineName),
+        }
+    )
+    ground = look(request)
+    with progress(Console(stderr=True, highlight=False)) as shown:
+        packed = prepare(ground, shown).data
+    if packed is None:
+        raise RunFailedError(f"{directory} was not packed")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in (".idx", ".json", ".rec"):
+        shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))
+    found = dataset.inspect(out)
+    Console(highlight=False, soft_wrap=True).print(
+        f"{out}: {found.images} images in {found.classes} classes", markup=False
+    )

@@ -1,0 +1,119 @@
+"""What a request stands on: the machine, the image, the data, and the engine that will run it. Looks; builds nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runner import dataset
+from runner.catalog import Catalog, ImageSpec, load_images, misfit
+from runner.cluster import Node, inspect_local
+from runner.engines import docker
+from runner.engines.base import EngineError
+from runner.errors import RequestError
+from runner.provenance import SUITE_ROOT, tree_sha256
+from runner.request import Device, EngineName, Request
+from runner.trial import Dataset
+from runner.workload import Workload, load_workloads
+
+WORKLOADS: Final = SUITE_ROOT / "workloads"
+# The workload that `bench` trains.
+WORKLOAD: Final = "imagenet_cnn"
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """The engine to use, and why it when it is not the first choice."""
+
+    name: EngineName
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Everything that planning needs to know.
+
+    Attributes:
+        workloads_sha256: digest of the training programs.
+        out: directory of the run directories.
+    """
+
+    node: Node
+    device: Device
+    engine: EngineChoice
+    image: ImageSpec
+    workload: Workload
+    dataset: Dataset | None
+    workloads_sha256: str
+    out: Path
+
+
+def look(request: Request) -> Ground:
+    """Look at the machine, the catalog, the data and the engines that a request needs.
+
+    Raises:
+        RequestError: a file of the suite is wrong, the image is unknown or does not fit the GPUs, DATA is no data set, or the
+            engine does not answer.
+    """
+    node = inspect_local()
+    device = device_of(request, node)
+    workload = next(w for w in load_workloads(SUITE_ROOT) if w.name == WORKLOAD)
+    image = _image(load_images(SUITE_ROOT), request, device, node)
+    return Ground(
+        node=node,
+        device=device,
+        engine=choose_engine(request.engine),
+        image=image,
+        workload=workload,
+        dataset=dataset.inspect(request.data) if request.data else None,
+        workloads_sha256=tree_sha256(WORKLOADS),
+        out=request.out or SUITE_ROOT / "results" / node.name,
+    )
+
+
+def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> ImageSpec:
+    """The image that was asked for; the smallest that runs here when none was.
+
+    Raises:
+        RequestError: unknown, or it can't run on the GPUs present.
+    """
+    if request.framework is None and request.version:
+        raise RequestError(
+            f"VERSION={request.version} without FRAMEWORK; say which framework's, for example FRAMEWORK=mxnet"
+        )
+    if request.framework:
+        image = catalog.find(request.framework, request.version, device, gpus=node.gpus, driver=node.driver)
+    else:
+        fitting = [i for i in catalog.images if i.device == device and misfit(i, node.gpus, node.driver) is None]
+        image = min(fitting, key=lambda i: i.size_mib) if fitting else catalog.smallest(device)
+    catalog.check_fit(image, node.gpus, node.driver)
+    return image
+
+
+def device_of(request: Request, node: Node) -> Device:
+    """CPU or GPU: what was asked, else GPUs where there are some."""
+    if request.device:
+        return request.device
+    if request.workers:
+        return "cpu"
+    return "gpu" if request.gpus or node.gpus else "cpu"
+
+
+def choose_engine(asked: EngineName | None) -> EngineChoice:
+    """Docker where it answers, else the suite's own virtual environment, with the reason.
+
+    Raises:
+        RequestError: Docker was asked for and does not answer.
+    """
+    if asked == "venv":
+        return EngineChoice("venv", "asked for with ENGINE=venv")
+    try:
+        docker.connect().close()
+    except EngineError as error:
+        if asked == "docker":
+            raise RequestError(
+                f"ENGINE=docker asked, but {error}; start it (`dlscale doctor` says more) or ask for ENGINE=venv"
+            ) from error
+        return EngineChoice("venv", str(error))
+    return EngineChoice("docker", None)

@@ -1,0 +1,68 @@
+"""`dlscale regrade`: computes the derived parts of records again, from the raw files and the facts of the run alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from runner.errors import RequestError
+from runner.grade import grade, scaling
+from runner.provenance import SUITE_ROOT
+from runner.results import RECORD, RunRecord, read_events, read_record, write_record
+from runner.workload import load_workloads
+
+
+def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
+    """Grade one run directory again: (record on file, record as its raw files give it now).
+
+    Raises:
+        RequestError: no readable record or raw file is there, or its workload is unknown.
+    """
+    record = read_record(directory)
+    workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == record.trial.workload), None)
+    if workload is None:
+        raise RequestError(f"{directory}: trains workload {record.trial.workload!r}, which this checkout does not have")
+    graded = grade(
+        trial=record.trial,
+        outcome=record.outcome,
+        events=read_events(directory),
+        gpus=record.provenance.gpus,
+        workload=workload,
+    )
+    baseline_id = record.scaling.baseline_run_id
+    baseline = read_record(directory.parent / baseline_id) if baseline_id and baseline_id != record.run_id else None
+    return record, record.model_copy(
+        update={
+            "outcome": graded.outcome,
+            "measurement": graded.measurement,
+            "transport": graded.transport,
+            "validity": graded.validity,
+            "scaling": scaling(record.trial, record.run_id, graded, baseline),
+        }
+    )
+
+
+def regrade_all(directory: Path) -> int:
+    """Regrade a run directory, or all in a directory; write what differs and say so. Returns the exit code.
+
+    Raises:
+        RequestError: nothing to regrade there.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    found = (
+        [directory] if (directory / RECORD).is_file() else sorted(path.parent for path in directory.glob(f"*/{RECORD}"))
+    )
+    if not found:
+        raise RequestError(
+            f"{directory} holds no {RECORD} and no run directory that does; name one, for example results/MACHINE"
+        )
+    for run in found:
+        old, new = regrade(run)
+        changed = [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
+        if changed:
+            write_record(run, new)
+            console.print(f"{run}: written again, {', '.join(changed)} differed from the raw files", markup=False)
+        else:
+            console.print(f"{run}: same", markup=False)
+    return 0

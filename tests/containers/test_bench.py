@@ -1,0 +1,137 @@
+"""The main job with real containers: what the record says is what the machine, the engine and the programs say."""
+
+import json
+import platform
+import subprocess
+
+import psutil
+import pytest
+from conftest import ROOT
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+@pytest.fixture(scope="module", params=["mxnet", "pytorch"])
+def ended(request, dlscale, tmp_path_factory):
+    done = dlscale("bench", f"--framework={request.param}", "--device=cpu", "--workers=1,2", out=tmp_path_factory.mktemp(request.param))
+    assert done.code == 0, done.stderr
+    return done
+
+
+def test_two_scales_leave_two_valid_records_and_reports(ended):
+    assert [record.trial.world_size for record in ended.records] == [1, 2]
+    for record in ended.records:
+        # A tiny run on a busy machine may be unsteady; it may not be wrong.
+        assert record.validity.status in ("valid", "degraded"), record.validity
+        assert record.outcome.status == "ok"
+        assert set(record.outcome.exit_codes.values()) == {0}
+    assert sorted(path.suffix for path in ended.out.iterdir() if path.is_file()) == [".csv", ".md", ".png"]
+    assert next(ended.out.glob("*.png")).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_and_the_record_are_printed(ended):
+    assert "95 %" in ended.stdout
+    assert "2 CPU workers" in ended.stdout
+    for record in ended.records:
+        assert f"record: {ended.out / record.run_id}" in ended.stdout
+
+
+def test_samples_of_all_ranks_add_up_and_both_hold_one_model(ended):
+    for record in ended.records:
+        scale = record.trial.world_size
+        assert record.trial.processes == scale
+        assert record.trial.global_batch == 4 * scale
+        assert record.measurement.samples == record.trial.iterations * record.trial.global_batch == 48
+        assert len(record.measurement.parameter_norms) == scale
+        norms = list(record.measurement.parameter_norms.values())
+        assert max(norms) == pytest.approx(min(norms), rel=1e-6)
+        assert {len(curve) for curve in record.measurement.losses.values()} == {2 + record.trial.iterations}
+
+
+def test_throughput_is_the_raw_windows_own(ended):
+    """Held against the raw events by another route: total samples over the span of the slowest rank."""
+    record = ended.record(1)
+    lines = (ended.out / record.run_id / "events.jsonl").read_text().splitlines()
+    windows = [event for event in map(json.loads, lines) if event["event"] == "window"]
+    kept = windows[record.measurement.steady.first_window :]
+    assert record.measurement.throughput.value == pytest.approx(sum(w["samples"] for w in kept) / sum(w["seconds"] for w in kept), rel=1e-3)
+    assert record.measurement.training_time_s == pytest.approx(sum(w["seconds"] for w in windows), rel=1e-3)
+
+
+def test_speedup_is_against_the_run_beside_it(ended):
+    one, two = ended.record(1), ended.record(2)
+    assert two.scaling.baseline_run_id == one.run_id
+    assert two.scaling.speedup.value == pytest.approx(two.measurement.throughput.value / one.measurement.throughput.value)
+    assert two.scaling.efficiency.value == pytest.approx(two.scaling.speedup.value / 2)
+    assert two.scaling.speedup.ci95.low <= two.scaling.speedup.value <= two.scaling.speedup.ci95.high
+
+
+def test_gradients_of_two_workers_crossed_the_loopback_of_a_network_of_their_own(ended):
+    assert ended.record(1).transport.used == "none"
+    two = ended.record(2)
+    assert two.transport.used == "loopback"
+    assert {entry.interface for entry in two.transport.evidence.traffic} == {"lo"}
+    # Each step moves at least one gradient of 4 bytes a parameter.
+    assert two.transport.evidence.traffic[0].tx_bytes > two.measurement.parameters * 4 * two.trial.iterations
+
+
+def test_the_record_says_what_the_machine_says(ended, client):
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    for record in ended.records:
+        image = client.images.get(record.image.reference)
+        assert record.image.id == image.id
+        assert record.image.lock_sha256 == image.labels["dlscale.lock.sha256"]
+        assert record.engine == "docker"
+        assert record.engine_details.version == client.version()["Version"]
+        assert record.provenance.git.commit == commit
+        assert record.provenance.host.hostname == platform.node()
+        assert record.provenance.host.kernel == platform.release()
+        assert record.provenance.host.memory_mib == pytest.approx(psutil.virtual_memory().total / 2**20, abs=2)
+        assert record.provenance.host.threads == psutil.cpu_count()
+        assert record.provenance.python.startswith("3.11.")
+        assert record.provenance.framework == record.trial.framework
+        assert record.trial.version.startswith(record.provenance.framework_version.partition("+")[0])
+        assert record.provenance.command[-1] == f"--out={ended.out}"
+
+
+def test_phases_are_kept_apart_and_in_order_of_sense(ended):
+    for record in ended.records:
+        phases = record.outcome.phases_s
+        assert {"build", "create", "import", "model", "warmup", "measure", "total"} <= set(phases)
+        assert phases["import"] + phases["measure"] < phases["total"]
+        assert 0 < record.measurement.first_step_s < phases["total"]
+
+
+def test_regrading_gives_the_same_digits(ended, dlscale):
+    before = {path: path.read_bytes() for path in ended.out.glob("*/record.json")}
+    done = dlscale("regrade", ended.out)
+    assert done.code == 0
+    assert done.stdout.count(": same") == len(before) == 2
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_a_dry_run_prints_what_ran(ended, dlscale):
+    framework = ended.records[0].trial.framework
+    printed = dlscale("bench", f"--framework={framework}", "--device=cpu", "--workers=1,2", "--dry-run")
+    assert printed.code == 0
+    commands = [line for line in printed.stdout.splitlines() if not line.startswith("#")]
+    ran = []
+    for number, record in enumerate(ended.records, start=1):
+        plan = json.loads((ended.out / record.run_id / "plan.json").read_text())
+        ran += [line.replace(record.run_id, f"RUN{number}") for line in plan["command_lines"]]
+    # The port at which ranks meet is a new one each time.
+    assert [_without_port(line) for line in commands] == [_without_port(line) for line in ran]
+
+
+def _without_port(line):
+    return [word for word in line.split() if not word.startswith("DMLC_PS_ROOT_PORT=")]
+
+
+def test_a_second_run_of_two_workers_uses_the_baseline_on_file(ended, dlscale):
+    framework, baseline = ended.records[0].trial.framework, ended.record(1).run_id
+    before = len(ended.records)
+    done = dlscale("bench", f"--framework={framework}", "--device=cpu", "--workers=2", out=ended.out)
+    assert done.code == 0, done.stderr
+    assert len(ended.records) == before + 1
+    assert ended.records[-1].scaling.baseline_run_id == baseline
+    assert f"1-device baseline on file: {baseline}" in done.stderr

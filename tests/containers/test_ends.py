@@ -1,0 +1,87 @@
+"""Orphans and lost records: the runner killed or interrupted in mid-run, a disk that fills, a job that fails."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+from conftest import running, wait_until
+
+LONG = ("--framework=mxnet", "--device=cpu", "--model=resnet18", "--image-size=32", "--batch=4", "--iterations=100000", "--repeat=1")
+
+
+def training(client, out):
+    """Whether a training is in its measured windows."""
+    return any('"event":"window"' in path.read_text() for path in out.glob("*/events.jsonl"))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_kill_9_of_the_runner_leaves_no_container_running(start, client, dlscale, tmp_path, workers):
+    """Orphan containers that hold devices after their runner was killed."""
+    process = start("bench", *LONG, f"--workers={workers}", f"--out={tmp_path}")
+    assert wait_until(lambda: training(client, tmp_path), 240)
+    assert running(client)
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not running(client), 10)
+    assert not list(tmp_path.glob("*/record.json"))
+    done = dlscale("clean")
+    assert done.code == 0
+    assert "removed dlscale-" in done.stdout
+    assert client.containers.list(all=True, filters={"label": "dlscale.run-id"}) == []
+    assert dlscale("clean").stdout == "nothing to remove\n"
+
+
+def test_ctrl_c_ends_the_run_in_order_and_leaves_its_record(start, client, dlscale, tmp_path):
+    process = start("bench", *LONG, "--workers=1", f"--out={tmp_path}")
+    assert wait_until(lambda: training(client, tmp_path), 240)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3, stderr
+    assert running(client) == []
+    record = json.loads(next(tmp_path.glob("*/record.json")).read_text())
+    assert record["outcome"]["status"] == "interrupted"
+    assert record["validity"]["status"] == "invalid"
+    assert record["measurement"]["samples"] > 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_wall_clock_limit_is_a_failed_run(dlscale, tmp_path):
+    done = dlscale("bench", *LONG, "--workers=1", "--timeout=12s", out=tmp_path)
+    assert done.code == 3
+    record = done.records[0]
+    assert record.outcome.status == "timeout"
+    assert "no end after 12 s" in done.stdout + done.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    disk = tmp_path / "small"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"mounting a small file system needs root: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_disk_that_fills_in_mid_run_leaves_a_record_that_says_so(start, client, small_disk):
+    process = start("bench", *LONG, "--workers=1", f"--out={small_disk}")
+    assert wait_until(lambda: training(client, small_disk), 240)
+    (small_disk / "filler").write_bytes(b"x" * (free_bytes(small_disk) - 8192))
+    _, stderr = process.communicate(timeout=240)
+    assert process.returncode == 3, stderr
+    assert "Traceback" not in stderr
+    records = list(small_disk.glob("*/record.json"))
+    if records:
+        record = json.loads(records[0].read_text())
+        assert record["outcome"]["status"] == "failed"
+        assert "No space left on device" in record["outcome"]["reason"]
+    else:
+        assert "No space left on device" in stderr
+
+
+def free_bytes(path):
+    """Bytes free on a file system, as df counts them."""
+    return int(subprocess.run(["df", "--output=avail", "-B1", str(path)], capture_output=True, text=True, check=True).stdout.split()[1])

@@ -1,0 +1,42 @@
+"""Real images: decoded by the framework's own pipeline, a damaged one counted and named, and a loss that goes down."""
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+LEARN = ("--batch=16", "--iterations=30", "--warmup=2", "--workers=1", "--device=cpu", "--image-size=32")
+
+
+@pytest.fixture(scope="module", params=["mxnet", "pytorch"])
+def ended(request, dlscale, sample, tmp_path_factory):
+    return dlscale("bench", f"--framework={request.param}", f"--data={sample}", *LEARN, out=tmp_path_factory.mktemp(request.param))
+
+
+def test_it_learns_the_sample_set(ended, sample):
+    assert ended.code == 0, ended.stderr
+    record = ended.records[0]
+    assert record.validity.status in ("valid", "degraded"), record.validity
+    assert record.trial.data == str(sample)
+    assert record.trial.num_classes == record.trial.dataset.classes >= 5
+    curve = record.measurement.losses["0"]
+    assert sum(curve[-8:]) < sum(curve[:8])
+
+
+def test_damaged_images_are_named_and_are_no_crash(ended):
+    names = [name.rpartition("/")[2] for name in ended.records[0].measurement.images_skipped]
+    assert names == ["cut_short.jpg", "no_image.jpg"]
+
+
+def test_a_packed_file_is_the_same_data(dlscale, sample, tmp_path):
+    done = dlscale("data", "pack", sample, f"--out={tmp_path / 'set.rec'}")
+    assert done.code == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["set.idx", "set.json", "set.rec"]
+    trained = dlscale("bench", "--framework=mxnet", f"--data={tmp_path / 'set.rec'}", *LEARN, out=tmp_path / "out")
+    assert trained.code == 0, trained.stderr
+    assert trained.records[0].trial.dataset.images == 160
+
+
+def test_pytorch_does_not_read_recordio(dlscale, sample, tmp_path):
+    dlscale("data", "pack", sample, f"--out={tmp_path / 'set.rec'}")
+    done = dlscale("bench", "--framework=pytorch", f"--data={tmp_path / 'set.rec'}", *LEARN, out=tmp_path / "out")
+    assert done.code == 2
+    assert "FRAMEWORK=pytorch reads a folder" in done.stderr

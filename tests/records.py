@@ -1,0 +1,90 @@
+"""A complete, made-up run record for tests that read one."""
+
+from datetime import datetime, timezone
+
+import examples
+
+from runner.grade import Graded, scaling
+from runner.interconnect import Evidence, Transport
+from runner.measure import measure
+from runner.outcome import Outcome
+from runner.parse import Loss, RunStop, Window
+from runner.provenance import Git, Host, Provenance
+from runner.results import EngineDetails, ImageUsed, RunRecord, Validity
+
+HOST = dict.fromkeys(Host.model_fields) | {
+    "hostname": "here",
+    "kernel": "6.1",
+    "architecture": "x86_64",
+    "usable_threads": 2,
+}
+
+
+def events(trial, seconds=0.1, losses=None):
+    """What the ranks of a trial would say that does everything right, each step taking `seconds`."""
+    windows = trial.iterations // trial.window
+    found = []
+    for rank in range(trial.processes):
+        said = {"rank": rank, "t": 0.0, "received": 50.0, "container": f"w{rank}"}
+        length = seconds * trial.window
+        found += [
+            Window(
+                event="window",
+                index=i,
+                start=i * length,
+                iterations=trial.window,
+                samples=trial.window * trial.batch_per_device,
+                seconds=length,
+                **said,
+            )
+            for i in range(windows)
+        ]
+        values = losses if losses is not None else [2.3] * (trial.warmup + trial.iterations)
+        found.append(Loss(event="loss", first_iteration=0, values=tuple(values), **said))
+        found.append(
+            RunStop(
+                event="run_stop",
+                iterations=trial.iterations,
+                samples=trial.iterations * trial.batch_per_device,
+                parameter_norm=12.5,
+                **said,
+            )
+        )
+    return found
+
+
+def record(*, run_id="run-1", trial=None, status="valid", rates=(), outcome=None):
+    """A record of a run; `rates` replace the throughput's digits."""
+    trial = trial or examples.trial()
+    measurement = measure(events(trial), started=40.0, unit="images/s")
+    if rates:
+        measurement = measurement.model_copy(update={"first_step_s": rates[0], "training_time_s": rates[-1]})
+    outcome = outcome or Outcome(status="ok", reason=None, exit_codes={"w0": 0}, started=40.0, phases_s={"create": 0.5})
+    transport = Transport(requested="auto", used="none", evidence=Evidence(traffic=(), nccl_lines=()))
+    validity = Validity(status=status, reasons=() if status == "valid" else ("made up",))
+    graded = Graded(outcome=outcome, measurement=measurement, transport=transport, validity=validity)
+    return RunRecord(
+        run_id=run_id,
+        matrix_id="m",
+        trial=trial,
+        engine="docker",
+        engine_details=EngineDetails(version="20.10", reason=None),
+        image=ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64),
+        outcome=outcome,
+        measurement=measurement,
+        scaling=scaling(trial, run_id, graded, None),
+        transport=transport,
+        provenance=Provenance(
+            git=Git(commit="c" * 40, dirty=False, branch="main"),
+            host=Host.model_validate(HOST),
+            gpus=(),
+            driver=None,
+            cuda_driver=None,
+            command=("dlscale", "bench"),
+            suite_version="0.1.0",
+            suite_python="3.11.2",
+            workloads_sha256="b" * 64,
+            recorded_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
+        ),
+        validity=validity,
+    )

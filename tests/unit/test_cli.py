@@ -1,0 +1,146 @@
+"""Bad input that starts something, or answers with a traceback: each mistake is one sentence and exit code 2."""
+
+import os
+import subprocess
+import sys
+
+import examples
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner import request as ask
+from runner.errors import RequestError
+
+
+def dlscale(*words, env=None, cwd=examples.ROOT):
+    return subprocess.run(
+        [sys.executable, "-m", "runner", *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(examples.ROOT), **(env or {})},
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def empty(tmp_path):
+    (tmp_path / "empty").mkdir()
+    return tmp_path / "empty"
+
+
+@pytest.fixture
+def no_jpeg(tmp_path):
+    (tmp_path / "set" / "cats").mkdir(parents=True)
+    (tmp_path / "set" / "cats" / "a.png").touch()
+    return tmp_path / "set"
+
+
+def refused(tmp_path, *words):
+    done = dlscale("bench", "--device=cpu", "--engine=venv", *words, f"--out={tmp_path / 'out'}", env={"DLSCALE_CACHE": str(tmp_path / "cache")})
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    sentence = done.stderr.strip()
+    assert sentence.startswith("dlscale: ")
+    assert "\n" not in sentence
+    assert not (tmp_path / "cache").exists(), "something was begun"
+    assert not list((tmp_path / "out").glob("*/*")), "something was begun"
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--framework=mxnte"], "unknown FRAMEWORK 'mxnte'; known: mxnet"),
+        (["--framework=mxnet", "--version=1.9.2"], "unknown VERSION '1.9.2' of mxnet; known: 1.9.1"),
+        (["--framework=mxnet", "--model=resnet51"], "unknown MODEL 'resnet51'; known: resnet50"),
+        (["--batch=0"], "BATCH=0 is not a whole number of at least 1"),
+        (["--batch=many"], "BATCH=many is not a whole number of at least 1"),
+        (["--iterations=-5"], "ITERATIONS=-5 is not a whole number"),
+        (["--workers=4096"], "WORKERS=4096 asked"),
+        (["--framework=mxnet", "--strategy=ddp"], "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore"),
+        (["--precision=fp8"], "unknown PRECISION 'fp8'; known:"),
+        (["--data=/no/such/place"], "DATA=/no/such/place does not exist"),
+        (["--nodes=2"], "NODES=2 asked, this version runs on one host"),
+        (["--timeout=later"], "TIMEOUT=later is not a duration"),
+    ],
+)
+def test_each_mistake_is_one_sentence(tmp_path, words, says):
+    assert says in refused(tmp_path, *words)
+
+
+def test_data_that_is_empty_or_holds_no_jpeg(tmp_path, empty, no_jpeg):
+    assert "is empty; give a folder" in refused(tmp_path, f"--data={empty}")
+    assert "holds no JPEG in class folders" in refused(tmp_path, f"--data={no_jpeg}")
+
+
+def test_a_results_directory_that_can_not_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    done = dlscale("bench", "--device=cpu", "--engine=venv", f"--out={tmp_path / 'file' / 'x'}", env={"DLSCALE_CACHE": str(tmp_path / "cache")})
+    assert done.returncode == 2
+    assert "can't be written (Not a directory); give another place with OUT=DIR" in done.stderr
+
+
+def test_gpus_on_a_machine_without_any_says_what_to_type(tmp_path):
+    done = dlscale("bench", "--gpus=2", "--framework=pytorch", f"--out={tmp_path}", env={"CUDA_VISIBLE_DEVICES": ""})
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("ask for DEVICE=cpu WORKERS=1,2 instead")
+
+
+def test_an_engine_that_does_not_answer_is_named_with_the_alternative(tmp_path):
+    done = dlscale("bench", "--engine=docker", "--device=cpu", f"--out={tmp_path}", env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    assert done.returncode == 2
+    assert "ENGINE=docker asked, but no Docker engine answers" in done.stderr
+    assert done.stderr.strip().endswith("or ask for ENGINE=venv")
+
+
+@pytest.mark.parametrize("command", ["bench", "doctor", "regrade", "clean", "overhead", "schema", "images", "data"])
+def test_every_command_explains_itself(command):
+    done = dlscale(command, "--help")
+    assert done.returncode == 0
+    assert command in done.stdout
+
+
+def test_a_flag_that_does_not_exist_is_refused():
+    done = dlscale("bench", "--gpu=1")
+    assert done.returncode == 2
+
+
+def test_the_doctor_speaks_json_and_knows_every_image():
+    import json
+
+    findings = json.loads(dlscale("doctor", "--json").stdout)
+    subjects = {finding["subject"] for finding in findings}
+    assert {"engine docker", "engine venv", "image mxnet 1.9.1", "image pytorch 2.13.0-cpu"} <= subjects
+
+
+def test_make_hands_every_variable_over_as_one_word(tmp_path):
+    """A value with a quote or a command in it reaches the program as it was typed."""
+    hostile = "a'b; touch " + str(tmp_path / "owned")
+    done = subprocess.run(["make", "-n", "bench", f"MODEL={hostile}", "GPUS=1,2"], cwd=examples.ROOT, capture_output=True, text=True)
+    line = next(line for line in done.stdout.splitlines() if " bench " in line)
+    argv = subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True).stdout.splitlines()
+    assert f"--model={hostile}" in argv
+    assert "--gpus=1,2" in argv
+    assert not (tmp_path / "owned").exists()
+
+
+def test_every_flag_of_bench_is_a_variable_of_make():
+    words = (examples.ROOT / "Makefile").read_text().partition("VARIABLES :=")[2].partition("\n#")[0].replace("\\", " ").split()
+    flags = {word.strip("│ ").split()[0] for word in dlscale("bench", "--help").stdout.splitlines() if word.strip("│ ").startswith("--")}
+    assert {f"--{word.lower().replace('_', '-')}" for word in words} == flags - {"--dry-run", "--help"}
+
+
+@settings(max_examples=300)
+@given(st.text(max_size=12))
+def test_no_text_makes_a_number_parser_fail_otherwise_than_in_one_sentence(text):
+    for parse in (ask.count, ask.counts, ask.whole):
+        try:
+            value = parse("BATCH", text)
+        except RequestError as error:
+            assert "BATCH=" in str(error)
+        else:
+            assert value is None or value == 0 or (value if isinstance(value, int) else min(value)) >= 1

@@ -1,0 +1,126 @@
+"""Figures that must not be used and are: lost samples, ranks that drifted apart, losses that blew up, speedups clamped or invented."""
+
+import examples
+import pytest
+from records import events, record
+
+from runner.grade import grade, scaling
+from runner.outcome import Outcome
+from runner.parse import Loss, RunStop
+from runner.workload import load_workloads
+
+WORKLOAD = load_workloads(examples.ROOT)[0]
+OK = Outcome(status="ok", reason=None, exit_codes={"w0": 0}, started=40.0, phases_s={})
+TWO = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
+
+
+def graded(trial, said, outcome=OK):
+    return grade(trial=trial, outcome=outcome, events=said, gpus=(), workload=WORKLOAD)
+
+
+def reasons(trial, said, outcome=OK):
+    found = graded(trial, said, outcome).validity
+    assert found.status == "invalid"
+    return "; ".join(found.reasons)
+
+
+def change(said, kind, **fields):
+    return [event.model_copy(update=fields) if isinstance(event, kind) and event.rank == 1 else event for event in said]
+
+
+@pytest.mark.parametrize("trial", [examples.trial(), TWO])
+def test_a_run_that_does_everything_right_is_valid(trial):
+    found = graded(trial, events(trial))
+    assert found.validity.status == "valid"
+    # 32 images a device and step of 0.1 s
+    assert found.measurement.throughput.value == pytest.approx(320.0 * trial.world_size)
+    assert found.measurement.throughput.unit == "images/s"
+    assert found.measurement.training_time_s == pytest.approx(0.1 * 40)
+    assert found.measurement.samples == 40 * trial.global_batch
+    assert found.measurement.first_step_s is None
+
+
+def test_lost_samples_make_a_run_invalid():
+    said = [event for event in events(TWO) if not (event.event == "window" and event.rank == 1 and event.index == 3)]
+    assert "2496 samples counted, 40 iterations of 64 make 2560" in reasons(TWO, said)
+
+
+def test_a_rank_that_never_reported_its_end():
+    said = [event for event in events(TWO) if not (isinstance(event, RunStop) and event.rank == 1)]
+    assert "1 of 2 ranks reported their end" in reasons(TWO, said)
+
+
+def test_ranks_with_different_weights_were_never_averaged():
+    """A distributed optimizer that silently does not average: every rank trains alone and the rate looks splendid."""
+    assert "gradients were not averaged" in reasons(TWO, change(events(TWO), RunStop, parameter_norm=12.51))
+
+
+def test_the_order_of_a_sum_may_differ():
+    assert graded(TWO, change(events(TWO), RunStop, parameter_norm=12.5 * (1 + 1e-7))).validity.status == "valid"
+
+
+def test_an_asynchronous_store_may_hold_different_weights():
+    trial = TWO.model_copy(update={"kvstore": "dist_async"})
+    assert graded(trial, change(events(trial), RunStop, parameter_norm=13.0)).validity.status == "valid"
+
+
+@pytest.mark.parametrize("loss", [None, float("inf")])
+def test_a_loss_that_is_not_finite(loss):
+    values = tuple([2.3] * 20 + [loss] + [2.3] * 23)
+    assert "the loss is not finite at iteration 20" in reasons(TWO, change(events(TWO), Loss, values=values))
+
+
+def test_weights_that_are_not_finite():
+    assert "the weights are not finite" in reasons(TWO, change(events(TWO), RunStop, parameter_norm=None))
+
+
+def test_losses_that_stop_early():
+    assert "losses of 10 of 44 iterations were reported" in reasons(TWO, change(events(TWO), Loss, values=(2.3,) * 10))
+
+
+def test_a_loss_that_does_not_go_down_on_real_images():
+    trial = examples.trial(data="/data/set")
+    down = [2.3 - 0.02 * i for i in range(44)]
+    assert graded(trial, events(trial, losses=down)).validity.status == "valid"
+    assert "the loss does not go down" in reasons(trial, events(trial, losses=down[::-1]))
+
+
+def test_a_failed_run_says_why():
+    outcome = OK.model_copy(update={"status": "failed", "reason": "w1: exit code 1"})
+    assert reasons(TWO, [], outcome) == "the run failed: w1: exit code 1"
+
+
+def test_a_rate_that_never_settles_is_degraded_and_keeps_its_figures():
+    trial = examples.trial()
+    said = [e.model_copy(update={"seconds": e.seconds * 1.1**e.index, "start": sum(0.2 * 1.1**i for i in range(e.index))}) if e.event == "window" else e for e in events(trial)]
+    found = graded(trial, said)
+    assert found.validity.status == "degraded"
+    assert found.measurement.throughput is not None
+
+
+def test_speedup_is_the_ratio_to_the_baseline_and_efficiency_its_share():
+    base = record()
+    found = scaling(TWO, "two", graded(TWO, events(TWO, seconds=0.125)), base)  # 512 images/s on two against 320 on one
+    assert found.baseline_run_id == "run-1"
+    assert found.speedup.value == pytest.approx(1.6)
+    assert found.efficiency.value == pytest.approx(0.8)
+    assert (found.speedup.ci95.low, found.speedup.ci95.high) == pytest.approx((1.6, 1.6))
+    assert found.efficiency.ci95.low == pytest.approx(0.8)
+    assert not found.superlinear
+
+
+def test_a_speedup_above_the_number_of_devices_is_flagged_and_not_clamped():
+    found = scaling(TWO, "two", graded(TWO, events(TWO, seconds=0.05)), record())
+    assert found.speedup.value == pytest.approx(4.0)
+    assert found.superlinear
+
+
+def test_without_a_baseline_or_with_an_invalid_run_there_is_no_speedup():
+    assert scaling(TWO, "two", graded(TWO, events(TWO)), None).speedup is None
+    assert scaling(TWO, "two", graded(TWO, events(TWO)[:5]), record()).speedup is None
+    assert scaling(examples.trial(), "one", graded(examples.trial(), events(examples.trial())), None).speedup.value == 1.0
+
+
+def test_grading_twice_gives_the_same_digits():
+    said = events(TWO, seconds=0.1234567)
+    assert graded(TWO, said) == graded(TWO, list(said))

@@ -1,0 +1,67 @@
+"""InfiniBand that was silently TCP: what was used is read from evidence, and held against what was asked."""
+
+import examples
+import pytest
+
+from runner import interconnect
+from runner.parse import Nccl, Net
+
+DDP = {"strategy": "ddp", "framework": "pytorch", "world_size": 2, "processes": 2, "global_batch": 64}
+GPUS = {**DDP, "device": "gpu", "cpus_per_worker": None}
+# As NCCL 2.2x prints them (NCCL_DEBUG=INFO, subsystem INIT); host and process ids shortened.
+NVLINK = "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
+SHM = "h:1:2 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"
+SOCKET = "h:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0"
+IB = "h:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [send] via NET/IB/0/GDRDMA"
+
+
+def nccl(*lines):
+    return Nccl(event="nccl", rank=0, t=0, received=0, container="w0", lines=lines)
+
+
+def net(where, tx, rank=0):
+    return Net(event="net", rank=rank, t=0, received=0, container="w0", where=where, interfaces={"lo": {"rx_bytes": tx, "tx_bytes": tx}})
+
+
+@pytest.mark.parametrize(
+    ("lines", "used"),
+    [((NVLINK,), "nvlink"), ((SHM,), "shm"), ((SOCKET,), "ethernet"), ((IB,), "infiniband"), ((NVLINK, SOCKET), "ethernet"), ((NVLINK, SHM), "shm"), ((), "unknown")],
+)
+def test_the_slowest_channel_names_the_transport(lines, used):
+    found = interconnect.used(examples.trial(**GPUS), [examples.gpu(0), examples.gpu(1)], [nccl(*lines)])
+    assert found.used == used
+    assert found.evidence.nccl_lines == lines
+
+
+def test_peer_to_peer_without_nvlink_is_pcie():
+    gpus = [examples.gpu(0, nvlinks=0), examples.gpu(1, nvlinks=0)]
+    assert interconnect.used(examples.trial(**GPUS), gpus, [nccl(NVLINK)]).used == "pcie"
+
+
+def test_gradients_of_cpu_workers_cross_the_loopback_and_are_counted():
+    found = interconnect.used(examples.trial(**DDP), (), [net("start", 1000), net("stop", 51000)])
+    assert found.used == "loopback"
+    assert [(t.interface, t.tx_bytes) for t in found.evidence.traffic] == [("lo", 50000)]
+
+
+def test_without_traffic_nothing_is_claimed():
+    assert interconnect.used(examples.trial(**DDP), (), [net("start", 1000), net("stop", 1000)]).used == "unknown"
+    assert interconnect.used(examples.trial(**DDP), (), []).used == "unknown"
+
+
+def test_one_device_needs_no_wire():
+    assert interconnect.used(examples.trial(), (), []).used == "none"
+
+
+def test_another_transport_than_asked_is_said_with_both_names():
+    trial = examples.trial(**GPUS, interconnect="nvlink")
+    found = interconnect.used(trial, [examples.gpu(0)], [nccl(SHM)])
+    assert interconnect.mismatch(found, trial).startswith("INTERCONNECT=nvlink asked, shm used")
+    assert interconnect.mismatch(interconnect.used(trial, [examples.gpu(0)], [nccl(NVLINK)]), trial) is None
+
+
+def test_shm_forbids_peer_to_peer():
+    env = interconnect.environment(examples.trial(**GPUS, interconnect="shm"))
+    assert env["NCCL_P2P_DISABLE"] == "1"
+    assert "NCCL_P2P_DISABLE" not in interconnect.environment(examples.trial(**GPUS))
+    assert interconnect.environment(examples.trial(**DDP)) == {"GLOO_SOCKET_IFNAME": "lo"}

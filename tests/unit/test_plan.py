@@ -1,0 +1,159 @@
+"""Trials that are not comparable: a baseline that differs in more than scale, cores shared unequally, samples that do not add up."""
+
+from pathlib import Path
+
+import examples
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.catalog import load_images
+from runner.errors import RequestError
+from runner.ground import EngineChoice, Ground
+from runner.plan import plan
+from runner.request import Request
+from runner.trial import Dataset
+from runner.workload import load_workloads
+
+CATALOG = load_images(examples.ROOT)
+WORKLOAD = load_workloads(examples.ROOT)[0]
+
+
+def ground(framework="mxnet", device="cpu", **changes):
+    image = next(image for image in CATALOG.images if (image.framework, image.device) == (framework, device))
+    values = {
+        "node": examples.node() if device == "cpu" else examples.gpu_node(4),
+        "device": device,
+        "engine": EngineChoice("docker", None),
+        "image": image,
+        "workload": WORKLOAD,
+        "dataset": None,
+        "workloads_sha256": "0" * 64,
+        "out": Path("/nowhere"),
+    }
+    return Ground(**(values | changes))
+
+
+def dataset(images=2000, classes=10):
+    return Dataset(path="/data", images=images, classes=classes, digest="d" * 64)
+
+
+def test_defaults_on_two_cores_are_one_and_two_workers_three_times_interleaved():
+    trials = plan(Request(), ground())
+    assert [(t.world_size, t.repeat) for t in trials] == [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3)]
+    assert {t.model for t in trials} == {"resnet18"}
+
+
+def test_weak_scaling_keeps_the_batch_a_device_and_the_samples_in_all():
+    one, two = plan(Request(batch=16, iterations=40, repeat=1), ground())
+    assert (one.batch_per_device, two.batch_per_device) == (16, 16)
+    assert (one.global_batch, two.global_batch) == (16, 32)
+    assert one.iterations * one.global_batch == two.iterations * two.global_batch == 640
+
+
+def test_strong_scaling_shares_the_batch():
+    one, two = plan(Request(batch=64, iterations=10, scaling="strong", repeat=1), ground())
+    assert (one.batch_per_device, two.batch_per_device) == (64, 32)
+    assert one.iterations == two.iterations == 10
+
+
+def test_a_batch_that_can_not_be_shared_is_refused():
+    with pytest.raises(RequestError, match="does not divide by 2"):
+        plan(Request(batch=33, scaling="strong"), ground())
+
+
+def test_a_cpu_worker_is_the_same_device_at_every_scale():
+    one, two = plan(Request(workers=(1, 2), repeat=1), ground(node=examples.node(cores=tuple(range(8)))))
+    assert (one.cpus_per_worker, two.cpus_per_worker) == (4, 4)
+    assert (one.threads, two.threads) == (4, 4)
+
+
+def test_a_baseline_is_planned_although_only_two_were_asked_for():
+    assert [t.world_size for t in plan(Request(workers=(2,), repeat=1), ground())] == [1, 2]
+
+
+def test_gpus_default_to_powers_of_two_and_all():
+    trials = plan(Request(repeat=1), ground("pytorch", "gpu", node=examples.gpu_node(6)))
+    assert [t.world_size for t in trials] == [1, 2, 4, 6]
+
+
+def test_mxnet_drives_all_gpus_from_one_process_and_cpu_workers_from_one_each():
+    on_gpus = plan(Request(gpus=(4,), repeat=1), ground("mxnet", "gpu"))[-1]
+    assert (on_gpus.processes, on_gpus.kvstore) == (1, "device")
+    on_cpus = plan(Request(workers=(2,), repeat=1), ground())[-1]
+    assert (on_cpus.processes, on_cpus.kvstore) == (2, "dist_sync")
+
+
+def test_scale_repeat_and_wires_do_not_change_the_key():
+    trials = plan(Request(gpus=(1, 2, 4), repeat=2), ground("pytorch", "gpu"))
+    assert len({t.key for t in trials}) == 1
+    assert plan(Request(gpus=(2,), interconnect="shm"), ground("pytorch", "gpu"))[0].key != plan(Request(gpus=(2,), seed=2), ground("pytorch", "gpu"))[0].key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "vgg16"},
+        {"batch": 8},
+        {"seed": 2},
+        {"iterations": 7},
+        {"image_size": 64},
+        {"scaling": "strong"},
+        {"workers": (1,)},  # a worker then has both cores
+    ],
+)
+def test_all_else_changes_the_key(change):
+    assert plan(Request(**change), ground())[0].key != plan(Request(), ground())[0].key
+
+
+def test_programs_data_and_engine_change_the_key():
+    usual = plan(Request(), ground())[0].key
+    assert plan(Request(), ground(workloads_sha256="1" * 64))[0].key != usual
+    assert plan(Request(), ground(engine=EngineChoice("venv", None)))[0].key != usual
+    assert plan(Request(), ground(dataset=dataset()))[0].key != usual
+
+
+def test_epochs_become_iterations_and_back():
+    trial = plan(Request(epochs=2, batch=50, workers=(1,)), ground(dataset=dataset(images=1000)))[0]
+    assert trial.iterations == 40
+    assert trial.epochs == 2.0
+    synthetic = plan(Request(iterations=100, batch=64, workers=(1,)), ground())[0]
+    assert synthetic.epochs == pytest.approx(6400 / 1281167)
+
+
+def test_classes_come_from_the_data():
+    assert plan(Request(), ground(dataset=dataset(classes=12)))[0].num_classes == 12
+
+
+@pytest.mark.parametrize(
+    ("fields", "on", "sentence"),
+    [
+        ({"workers": (3,)}, {}, "WORKERS=3 asked, here offers 2 cores; ask for WORKERS=2 or fewer"),
+        ({"gpus": (8,)}, {"framework": "pytorch", "device": "gpu"}, "GPUS=8 asked, here offers 4 GPUs; ask for GPUS=4 or fewer"),
+        (
+            {"gpus": (1,)},
+            {"framework": "pytorch", "device": "gpu", "node": examples.node()},
+            "GPUS=1 asked, here offers none (no NVIDIA GPU on the PCI bus); ask for DEVICE=cpu WORKERS=1,2 instead",
+        ),
+        ({"model": "resnet51"}, {}, "unknown MODEL 'resnet51'; known: resnet50, resnet152, resnet101"),
+        ({"strategy": "ddp"}, {}, "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore"),
+        ({"strategy": "single", "workers": (2,)}, {}, "STRATEGY=single drives one device, 2 asked; ask for STRATEGY=kvstore"),
+        ({"precision": "bf16"}, {}, "PRECISION=bf16 is not offered by FRAMEWORK=mxnet on DEVICE=cpu; ask for fp32"),
+        ({"batch": 600}, {"dataset": dataset(images=1000)}, "DATA=/data holds 1000 images, one step takes 1200"),
+        ({"image_size": 8}, {}, "IMAGE_SIZE=8 is too small for MODEL=resnet18"),
+    ],
+)
+def test_what_can_not_be_met_is_refused_in_one_sentence(fields, on, sentence):
+    with pytest.raises(RequestError) as caught:
+        plan(Request(**fields), ground(**on))
+    assert str(caught.value).startswith(sentence)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.integers(1, 64), st.integers(1, 500), st.integers(1, 16))
+def test_no_scale_does_less_than_one_device_and_none_much_more(batch, iterations, cores):
+    trials = plan(Request(batch=batch, iterations=iterations, repeat=1, workers=(cores,)), ground(node=examples.node(cores=tuple(range(16)))))
+    total = iterations * batch
+    for trial in trials:
+        assert total <= trial.iterations * trial.global_batch < total + trial.global_batch
+        assert trial.processes * trial.cpus_per_worker <= 16

@@ -1,0 +1,76 @@
+"""Figures that can't be had again: a record regraded from its raw files is the same to the digit, and a changed one is mended."""
+
+import json
+
+import examples
+import pytest
+from records import events, record
+
+from runner.cli import main
+from runner.grade import grade, scaling
+from runner.provenance import SUITE_ROOT
+from runner.regrade import regrade
+from runner.results import RunPlan, RunWriter
+from runner.workload import load_workloads
+
+
+def leave(out, run_id, trial, baseline=None, seconds=0.123456789):
+    """A run directory as `bench` leaves it."""
+    base = record(run_id=run_id, trial=trial)
+    writer = RunWriter(out / run_id)
+    writer.create(RunPlan(run_id=run_id, trial=trial, containers=(), command_lines=()))
+    said = events(trial, seconds=seconds)
+    for event in said:
+        writer.event(event)
+    workload = load_workloads(SUITE_ROOT)[0]
+    graded = grade(trial=trial, outcome=base.outcome, events=said, gpus=(), workload=workload)
+    found = base.model_copy(
+        update={
+            "outcome": graded.outcome,
+            "measurement": graded.measurement,
+            "transport": graded.transport,
+            "validity": graded.validity,
+            "scaling": scaling(trial, run_id, graded, baseline),
+        }
+    )
+    writer.finish(found)
+    return found
+
+
+@pytest.fixture
+def runs(tmp_path):
+    one = leave(tmp_path, "one", examples.trial())
+    two = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
+    leave(tmp_path, "two", two, baseline=one, seconds=0.2)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_the_same_to_the_digit(runs, name):
+    old, new = regrade(runs / name)
+    assert new == old
+    assert new.model_dump_json(by_alias=True) == old.model_dump_json(by_alias=True)
+
+
+def test_a_figure_edited_by_hand_is_found_and_mended(runs, capsys, monkeypatch):
+    path = runs / "two" / "record.json"
+    honest = path.read_text()
+    fields = json.loads(honest)
+    fields["measurement"]["throughput"]["value"] *= 2
+    path.write_text(json.dumps(fields))
+    monkeypatch.setattr("sys.argv", ["dlscale", "regrade", str(runs)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "one: same" in said
+    assert "two: written again, measurement differed from the raw files" in said
+    assert path.read_text() == honest
+
+
+def test_a_directory_without_records_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["dlscale", "regrade", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "holds no record.json" in capsys.readouterr().err

@@ -1,0 +1,149 @@
+"""Lost records: half-written files, full disks, records of a newer version, a wrong baseline."""
+
+import errno
+import json
+import subprocess
+
+import examples
+import jsonschema
+import pytest
+from records import record
+
+from runner import results
+from runner.errors import RequestError, RunFailedError
+from runner.results import RunPlan, RunWriter
+
+
+def plan_of(found):
+    return RunPlan(run_id=found.run_id, trial=found.trial, containers=(), command_lines=())
+
+
+def test_a_record_is_read_back_to_the_digit(tmp_path):
+    written = record(rates=(0.1 + 0.2, 1 / 3))
+    results.write_record(tmp_path, written)
+    assert results.read_record(tmp_path) == written
+
+
+def test_a_record_fits_the_exported_schema(tmp_path):
+    results.write_record(tmp_path, record())
+    fields = json.loads((tmp_path / "record.json").read_text())
+    jsonschema.validate(fields, json.loads(results.record_schema()))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**fields, "surprise": 1}, json.loads(results.record_schema()))
+
+
+def test_the_fields_that_others_rely_on_are_there(tmp_path):
+    results.write_record(tmp_path, record())
+    fields = json.loads((tmp_path / "record.json").read_text())
+    for path in (
+        "schema run_id engine image.reference image.id image.digest image.lock_sha256 outcome.status outcome.exit_codes outcome.phases_s "
+        "measurement.throughput.value measurement.throughput.ci95 measurement.throughput.unit measurement.training_time_s measurement.first_step_s "
+        "measurement.step_time_s measurement.samples measurement.windows scaling.baseline_run_id scaling.speedup.value scaling.speedup.ci95 "
+        "scaling.efficiency.value transport.requested transport.used transport.evidence provenance.git provenance.host provenance.gpus provenance.driver "
+        "provenance.cuda provenance.cudnn provenance.nccl provenance.framework provenance.python provenance.command validity.status validity.reasons "
+        "trial.framework trial.version trial.model trial.mode trial.strategy trial.precision trial.device trial.world_size trial.nodes "
+        "trial.batch_per_device trial.global_batch trial.image_shape trial.data trial.key"
+    ).split():
+        value = fields
+        for key in path.split("."):
+            assert key in value, path
+            value = value[key]
+
+
+def test_a_writer_keeps_raw_lines_before_the_record_exists(tmp_path):
+    writer = RunWriter(tmp_path / "run")
+    found = record()
+    writer.create(plan_of(found))
+    writer.log("w0", "hello")
+    assert (tmp_path / "run" / "logs" / "w0.log").read_text() == "hello\n"
+    assert not (tmp_path / "run" / "record.json").exists()
+    writer.finish(found)
+    assert results.read_record(tmp_path / "run") == found
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["logs", "plan.json", "record.json"]
+
+
+def test_a_run_directory_is_never_written_over(tmp_path):
+    (tmp_path / "run" / "logs").mkdir(parents=True)
+    with pytest.raises(RunFailedError, match="File exists"):
+        RunWriter(tmp_path / "run").create(plan_of(record()))
+
+
+def test_a_write_that_fails_leaves_no_half_record(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(results.os, "fsync", full)
+    writer = RunWriter(tmp_path / "run")
+    writer.create(plan_of(record()))
+    with pytest.raises(RunFailedError, match="No space left on device"):
+        writer.finish(record())
+    assert not list((tmp_path / "run").glob("*record.json*"))
+
+
+def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_that_filled_it(tmp_path):
+    """Lost records: a disk that is full to the last byte has room for one record more, because the writer kept it."""
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)], check=True, capture_output=True)
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        pytest.skip("mounting a small file system needs root")
+    try:
+        earlier = RunWriter(tmp_path / "a")
+        earlier.create(plan_of(record()))
+        earlier.finish(record())
+        writer = RunWriter(tmp_path / "b")
+        writer.create(plan_of(record()))
+        with pytest.raises(RunFailedError, match="No space left on device"):
+            for _ in range(100):
+                writer.log("w0", "x" * 2**20)
+        writer.finish(record(run_id="b"))
+        assert results.read_record(tmp_path / "b").run_id == "b"
+        assert results.read_record(tmp_path / "a") == record()
+        with pytest.raises(RunFailedError):
+            RunWriter(tmp_path / "c").create(plan_of(record()))
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "holds no record.json"),
+        ("{", "is not a run record"),
+        ("[]", "is not a run record"),
+        ('{"schema": 99}', "schema 99 is newer than this version's 1; update dlscale to read it"),
+        ('{"schema": 1}', "does not fit the record schema at run_id"),
+    ],
+)
+def test_what_is_no_record_is_one_sentence(tmp_path, content, sentence):
+    if content is not None:
+        (tmp_path / "record.json").write_text(content)
+    with pytest.raises(RequestError) as caught:
+        results.read_record(tmp_path)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unfinished_run_is_passed_over(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    results.write_record(tmp_path / "b", record())
+    assert [path.name for path, _ in results.records_under(tmp_path)] == ["b"]
+
+
+def test_the_baseline_is_the_newest_usable_one_of_the_same_key_and_repeat(tmp_path):
+    def run(run_id, **trial):
+        return tmp_path / run_id, record(run_id=run_id, trial=examples.trial(**trial))
+
+    wanted = examples.trial(world_size=2, repeat=2)
+    old, new, other_repeat, other_key = run("1", repeat=2), run("2", repeat=2), run("3", repeat=1), run("4", repeat=2, key="f" * 16)
+    invalid = (tmp_path / "5", record(run_id="5", trial=examples.trial(repeat=2), status="invalid"))
+    two = run("6", repeat=2, world_size=2)
+    assert results.baseline_for(wanted, [new, old, other_repeat, other_key, invalid, two])[1].run_id == "2"
+    assert results.baseline_for(wanted, [other_repeat, other_key])[1].run_id == "3"
+    assert results.baseline_for(wanted, [other_key, invalid, two]) is None
+
+
+def test_a_directory_that_takes_no_file_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError, match="^OUT=.*can't be written"):
+        results.check_writable(tmp_path / "file" / "out")

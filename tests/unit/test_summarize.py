@@ -1,0 +1,62 @@
+"""Tables that hide what went wrong: repeats averaged instead of pooled, failed runs counted, speedups against nothing."""
+
+from pathlib import Path
+
+import examples
+import pytest
+from records import record
+
+from runner.measure import measure
+from runner.outcome import Outcome
+from runner.results import Validity
+from runner.summarize import summarize
+
+from records import events  # noqa: I001 - the made-up ranks
+
+
+def run(run_id, seconds=0.1, *, scale=1, status="valid", failed=False):
+    trial = examples.trial() if scale == 1 else examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=scale, processes=scale, global_batch=32 * scale)
+    found = record(run_id=run_id, trial=trial, status=status)
+    found = found.model_copy(update={"measurement": measure(events(trial, seconds=seconds), started=0.0, unit="images/s")})
+    if failed:
+        outcome = Outcome(status="failed", reason="w0: exit code 1", exit_codes={"w0": 1}, started=0.0, phases_s={})
+        found = found.model_copy(update={"outcome": outcome, "validity": Validity(status="invalid", reasons=("the run failed: w0: exit code 1",))})
+    return Path(run_id), found
+
+
+def test_repeats_are_pooled_and_speedup_is_the_ratio_of_the_pools():
+    # One device: 1280 images in 4 s and in 8 s = 213.3/s (the mean of the rates would be 240); two: 2560 in 8 s, twice = 320/s.
+    found = summarize([run("a", 0.1), run("b", 0.2), run("c", 0.2, scale=2), run("d", 0.2, scale=2)])
+    one, two = found.rows
+    assert one.throughput == pytest.approx(2560 / 12)
+    assert two.throughput == pytest.approx(320)
+    assert two.speedup == pytest.approx(1.5)
+    assert two.efficiency == pytest.approx(0.75)
+    assert (one.repeats, two.repeats) == (2, 2)
+    assert one.throughput_ci95.low < one.throughput < one.throughput_ci95.high
+    assert two.efficiency_ci95.high == pytest.approx(two.speedup_ci95.high / 2)
+    assert one.training_time_s == pytest.approx(6.0)
+
+
+def test_a_failed_repeat_is_left_out_of_the_figures_and_named():
+    row = summarize([run("a"), run("b", failed=True)]).rows[0]
+    assert row.throughput == pytest.approx(320)
+    assert (row.status, row.repeats, row.reasons) == ("degraded", 1, ("the run failed: w0: exit code 1",))
+
+
+def test_a_scale_without_a_usable_run_shows_no_figure():
+    one, two = summarize([run("a"), run("b", scale=2, failed=True)]).rows
+    assert (two.status, two.throughput, two.speedup) == ("failed", None, None)
+    assert one.speedup == 1.0
+    assert summarize([run("a", status="invalid")]).rows[0].status == "invalid"
+
+
+def test_without_a_baseline_there_is_no_speedup():
+    row = summarize([run("b", scale=2)]).rows[0]
+    assert row.throughput == pytest.approx(640)
+    assert (row.speedup, row.efficiency) == (None, None)
+
+
+def test_degraded_runs_are_shown_and_said_to_be():
+    row = summarize([run("a"), run("b", status="degraded")]).rows[0]
+    assert (row.status, row.repeats) == ("degraded", 2)
