@@ -13,23 +13,33 @@ from stem import is_small
 
 nn = mx.gluon.nn
 vision = mx.gluon.model_zoo.vision
+resnet_zoo = mx.gluon.model_zoo.vision.resnet
 HybridConcurrent = mx.gluon.contrib.nn.HybridConcurrent
 
 
 def build(name, image_size, num_classes, contexts):
     """Build a network for (batch, 3, image_size, image_size) images, with its weights on each of `contexts`.
 
-    The weights are drawn from MXNet's global generator: He initialization for convolutions, and a small last layer, so that
-    training starts at a loss of ln(classes).
+    The weights are drawn from MXNet's global generator, by the same rules as in `models_torch`.
     """
     net = BUILDERS[name](image_size=image_size, num_classes=num_classes)
-    for weight in net.collect_params(".*dense.*_weight").values():
-        weight.init = mx.init.Normal(0.01)
-    net.initialize(mx.init.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2), ctx=contexts)
+    he = mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2)
+    for weight in net.collect_params(".*weight").values():
+        weight.init = he
+    net.apply(start_as_identity)
+    last = net.output if hasattr(net, "output") else net[-1]
+    last.weight.init = mx.init.Normal(0.01)
+    net.initialize(ctx=contexts)
     # Gluon learns the shapes, and draws the weights, when it sees a first image.
     for context in contexts:
         net(mx.nd.zeros((1, 3, image_size, image_size), ctx=context))
     return net
+
+
+def start_as_identity(block):
+    """Let a residual block of the zoo add nothing at first: its last normalization scales by zero."""
+    if isinstance(block, resnet_zoo.BasicBlockV1 | resnet_zoo.BottleneckV1):
+        block.body[-1].gamma.init = mx.init.Zero()
 
 
 def conv_bn(channels, kernel, strides=1, padding=0, *, epsilon=1e-3):

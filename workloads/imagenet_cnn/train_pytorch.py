@@ -35,6 +35,11 @@ def check(args, torch):
         )
     if args.strategy == "kvstore":
         refuse("--strategy=kvstore is MXNet's; PyTorch has single and ddp")
+    launched, world_size = "RANK" in os.environ, os.environ.get("WORLD_SIZE", "1")
+    if args.strategy == "ddp" and not launched:
+        refuse("--strategy=ddp needs the ranks that torchrun starts; run this program with torchrun")
+    if args.strategy == "single" and world_size != "1":
+        refuse(f"--strategy=single in {world_size} processes would train {world_size} models; ask for ddp")
     if args.device == "cpu":
         if args.precision in {"tf32", "fp16"}:
             refuse(f"--precision={args.precision} needs a GPU; on the CPU ask for fp32 or bf16")
@@ -112,6 +117,10 @@ class Training:
         self.optimizer = torch.optim.SGD(
             self.parameters, lr=args.learning_rate, momentum=args.momentum, weight_decay=args.weight_decay, fused=True
         )
+        # Zeros from the start give the same first update. Left to itself, the fused kernel allocates the momentum at the first
+        # step and leaves it unset when the GradScaler skips that step, as it does until it has found its scale.
+        for parameter in self.parameters:
+            self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.loss = torch.nn.CrossEntropyLoss()
         self.scaler = torch.amp.GradScaler(device.type, enabled=args.precision == "fp16")
         self.autocast = contextlib.nullcontext()
@@ -170,7 +179,8 @@ def set_up(args, torch):
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
     if args.strategy == "ddp":
-        torch.distributed.init_process_group("nccl" if args.device == "gpu" else "gloo")
+        on_gpu = args.device == "gpu"
+        torch.distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
     return device
 
 
