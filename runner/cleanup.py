@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 
 from runner.engines import docker
-from runner.engines.base import EngineError
-from runner.errors import RequestError
 
 
 def clean() -> None:
@@ -15,9 +13,5 @@ def clean() -> None:
     Raises:
         RequestError: no Docker engine answers, so there is nothing to ask.
     """
-    try:
-        client = docker.connect()
-    except EngineError as error:
-        raise RequestError(f"{error}; there are no containers to remove") from error
-    removed = docker.remove_all(client)
+    removed = docker.remove_all(docker.connect_or_refuse())
     sys.stdout.write("".join(f"removed {name}\n" for name in removed) or "nothing to remove\n")

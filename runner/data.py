@@ -13,10 +13,9 @@ from runner import dataset
 from runner import request as ask
 from runner.cache import cache_dir
 from runner.engines.environment import ensure_environment
-from runner.engines.process import stream
+from runner.engines.process import follow
 from runner.errors import RequestError, RunFailedError
 from runner.ground import WORKLOADS, look
-from runner.prepare import prepare
 from runner.provenance import SUITE_ROOT
 from runner.report.progress import progress
 from runner.request import Request
@@ -42,7 +41,7 @@ def sample(
             lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=shown.stage
         )
         program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
-        stream([str(python), program, str(directory), f"--images={count}", f"--seed={number}"], say=shown.stage)
+        follow([str(python), program, str(directory), f"--images={count}", f"--seed={number}"], on_line=shown.stage)
     found = dataset.inspect(directory)
     Console(highlight=False, soft_wrap=True).print(
         f"{directory}: {found.images} images in {found.classes} classes", markup=False
@@ -68,6 +67,8 @@ def pack(
             "engine": ask.choice("ENGINE", engine, ask.EngineName),
         }
     )
+    from runner.prepare import prepare  # noqa: PLC0415 - it loads numpy, which `--help` need not wait for
+
     ground = look(request)
     with progress(Console(stderr=True, highlight=False)) as shown:
         packed = prepare(ground, shown).data

@@ -87,7 +87,7 @@ def _prepared(ground: Ground, engine: Engine, image: ImageUsed, data: Path | Non
 
 def _docker(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
     client = docker.connect()
-    built = ensure(ground.image, client=client, report=shown.stage)
+    built = ensure(ground.image, client=client, cache=cache_dir(), report=shown.stage)
     image = ImageUsed(reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256)
     return DockerEngine(client, WORKLOADS), image
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
 from runner.engines.user import job_user
+from runner.errors import RequestError
 from runner.spec import LABEL_RUN, ContainerSpec, Mount
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ DATA: Final = "/dlscale/data"
 OUT: Final = "/dlscale/out"
 STOP_GRACE_S: Final = 8
 PIDS_LIMIT: Final = 8192
+_REFUSALS: Final = {
+    "FileNotFoundError": "its socket does not exist",
+    "PermissionError": "its socket may not be used by this user; add yourself to the group docker",
+    "ConnectionRefusedError": "its socket refuses connections",
+}
 TMP_OPTIONS: Final = "rw,exec,nosuid,nodev,mode=1777"  # exec: compilers of frameworks load what they write there
 
 
@@ -40,8 +46,29 @@ def connect(*, timeout_s: int = 60) -> DockerClient:
         client = docker.from_env(timeout=timeout_s)
         client.ping()
     except DockerException as error:
-        raise EngineError(f"no Docker engine answers ({error})") from error
+        raise EngineError(f"no Docker engine answers ({_why(error)})") from error
     return client
+
+
+def connect_or_refuse() -> DockerClient:
+    """Open a client for a command that is nothing without an engine.
+
+    Raises:
+        RequestError: no engine answers.
+    """
+    try:
+        return connect()
+    except EngineError as error:
+        raise RequestError(f"{error}; start it (`dlscale doctor` says more)") from error
+
+
+def _why(error: BaseException) -> str:
+    """The operating system's word below the SDK's layers of wrapping, else the SDK's own."""
+    text = str(error)
+    for known, meaning in _REFUSALS.items():
+        if known in text:
+            return meaning
+    return text
 
 
 def gpu_request(info: dict[str, Any]) -> GpuRequest | None:

@@ -108,33 +108,3 @@ def follow(
             raise
     if process.returncode != 0:
         raise CommandError(argv, process.returncode, "\n".join(last))
-
-
-def stream(argv: Sequence[str], *, say: Callable[[str], None], env: Mapping[str, str] | None = None) -> None:
-    """Run a command that takes long, telling each line that it writes as it comes.
-
-    Args:
-        argv: the program and its arguments.
-        say: told of every line of both its streams.
-        env: the whole environment; the runner's own when None.
-
-    Raises:
-        CommandError: not found, or a non-zero exit code; it carries the last lines.
-    """
-    try:
-        process = subprocess.Popen(
-            list(argv), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-    except FileNotFoundError as error:
-        raise CommandError(argv, None, f"{argv[0]}: not found") from error
-    tail: deque[str] = deque(maxlen=40)
-    with process:
-        try:
-            for line in process.stdout or ():
-                tail.append(line)
-                say(line.rstrip())
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode != 0:
-        raise CommandError(argv, process.returncode, "".join(tail))

@@ -93,6 +93,7 @@ def spec(
     trial = job.trial
     common = {
         "HOME": "/tmp",  # noqa: S108 - the one writable place of a read-only container
+        "USER": "bench",  # the runner's own uid has no name inside, and PyTorch's compiler asks for one
         "OMP_NUM_THREADS": str(trial.threads),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",

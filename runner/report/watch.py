@@ -39,7 +39,8 @@ class Watch:
                 self._shown.phase("measuring")
             case Window():
                 rate = event.samples * self._trial.processes / event.seconds
-                self._shown.window((event.index + 1) * self._trial.window, rate, "images/s")
+                done = min((event.index + 1) * self._trial.window, self._trial.iterations)
+                self._shown.window(done, rate, "images/s")
             case _:
                 pass
 

@@ -1,0 +1,92 @@
+"""Moves a set of images to a machine without any network: one file an image, and a manifest with their hashes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from runner.errors import RequestError
+from runner.images.wheelhouse import sha256
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+MANIFEST: Final = "images.json"
+
+
+class Archived(BaseModel):
+    """One image in an archive: its file, the file's SHA-256, and the image that it holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    sha256: str
+    reference: str
+    id: str
+
+
+class Manifest(BaseModel):
+    """What an archive holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    images: tuple[Archived, ...]
+
+
+def save(references: Sequence[str], *, client: DockerClient, directory: Path, report: Callable[[str], None]) -> None:
+    """Write images and their manifest to a directory.
+
+    Raises:
+        RequestError: an image is not in the engine, or the directory can't be written.
+    """
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    found = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for reference in references:
+            image = client.images.get(reference)
+            path = directory / f"{reference.replace('/', '-').replace(':', '-')}.tar.gz"
+            report(f"saving {reference}")
+            with gzip.open(path, "wb", compresslevel=1) as file:
+                for block in image.save(named=True):
+                    file.write(block)
+            found.append(Archived(file=path.name, sha256=sha256(path), reference=reference, id=str(image.id)))
+        (directory / MANIFEST).write_text(
+            Manifest(images=tuple(found)).model_dump_json(indent=1) + "\n", encoding="utf-8"
+        )
+    except ImageNotFound as error:
+        raise RequestError(f"{reference} is not in the engine; build it first with `dlscale images build`") from error
+    except OSError as error:
+        raise RequestError(f"{directory}: can't be written ({error.strerror}); give another directory") from error
+
+
+def load(directory: Path, *, client: DockerClient, report: Callable[[str], None]) -> tuple[Archived, ...]:
+    """Check an archive's files against its manifest, then load them all.
+
+    Raises:
+        RequestError: no manifest, a file that is damaged, or an image that came out as another than it went in.
+    """
+    try:
+        manifest = Manifest.model_validate_json((directory / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValidationError) as error:
+        raise RequestError(
+            f"{directory}: holds no readable {MANIFEST}; name a directory that `dlscale images archive` wrote"
+        ) from error
+    for entry in manifest.images:
+        path = directory / entry.file
+        if not path.is_file() or sha256(path) != entry.sha256:
+            raise RequestError(f"{path}: is missing or differs from its hash in {MANIFEST}; copy the archive again")
+    for entry in manifest.images:
+        report(f"loading {entry.reference}")
+        with gzip.open(directory / entry.file, "rb") as file:
+            loaded = client.images.load(file)
+        if entry.id not in {image.id for image in loaded}:
+            raise RequestError(
+                f"{entry.reference}: came out of the archive with another id than it went in; make the archive again"
+            )
+    return manifest.images

@@ -1,0 +1,169 @@
+"""Builds images: the wheelhouse goes in with the build's context, no step has a network, an image that is there is not built again."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from runner.catalog import IMAGES, ImageSpec
+from runner.cluster import free_mib
+from runner.errors import RequestError
+from runner.images.base import ensure_base
+from runner.images.wheelhouse import fetch
+from runner.provenance import SUITE_ROOT, read_git
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.images import Image
+
+LABEL_INPUTS: Final = "dlscale.inputs.sha256"
+LABEL_REVISION: Final = "org.opencontainers.image.revision"
+_TAIL: Final = 5
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """An image in the engine.
+
+    Attributes:
+        id: digest of its configuration; names its every byte.
+        digest: the registry's digest; None for an image that never was in one.
+    """
+
+    reference: str
+    id: str
+    digest: str | None
+    lock_sha256: str
+    size_mib: int
+
+
+def find_built(image: ImageSpec, client: DockerClient) -> BuiltImage | None:
+    """The image, if the engine has it, whatever it was built from."""
+    found = _get(client, image.reference)
+    return _describe(image, found) if found else None
+
+
+def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Callable[[str], None]) -> BuiltImage:
+    """Have an image in the engine, built from the lock, Dockerfile and base that it should be.
+
+    Args:
+        image: what to build.
+        client: the engine.
+        cache: where wheels and bases are kept.
+        report: told each step.
+
+    Raises:
+        RequestError: too little disk, a wheel or base that can't be had, or a step of the build that fails.
+    """
+    found = _get(client, image.reference)
+    if found and found.labels.get(LABEL_INPUTS) == inputs_sha256(image):
+        return _describe(image, found)
+    check_disk(image, client)
+    ensure_base(
+        image.base, client=client, dockerfile=SUITE_ROOT / IMAGES / "base" / "Dockerfile", cache=cache, report=report
+    )
+    wheels = fetch(image, cache=cache, report=report)
+    report(f"building {image.reference}")
+    with tempfile.TemporaryFile(dir=cache) as context:
+        _write_context(context, image, wheels)
+        context.seek(0)
+        labels = {LABEL_INPUTS: inputs_sha256(image), LABEL_REVISION: read_git(SUITE_ROOT).commit or "unknown"}
+        steps = client.api.build(
+            fileobj=context,
+            custom_context=True,
+            tag=image.reference,
+            network_mode="none",
+            labels=labels,
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+        _follow(steps, image, report)
+    built = find_built(image, client)
+    if built is None:
+        raise RequestError(f"{image.reference} was built and is not in the engine; look at its disk and its log")
+    return built
+
+
+def inputs_sha256(image: ImageSpec) -> str:
+    """Digest of all that an image is built from: equal inputs need no new build."""
+    digest = hashlib.sha256(image.base.reference.encode())
+    for path in (image.dockerfile, image.lock_path, smoke_test(image)):
+        try:
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        except OSError as error:
+            raise RequestError(f"{path}: can't be read ({error.strerror}); run `dlscale images render`") from error
+    return digest.hexdigest()
+
+
+def smoke_test(image: ImageSpec) -> Path:
+    """The program that is the last step of the image's build."""
+    return SUITE_ROOT / IMAGES / "smoke" / f"{image.framework}.py"
+
+
+def check_disk(image: ImageSpec, client: DockerClient) -> None:
+    """Refuse a build for which the engine's disk is too small; an engine on another host can't be asked.
+
+    Raises:
+        RequestError: with what is free and what is needed.
+    """
+    root = Path(client.info()["DockerRootDir"])
+    if root.exists() and (free := free_mib(root)) < image.build_mib:
+        raise RequestError(
+            f"{root} has {free} MiB free, building {image.name} takes {image.build_mib} MiB; free some, or ask for a smaller image"
+        )
+
+
+def _write_context(file: IO[bytes], image: ImageSpec, wheels: tuple[Path, ...]) -> None:
+    """The build's context as a tar, the same bytes for the same inputs, so that the engine's layers are found again."""
+    members = {"Dockerfile": image.dockerfile, "requirements.lock": image.lock_path, "smoke.py": smoke_test(image)}
+    members |= {f"wheels/{wheel.name}": wheel for wheel in sorted(wheels)}
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for name, path in members.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = path.stat().st_size, 0o644
+            with path.open("rb") as content:
+                tar.addfile(info, content)
+
+
+def _follow(steps: Iterator[dict[str, Any]], image: ImageSpec, report: Callable[[str], None]) -> None:
+    """Pass on the steps of a build.
+
+    Raises:
+        RequestError: a step failed; the sentence carries its last words.
+    """
+    tail: list[str] = []
+    for step in steps:
+        if "error" in step:
+            said = " / ".join(line for line in tail[-_TAIL:] if line)
+            raise RequestError(f"building {image.reference} failed: {step['error'].strip()} (last output: {said})")
+        text = str(step.get("stream", "")).strip()
+        if text:
+            tail.append(text)
+        if text.startswith("Step "):
+            report(f"{image.reference}: {text.splitlines()[0][:100]}")
+
+
+def _get(client: DockerClient, reference: str) -> Image | None:
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    try:
+        return client.images.get(reference)
+    except ImageNotFound:
+        return None
+
+
+def _describe(image: ImageSpec, found: Image) -> BuiltImage:
+    digests = found.attrs.get("RepoDigests") or []
+    return BuiltImage(
+        reference=image.reference,
+        id=str(found.id),
+        digest=digests[0].partition("@")[2] if digests else None,
+        lock_sha256=str(found.labels.get("dlscale.lock.sha256")),
+        size_mib=int(found.attrs["Size"]) // 2**20,
+    )

@@ -1,0 +1,166 @@
+"""`dlscale images`: render, lock, verify, base, build, list, archive, load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from runner import request as ask
+from runner.cache import cache_dir
+from runner.catalog import IMAGES, Catalog, ImageSpec, load_images
+from runner.errors import RequestError
+from runner.provenance import SUITE_ROOT
+from runner.report.progress import progress
+
+images_app = typer.Typer(help="Make, build and move the container images.", no_args_is_help=True)
+
+Names = Annotated[list[str] | None, typer.Argument(help="FRAMEWORK or FRAMEWORK:VERSION", show_default=False)]
+DeviceFlag = Annotated[str | None, typer.Option("--device", help="cpu or gpu", show_default=False)]
+
+
+@images_app.command()
+def render() -> None:
+    """Write the Dockerfiles from versions.yaml and the templates."""
+    from runner.images.render import write  # noqa: PLC0415 - commands load what they need
+
+    for path in write(load_images(SUITE_ROOT)):
+        _say(f"{path}: written")
+
+
+@images_app.command()
+def lock(
+    names: Names = None,
+    *,
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="newest versions of what is not pinned")] = False,
+) -> None:
+    """Resolve requirements into hashed locks."""
+    from runner.images.lock import write_lock  # noqa: PLC0415 - commands load what they need
+
+    for image in select(load_images(SUITE_ROOT), names, None):
+        _say(f"{image.lock_path}: {'written' if write_lock(image, upgrade=upgrade) else 'same'}")
+
+
+@images_app.command()
+def verify() -> None:
+    """Fail if a Dockerfile or a lock differs from what versions.yaml and the templates give."""
+    from runner.images.lock import check_lock  # noqa: PLC0415 - commands load what they need
+    from runner.images.render import check  # noqa: PLC0415
+
+    catalog = load_images(SUITE_ROOT)
+    check(catalog)
+    for image in catalog.images:
+        check_lock(image)
+    _say(f"{len(catalog.images)} images: Dockerfiles and locks are what versions.yaml says")
+
+
+@images_app.command()
+def base() -> None:
+    """Make the base, from a registry or from this machine's own Debian mirror."""
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.images.base import ensure_base  # noqa: PLC0415
+
+    catalog = load_images(SUITE_ROOT)
+    with progress(Console(stderr=True, highlight=False)) as shown:
+        identifier = ensure_base(
+            catalog.base,
+            client=connect_or_refuse(),
+            dockerfile=SUITE_ROOT / IMAGES / "base" / "Dockerfile",
+            cache=cache_dir(),
+            report=shown.stage,
+        )
+    _say(f"{catalog.base.reference} {identifier}")
+
+
+@images_app.command()
+def build(names: Names = None, device: DeviceFlag = None) -> None:
+    """Build images that are not there or not current; the CPU images unless told otherwise."""
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.images.build import ensure  # noqa: PLC0415
+
+    client = connect_or_refuse()
+    chosen = ask.choice("DEVICE", device, ask.Device) or (
+        "cpu" if not any(":" in name for name in names or ()) else None
+    )
+    for image in select(load_images(SUITE_ROOT), names, chosen):
+        with progress(Console(stderr=True, highlight=False)) as shown:
+            built = ensure(image, client=client, cache=cache_dir(), report=shown.stage)
+        _say(f"{built.reference} {built.id} {built.size_mib} MiB")
+
+
+@images_app.command(name="list")
+def list_images() -> None:
+    """List the images, what they run on, and which of them the engine has."""
+    from runner.engines.base import EngineError  # noqa: PLC0415 - commands load what they need
+    from runner.engines.docker import connect  # noqa: PLC0415
+    from runner.images.build import find_built  # noqa: PLC0415
+
+    try:
+        client = connect()
+    except EngineError:
+        client = None
+    table = Table("image", "device", "compute capability", "driver", "built", "MiB", box=None, pad_edge=False)
+    for image in load_images(SUITE_ROOT).images:
+        built = find_built(image, client) if client else None
+        table.add_row(
+            image.reference,
+            image.device,
+            " ".join(image.compute_capabilities),
+            f"≥ {image.minimum_driver}" if image.minimum_driver else "",
+            built.id.partition(":")[2][:12] if built else "no",
+            str(built.size_mib if built else image.size_mib),
+        )
+    Console(highlight=False).print(table)
+
+
+@images_app.command()
+def archive(directory: Annotated[Path, typer.Argument(help="where to write")], names: Names = None) -> None:
+    """Save built images to files, for a machine without a network."""
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.images.archive import save  # noqa: PLC0415
+    from runner.images.build import find_built  # noqa: PLC0415
+
+    client = connect_or_refuse()
+    chosen = select(load_images(SUITE_ROOT), names, None)
+    references = [image.reference for image in chosen if names or find_built(image, client)]
+    with progress(Console(stderr=True, highlight=False)) as shown:
+        save(references, client=client, directory=directory, report=shown.stage)
+    _say(f"{directory}: {len(references)} images")
+
+
+@images_app.command()
+def load(directory: Annotated[Path, typer.Argument(help="what `images archive` wrote")]) -> None:
+    """Check an archive and load its images."""
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.images import archive as files  # noqa: PLC0415
+
+    client = connect_or_refuse()
+    with progress(Console(stderr=True, highlight=False)) as shown:
+        loaded = files.load(directory, client=client, report=shown.stage)
+    for entry in loaded:
+        _say(f"{entry.reference} {entry.id}")
+
+
+def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:
+    """The images that names mean, in the catalog's order; all of a device when there are none.
+
+    Raises:
+        RequestError: a name that means no image.
+    """
+    wanted: set[str] = set()
+    for name in names or ():
+        framework, _, version = name.partition(":")
+        matches = [i.reference for i in catalog.of(framework) if version in ("", i.version)]
+        if not matches:
+            raise RequestError(
+                f"unknown image {name!r}; known: {', '.join(f'{i.framework}:{i.version}' for i in catalog.of(framework))}"
+            )
+        wanted.update(matches)
+    return tuple(i for i in catalog.images if (not names or i.reference in wanted) and device in (None, i.device))
+
+
+def _say(text: str) -> None:
+    Console(highlight=False, soft_wrap=True).print(text, markup=False)

@@ -1,0 +1,80 @@
+"""Renders the Dockerfiles from versions.yaml and the templates. What is committed is what this writes, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+
+from runner.catalog import IMAGES, Catalog
+from runner.errors import DlscaleError, RequestError
+
+
+def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
+    """Yield each generated file and what it must hold.
+
+    Raises:
+        RequestError: a template is missing or wrong, or an image has no lock yet.
+    """
+    folder = catalog.root / IMAGES
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder / "templates"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    try:
+        yield folder / "base" / "Dockerfile", environment.get_template("base.Dockerfile.j2").render(base=catalog.base)
+        for image in catalog.images:
+            yield image.dockerfile, environment.get_template(f"{image.framework}.Dockerfile.j2").render(image=image)
+    except jinja2.TemplateNotFound as error:
+        raise RequestError(
+            f"{folder / 'templates' / str(error.name)}: is missing; every framework in versions.yaml needs its template"
+        ) from error
+    except jinja2.TemplateSyntaxError as error:
+        raise RequestError(f"{error.filename}:{error.lineno}: {error.message}; mend the template") from error
+    except jinja2.UndefinedError as error:
+        raise RequestError(
+            f"{folder / 'templates'}: a template names what no image has ({error.message}); mend it"
+        ) from error
+
+
+def write(catalog: Catalog) -> tuple[Path, ...]:
+    """Write the generated files; returns those that changed."""
+    changed = []
+    for path, text in render(catalog):
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            changed.append(path)
+    return tuple(changed)
+
+
+def check(catalog: Catalog) -> None:
+    """Hold the committed files against what would be written now.
+
+    Raises:
+        DlscaleError: one differs, is missing, or belongs to an image that versions.yaml does not have.
+    """
+    expected = dict(render(catalog))
+    for path, text in expected.items():
+        if not path.exists():
+            raise DlscaleError(f"{path}: is missing; run `dlscale images render`")
+        held = path.read_text(encoding="utf-8")
+        if held != text:
+            raise DlscaleError(
+                f"{path}:{_first_difference(held, text)}: differs from what versions.yaml and the templates give; change those, "
+                f"then run `dlscale images render`"
+            )
+    for path in sorted((catalog.root / IMAGES).glob("*/**/Dockerfile")):
+        if path not in expected:
+            raise DlscaleError(f"{path}: belongs to no image in versions.yaml; remove its folder")
+
+
+def _first_difference(held: str, text: str) -> int:
+    """Line, from 1, where two texts part."""
+    pairs = zip(f"{held}\n\0".splitlines(), f"{text}\n\1".splitlines(), strict=False)
+    return next(number for number, (one, other) in enumerate(pairs, start=1) if one != other)

@@ -1,0 +1,46 @@
+"""A README that lies: every command in it is run, trainings with few and small iterations."""
+
+import re
+import shlex
+import subprocess
+
+import pytest
+from conftest import ROOT
+
+BLOCKS = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+COMMANDS = [line.partition(" #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
+SMALL = ("ITERATIONS=4", "WARMUP=1", "REPEAT=1", "DEVICE=cpu")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_works(command, sample, tmp_path, client):
+    if command == "make test":
+        assert "make test" in (ROOT / ".ci" / "run").read_text()  # it is what runs this
+        return
+    words = [word.replace("/tmp/dlscale-sample", str(tmp_path / "new" if "sample" in command.split()[:3] else sample)) for word in shlex.split(command)]
+    words = ["60" if word == "2000" else word for word in words]
+    if words[:2] == ["make", "bench"]:
+        gpus = any(word.startswith("GPUS=") for word in words)
+        words += [small for small in SMALL if not (gpus and small == "DEVICE=cpu")] + [f"OUT={tmp_path / 'out'}"]
+        words += [] if any(word.startswith("BATCH=") for word in words) else ["BATCH=4"]
+    if words[:2] == ["make", "overhead"]:
+        words.append("REPEAT=1")
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL)
+    if "GPUS=1,2,4" in words and "offers none" in done.stderr:
+        assert done.returncode == 2  # what a machine without GPUs answers
+        return
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_readme_has_commands():
+    assert len(COMMANDS) > 10
+
+
+def test_the_support_matrix_is_the_catalogs():
+    from runner.catalog import load_images
+
+    rows = re.findall(r"^\| (\w+ \S+) \| (CPU|GPU) \|([^|]*)\|([^|]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    images = load_images(ROOT).images
+    assert [(name, device.lower()) for name, device, _, _ in rows] == [(image.name, image.device) for image in images]
+    for (_, _, _, driver), image in zip(rows, images, strict=True):
+        assert driver.strip() == (f"≥ {image.minimum_driver}" if image.minimum_driver else "")
