@@ -10,7 +10,7 @@ Each line starts with ``::dlscale:: `` and carries the event's name, the rank an
 event         fields beside event, rank, t
 run_start     world_size, batch_per_device, global_batch, iterations, warmup, image_shape, num_classes, parameters, seed
 env           python, framework, framework_version, device, device_names, threads, cpus, cuda, cudnn, nccl (null where absent)
-phase         name (import, create, ...), seconds
+phase         name (import, model, ...), seconds
 first_step    (none) emitted once the first iteration's result is on the device
 warmup_end    iterations
 window        index, start, iterations, samples, seconds; step_seconds (a list, or null where the framework can't time a step)

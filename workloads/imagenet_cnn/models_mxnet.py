@@ -23,12 +23,7 @@ def build(name, image_size, num_classes, contexts):
     The weights are drawn from MXNet's global generator, by the same rules as in `models_torch`.
     """
     net = BUILDERS[name](image_size=image_size, num_classes=num_classes)
-    he = mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2)
-    for weight in net.collect_params(".*weight").values():
-        weight.init = he
-    net.apply(start_as_identity)
-    last = net.output if hasattr(net, "output") else net[-1]
-    last.weight.init = mx.init.Normal(0.01)
+    net.apply(choose_initializers)
     net.initialize(ctx=contexts)
     # Gluon learns the shapes, and draws the weights, when it sees a first image.
     for context in contexts:
@@ -36,9 +31,13 @@ def build(name, image_size, num_classes, contexts):
     return net
 
 
-def start_as_identity(block):
-    """Let a residual block of the zoo add nothing at first: its last normalization scales by zero."""
-    if isinstance(block, resnet_zoo.BasicBlockV1 | resnet_zoo.BottleneckV1):
+def choose_initializers(block):
+    """Set how the weights of one block are drawn; the zoo's own choices differ from network to network."""
+    if isinstance(block, nn.Conv2D):
+        block.weight.init = mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2)
+    elif isinstance(block, nn.Dense):
+        block.weight.init = mx.init.Normal(0.01)
+    elif isinstance(block, resnet_zoo.BasicBlockV1 | resnet_zoo.BottleneckV1):
         block.body[-1].gamma.init = mx.init.Zero()
 
 

@@ -20,19 +20,20 @@ from torch import nn
 def build(name, image_size, num_classes):
     """Build a network for (batch, 3, image_size, image_size) images, weights drawn from torch's global generator.
 
-    He initialization (https://arxiv.org/abs/1502.01852); a small last layer, so that training starts at a loss of ln(classes);
-    residual blocks that start as identities, so that deep ones train without a learning rate schedule (Goyal et al.,
-    https://arxiv.org/abs/1706.02677, section 5.1).
+    He initialization for convolutions (https://arxiv.org/abs/1502.01852); a deviation of 0.01 for fully-connected layers, as in the
+    AlexNet paper, so that training starts at a loss of ln(classes); residual blocks that start as identities, so that deep ones
+    train without a learning rate schedule (Goyal et al., https://arxiv.org/abs/1706.02677, section 5.1).
     """
     net = BUILDERS[name](image_size=image_size, num_classes=num_classes)
     for module in net.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
+        if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.01)
         elif isinstance(module, Residual):
             nn.init.zeros_(module.body[-1].weight)
-    nn.init.normal_(net[-1].weight, std=0.01)
+        if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
     return net
 
 
