@@ -1,0 +1,122 @@
+"""Prevents: a workload.yaml whose typo silently means a default, a model that a framework can't build, an image smaller than a model
+can take, a precision that the program refuses only after the containers have started, and a catalog apart from the programs."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from runner.errors import RequestError
+from runner.workload import load_workloads
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "workloads/imagenet_cnn"
+
+
+@pytest.fixture(scope="module")
+def cnn():
+    (workload,) = (w for w in load_workloads(ROOT) if w.name == "imagenet_cnn")
+    return workload
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """Load the real workload.yaml after one replacement in its text."""
+
+    def change(old, new):
+        folder = tmp_path / "workloads/imagenet_cnn"
+        folder.mkdir(parents=True)
+        text = (PROGRAMS / "workload.yaml").read_text()
+        assert old in text
+        (folder / "workload.yaml").write_text(text.replace(old, new, 1))
+        for name in ("train_mxnet.py", "train_pytorch.py"):
+            (folder / name).touch()
+        return load_workloads(tmp_path)
+
+    return change
+
+
+def test_the_catalog_lists_what_the_programs_build(cnn):
+    assigned = [
+        ast.literal_eval(node.value)
+        for node in ast.parse((PROGRAMS / "arguments.py").read_text()).body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "MODELS"
+    ]
+    assert [tuple(model.name for model in cnn.models)] == assigned
+
+
+def test_defaults_are_small_on_a_cpu_and_the_published_size_on_a_gpu(cnn):
+    inception = cnn.find_model("inception-v3", framework="mxnet")
+    assert cnn.image_size(inception, device="gpu") == 299
+    assert cnn.image_size(inception, device="cpu") == 32
+    assert cnn.image_size(inception, device="cpu", asked=256) == 256
+
+
+def test_resnets_of_the_frameworks_differ_by_the_biases_of_the_zoo_only(cnn):
+    # Two 1x1 convolutions with biases a bottleneck: width and 4 x width, times the blocks of each stage.
+    for name, blocks in {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3), "resnet152": (3, 8, 36, 3)}.items():
+        counts = cnn.find_model(name, framework="mxnet").parameters
+        biases = sum(depth * 5 * 64 * 2**stage for stage, depth in enumerate(blocks))
+        assert counts["mxnet"] - counts["pytorch"] == biases
+    others = [model for model in cnn.models if model.name not in {"resnet50", "resnet101", "resnet152"}]
+    assert all(model.parameters["mxnet"] == model.parameters["pytorch"] for model in others)
+
+
+def test_an_image_that_is_too_small_is_refused(cnn):
+    with pytest.raises(RequestError, match="IMAGE_SIZE=31 is too small for MODEL=vgg16, whose layers need 32 pixels"):
+        cnn.image_size(cnn.find_model("vgg16", framework="mxnet"), device="cpu", asked=31)
+
+
+def test_an_unknown_model_is_answered_with_the_nearest(cnn):
+    with pytest.raises(RequestError, match="unknown MODEL 'resnet51'; known: resnet50, "):
+        cnn.find_model("resnet51", framework="mxnet")
+
+
+def test_a_model_of_another_framework_is_refused(changed):
+    (workload,) = changed("parameters: {mxnet: 61100840, pytorch: 61100840}", "parameters: {pytorch: 61100840}")
+    with pytest.raises(RequestError, match=r"MODEL=alexnet is not offered by FRAMEWORK=mxnet \(only by pytorch\)"):
+        workload.find_model("alexnet", framework="mxnet")
+
+
+@pytest.mark.parametrize(
+    ("framework", "device", "precision", "offered"),
+    [
+        ("mxnet", "cpu", "fp32", True),
+        ("mxnet", "cpu", "bf16", False),
+        ("mxnet", "gpu", "fp16", True),
+        ("pytorch", "cpu", "bf16", True),
+        ("pytorch", "cpu", "tf32", False),
+        ("pytorch", "gpu", "tf32", True),
+        ("caffe", "gpu", "fp32", False),
+    ],
+)
+def test_precisions(cnn, framework, device, precision, offered):
+    if offered:
+        cnn.check_precision(precision, framework=framework, device=device)
+        return
+    with pytest.raises(RequestError, match=f"PRECISION={precision} is not offered by FRAMEWORK={framework}"):
+        cnn.check_precision(precision, framework=framework, device=device)
+
+
+def test_the_program_is_named_from_the_workloads_folder(cnn):
+    assert cnn.program("pytorch") == "imagenet_cnn/train_pytorch.py"
+    with pytest.raises(RequestError, match="no program for FRAMEWORK=cafe"):
+        cnn.program("cafe")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("momentum:", "momentun:", r"workload\.yaml:\d+: unknown key 'momentun'"),
+        ("momentum: 0.9", "momentum: fast", r"workload\.yaml:\d+: momentum is 'fast'"),
+        ("warmup: 4}", "warmup: 0}", r"workload\.yaml:\d+: defaults\.cpu\.warmup is 0"),
+        ("model: resnet18,", "model: resnet19,", "default model of cpu is 'resnet19'"),
+        ("name: vgg16", "name: vgg19", "listed twice"),
+        ("parameters: {mxnet: 61100840", "parameters: {caffe: 61100840", "'caffe' has no program"),
+        ("mxnet: train_mxnet.py", "mxnet: train_mx.py", r"programs\.mxnet is 'train_mx\.py', which is not in"),
+        ("name: imagenet_cnn", "name: imagenet", "its folder 'imagenet_cnn'; make them equal"),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_sentence(changed, old, new, sentence):
+    with pytest.raises(RequestError, match=sentence):
+        changed(old, new)

@@ -1,0 +1,91 @@
+"""Prevents: a device stopped between window edges, gaps or overlaps between windows, samples or losses that are lost, counted
+twice or numbered wrongly, a first step announced before it is done."""
+
+import io
+import itertools
+
+import events
+import loop
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner import parse
+
+
+class Recorder:
+    """A training program that only notes what the loop asks of it; its losses are its step numbers."""
+
+    def __init__(self):
+        self.calls = []
+        self.steps = 0
+        self.marks = 0
+
+    def step(self):
+        self.calls.append("step")
+        self.steps += 1
+        return self.steps - 1
+
+    def synchronize(self):
+        self.calls.append("synchronize")
+
+    def barrier(self):
+        self.calls.append("barrier")
+
+    def read(self, losses):
+        assert self.calls[-1] == "synchronize", "losses were read while the device was still at work"
+        return [float(loss) for loss in losses]
+
+    def mark(self):
+        self.marks += 1
+
+    def step_seconds(self):
+        marks, self.marks = self.marks, 0
+        return [0.5] * (marks - 1)
+
+
+def run(iterations, warmup, window):
+    training, stream = Recorder(), io.StringIO()
+    emitter = events.Events(rank=0, stream=stream)
+    loop.measure(training, emitter, iterations=iterations, warmup=warmup, window=window, samples=32)
+    lines = stream.getvalue().splitlines()
+    return training, [parse.parse_line(line, received=0.0, container="c") for line in lines]
+
+
+def test_the_device_is_synchronized_after_the_first_step_after_warm_up_and_at_each_edge_only():
+    training, _ = run(iterations=5, warmup=3, window=2)
+    assert training.calls == [
+        *["step", "synchronize", "step", "step", "synchronize", "barrier"],
+        *["step", "step", "synchronize", "step", "step", "synchronize", "step", "synchronize"],
+    ]
+
+
+def test_events_come_in_the_order_of_the_contract():
+    _, found = run(iterations=4, warmup=1, window=2)
+    names = [event.event for event in found]
+    assert names == ["first_step", "loss", "warmup_end", "net", "window", "loss", "window", "loss", "net"]
+
+
+def test_each_window_starts_where_the_one_before_ended():
+    _, found = run(iterations=6, warmup=1, window=2)
+    windows = [event for event in found if event.event == "window"]
+    for before, after in itertools.pairwise(windows):
+        assert after.start == pytest.approx(before.start + before.seconds, abs=1e-9)
+
+
+@given(iterations=st.integers(1, 40), warmup=st.integers(1, 5), window=st.integers(1, 50))
+def test_every_iteration_is_counted_once(iterations, warmup, window):
+    training, found = run(iterations, warmup, window)
+    windows = [event for event in found if event.event == "window"]
+    assert [w.index for w in windows] == list(range(len(windows)))
+    assert sum(w.iterations for w in windows) == iterations
+    assert sum(w.samples for w in windows) == 32 * iterations
+    assert all(len(w.step_seconds) == w.iterations for w in windows)
+    losses = {
+        event.first_iteration + offset: value
+        for event in found
+        if event.event == "loss"
+        for offset, value in enumerate(event.values)
+    }
+    assert losses == {number: float(number) for number in range(warmup + iterations)}
+    assert training.steps == warmup + iterations
