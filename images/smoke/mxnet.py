@@ -1,3 +1,4 @@
+# ruff: noqa: INP001, S101, T201 - a script that a build runs: it prints what it finds and fails where an assertion does
 """Last step of the image's build: MXNet is the locked version, imports as the image's user, and computes.
 
     python3 smoke.py VERSION cpu|gpu

@@ -1,3 +1,4 @@
+# ruff: noqa: INP001, S101, SLF001, T201 - a script that a build runs: it prints what it finds and fails where an assertion does
 """Last step of the image's build: PyTorch is the locked version, imports as the image's user, computes, and has the code it should.
 
     python3 smoke.py VERSION cpu|gpu [CUDA CAPABILITY...]
@@ -7,7 +8,7 @@ A GPU build imports without a driver; the architectures that it says it was comp
 
 import sys
 
-import numpy
+import numpy as np
 import torch
 from PIL import Image, features
 
@@ -27,7 +28,7 @@ else:
 
 layer = torch.nn.Conv2d(3, 4, 3, bias=False)
 torch.nn.init.ones_(layer.weight)
-pixels = numpy.asarray(Image.new("RGB", (8, 8), (1, 1, 1)), dtype=numpy.float32)
+pixels = np.asarray(Image.new("RGB", (8, 8), (1, 1, 1)), dtype=np.float32)
 loss = layer(torch.from_numpy(pixels).permute(2, 0, 1).expand(2, 3, 8, 8)).sum()
 loss.backward()
 # 27 ones under each of 6 x 6 positions, 4 channels, 2 images

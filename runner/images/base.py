@@ -1,54 +1,73 @@
-"""The Debian system under every image: a registry's by digest or, where no registry answers, the same suite from a mirror.
+"""The Debian system under every image: from a registry by digest, or, where none answers, from this machine's own Debian mirror.
 
-From a mirror it is made by mmdebstrap with all file times fixed, and wrapped into an image whose every byte follows from its
-root, so that the same packages give the same image id twice.
+The second way gives the same root, byte for byte, for the same state of the mirror. Its label `dlscale.base` says which way
+an image came.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import os
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from runner.engines import docker as engine
 from runner.engines import process
 from runner.engines.process import CommandError
 from runner.errors import RequestError
-from runner.images.mirror import find_mirror
+from runner.images.mirror import apt_transport, debian_sources
+from runner.images.tarball import write_image
 from runner.images.versions import BaseSpec
-from runner.images.wheelhouse import sha256
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-# What differs from one build or machine to the next, or would tell where the packages came from.
-_LEFT_OUT: Final = (
-    "etc/apt/sources.list",
-    "etc/apt/sources.list.d",
-    "etc/apt/auth.conf.d",
-    "etc/hostname",
-    "etc/machine-id",
-    "etc/resolv.conf",
-    "var/cache/apt",
-    "var/cache/debconf",
-    "var/cache/ldconfig",
-    "var/lib/apt/lists",
-    "var/lib/dbus/machine-id",
-    "var/log",
+Way = Literal["registry", "mirror"]
+
+LABEL_PACKAGES: Final = "dlscale.base.packages.sha256"
+PACKAGE_LIST: Final = "usr/share/dlscale/packages.txt"
+_REGISTRY_ANSWER_S: Final = 15
+# What the registry's slim image leaves out too.
+_DPKG_OPTIONS: Final = (
+    "path-exclude=/usr/share/doc/*",
+    "path-include=/usr/share/doc/*/copyright",
+    "path-exclude=/usr/share/man/*",
+    "path-exclude=/usr/share/info/*",
+    "path-exclude=/usr/share/locale/*",
 )
-_PACKAGES: Final = "/usr/share/dlscale/packages.txt"
-_LIST_PACKAGES: Final = f'mkdir -p "$1/usr/share/dlscale" && chroot "$1" dpkg-query --show --showformat "\\${{Package}}=\\${{Version}}\\n" > "$1{_PACKAGES}"'
+# Removed last: what names this machine or its mirror, what differs from run to run, and what only apt would need.
+_REMOVED: Final = (
+    *(
+        "etc/apt/sources.list",
+        "etc/apt/sources.list.d/*",
+        "etc/apt/apt.conf.d/99mmdebstrap",
+        "etc/machine-id",
+        "etc/hostname",
+        "etc/resolv.conf",
+    ),
+    *(
+        "var/cache/apt/*",
+        "var/cache/debconf/*-old",
+        "var/cache/ldconfig/*",
+        "var/lib/apt/lists/*",
+        "var/lib/dpkg/*-old",
+        "var/log/*",
+    ),
+)
 
 
 def ensure_base(
-    base: BaseSpec, *, client: DockerClient, dockerfile: Path, cache: Path, report: Callable[[str], None]
+    base: BaseSpec,
+    *,
+    client: DockerClient,
+    dockerfile: Path,
+    cache: Path,
+    report: Callable[[str], None],
+    way: Way | None = None,
+    refresh: bool = False,
 ) -> str:
     """Have the base in the engine and return its image id.
 
@@ -58,108 +77,176 @@ def ensure_base(
         dockerfile: the rendered recipe where a registry answers.
         cache: bases made from a mirror are kept in its folder `bases`.
         report: told what is being done.
+        way: how; the registry if it answers, else the mirror, when None.
+        refresh: make it again even if it is there, with the packages that the mirror has now.
 
     Raises:
         RequestError: neither a registry nor a mirror gives one.
     """
-    from docker.errors import APIError, BuildError, ImageNotFound  # noqa: PLC0415 - loaded with the client
+    found = None if refresh else base_id(base, client)
+    if found:
+        return found
+    if way is None:
+        silence = registry_silence(base)
+        if silence is not None:
+            report(
+                f"no registry has {base.registry.image} ({silence}); making Debian {base.suite} from this machine's mirror"
+            )
+        way = "registry" if silence is None else "mirror"
+    if way == "registry":
+        return _from_registry(base, client, dockerfile, report)
+    return _from_mirror(base, client, cache, report, refresh=refresh)
+
+
+def base_id(base: BaseSpec, client: DockerClient) -> str | None:
+    """Id of the base in the engine; None if it is not there."""
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
 
     try:
         return str(client.images.get(base.reference).id)
     except ImageNotFound:
-        pass
+        return None
+
+
+def registry_silence(base: BaseSpec) -> str | None:
+    """Why the engine can't get the base from a registry; None if it can."""
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
     try:
-        report(f"pulling {base.registry.image} by digest")
-        client.images.pull(base.registry.pinned)
-        report("building the base")
-        image, _ = client.images.build(
-            fileobj=io.BytesIO(dockerfile.read_bytes()), tag=base.reference, rm=True, forcerm=True
-        )
-        return str(image.id)
-    except (APIError, BuildError) as error:
-        report(
-            f"no registry answers ({str(error)[:120]}); making the same Debian {base.suite} from this machine's mirror"
-        )
-    archive = archive_from_mirror(base, cache=cache, report=report)
+        api: Any = engine.connect(timeout_s=_REGISTRY_ANSWER_S).api
+        api.inspect_distribution(base.registry.pinned)
+    except (DockerException, RequestException) as error:
+        return str(getattr(error, "explanation", None) or error).rpartition(": ")[2]
+    return None
+
+
+def _from_registry(base: BaseSpec, client: DockerClient, dockerfile: Path, report: Callable[[str], None]) -> str:
+    """Build images/base/Dockerfile; a second, cached pass adds the digest of the package list that the first one installed."""
+    from docker.errors import BuildError, DockerException  # noqa: PLC0415 - loaded with the client
+
+    report(f"building {base.reference} from {base.registry.image}")
+    options: dict[str, Any] = {"path": str(dockerfile.parent), "tag": base.reference, "rm": True, "forcerm": True}
+    try:
+        client.images.build(**options)
+        packages = client.containers.run(base.reference, ["cat", f"/{PACKAGE_LIST}"], remove=True, network_mode="none")
+        image, _ = client.images.build(**options, labels={LABEL_PACKAGES: hashlib.sha256(packages).hexdigest()})
+    except (BuildError, DockerException) as error:
+        raise RequestError(
+            f"{base.reference} could not be built from {base.registry.pinned} ({error}); `dlscale images base --way mirror` "
+            f"takes this machine's Debian mirror instead"
+        ) from error
+    return str(image.id)
+
+
+def _from_mirror(
+    base: BaseSpec, client: DockerClient, cache: Path, report: Callable[[str], None], *, refresh: bool
+) -> str:
+    archive = cache / "bases" / f"{base.reference.rpartition(':')[2]}.tar"
+    if refresh or not archive.exists():
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+            draft = Path(folder) / "image.tar"
+            build_archive(base, draft, report=report)
+            draft.replace(archive)
     with archive.open("rb") as file:
-        return str(client.images.load(file)[0].id)
+        client.images.load(file)
+    found = base_id(base, client)
+    if found is None:
+        raise RequestError(f"{archive}: holds no {base.reference}; remove this file and try again")
+    return found
 
 
-def archive_from_mirror(base: BaseSpec, *, cache: Path, report: Callable[[str], None]) -> Path:
-    """Make the base as an image archive, unless the cache has it.
+def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]) -> str:
+    """Make the base from this machine's Debian mirror, as an image archive; returns the image's id.
+
+    Args:
+        base: suite and packages.
+        target: the archive to write; a root of the same size is kept beside it meanwhile.
+        report: told what mmdebstrap says.
 
     Raises:
-        RequestError: mmdebstrap or a mirror is missing, or a package can't be had.
+        RequestError: no mmdebstrap, no Debian source on this machine, or a package it does not have.
     """
-    archive = cache / "bases" / f"{base.reference.rpartition(':')[2]}.tar"
-    if archive.exists():
-        return archive
-    if shutil.which("mmdebstrap") is None:
-        raise RequestError(
-            "no registry answers and mmdebstrap is not installed; type `apt-get install mmdebstrap`, or ask for ENGINE=venv"
-        )
-    mirror = find_mirror(base.suite)
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
-        root = Path(folder) / "root.tar"
-        report(f"making Debian {base.suite} with mmdebstrap (about a minute)")
-        try:
-            process.run(
-                mmdebstrap_argv(base, mirror=mirror, root=root),
-                env={**os.environ, "SOURCE_DATE_EPOCH": str(base.source_date_epoch)},
-            )
-        except CommandError as error:
+    root = target.with_suffix(".root.tar")
+    # A file and not an argument: a proxy's address may hold a password.
+    options = target.with_suffix(".apt.conf")
+    options.write_text(apt_transport(), encoding="utf-8")
+    argv = mmdebstrap(base, sources=debian_sources(base.suite), options=options, target=root)
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(base.source_date_epoch), "LC_ALL": "C.UTF-8"}
+    report(f"making Debian {base.suite} with mmdebstrap, about a minute")
+    try:
+        process.follow(argv, on_line=_speak(report), env=environment)
+    except CommandError as error:
+        if error.code is None:
             raise RequestError(
-                f"mmdebstrap could not make Debian {base.suite} ({error.last_line}); see /etc/apt for the mirror"
+                "mmdebstrap, which builds the base, is not installed; install it (apt-get install mmdebstrap), or ask for ENGINE=venv"
             ) from error
-        draft = Path(folder) / "image.tar"
-        wrap(base, root=root, archive=draft)
-        draft.replace(archive)
-    return archive
+        wrong = [line for line in error.stderr.splitlines() if line.startswith("E: ")]
+        raise RequestError(
+            f"mmdebstrap could not build the base ({wrong[0] if wrong else error.last_line}); run `apt-get update` and try again"
+        ) from error
+    finally:
+        options.unlink()
+    labels = {
+        "dlscale.base": "mirror",
+        "dlscale.base.suite": base.suite,
+        LABEL_PACKAGES: hashlib.sha256(_member(root, PACKAGE_LIST)).hexdigest(),
+    }
+    identifier = write_image(
+        root=root,
+        target=target,
+        reference=base.reference,
+        labels=labels,
+        command=("python3",),
+        created_s=base.source_date_epoch,
+    )
+    root.unlink()
+    return identifier
 
 
-def mmdebstrap_argv(base: BaseSpec, *, mirror: str, root: Path) -> tuple[str, ...]:
-    """The command that makes the root file system."""
+def mmdebstrap(base: BaseSpec, *, sources: tuple[str, ...], options: Path, target: Path) -> tuple[str, ...]:
+    """The command that makes the root.
+
+    Args:
+        base: suite and packages.
+        sources: lines of sources.list.
+        options: a file of apt options, for the way to the mirror; not kept in the root.
+        target: the tar file to write.
+    """
+    list_packages = (
+        f'mkdir -p "$1/{PACKAGE_LIST.rpartition("/")[0]}" && chroot "$1" dpkg-query --show '
+        f"--showformat '${{Package}}=${{Version}}\\n' > \"$1/{PACKAGE_LIST}\""
+    )
+    remove = f'cd "$1" && rm -rf {" ".join(_REMOVED)}'
     return (
-        "mmdebstrap",
-        "--quiet",
-        "--variant=minbase",
-        f"--include={','.join(base.packages)}",
-        '--aptopt=APT::Install-Recommends "false"',
-        # The hooks' text is fixed; mmdebstrap hands them the root as $1.
-        f"--customize-hook={_LIST_PACKAGES}",
-        "--customize-hook=" + "rm -rf " + " ".join(f'"$1"/{path}' for path in _LEFT_OUT),
-        '--customize-hook=mkdir -p "$1"/var/log "$1"/var/cache/apt/archives/partial "$1"/var/lib/apt/lists/partial "$1"/etc/apt/sources.list.d',
-        "--format=tar",
-        base.suite,
-        str(root),
-        mirror,
+        *(
+            "mmdebstrap",
+            "--variant=minbase",
+            "--architectures=amd64",
+            "--format=tar",
+            f"--include={','.join(base.packages)}",
+        ),
+        *(f"--dpkgopt={option}" for option in _DPKG_OPTIONS),
+        *('--aptopt=Acquire::Languages "none"', f"--aptopt={options}"),
+        *(f"--customize-hook={list_packages}", f"--customize-hook={remove}"),
+        *(base.suite, str(target)),
+        *sources,
     )
 
 
-def wrap(base: BaseSpec, *, root: Path, archive: Path) -> None:
-    """Write an image archive (`docker load`) around a root file system; its id follows from the root alone."""
-    layer = sha256(root)
-    created = datetime.fromtimestamp(base.source_date_epoch, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    config = json.dumps(
-        {
-            "architecture": "amd64",
-            "os": "linux",
-            "created": created,
-            "config": {"Cmd": ["python3"], "Labels": {"dlscale.base": "mirror", "dlscale.base.suite": base.suite}},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer}"]},
-            "history": [{"created": created, "created_by": f"mmdebstrap {base.suite} {' '.join(base.packages)}"}],
-        },
-        sort_keys=True,
-    ).encode()
-    name = f"{hashlib.sha256(config).hexdigest()}.json"
-    manifest = json.dumps([{"Config": name, "RepoTags": [base.reference], "Layers": ["layer.tar"]}]).encode()
-    with tarfile.open(archive, "w") as tar:
-        for member, content in ((name, config), ("manifest.json", manifest)):
-            info = tarfile.TarInfo(member)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-        info = tarfile.TarInfo("layer.tar")
-        info.size = root.stat().st_size
-        with root.open("rb") as file:
-            tar.addfile(info, file)
+def _member(archive: Path, name: str) -> bytes:
+    with tarfile.open(archive) as file:
+        for entry in file:
+            if entry.name.removeprefix("./") == name:
+                content = file.extractfile(entry)
+                return content.read() if content else b""
+    raise RequestError(f"mmdebstrap wrote no {name} into the base; its hooks did not run (see `mmdebstrap --version`)")
+
+
+def _speak(report: Callable[[str], None]) -> Callable[[str], None]:
+    def on_line(line: str) -> None:
+        if line.startswith("I: ") and not line.startswith("I: running "):
+            report(f"mmdebstrap: {line.removeprefix('I: ')}")
+
+    return on_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from runner.catalog import IMAGES, ImageSpec
 from runner.cluster import free_mib
 from runner.errors import RequestError
-from runner.images.base import ensure_base
+from runner.images.base import base_id, ensure_base
 from runner.images.wheelhouse import fetch
 from runner.provenance import SUITE_ROOT, read_git
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from docker.models.images import Image
 
 LABEL_INPUTS: Final = "dlscale.inputs.sha256"
+LABEL_BASE: Final = "dlscale.base.id"
+LABEL_BUILDER: Final = "dlscale.stage=builder"
 LABEL_REVISION: Final = "org.opencontainers.image.revision"
 _TAIL: Final = 5
 
@@ -61,10 +63,10 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
         RequestError: too little disk, a wheel or base that can't be had, or a step of the build that fails.
     """
     found = _get(client, image.reference)
-    if found and found.labels.get(LABEL_INPUTS) == inputs_sha256(image):
+    if found and is_current(image, found.labels, base=base_id(image.base, client)):
         return _describe(image, found)
     check_disk(image, client)
-    ensure_base(
+    base = ensure_base(
         image.base, client=client, dockerfile=SUITE_ROOT / IMAGES / "base" / "Dockerfile", cache=cache, report=report
     )
     wheels = fetch(image, cache=cache, report=report)
@@ -72,7 +74,11 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
     with tempfile.TemporaryFile(dir=cache) as context:
         _write_context(context, image, wheels)
         context.seek(0)
-        labels = {LABEL_INPUTS: inputs_sha256(image), LABEL_REVISION: read_git(SUITE_ROOT).commit or "unknown"}
+        labels = {
+            LABEL_INPUTS: inputs_sha256(image),
+            LABEL_BASE: base,
+            LABEL_REVISION: read_git(SUITE_ROOT).commit or "unknown",
+        }
         steps = client.api.build(
             fileobj=context,
             custom_context=True,
@@ -83,11 +89,20 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
             forcerm=True,
             decode=True,
         )
-        _follow(steps, image, report)
+        try:
+            _follow(steps, image, report)
+        finally:
+            # The builder's stage holds every wheel once more, and what it installed is in the image.
+            client.images.prune(filters={"dangling": True, "label": LABEL_BUILDER})
     built = find_built(image, client)
     if built is None:
         raise RequestError(f"{image.reference} was built and is not in the engine; look at its disk and its log")
     return built
+
+
+def is_current(image: ImageSpec, labels: Mapping[str, str], *, base: str | None) -> bool:
+    """Whether an image with these labels is what would be built now; a base that is not in the engine is not asked for."""
+    return labels.get(LABEL_INPUTS) == inputs_sha256(image) and base in (None, labels.get(LABEL_BASE))
 
 
 def inputs_sha256(image: ImageSpec) -> str:

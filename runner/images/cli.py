@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -58,10 +58,17 @@ def verify() -> None:
 
 
 @images_app.command()
-def base() -> None:
+def base(
+    way: Annotated[
+        str | None,
+        typer.Option("--way", help="registry or mirror (default: the registry if it answers)", show_default=False),
+    ] = None,
+    *,
+    refresh: Annotated[bool, typer.Option("--refresh", help="make it again with today's packages")] = False,
+) -> None:
     """Make the base, from a registry or from this machine's own Debian mirror."""
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
-    from runner.images.base import ensure_base  # noqa: PLC0415
+    from runner.images.base import Way, ensure_base  # noqa: PLC0415
 
     catalog = load_images(SUITE_ROOT)
     with progress(Console(stderr=True, highlight=False)) as shown:
@@ -71,6 +78,8 @@ def base() -> None:
             dockerfile=SUITE_ROOT / IMAGES / "base" / "Dockerfile",
             cache=cache_dir(),
             report=shown.stage,
+            way=cast("Way | None", ask.choice("--way", way, Way)),
+            refresh=refresh,
         )
     _say(f"{catalog.base.reference} {identifier}")
 

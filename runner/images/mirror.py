@@ -1,51 +1,60 @@
-"""Which Debian mirror this machine's own apt uses: the one that a base is built from where no registry answers."""
+"""Where this machine's own apt gets Debian from: what a base is built from where no registry answers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
+from runner.engines import process
+from runner.engines.process import CommandError
 from runner.errors import RequestError
 
 VARIABLE: Final = "DLSCALE_DEBIAN_MIRROR"
 
 
-def find_mirror(suite: str, *, apt: Path = Path("/etc/apt")) -> str:
-    """Address of the mirror that apt takes the suite's main component from, or of $DLSCALE_DEBIAN_MIRROR.
+def debian_sources(suite: str) -> tuple[str, ...]:
+    """Where this machine's apt gets a Debian suite, its updates and its security fixes from, as lines of sources.list.
+
+    The variable DLSCALE_DEBIAN_MIRROR names one address instead, for a machine that is not Debian.
 
     Raises:
-        RequestError: apt has no source for the suite, as on another distribution.
+        RequestError: apt has no such source.
     """
     chosen = os.environ.get(VARIABLE)
     if chosen:
-        return chosen
-    for uri, suites, components in (*_deb822(apt), *_one_line(apt)):
-        if suite in suites and "main" in components:
-            return uri
-    raise RequestError(
-        f"{apt} names no mirror of Debian {suite}; set {VARIABLE} to one, or let Docker reach its registry"
+        return (f"deb {chosen} {suite} main",)
+    try:
+        listed = process.run(
+            [
+                "apt-get",
+                "indextargets",
+                "--format",
+                "$(ORIGIN) $(COMPONENT) $(RELEASE) $(REPO_URI)",
+                "Created-By: Packages",
+            ]
+        )
+    except CommandError:
+        listed = ""
+    wanted = (suite, f"{suite}-updates", f"{suite}-security")
+    targets = [line.split(" ", 3) for line in listed.splitlines()]
+    lines = {
+        f"deb {uri} {release} main"
+        for origin, component, release, uri in targets
+        if (origin, component) == ("Debian", "main") and release in wanted
+    }
+    if not any(line.endswith(f" {suite} main") for line in lines):
+        raise RequestError(
+            f"apt on this machine knows no source of Debian {suite}; run `apt-get update`, or set {VARIABLE} to a mirror's address"
+        )
+    return tuple(sorted(lines))
+
+
+def apt_transport() -> str:
+    """This machine's proxies and certificates for apt, as apt writes them."""
+    try:
+        dump = process.run(["apt-config", "dump", "--no-empty"])
+    except CommandError:
+        return ""
+    return "".join(
+        f"{line}\n" for line in dump.splitlines() if line.startswith(("Acquire::http::", "Acquire::https::"))
     )
-
-
-def _deb822(apt: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Sources in stanzas of `Key: value` (sources.list(5))."""
-    for path in sorted((apt / "sources.list.d").glob("*.sources")):
-        for stanza in path.read_text(encoding="utf-8").split("\n\n"):
-            pairs = (line.partition(":") for line in stanza.splitlines() if ":" in line and not line.startswith("#"))
-            fields = {key.strip(): value.split() for key, _, value in pairs}
-            if "deb" in fields.get("Types", []) and fields.get("Enabled") != ["no"]:
-                for uri in fields.get("URIs", []):
-                    yield uri, fields.get("Suites", []), fields.get("Components", [])
-
-
-def _one_line(apt: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Sources of the form `deb [options] uri suite component...`."""
-    for path in (apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))):
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            words = (
-                line.partition("#")[0].partition("]")[2].split() if "[" in line else line.partition("#")[0].split()[1:]
-            )
-            if line.startswith("deb ") and len(words) > 1:
-                yield words[0], [words[1]], words[2:]
