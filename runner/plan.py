@@ -19,6 +19,8 @@ from runner.workload import Defaults, Model
 
 # Synchronized window edges in a run: enough for an interval, few enough not to be felt.
 WINDOWS = 20
+# The longest stretch without an edge: a long run shows its rate and stays bounded in what a late fault can hide.
+MAX_WINDOW = 50
 # Decoding processes or threads beside each GPU or CPU worker; more only move the wait elsewhere.
 MAX_LOADER_WORKERS = 8
 
@@ -177,7 +179,7 @@ def _trial(cell: _Cell, scale: int, repeat: int) -> Trial:
         dataset=ground.dataset,
         iterations=iterations,
         warmup=warmup,
-        window=max(1, iterations // WINDOWS),
+        window=min(MAX_WINDOW, max(1, iterations // WINDOWS)),
         epochs=iterations * batch * scale / samples,
         learning_rate=cell.model.learning_rate,
         momentum=workload.momentum,

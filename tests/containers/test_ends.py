@@ -19,7 +19,7 @@ def training(client, out):
 def test_kill_9_of_the_runner_leaves_no_container_running(start, client, dlscale, tmp_path, workers):
     """Orphan containers that hold devices after their runner was killed."""
     process = start("bench", *LONG, f"--workers={workers}", f"--out={tmp_path}")
-    assert wait_until(lambda: training(client, tmp_path), 240)
+    assert wait_until(lambda: training(client, tmp_path), 60)
     assert running(client)
     process.kill()
     process.wait()
@@ -34,7 +34,7 @@ def test_kill_9_of_the_runner_leaves_no_container_running(start, client, dlscale
 
 def test_ctrl_c_ends_the_run_in_order_and_leaves_its_record(start, client, dlscale, tmp_path):
     process = start("bench", *LONG, "--workers=1", f"--out={tmp_path}")
-    assert wait_until(lambda: training(client, tmp_path), 240)
+    assert wait_until(lambda: training(client, tmp_path), 60)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 3, stderr
@@ -68,7 +68,7 @@ def small_disk(tmp_path):
 @pytest.mark.usefixtures("nothing_left")
 def test_a_disk_that_fills_in_mid_run_leaves_a_record_that_says_so(start, client, small_disk):
     process = start("bench", *LONG, "--workers=1", f"--out={small_disk}")
-    assert wait_until(lambda: training(client, small_disk), 240)
+    assert wait_until(lambda: training(client, small_disk), 60)
     (small_disk / "filler").write_bytes(b"x" * (free_bytes(small_disk) - 8192))
     _, stderr = process.communicate(timeout=240)
     assert process.returncode == 3, stderr

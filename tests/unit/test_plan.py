@@ -135,7 +135,7 @@ def test_classes_come_from_the_data():
             {"framework": "pytorch", "device": "gpu", "node": examples.node()},
             "GPUS=1 asked, here offers none (no NVIDIA GPU on the PCI bus); ask for DEVICE=cpu WORKERS=1,2 instead",
         ),
-        ({"model": "resnet51"}, {}, "unknown MODEL 'resnet51'; known: resnet50, resnet152, resnet101"),
+        ({"model": "resnet51"}, {}, "unknown MODEL 'resnet51'; known: resnet50, resnet18, resnet152"),
         ({"strategy": "ddp"}, {}, "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore"),
         ({"strategy": "single", "workers": (2,)}, {}, "STRATEGY=single drives one device, 2 asked; ask for STRATEGY=kvstore"),
         ({"precision": "bf16"}, {}, "PRECISION=bf16 is not offered by FRAMEWORK=mxnet on DEVICE=cpu; ask for fp32"),

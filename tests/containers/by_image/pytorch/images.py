@@ -1,0 +1,56 @@
+"""Inside the image: JPEGs of one colour come out with the label of their folder and the colour of their file, normalized.
+
+Prevents labels shifted against images, channels swapped, a mean or deviation of another scale, a corrupt image that ends the run or
+is not named, ranks that read the same images.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch.utils.data import DistributedSampler
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
+from data_torch import ClassFolders, Images
+
+COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}
+# (colour - mean) / deviation of ImageNet, by hand.
+NORMALIZED = {"blue": (-2.118, -2.036, 2.623), "green": (-2.118, 2.429, -1.787), "red": (2.232, -2.036, -1.804)}
+CLASSES = sorted(COLOURS)
+
+root = Path(tempfile.mkdtemp())
+for name, colour in COLOURS.items():
+    (root / name).mkdir()
+    for number in range(8):
+        Image.new("RGB", (40 + number, 30), colour).save(root / name / f"{number}.jpg", quality=95)
+whole = (root / "red/0.jpg").read_bytes()
+(root / "red/cut.jpg").write_bytes(whole[: len(whole) * 2 // 3])
+(root / "blue/text.jpeg").write_text("no image")
+(root / "blue/notes.txt").write_text("not looked at")
+
+dataset = ClassFolders(root, image_size=16)
+assert dataset.classes == CLASSES
+assert len(dataset) == 26
+skipped = set()
+for workers in (0, 2):
+    seen = []
+    for rank in (0, 1):
+        sampler = DistributedSampler(dataset, 2, rank, shuffle=True, seed=1, drop_last=True)
+        layout = torch.contiguous_format
+        batches = Images(dataset, sampler, batch=4, workers=workers, device=torch.device("cpu"), layout=layout)
+        seen += list(sampler)
+        for _ in range(7):  # beyond one epoch of 13 images, so that each rank begins a second
+            images, labels = next(batches)
+            assert images.shape == (4, 3, 16, 16)
+            assert images.dtype == torch.float32
+            for image, label in zip(images, labels.tolist(), strict=True):
+                expected = torch.tensor(NORMALIZED[CLASSES[label]])
+                assert (image.mean((1, 2)) - expected).abs().max() < 0.05, (label, image.mean((1, 2)))
+                assert image.std((1, 2)).max() < 1e-3
+        assert batches.decoded == 28
+        skipped |= batches.skipped
+    assert sorted(seen) == list(range(26)), "the ranks' shares overlap or leave images out"
+assert skipped == {"red/cut.jpg", "blue/text.jpeg"}, skipped
+print("ok")
