@@ -4,6 +4,7 @@ Real images are decoded and augmented as for ImageNet training (random resized c
 the device as bytes, and are normalized there. An image that does not decode is replaced by the next one and named at the end.
 """
 
+import itertools
 import math
 from pathlib import Path
 
@@ -83,11 +84,18 @@ def collate(samples):
     return torch.stack(images), torch.tensor(labels), [name for names in skipped for name in names]
 
 
+def endless(loader):
+    """Batches of one epoch after the other, each in its own order."""
+    for epoch in itertools.count():
+        loader.sampler.set_epoch(epoch)
+        yield from loader
+
+
 class Images:
     """Endless batches of a rank's share of the images, epoch after epoch, on the device and normalized."""
 
     def __init__(self, dataset, sampler, *, batch, workers, device, layout):
-        self.loader = DataLoader(
+        loader = DataLoader(
             dataset,
             batch_size=batch,
             sampler=sampler,
@@ -102,14 +110,7 @@ class Images:
         self.std = torch.tensor(STD, device=device).view(3, 1, 1)
         self.decoded = 0
         self.skipped = set()
-        self.batches = self.endless()
-
-    def endless(self):
-        epoch = 0
-        while True:
-            self.loader.sampler.set_epoch(epoch)
-            yield from self.loader
-            epoch += 1
+        self.batches = endless(loader)
 
     def __next__(self):
         images, labels, skipped = next(self.batches)

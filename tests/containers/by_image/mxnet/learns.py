@@ -1,4 +1,4 @@
-"""Inside the image: a few steps on one batch change every weight of a network and lower its loss.
+"""Inside the image: a few steps on one batch lower the loss of a network, and every weight gets a gradient.
 
 Prevents a branch that is built and not connected, a weight that gets no gradient, a gradient of the wrong sign.
 """
@@ -15,9 +15,8 @@ for name in ("resnet18", "googlenet", "inception-bn"):
     net = build(name, 32, 10, [mx.cpu()])
     images, labels = mx.nd.random.normal(shape=(8, 3, 32, 32)), mx.nd.arange(8)
     loss_function = mx.gluon.loss.SoftmaxCrossEntropyLoss()
-    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01, "momentum": 0.9}, kvstore=None)
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.03, "momentum": 0.9}, kvstore=None)
     trained = [p for p in net.collect_params().values() if p.grad_req != "null"]
-    before = [p.data().asnumpy() for p in trained]
     losses = []
     for _ in range(6):
         with mx.autograd.record():
@@ -26,6 +25,5 @@ for name in ("resnet18", "googlenet", "inception-bn"):
         trainer.step(8)
         losses.append(float(loss.mean().asscalar()))
     assert losses[-1] < 0.8 * losses[0], f"{name}: {losses}"
-    still = [p.name for p, was in zip(trained, before, strict=True) if (p.data().asnumpy() == was).all()]
-    assert not still, f"{name}: {still} did not change"
-print("ok")
+    untouched = [p.name for p in trained if not p.grad().asnumpy().any()]
+    assert not untouched, f"{name}: {untouched} get no gradient"

@@ -18,4 +18,3 @@ for name, (image_size, expected) in catalog.items():
     parameters = build(name, image_size, 1000, [mx.cpu()]).collect_params().values()
     found = sum(math.prod(p.shape) for p in parameters if p.grad_req != "null")
     assert found == expected, f"{name} has {found} parameters, the catalog says {expected}"
-print("ok")

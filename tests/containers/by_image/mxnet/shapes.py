@@ -15,4 +15,3 @@ for name, builder in BUILDERS.items():
         output = builder(image_size=image_size, num_classes=10)(mx.sym.var("images"))
         _, (shape,), _ = output.infer_shape(images=(2, 3, image_size, image_size))
         assert shape == (2, 10), f"{name} at {image_size} pixels gives {shape}"
-print("ok")

@@ -53,4 +53,3 @@ for workers in (0, 2):
         skipped |= batches.skipped
     assert sorted(seen) == list(range(26)), "the ranks' shares overlap or leave images out"
 assert skipped == {"red/cut.jpg", "blue/text.jpeg"}, skipped
-print("ok")

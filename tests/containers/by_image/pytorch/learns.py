@@ -1,4 +1,4 @@
-"""Inside the image: a few steps on one batch change every weight of a network and lower its loss.
+"""Inside the image: a few steps on one batch lower the loss of a network, and every weight gets a gradient.
 
 Prevents a branch that is built and not connected, a weight that gets no gradient, a gradient of the wrong sign.
 """
@@ -15,8 +15,7 @@ for name in ("resnet18", "googlenet", "inception-bn"):
     torch.manual_seed(1)
     net = build(name, 32, 10)
     images, labels = torch.randn(8, 3, 32, 32), torch.arange(8)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    before = [p.detach().clone() for p in net.parameters()]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9)
     losses = []
     for _ in range(6):
         optimizer.zero_grad()
@@ -25,7 +24,5 @@ for name in ("resnet18", "googlenet", "inception-bn"):
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.8 * losses[0], f"{name}: {losses}"
-    named = zip(net.named_parameters(), before, strict=True)
-    still = [label for (label, p), was in named if torch.equal(p, was)]
-    assert not still, f"{name}: {still} did not change"
-print("ok")
+    untouched = [label for label, p in net.named_parameters() if not p.grad.any()]
+    assert not untouched, f"{name}: {untouched} get no gradient"

@@ -19,4 +19,3 @@ for name, (image_size, expected) in catalog.items():
         net = BUILDERS[name](image_size=image_size, num_classes=1000)
     found = sum(p.numel() for p in net.parameters())
     assert found == expected, f"{name} has {found} parameters, the catalog says {expected}"
-print("ok")

@@ -16,4 +16,3 @@ for name, builder in BUILDERS.items():
         with torch.device("meta"):  # shapes without arithmetic
             shape = builder(image_size=image_size, num_classes=10)(torch.empty(2, 3, image_size, image_size)).shape
         assert shape == (2, 10), f"{name} at {image_size} pixels gives {tuple(shape)}"
-print("ok")

@@ -1,0 +1,35 @@
+"""Runs the scripts of `by_image/<framework>/` inside the CPU image of that framework, each in a container of its own.
+
+Prevents models, pipelines and gradients that work with the packages of one machine and not with those of the image.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runner.catalog import load_images
+from runner.workload import load_workloads
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/containers/by_image").glob("*/*.py"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_script(client, script):
+    framework = Path(script).parent.name
+    image = load_images(ROOT).find(framework, None, "cpu")
+    (workload,) = load_workloads(ROOT)
+    catalog = {model.name: (model.image_size, model.parameters[framework]) for model in workload.models}
+    # Raises when the script ends with another code than 0, which an assertion that fails makes it do.
+    client.containers.run(
+        image.reference,
+        ["python3", f"/suite/{script}", json.dumps(catalog)],
+        volumes={str(ROOT / part): {"bind": f"/suite/{part}", "mode": "ro"} for part in ("tests", "workloads")},
+        environment={"HOME": "/tmp", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        network_mode="none",
+        read_only=True,
+        tmpfs={"/tmp": "size=256m"},
+        remove=True,
+        stderr=True,
+    )
