@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -10,3 +13,20 @@ def cache_dir() -> Path:
     """`$DLSCALE_CACHE`, else `dlscale` in the user's cache directory (XDG Base Directory Specification)."""
     chosen = os.environ.get("DLSCALE_CACHE")
     return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlscale"
+
+
+@contextmanager
+def alone(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold a file lock, so that two runs do not make the same thing; the kernel lets go of it when this process dies, however it does.
+
+    Args:
+        path: the lock's file, made if it is not there.
+        waiting: called once if another process holds it.
+    """
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

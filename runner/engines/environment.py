@@ -6,20 +6,19 @@ so it is made in place; a marker, written last, says that it is whole.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from packaging.specifiers import SpecifierSet
 
+from runner.cache import alone
 from runner.engines import process
 from runner.engines.process import CommandError
 from runner.errors import RequestError
@@ -78,7 +77,9 @@ def ensure_environment(
     python = home / "bin" / "python"
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(home.with_suffix(".busy"), report):
+        with alone(
+            home.with_suffix(".busy"), waiting=lambda: report("waiting for another run that makes the same environment")
+        ):
             if not (home / _COMPLETE).exists() or not python.exists():
                 _make(home, interpreter, lock, extra_index, report)
     except OSError as error:
@@ -217,15 +218,3 @@ def _speak(report: Callable[[str], None]) -> Callable[[str], None]:
             report(f"installing {len(words) - 3} packages")
 
     return on_line
-
-
-@contextmanager
-def _alone(path: Path, report: Callable[[str], None]) -> Iterator[None]:
-    """Hold a file lock; the kernel lets go of it when this process dies, however it does."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report("waiting for another run that is making the same environment")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tarfile
 import tempfile
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from runner.cache import alone
 from runner.catalog import IMAGES, ImageSpec
 from runner.cluster import free_mib
 from runner.errors import RequestError
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 LABEL_INPUTS: Final = "dlscale.inputs.sha256"
 LABEL_BASE: Final = "dlscale.base.id"
-LABEL_BUILDER: Final = "dlscale.stage=builder"
+LABEL_BUILDER: Final = "dlscale.builder"
 LABEL_REVISION: Final = "org.opencontainers.image.revision"
 _TAIL: Final = 5
 
@@ -62,15 +64,39 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
     Raises:
         RequestError: too little disk, a wheel or base that can't be had, or a step of the build that fails.
     """
-    found = _get(client, image.reference)
-    if found and is_current(image, found.labels, base=base_id(image.base, client)):
-        return _describe(image, found)
-    check_disk(image, client)
-    base = ensure_base(
-        image.base, client=client, dockerfile=SUITE_ROOT / IMAGES / "base" / "Dockerfile", cache=cache, report=report
-    )
-    wheels = fetch(image, cache=cache, report=report)
-    report(f"building {image.reference}")
+    cache.mkdir(parents=True, exist_ok=True)
+    with alone(cache / "build.busy", waiting=lambda: report("waiting for another run that builds an image")):
+        old = _get(client, image.reference)
+        if old and is_current(image, old.labels, base=base_id(image.base, client)):
+            return _describe(image, old)
+        check_disk(image, client)
+        base = ensure_base(
+            image.base,
+            client=client,
+            dockerfile=SUITE_ROOT / IMAGES / "base" / "Dockerfile",
+            cache=cache,
+            report=report,
+        )
+        wheels = fetch(image, cache=cache, report=report)
+        report(f"building {image.reference}")
+        _build(image, wheels, client=client, base=base, cache=cache, report=report)
+        if old:
+            _remove_untagged(client, str(old.id))
+    built = find_built(image, client)
+    if built is None:
+        raise RequestError(f"{image.reference} was built and is not in the engine; look at its disk and its log")
+    return built
+
+
+def _build(
+    image: ImageSpec,
+    wheels: tuple[Path, ...],
+    *,
+    client: DockerClient,
+    base: str,
+    cache: Path,
+    report: Callable[[str], None],
+) -> None:
     with tempfile.TemporaryFile(dir=cache) as context:
         _write_context(context, image, wheels)
         context.seek(0)
@@ -93,11 +119,16 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
             _follow(steps, image, report)
         finally:
             # The builder's stage holds every wheel once more, and what it installed is in the image.
-            client.images.prune(filters={"dangling": True, "label": LABEL_BUILDER})
-    built = find_built(image, client)
-    if built is None:
-        raise RequestError(f"{image.reference} was built and is not in the engine; look at its disk and its log")
-    return built
+            client.images.prune(filters={"dangling": True, "label": f"{LABEL_BUILDER}={image.reference}"})
+
+
+def _remove_untagged(client: DockerClient, identifier: str) -> None:
+    """Remove an image that a new one has replaced, unless somebody gave it another name or runs it."""
+    from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
+
+    with contextlib.suppress(APIError):
+        if not client.images.get(identifier).tags:
+            client.images.remove(identifier)
 
 
 def is_current(image: ImageSpec, labels: Mapping[str, str], *, base: str | None) -> bool:
