@@ -54,18 +54,30 @@ def check_data(args, index, world_size):
         )
 
 
-def library_version(library, function):
-    """Ask a loaded CUDA library for its version number; None where it is absent."""
+def library_number(library, function):
+    """Ask a CUDA library for its version as it numbers it; None where it is absent."""
     try:
         call = getattr(ctypes.CDLL(library), function)
     except (OSError, AttributeError):
         return None
-    call.restype = ctypes.c_size_t
-    if function == "cudnnGetVersion":
-        return str(call())
     number = ctypes.c_int()
     call(ctypes.byref(number))
-    return str(number.value)
+    return number.value
+
+
+def cuda_versions():
+    """Versions of the CUDA libraries that this MXNet was built for, written as PyTorch writes its own."""
+    cuda = library_number("libcudart.so.11.0", "cudaRuntimeGetVersion")  # 11020 is 11.2
+    nccl = library_number("libnccl.so.2", "ncclGetVersion")  # 22005 is 2.20.5
+    try:
+        cudnn = str(ctypes.CDLL("libcudnn.so.8").cudnnGetVersion())
+    except OSError:
+        cudnn = None
+    return {
+        "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        "cudnn": cudnn,
+        "nccl": f"{nccl // 10000}.{nccl % 10000 // 100}.{nccl % 100}" if nccl else None,
+    }
 
 
 def gpu_name(index):
@@ -86,9 +98,7 @@ def environment(args, mx):
         "device_names": [gpu_name(i) for i in range(args.devices)] if gpu else [],
         "threads": args.threads,
         "cpus": sorted(os.sched_getaffinity(0)),
-        "cuda": library_version("libcudart.so.11.0", "cudaRuntimeGetVersion") if gpu else None,
-        "cudnn": library_version("libcudnn.so.8", "cudnnGetVersion") if gpu else None,
-        "nccl": library_version("libnccl.so.2", "ncclGetVersion") if gpu else None,
+        **(cuda_versions() if gpu else {"cuda": None, "cudnn": None, "nccl": None}),
     }
 
 
