@@ -1,0 +1,261 @@
+"""Prevents: an image that is stale and not built again, one that is current and is, a build begun on a disk too small for it, and
+an archive that is loaded though a file in it is damaged.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from docker.errors import ImageNotFound
+
+from runner.catalog import load_images
+from runner.errors import RequestError
+from runner.images import build
+from runner.images.archive import MANIFEST, load, save
+from runner.images.build import LABEL_BASE, LABEL_INPUTS, check_disk, ensure, inputs_sha256, is_current
+from runner.images.cli import select
+
+ROOT = Path(__file__).parents[2]
+CATALOG = load_images(ROOT)
+IMAGE = CATALOG.find("mxnet", "1.9.1", "cpu")
+
+
+class Image:
+    def __init__(self, identifier, labels):
+        self.id, self.labels, self.tags = identifier, labels, []
+        self.attrs = {"RepoDigests": ["dlscale/mxnet@sha256:d"], "Size": 3 * 2**20}
+
+    def save(self, *, named):
+        return iter([b"content of ", self.id.encode()])
+
+
+class Engine:
+    """As much of the Docker client as building and archiving call; a build takes the labels it is given."""
+
+    def __init__(self, steps=()):
+        self.held, self.steps, self.removed, self.pruned, self.builds = {}, steps, [], [], []
+        self.images = self.api = self
+
+    def get(self, reference):
+        found = next((i for i in self.held.values() if i.id == reference), self.held.get(reference))
+        if found is None:
+            raise ImageNotFound(reference)
+        return found
+
+    def build(self, *, fileobj, tag, labels, **options):
+        with tarfile.open(fileobj=fileobj) as tar:
+            self.builds.append(({entry.name: entry for entry in tar}, options))
+        self.old = self.held.get(tag)
+        self.held[tag] = Image(f"built {len(self.builds)}", labels)
+        yield from self.steps
+
+    def prune(self, *, filters):
+        self.pruned.append(filters)
+
+    def remove(self, identifier):
+        self.removed.append(identifier)
+
+    def load(self, file):
+        return [Image(file.read().decode().removeprefix("content of "), {})]
+
+    def info(self):
+        return {"DockerRootDir": "/"}
+
+
+@pytest.fixture
+def made(monkeypatch, tmp_path):
+    """An image whose base and wheels need nothing made or fetched."""
+    wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    monkeypatch.setattr(build, "base_id", lambda *_: "base 1")
+    monkeypatch.setattr(build, "ensure_base", lambda *_, **__: "base 1")
+    monkeypatch.setattr(build, "fetch", lambda *_, **__: (wheel,))
+    return IMAGE.model_copy(update={"wheels_mib": 1, "size_mib": 1})
+
+
+def make(image, client, tmp_path, said=None):
+    return ensure(image, client=client, cache=tmp_path / "cache", report=(said if said is not None else []).append)
+
+
+def test_an_image_is_built_once_without_a_network_and_cleared_up_after(made, tmp_path):
+    client = Engine()
+    assert make(made, client, tmp_path).id == "built 1"
+    assert make(made, client, tmp_path).id == "built 1"
+    ((members, options),) = client.builds
+    assert sorted(members) == ["Dockerfile", "requirements.lock", "smoke.py", "wheels/tiny-1.0-py3-none-any.whl"]
+    assert {(entry.mtime, entry.uid, entry.mode) for entry in members.values()} == {(0, 0, 0o644)}
+    assert options["network_mode"] == "none"
+    assert client.pruned == [{"dangling": True, "label": "dlscale.builder=dlscale/mxnet:1.9.1"}]
+
+
+def test_an_image_says_what_it_is(made, tmp_path):
+    client = Engine()
+    make(made, client, tmp_path)
+    client.held[made.reference].labels["dlscale.lock.sha256"] = made.lock_sha256
+    built = make(made, client, tmp_path)
+    assert (built.reference, built.digest, built.lock_sha256, built.size_mib) == (
+        made.reference,
+        "sha256:d",
+        made.lock_sha256,
+        3,
+    )
+
+
+def test_a_new_base_is_a_new_image_and_the_old_one_goes(made, tmp_path, monkeypatch):
+    client = Engine()
+    make(made, client, tmp_path)
+    monkeypatch.setattr(build, "base_id", lambda *_: "base 2")
+    client.held["kept by the engine without a name"] = client.held[made.reference]
+    assert make(made, client, tmp_path).id == "built 2"
+    assert client.removed == ["built 1"]
+
+
+def test_an_image_is_current_when_nothing_that_it_is_made_from_has_changed():
+    labels = {LABEL_INPUTS: inputs_sha256(IMAGE), LABEL_BASE: "base 1"}
+    assert is_current(IMAGE, labels, base="base 1")
+    assert not is_current(IMAGE, labels, base="base 2")
+    assert is_current(IMAGE, labels, base=None)  # brought by `images load`, without its base
+    assert not is_current(IMAGE, {**labels, LABEL_INPUTS: "0"}, base="base 1")
+    assert not is_current(IMAGE, {}, base=None)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "requirements.lock"])
+def test_every_input_counts(tmp_path, name):
+    shutil.copytree(IMAGE.directory, tmp_path / "copy")
+    copy = IMAGE.model_copy(update={"directory": tmp_path / "copy"})
+    assert inputs_sha256(copy) == inputs_sha256(IMAGE)
+    with (tmp_path / "copy" / name).open("a") as file:
+        file.write("# changed\n")
+    assert inputs_sha256(copy) != inputs_sha256(IMAGE)
+    (tmp_path / "copy" / name).unlink()
+    with pytest.raises(RequestError, match=rf"{name}: can't be read"):
+        inputs_sha256(copy)
+
+
+def test_a_step_that_fails_is_named_with_its_last_words(made, tmp_path):
+    client = Engine(
+        steps=[
+            {"stream": "Step 1/2 : FROM base"},
+            {"stream": "ImportError: libgomp"},
+            {"error": "returned a non-zero code: 1\n"},
+        ]
+    )
+    said: list[str] = []
+    with pytest.raises(RequestError) as caught:
+        make(made, client, tmp_path, said)
+    assert str(caught.value) == (
+        "building dlscale/mxnet:1.9.1 failed: returned a non-zero code: 1 (last output: Step 1/2 : FROM base / ImportError: libgomp)"
+    )
+    assert said == ["building dlscale/mxnet:1.9.1", "dlscale/mxnet:1.9.1: Step 1/2 : FROM base"]
+    assert len(client.pruned) == 1
+
+
+def test_a_disk_that_is_too_small_is_refused_before_anything_is_fetched(monkeypatch, tmp_path):
+    image = IMAGE.model_copy(update={"wheels_mib": 100, "size_mib": 600})
+    monkeypatch.setattr(build, "free_mib", lambda _: 1399)
+    with pytest.raises(
+        RequestError,
+        match=r"/ has 1399 MiB free, building mxnet 1.9.1 takes 1400 MiB; free some, or ask for a smaller image",
+    ):
+        check_disk(image, Engine())
+    monkeypatch.setattr(build, "free_mib", lambda _: 1400)
+    check_disk(image, Engine())
+
+
+def archived(tmp_path):
+    client = Engine()
+    client.held = {"dlscale/mxnet:1.9.1": Image("one", {}), "dlscale/pytorch:2.6.0": Image("two", {})}
+    save(list(client.held), client=client, directory=tmp_path / "archive", report=print)
+    return tmp_path / "archive"
+
+
+def test_an_archive_is_loaded_as_it_was_saved(tmp_path):
+    directory = archived(tmp_path)
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "dlscale-mxnet-1.9.1.tar.gz",
+        "dlscale-pytorch-2.6.0.tar.gz",
+        MANIFEST,
+    ]
+    said: list[str] = []
+    loaded = load(directory, client=Engine(), report=said.append)
+    assert [(entry.reference, entry.id) for entry in loaded] == [
+        ("dlscale/mxnet:1.9.1", "one"),
+        ("dlscale/pytorch:2.6.0", "two"),
+    ]
+    assert said == ["loading dlscale/mxnet:1.9.1", "loading dlscale/pytorch:2.6.0"]
+
+
+def test_a_damaged_archive_loads_nothing(tmp_path):
+    directory = archived(tmp_path)
+    with gzip.open(directory / "dlscale-pytorch-2.6.0.tar.gz", "wb") as file:
+        file.write(b"content of three")
+    with pytest.raises(
+        RequestError,
+        match=r"dlscale-pytorch-2.6.0.tar.gz: is missing or differs from its hash in images.json; copy the archive again",
+    ):
+        load(directory, client=None, report=print)
+
+
+def test_an_image_that_comes_out_as_another_is_refused(tmp_path, monkeypatch):
+    directory = archived(tmp_path)
+    monkeypatch.setattr(Engine, "load", lambda *_: [Image("another", {})])
+    with pytest.raises(RequestError, match="came out of the archive with another id than it went in"):
+        load(directory, client=Engine(), report=print)
+
+
+def test_no_archive_and_an_image_that_is_not_built_are_one_sentence(tmp_path):
+    with pytest.raises(
+        RequestError, match=r"holds no readable images.json; name a directory that `dlscale images archive` wrote"
+    ):
+        load(tmp_path, client=Engine(), report=print)
+    with pytest.raises(
+        RequestError, match=r"dlscale/mxnet:1.9.1 is not in the engine; build it first with `dlscale images build`"
+    ):
+        save(["dlscale/mxnet:1.9.1"], client=Engine(), directory=tmp_path, report=print)
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError, match="can't be written"):
+        save([], client=Engine(), directory=tmp_path / "file", report=print)
+
+
+@pytest.mark.parametrize(
+    ("names", "device", "expected"),
+    [
+        (None, None, [image.version for image in CATALOG.images]),
+        (None, "cpu", ["1.9.1", "2.13.0-cpu"]),
+        (["pytorch"], None, ["2.13.0-cpu", "2.6.0", "2.15.0"]),
+        (["pytorch:2.6.0", "mxnet:1.9.1"], None, ["1.9.1", "2.6.0"]),
+        (["pytorch"], "gpu", ["2.6.0", "2.15.0"]),
+    ],
+)
+def test_names_mean_images(names, device, expected):
+    assert [image.version for image in select(CATALOG, names, device)] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("mxnte", "unknown FRAMEWORK 'mxnte'; known: mxnet, pytorch"),
+        ("mxnet:1.8", "unknown image 'mxnet:1.8'; known: mxnet:1.9.1, mxnet:1.9.1-cu112"),
+    ],
+)
+def test_an_unknown_name_is_refused(name, sentence):
+    with pytest.raises(RequestError) as caught:
+        select(CATALOG, [name], None)
+    assert str(caught.value) == sentence
+
+
+def test_the_context_holds_each_file_whole(made, tmp_path):
+    context = io.BytesIO()
+    build._write_context(context, made, (tmp_path / "tiny-1.0-py3-none-any.whl",))
+    again = io.BytesIO()
+    build._write_context(again, made, (tmp_path / "tiny-1.0-py3-none-any.whl",))
+    assert again.getvalue() == context.getvalue()
+    context.seek(0)
+    with tarfile.open(fileobj=context) as tar:
+        assert tar.extractfile("requirements.lock").read() == made.lock_path.read_bytes()
+        assert tar.extractfile("wheels/tiny-1.0-py3-none-any.whl").read() == b"wheel"

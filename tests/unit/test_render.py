@@ -1,0 +1,121 @@
+"""Prevents: a Dockerfile edited by hand that the next `images render` silently undoes, and an image whose build reaches for a
+network, runs as root, or is not the base and lock that its label says.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from runner.catalog import Catalog, load_images
+from runner.errors import DlscaleError, RequestError
+from runner.images.render import check, render, write
+
+ROOT = Path(__file__).parents[2]
+CATALOG = load_images(ROOT)
+
+
+@pytest.fixture
+def copied(tmp_path) -> Catalog:
+    """The catalog of a copy of images/, free to be spoilt."""
+    shutil.copytree(ROOT / "images", tmp_path / "images")
+    return load_images(tmp_path)
+
+
+def refusal(catalog: Catalog) -> str:
+    with pytest.raises(DlscaleError) as caught:
+        check(catalog)
+    return str(caught.value).removeprefix(f"{catalog.root}/")
+
+
+def test_the_committed_dockerfiles_are_what_is_rendered():
+    check(CATALOG)
+
+
+@pytest.mark.parametrize("image", CATALOG.images, ids=lambda image: image.name)
+def test_every_image_has_what_the_house_asks_for(image):
+    text = dict(render(CATALOG))[image.dockerfile]
+    lines = text.splitlines()
+    assert "do not edit" in lines[0]
+    assert [line.split()[1] for line in lines if line.startswith("FROM ")] == [CATALOG.base.reference] * 2
+    assert f'dlscale.lock.sha256="{image.lock_sha256}"' in text
+    assert "--no-index" in text
+    assert "--require-hashes" in text
+    # The smoke test comes last, as the user that will train.
+    assert lines.index("USER 10001:10001") > max(n for n, line in enumerate(lines) if line.startswith("COPY "))
+    assert f"python3 /opt/dlscale/smoke.py {image.version.partition('-')[0]} {image.device}" in lines[-3]
+    assert "HEALTHCHECK" not in text
+    assert "://" not in text
+
+
+def test_mxnets_gpu_image_finds_each_cuda_library():
+    image = CATALOG.find("mxnet", "1.9.1-cu112", "gpu")
+    (line,) = [line for line in dict(render(CATALOG))[image.dockerfile].splitlines() if "LD_LIBRARY_PATH" in line]
+    folders = line.partition("=")[2].removesuffix(" \\").split(":")
+    assert folders[0] == "/opt/dlscale/lib/python3.11/site-packages/nvidia/cublas/lib"
+    assert len(folders) == len([pin for pin in image.requirements if pin.startswith("nvidia-")])
+
+
+def test_the_registrys_base_is_pinned_by_digest():
+    text = dict(render(CATALOG))[ROOT / "images/base/Dockerfile"]
+    assert f"\nFROM debian@{CATALOG.base.registry.digest}\n" in text
+    assert all(f"      {package}" in text for package in CATALOG.base.packages)
+
+
+def test_a_dockerfile_edited_by_hand_is_found_out_with_its_line(copied):
+    path = copied.images[0].dockerfile
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join([*lines[:6], "RUN true\n", *lines[6:]]), encoding="utf-8")
+    assert refusal(copied) == (
+        "images/mxnet/1.9.1/Dockerfile:7: differs from what versions.yaml and the templates give; change those, then run "
+        "`dlscale images render`"
+    )
+    assert write(copied) == (path,)
+    check(copied)
+    assert write(copied) == ()
+
+
+@pytest.mark.parametrize(
+    "change", [lambda text: text + "\n", lambda text: text.rstrip("\n"), lambda text: text[: text.rindex("CMD")]]
+)
+def test_a_change_at_the_end_is_found_too(copied, change):
+    path = copied.images[0].dockerfile
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    assert "differs from what versions.yaml" in refusal(copied)
+
+
+def test_a_changed_lock_outdates_its_dockerfile(copied):
+    with copied.images[0].lock_path.open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    assert refusal(copied).startswith("images/mxnet/1.9.1/Dockerfile:")
+
+
+def test_a_missing_and_a_left_over_dockerfile_are_found_out(copied):
+    left = copied.root / "images/mxnet/1.8.0/Dockerfile"
+    left.parent.mkdir()
+    left.write_text("FROM scratch\n", encoding="utf-8")
+    assert refusal(copied) == "images/mxnet/1.8.0/Dockerfile: belongs to no image in versions.yaml; remove its folder"
+    copied.images[0].dockerfile.unlink()
+    assert refusal(copied) == "images/mxnet/1.9.1/Dockerfile: is missing; run `dlscale images render`"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        (
+            "mxnet.Dockerfile.j2",
+            None,
+            "images/templates/mxnet.Dockerfile.j2: is missing; every framework in versions.yaml needs its template",
+        ),
+        ("mxnet.Dockerfile.j2", "{% if %}", "images/templates/mxnet.Dockerfile.j2:1: "),
+        ("mxnet.Dockerfile.j2", "{{ image.verison }}", "images/templates: a template names what no image has ("),
+    ],
+)
+def test_a_wrong_template_is_refused(copied, name, text, sentence):
+    path = copied.root / "images/templates" / name
+    path.unlink() if text is None else path.write_text(text, encoding="utf-8")
+    with pytest.raises(RequestError) as caught:
+        list(render(copied))
+    assert str(caught.value).removeprefix(f"{copied.root}/").startswith(sentence)
