@@ -14,7 +14,15 @@ ROOT = Path(__file__).parents[1]
 
 def gpu(index=0, **changes):
     return Gpu.model_validate(
-        {"index": index, "uuid": f"GPU-{index}", "name": "NVIDIA H200", "memory_mib": 143771, "compute_capability": "9.0", "nvlinks": 18} | changes
+        {
+            "index": index,
+            "uuid": f"GPU-{index}",
+            "name": "NVIDIA H200",
+            "memory_mib": 143771,
+            "compute_capability": "9.0",
+            "nvlinks": 18,
+        }
+        | changes
     )
 
 
@@ -40,7 +48,12 @@ def node(**changes):
 
 def gpu_node(count=4, **changes):
     return node(
-        cores=tuple(range(16)), gpus=tuple(gpu(i) for i in range(count)), gpu_reason=None, driver="580.159.03", cuda_driver="13.0", **changes
+        cores=tuple(range(16)),
+        gpus=tuple(gpu(i) for i in range(count)),
+        gpu_reason=None,
+        driver="580.159.03",
+        cuda_driver="13.0",
+        **changes,
     )
 
 

@@ -21,13 +21,13 @@ print(f"{library}: {len(linked.splitlines())} libraries, not found: {sorted(miss
 
 if device == "gpu" and missing:
     assert missing == {"libcuda.so.1"}, missing
-    installed = importlib.metadata.version("mxnet-cu112")
+    installed, state = importlib.metadata.version("mxnet-cu112"), "lacks nothing but the driver (not imported)"
 else:
     assert not missing, missing
     import mxnet
     from mxnet import autograd, gluon, nd
 
-    installed = mxnet.__version__
+    installed, state = mxnet.__version__, "works"
     assert mxnet.runtime.Features().is_enabled("DIST_KVSTORE"), "no distributed key-value store"
     layer = gluon.nn.Conv2D(channels=4, kernel_size=3, in_channels=3)
     layer.initialize(mxnet.init.One())
@@ -37,4 +37,4 @@ else:
     # 27 ones under each of 6 x 6 positions, 4 channels, 2 images
     assert loss.asscalar() == 27 * 36 * 4 * 2, loss.asscalar()
 assert installed == version, installed
-print(f"mxnet {installed} works")
+print(f"mxnet {installed} {state}")

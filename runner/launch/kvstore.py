@@ -27,8 +27,8 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
         "DMLC_NODE_HOST": ROOT,
         "DMLC_INTERFACE": "lo",
     }
-    # Importing MXNet with one of these roles runs that role until the workers are done.
-    helper = (job.site.python, "-c", "import mxnet")
+    # Importing MXNet with one of these roles runs that role until the workers are done; the shim lets it be imported everywhere.
+    helper = (job.site.python, f"{job.site.workloads}/imagenet_cnn/mxnet_shim.py")
     inside = f"container:{name(job, 'scheduler', 0)}"
     return (
         spec(job, role="scheduler", argv=helper, cpus=job.cpus, env={**meeting, "DMLC_ROLE": "scheduler"}),

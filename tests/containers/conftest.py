@@ -1,6 +1,5 @@
 """The engine and the CPU images, each built once; without an engine the tests are skipped with the reason."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -59,7 +58,9 @@ def dlscale(client):
     def call(*words, out=None, timeout=900):
         argv = [sys.executable, "-m", "runner", *map(str, words)]
         if words[0] == "bench":
-            argv += [flag for flag in QUICK if not any(str(word).startswith(flag.split("=")[0] + "=") for word in words)]
+            argv += [
+                flag for flag in QUICK if not any(str(word).startswith(flag.split("=")[0] + "=") for word in words)
+            ]
         if out:
             argv.append(f"--out={out}")
         done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
@@ -75,7 +76,9 @@ def start(client):
 
     def begin(*words):
         argv = [sys.executable, "-m", "runner", *map(str, words)]
-        process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+        )
         started.append(process)
         return process
 
@@ -92,11 +95,11 @@ def sample(dlscale, tmp_path_factory):
     directory = tmp_path_factory.mktemp("data") / "sample"
     done = dlscale("data", "sample", directory, "--images=160")
     assert done.code == 0, done.stderr
-    folder = sorted(path for path in directory.iterdir() if path.is_dir())[0]
-    whole = sorted(folder.glob("*.jpg"))[0].read_bytes()
+    folder = min(path for path in directory.iterdir() if path.is_dir())
+    whole = min(folder.glob("*.jpg")).read_bytes()
     (folder / "cut_short.jpg").write_bytes(whole[: len(whole) // 3])
     (folder / "no_image.jpg").write_bytes(b"GIF89a, not a JPEG at all")
-    os.chmod(directory, 0o755)  # pytest's own temporary directories are private to root
+    directory.chmod(0o755)  # pytest's own temporary directories are private to root
     return directory
 
 

@@ -13,7 +13,13 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 @pytest.fixture(scope="module", params=["mxnet", "pytorch"])
 def ended(request, dlscale, tmp_path_factory):
-    done = dlscale("bench", f"--framework={request.param}", "--device=cpu", "--workers=1,2", out=tmp_path_factory.mktemp(request.param))
+    done = dlscale(
+        "bench",
+        f"--framework={request.param}",
+        "--device=cpu",
+        "--workers=1,2",
+        out=tmp_path_factory.mktemp(request.param),
+    )
     assert done.code == 0, done.stderr
     return done
 
@@ -54,14 +60,18 @@ def test_throughput_is_the_raw_windows_own(ended):
     lines = (ended.out / record.run_id / "events.jsonl").read_text().splitlines()
     windows = [event for event in map(json.loads, lines) if event["event"] == "window"]
     kept = windows[record.measurement.steady.first_window :]
-    assert record.measurement.throughput.value == pytest.approx(sum(w["samples"] for w in kept) / sum(w["seconds"] for w in kept), rel=1e-3)
+    assert record.measurement.throughput.value == pytest.approx(
+        sum(w["samples"] for w in kept) / sum(w["seconds"] for w in kept), rel=1e-3
+    )
     assert record.measurement.training_time_s == pytest.approx(sum(w["seconds"] for w in windows), rel=1e-3)
 
 
 def test_speedup_is_against_the_run_beside_it(ended):
     one, two = ended.record(1), ended.record(2)
     assert two.scaling.baseline_run_id == one.run_id
-    assert two.scaling.speedup.value == pytest.approx(two.measurement.throughput.value / one.measurement.throughput.value)
+    assert two.scaling.speedup.value == pytest.approx(
+        two.measurement.throughput.value / one.measurement.throughput.value
+    )
     assert two.scaling.efficiency.value == pytest.approx(two.scaling.speedup.value / 2)
     assert two.scaling.speedup.ci95.low <= two.scaling.speedup.value <= two.scaling.speedup.ci95.high
 

@@ -7,7 +7,15 @@ import subprocess
 import pytest
 from conftest import running, wait_until
 
-LONG = ("--framework=mxnet", "--device=cpu", "--model=resnet18", "--image-size=32", "--batch=4", "--iterations=100000", "--repeat=1")
+LONG = (
+    "--framework=mxnet",
+    "--device=cpu",
+    "--model=resnet18",
+    "--image-size=32",
+    "--batch=4",
+    "--iterations=100000",
+    "--repeat=1",
+)
 
 
 def training(client, out):
@@ -58,7 +66,9 @@ def test_a_wall_clock_limit_is_a_failed_run(dlscale, tmp_path):
 def small_disk(tmp_path):
     disk = tmp_path / "small"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"mounting a small file system needs root: {mounted.stderr.strip()}")
     yield disk
@@ -84,4 +94,8 @@ def test_a_disk_that_fills_in_mid_run_leaves_a_record_that_says_so(start, client
 
 def free_bytes(path):
     """Bytes free on a file system, as df counts them."""
-    return int(subprocess.run(["df", "--output=avail", "-B1", str(path)], capture_output=True, text=True, check=True).stdout.split()[1])
+    return int(
+        subprocess.run(
+            ["df", "--output=avail", "-B1", str(path)], capture_output=True, text=True, check=True
+        ).stdout.split()[1]
+    )

@@ -17,7 +17,10 @@ def test_the_command_works(command, sample, tmp_path, client):
     if command == "make test":
         assert "make test" in (ROOT / ".ci" / "run").read_text()  # it is what runs this
         return
-    words = [word.replace("/tmp/dlscale-sample", str(tmp_path / "new" if "sample" in command.split()[:3] else sample)) for word in shlex.split(command)]
+    words = [
+        word.replace("/tmp/dlscale-sample", str(tmp_path / "new" if "sample" in command.split()[:3] else sample))
+        for word in shlex.split(command)
+    ]
     words = ["60" if word == "2000" else word for word in words]
     if words[:2] == ["make", "bench"]:
         gpus = any(word.startswith("GPUS=") for word in words)
@@ -39,7 +42,9 @@ def test_the_readme_has_commands():
 def test_the_support_matrix_is_the_catalogs():
     from runner.catalog import load_images
 
-    rows = re.findall(r"^\| (\w+ \S+) \| (CPU|GPU) \|([^|]*)\|([^|]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\w+ \S+) \| (CPU|GPU) \|([^|]*)\|([^|]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
     images = load_images(ROOT).images
     assert [(name, device.lower()) for name, device, _, _ in rows] == [(image.name, image.device) for image in images]
     for (_, _, _, driver), image in zip(rows, images, strict=True):

@@ -8,7 +8,9 @@ LEARN = ("--batch=16", "--iterations=30", "--warmup=2", "--workers=1", "--device
 
 @pytest.fixture(scope="module", params=["mxnet", "pytorch"])
 def ended(request, dlscale, sample, tmp_path_factory):
-    return dlscale("bench", f"--framework={request.param}", f"--data={sample}", *LEARN, out=tmp_path_factory.mktemp(request.param))
+    return dlscale(
+        "bench", f"--framework={request.param}", f"--data={sample}", *LEARN, out=tmp_path_factory.mktemp(request.param)
+    )
 
 
 def test_it_learns_the_sample_set(ended, sample):

@@ -39,7 +39,14 @@ def no_jpeg(tmp_path):
 
 
 def refused(tmp_path, *words):
-    done = dlscale("bench", "--device=cpu", "--engine=venv", *words, f"--out={tmp_path / 'out'}", env={"DLSCALE_CACHE": str(tmp_path / "cache")})
+    done = dlscale(
+        "bench",
+        "--device=cpu",
+        "--engine=venv",
+        *words,
+        f"--out={tmp_path / 'out'}",
+        env={"DLSCALE_CACHE": str(tmp_path / "cache")},
+    )
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -61,7 +68,10 @@ def refused(tmp_path, *words):
         (["--batch=many"], "BATCH=many is not a whole number of at least 1"),
         (["--iterations=-5"], "ITERATIONS=-5 is not a whole number"),
         (["--workers=4096"], "WORKERS=4096 asked"),
-        (["--framework=mxnet", "--strategy=ddp"], "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore"),
+        (
+            ["--framework=mxnet", "--strategy=ddp"],
+            "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore",
+        ),
         (["--precision=fp8"], "unknown PRECISION 'fp8'; known:"),
         (["--data=/no/such/place"], "DATA=/no/such/place does not exist"),
         (["--nodes=2"], "NODES=2 asked, this version runs on one host"),
@@ -79,7 +89,13 @@ def test_data_that_is_empty_or_holds_no_jpeg(tmp_path, empty, no_jpeg):
 
 def test_a_results_directory_that_can_not_be_written(tmp_path):
     (tmp_path / "file").touch()
-    done = dlscale("bench", "--device=cpu", "--engine=venv", f"--out={tmp_path / 'file' / 'x'}", env={"DLSCALE_CACHE": str(tmp_path / "cache")})
+    done = dlscale(
+        "bench",
+        "--device=cpu",
+        "--engine=venv",
+        f"--out={tmp_path / 'file' / 'x'}",
+        env={"DLSCALE_CACHE": str(tmp_path / "cache")},
+    )
     assert done.returncode == 2
     assert "can't be written (Not a directory); give another place with OUT=DIR" in done.stderr
 
@@ -91,7 +107,9 @@ def test_gpus_on_a_machine_without_any_says_what_to_type(tmp_path):
 
 
 def test_an_engine_that_does_not_answer_is_named_with_the_alternative(tmp_path):
-    done = dlscale("bench", "--engine=docker", "--device=cpu", f"--out={tmp_path}", env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    done = dlscale(
+        "bench", "--engine=docker", "--device=cpu", f"--out={tmp_path}", env={"DOCKER_HOST": "unix:///nowhere.sock"}
+    )
     assert done.returncode == 2
     assert "ENGINE=docker asked, but no Docker engine answers" in done.stderr
     assert done.stderr.strip().endswith("or ask for ENGINE=venv")
@@ -120,7 +138,9 @@ def test_the_doctor_speaks_json_and_knows_every_image():
 def test_make_hands_every_variable_over_as_one_word(tmp_path):
     """A value with a quote or a command in it reaches the program as it was typed."""
     hostile = "a'b; touch " + str(tmp_path / "owned")
-    done = subprocess.run(["make", "-n", "bench", f"MODEL={hostile}", "GPUS=1,2"], cwd=examples.ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "-n", "bench", f"MODEL={hostile}", "GPUS=1,2"], cwd=examples.ROOT, capture_output=True, text=True
+    )
     line = next(line for line in done.stdout.splitlines() if " bench " in line)
     argv = subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True).stdout.splitlines()
     assert f"--model={hostile}" in argv
@@ -129,8 +149,19 @@ def test_make_hands_every_variable_over_as_one_word(tmp_path):
 
 
 def test_every_flag_of_bench_is_a_variable_of_make():
-    words = (examples.ROOT / "Makefile").read_text().partition("VARIABLES :=")[2].partition("\n#")[0].replace("\\", " ").split()
-    flags = {word.strip("│ ").split()[0] for word in dlscale("bench", "--help").stdout.splitlines() if word.strip("│ ").startswith("--")}
+    words = (
+        (examples.ROOT / "Makefile")
+        .read_text()
+        .partition("VARIABLES :=")[2]
+        .partition("\n#")[0]
+        .replace("\\", " ")
+        .split()
+    )
+    flags = {
+        word.strip("│ ").split()[0]
+        for word in dlscale("bench", "--help").stdout.splitlines()
+        if word.strip("│ ").startswith("--")
+    }
     assert {f"--{word.lower().replace('_', '-')}" for word in words} == flags - {"--dry-run", "--help"}
 
 

@@ -40,7 +40,9 @@ def test_printed_and_created_container_are_the_same(gpus_by):
     assert value("--pids-limit") == str(host["pids_limit"])
     assert value("--tmpfs") == "/tmp:" + host["tmpfs"]["/tmp"]
     assert value("--log-driver") == host["log_config"]["type"]
-    assert {argv[i + 1] for i, word in enumerate(argv) if word == "--env"} == {f"{k}={v}" for k, v in options["environment"].items()}
+    assert {argv[i + 1] for i, word in enumerate(argv) if word == "--env"} == {
+        f"{k}={v}" for k, v in options["environment"].items()
+    }
     assert list(argv[argv.index(options["image"]) + 1 :]) == options["command"]
     assert value("--entrypoint") == options["entrypoint"][0]
 

@@ -57,7 +57,11 @@ def run(*specs, limits=GENEROUS, sheet=None, watch=lambda _: None):
 
 
 def alive(marker):
-    return [p.pid for p in psutil.process_iter(["cmdline"]) if marker in " ".join(p.info["cmdline"] or []) and p.pid != os.getpid()]
+    return [
+        p.pid
+        for p in psutil.process_iter(["cmdline"])
+        if marker in " ".join(p.info["cmdline"] or []) and p.pid != os.getpid()
+    ]
 
 
 def wait_gone(marker, seconds=10):
@@ -70,7 +74,11 @@ def wait_gone(marker, seconds=10):
 def test_a_good_run_keeps_events_and_logs_apart():
     sheet = Sheet()
     seen = []
-    outcome = run(spec(f"import sys\nprint('hello')\nprint('{EVENT}')\nprint('warned', file=sys.stderr)"), sheet=sheet, watch=seen.append)
+    outcome = run(
+        spec(f"import sys\nprint('hello')\nprint('{EVENT}')\nprint('warned', file=sys.stderr)"),
+        sheet=sheet,
+        watch=seen.append,
+    )
     assert (outcome.status, outcome.reason, outcome.exit_codes) == ("ok", None, {"w0": 0})
     assert sorted(sheet.logs) == [("w0", "hello"), ("w0", "warned")]
     assert [event.event for event in sheet.events] == ["first_step"]
@@ -96,7 +104,9 @@ def test_a_silent_job_is_ended():
 
 
 def test_a_job_that_talks_for_ever_is_ended_too():
-    outcome = run(spec("import time\nwhile True: print('.'); time.sleep(0.05)"), limits=Limits(wall_s=1.5, silence_s=60))
+    outcome = run(
+        spec("import time\nwhile True: print('.'); time.sleep(0.05)"), limits=Limits(wall_s=1.5, silence_s=60)
+    )
     assert outcome.status == "timeout"
 
 
@@ -118,7 +128,7 @@ def test_ctrl_c_ends_the_job_and_is_an_outcome():
 
 
 def test_an_event_that_breaks_the_contract_fails_the_run_and_is_quoted():
-    outcome = run(spec("print('::dlscale:: {\"event\":\"window\",\"rank\":0}')\nimport time; time.sleep(300)"))
+    outcome = run(spec('print(\'::dlscale:: {"event":"window","rank":0}\')\nimport time; time.sleep(300)'))
     assert outcome.status == "failed"
     assert "breaks the contract" in outcome.reason
 
@@ -140,7 +150,9 @@ def test_a_container_that_will_not_start_ends_those_that_did():
             return super().start(spec)
 
     specs = (spec(f"import time; time.sleep(300) #{marker}"), spec("pass", name="w1"))
-    outcome = execute(engine=Refusing(None, WORKLOADS), specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None)
+    outcome = execute(
+        engine=Refusing(None, WORKLOADS), specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None
+    )
     assert outcome.reason == "venv would not start a container: no such image"
     assert not wait_gone(marker)
 

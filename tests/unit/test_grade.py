@@ -92,7 +92,12 @@ def test_a_failed_run_says_why():
 
 def test_a_rate_that_never_settles_is_degraded_and_keeps_its_figures():
     trial = examples.trial()
-    said = [e.model_copy(update={"seconds": e.seconds * 1.1**e.index, "start": sum(0.2 * 1.1**i for i in range(e.index))}) if e.event == "window" else e for e in events(trial)]
+    said = [
+        e.model_copy(update={"seconds": e.seconds * 1.1**e.index, "start": sum(0.2 * 1.1**i for i in range(e.index))})
+        if e.event == "window"
+        else e
+        for e in events(trial)
+    ]
     found = graded(trial, said)
     assert found.validity.status == "degraded"
     assert found.measurement.throughput is not None
@@ -118,7 +123,9 @@ def test_a_speedup_above_the_number_of_devices_is_flagged_and_not_clamped():
 def test_without_a_baseline_or_with_an_invalid_run_there_is_no_speedup():
     assert scaling(TWO, "two", graded(TWO, events(TWO)), None).speedup is None
     assert scaling(TWO, "two", graded(TWO, events(TWO)[:5]), record()).speedup is None
-    assert scaling(examples.trial(), "one", graded(examples.trial(), events(examples.trial())), None).speedup.value == 1.0
+    assert (
+        scaling(examples.trial(), "one", graded(examples.trial(), events(examples.trial())), None).speedup.value == 1.0
+    )
 
 
 def test_grading_twice_gives_the_same_digits():

@@ -146,9 +146,9 @@ def test_the_command_line_starts_without_the_heavy_libraries():
 
 
 def test_every_makefile_variable_is_a_flag_of_bench_and_every_flag_a_variable():
-    import typer  # noqa: PLC0415  (runner.cli is loaded by this test alone)
+    import typer
 
-    from runner.cli import app  # noqa: PLC0415
+    from runner.cli import app
 
     text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     variables = set(re.search(r"^VARIABLES := (.*)$", text, re.MULTILINE)[1].split())

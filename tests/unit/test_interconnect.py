@@ -20,12 +20,28 @@ def nccl(*lines):
 
 
 def net(where, tx, rank=0):
-    return Net(event="net", rank=rank, t=0, received=0, container="w0", where=where, interfaces={"lo": {"rx_bytes": tx, "tx_bytes": tx}})
+    return Net(
+        event="net",
+        rank=rank,
+        t=0,
+        received=0,
+        container="w0",
+        where=where,
+        interfaces={"lo": {"rx_bytes": tx, "tx_bytes": tx}},
+    )
 
 
 @pytest.mark.parametrize(
     ("lines", "used"),
-    [((NVLINK,), "nvlink"), ((SHM,), "shm"), ((SOCKET,), "ethernet"), ((IB,), "infiniband"), ((NVLINK, SOCKET), "ethernet"), ((NVLINK, SHM), "shm"), ((), "unknown")],
+    [
+        ((NVLINK,), "nvlink"),
+        ((SHM,), "shm"),
+        ((SOCKET,), "ethernet"),
+        ((IB,), "infiniband"),
+        ((NVLINK, SOCKET), "ethernet"),
+        ((NVLINK, SHM), "shm"),
+        ((), "unknown"),
+    ],
 )
 def test_the_slowest_channel_names_the_transport(lines, used):
     found = interconnect.used(examples.trial(**GPUS), [examples.gpu(0), examples.gpu(1)], [nccl(*lines)])

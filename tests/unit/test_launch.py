@@ -18,19 +18,30 @@ GPUS = {"device": "gpu", "cpus_per_worker": None, "threads": 4, "batch_per_devic
 CASES: dict[str, tuple[Job, str | None]] = {
     "mxnet-single-cpu": (examples.job(examples.trial()), None),
     "mxnet-kvstore-2-cpu-workers": (
-        examples.job(examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)),
+        examples.job(
+            examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
+        ),
         None,
     ),
     "mxnet-kvstore-4-gpus": (
         examples.job(
-            examples.trial(strategy="kvstore", kvstore="device", world_size=4, version="1.9.1-cu112", global_batch=256, **GPUS), node=examples.gpu_node()
+            examples.trial(
+                strategy="kvstore", kvstore="device", world_size=4, version="1.9.1-cu112", global_batch=256, **GPUS
+            ),
+            node=examples.gpu_node(),
         ),
         "nvidia",
     ),
     "pytorch-ddp-2-cpu-workers-real-data": (
         examples.job(
             examples.trial(
-                framework="pytorch", program="imagenet_cnn/train_pytorch.py", strategy="ddp", world_size=2, processes=2, global_batch=64, data="/data/set"
+                framework="pytorch",
+                program="imagenet_cnn/train_pytorch.py",
+                strategy="ddp",
+                world_size=2,
+                processes=2,
+                global_batch=64,
+                data="/data/set",
             ),
             site=examples.data_site(),
         ),
@@ -71,7 +82,14 @@ def _words(argv):
     """One option and its value a line, so that a difference is easy to read."""
     lines = []
     for word in argv:
-        if lines and lines[-1].startswith("--") and "=" not in lines[-1] and " " not in lines[-1] and lines[-1] not in FLAGS_ALONE and not word.startswith("--"):
+        if (
+            lines
+            and lines[-1].startswith("--")
+            and "=" not in lines[-1]
+            and " " not in lines[-1]
+            and lines[-1] not in FLAGS_ALONE
+            and not word.startswith("--")
+        ):
             lines[-1] += f" {word}"
         else:
             lines.append(word)

@@ -69,7 +69,9 @@ def test_pooled_rate_weights_repeats_by_their_time():
 
 def test_interval_is_the_same_every_time():
     runs = [joined([32] * 10, np.linspace(0.9, 1.1, 10))]
-    assert metrics.interval(metrics.rate_distribution(runs, seed=1)) == metrics.interval(metrics.rate_distribution(runs, seed=1))
+    assert metrics.interval(metrics.rate_distribution(runs, seed=1)) == metrics.interval(
+        metrics.rate_distribution(runs, seed=1)
+    )
 
 
 def test_interval_of_constant_windows_has_no_width():
@@ -107,7 +109,9 @@ seconds_lists = st.lists(st.floats(0.01, 10), min_size=1, max_size=20)
 def test_no_image_and_no_second_is_lost_or_invented(seconds, batch, ranks):
     starts = np.concatenate([[0.0], np.cumsum(seconds)[:-1]])
     windows = [
-        window(rank, i, 1000.0 * rank + start, batch, length) for rank in range(ranks) for i, (start, length) in enumerate(zip(starts, seconds, strict=True))
+        window(rank, i, 1000.0 * rank + start, batch, length)
+        for rank in range(ranks)
+        for i, (start, length) in enumerate(zip(starts, seconds, strict=True))
     ]
     found = metrics.global_windows(windows)
     assert found.samples.sum() == batch * ranks * len(seconds)

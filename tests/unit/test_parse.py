@@ -6,7 +6,17 @@ import pytest
 
 from runner.parse import EventError, Loss, Window, parse_events, parse_line
 
-WINDOW = {"event": "window", "rank": 1, "t": 5.0, "index": 0, "start": 4.0, "iterations": 2, "samples": 64, "seconds": 1.0, "step_seconds": None}
+WINDOW = {
+    "event": "window",
+    "rank": 1,
+    "t": 5.0,
+    "index": 0,
+    "start": 4.0,
+    "iterations": 2,
+    "samples": 64,
+    "seconds": 1.0,
+    "step_seconds": None,
+}
 
 
 def line(fields):

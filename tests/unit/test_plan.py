@@ -87,7 +87,10 @@ def test_mxnet_drives_all_gpus_from_one_process_and_cpu_workers_from_one_each():
 def test_scale_repeat_and_wires_do_not_change_the_key():
     trials = plan(Request(gpus=(1, 2, 4), repeat=2), ground("pytorch", "gpu"))
     assert len({t.key for t in trials}) == 1
-    assert plan(Request(gpus=(2,), interconnect="shm"), ground("pytorch", "gpu"))[0].key != plan(Request(gpus=(2,), seed=2), ground("pytorch", "gpu"))[0].key
+    assert (
+        plan(Request(gpus=(2,), interconnect="shm"), ground("pytorch", "gpu"))[0].key
+        != plan(Request(gpus=(2,), seed=2), ground("pytorch", "gpu"))[0].key
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +132,11 @@ def test_classes_come_from_the_data():
     ("fields", "on", "sentence"),
     [
         ({"workers": (3,)}, {}, "WORKERS=3 asked, here offers 2 cores; ask for WORKERS=2 or fewer"),
-        ({"gpus": (8,)}, {"framework": "pytorch", "device": "gpu"}, "GPUS=8 asked, here offers 4 GPUs; ask for GPUS=4 or fewer"),
+        (
+            {"gpus": (8,)},
+            {"framework": "pytorch", "device": "gpu"},
+            "GPUS=8 asked, here offers 4 GPUs; ask for GPUS=4 or fewer",
+        ),
         (
             {"gpus": (1,)},
             {"framework": "pytorch", "device": "gpu", "node": examples.node()},
@@ -137,7 +144,11 @@ def test_classes_come_from_the_data():
         ),
         ({"model": "resnet51"}, {}, "unknown MODEL 'resnet51'; known: resnet50, resnet18, resnet152"),
         ({"strategy": "ddp"}, {}, "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore"),
-        ({"strategy": "single", "workers": (2,)}, {}, "STRATEGY=single drives one device, 2 asked; ask for STRATEGY=kvstore"),
+        (
+            {"strategy": "single", "workers": (2,)},
+            {},
+            "STRATEGY=single drives one device, 2 asked; ask for STRATEGY=kvstore",
+        ),
         ({"precision": "bf16"}, {}, "PRECISION=bf16 is not offered by FRAMEWORK=mxnet on DEVICE=cpu; ask for fp32"),
         ({"batch": 600}, {"dataset": dataset(images=1000)}, "DATA=/data holds 1000 images, one step takes 1200"),
         ({"image_size": 8}, {}, "IMAGE_SIZE=8 is too small for MODEL=resnet18"),
@@ -152,7 +163,10 @@ def test_what_can_not_be_met_is_refused_in_one_sentence(fields, on, sentence):
 
 @given(st.integers(1, 64), st.integers(1, 500), st.integers(1, 16))
 def test_no_scale_does_less_than_one_device_and_none_much_more(batch, iterations, cores):
-    trials = plan(Request(batch=batch, iterations=iterations, repeat=1, workers=(cores,)), ground(node=examples.node(cores=tuple(range(16)))))
+    trials = plan(
+        Request(batch=batch, iterations=iterations, repeat=1, workers=(cores,)),
+        ground(node=examples.node(cores=tuple(range(16)))),
+    )
     total = iterations * batch
     for trial in trials:
         assert total <= trial.iterations * trial.global_batch < total + trial.global_batch

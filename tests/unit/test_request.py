@@ -9,7 +9,9 @@ from runner.request import Request
 
 @pytest.mark.parametrize("text", ["0", "-1", "abc", "1.5", "1e3", "٣"])
 def test_a_count_is_a_whole_number_of_at_least_one(text):
-    with pytest.raises(RequestError, match=f"^BATCH={text} is not a whole number of at least 1; type for example BATCH=4$"):
+    with pytest.raises(
+        RequestError, match=f"^BATCH={text} is not a whole number of at least 1; type for example BATCH=4$"
+    ):
         ask.count("BATCH", text)
 
 

@@ -35,7 +35,7 @@ def test_a_record_fits_the_exported_schema(tmp_path):
 def test_the_fields_that_others_rely_on_are_there(tmp_path):
     results.write_record(tmp_path, record())
     fields = json.loads((tmp_path / "record.json").read_text())
-    for path in (
+    for path in (  # noqa: SIM905 - a list of sixty strings is harder to read
         "schema run_id engine image.reference image.id image.digest image.lock_sha256 outcome.status outcome.exit_codes outcome.phases_s "
         "measurement.throughput.value measurement.throughput.ci95 measurement.throughput.unit measurement.training_time_s measurement.first_step_s "
         "measurement.step_time_s measurement.samples measurement.windows scaling.baseline_run_id scaling.speedup.value scaling.speedup.ci95 "
@@ -83,7 +83,9 @@ def test_a_write_that_fails_leaves_no_half_record(tmp_path, monkeypatch):
 def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_that_filled_it(tmp_path):
     """Lost records: a disk that is full to the last byte has room for one record more, because the writer kept it."""
     try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)], check=True, capture_output=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)], check=True, capture_output=True
+        )
     except (subprocess.CalledProcessError, FileNotFoundError):
         pytest.skip("mounting a small file system needs root")
     try:
@@ -92,7 +94,7 @@ def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_th
         earlier.finish(record())
         writer = RunWriter(tmp_path / "b")
         writer.create(plan_of(record()))
-        with pytest.raises(RunFailedError, match="No space left on device"):
+        with pytest.raises(RunFailedError, match="No space left on device"):  # noqa: PT012 - one of many writes fails
             for _ in range(100):
                 writer.log("w0", "x" * 2**20)
         writer.finish(record(run_id="b"))
@@ -135,7 +137,12 @@ def test_the_baseline_is_the_newest_usable_one_of_the_same_key_and_repeat(tmp_pa
         return tmp_path / run_id, record(run_id=run_id, trial=examples.trial(**trial))
 
     wanted = examples.trial(world_size=2, repeat=2)
-    old, new, other_repeat, other_key = run("1", repeat=2), run("2", repeat=2), run("3", repeat=1), run("4", repeat=2, key="f" * 16)
+    old, new, other_repeat, other_key = (
+        run("1", repeat=2),
+        run("2", repeat=2),
+        run("3", repeat=1),
+        run("4", repeat=2, key="f" * 16),
+    )
     invalid = (tmp_path / "5", record(run_id="5", trial=examples.trial(repeat=2), status="invalid"))
     two = run("6", repeat=2, world_size=2)
     assert results.baseline_for(wanted, [new, old, other_repeat, other_key, invalid, two])[1].run_id == "2"

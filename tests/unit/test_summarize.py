@@ -4,23 +4,34 @@ from pathlib import Path
 
 import examples
 import pytest
-from records import record
+from records import events, record
 
 from runner.measure import measure
 from runner.outcome import Outcome
 from runner.results import Validity
 from runner.summarize import summarize
 
-from records import events  # noqa: I001 - the made-up ranks
-
 
 def run(run_id, seconds=0.1, *, scale=1, status="valid", failed=False):
-    trial = examples.trial() if scale == 1 else examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=scale, processes=scale, global_batch=32 * scale)
+    trial = (
+        examples.trial()
+        if scale == 1
+        else examples.trial(
+            strategy="kvstore", kvstore="dist_sync", world_size=scale, processes=scale, global_batch=32 * scale
+        )
+    )
     found = record(run_id=run_id, trial=trial, status=status)
-    found = found.model_copy(update={"measurement": measure(events(trial, seconds=seconds), started=0.0, unit="images/s")})
+    found = found.model_copy(
+        update={"measurement": measure(events(trial, seconds=seconds), started=0.0, unit="images/s")}
+    )
     if failed:
         outcome = Outcome(status="failed", reason="w0: exit code 1", exit_codes={"w0": 1}, started=0.0, phases_s={})
-        found = found.model_copy(update={"outcome": outcome, "validity": Validity(status="invalid", reasons=("the run failed: w0: exit code 1",))})
+        found = found.model_copy(
+            update={
+                "outcome": outcome,
+                "validity": Validity(status="invalid", reasons=("the run failed: w0: exit code 1",)),
+            }
+        )
     return Path(run_id), found
 
 

@@ -1,0 +1,143 @@
+"""Prevents: images that can't be made again, that tell where their packages came from, that run as root, that are not what their
+lock says, or that are built anew each time.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import ROOT
+
+from runner.cache import cache_dir
+from runner.catalog import load_images
+from runner.errors import RequestError
+from runner.images import archive
+from runner.images.base import base_id, build_archive
+from runner.images.build import LABEL_BUILDER, ensure
+from runner.images.mirror import debian_sources
+from runner.images.wheelhouse import Target, sha256
+
+CATALOG = load_images(ROOT)
+CPU = [image for image in CATALOG.images if image.device == "cpu"]
+# As a job runs: see runner/engines/docker.py.
+LOCKED_UP = {
+    "remove": True,
+    "network_mode": "none",
+    "read_only": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+    "tmpfs": {"/tmp": "rw,exec,mode=1777"},
+}
+
+
+@pytest.fixture(scope="session", params=CPU, ids=lambda image: image.name)
+def image(request, client):
+    ensure(request.param, client=client, cache=cache_dir(), report=print)
+    return request.param
+
+
+def inside(client, image, *argv, **options) -> str:
+    return client.containers.run(image.reference, list(argv), **{**LOCKED_UP, **options}).decode()
+
+
+def test_an_image_that_is_there_is_not_built_again(client, image):
+    before = client.images.get(image.reference).id
+    built = ensure(image, client=client, cache=cache_dir(), report=pytest.fail)
+    assert (built.id, built.lock_sha256) == (before, image.lock_sha256)
+
+
+def test_it_says_what_it_was_made_from(client, image):
+    labels = client.images.get(image.reference).labels
+    assert labels["org.opencontainers.image.version"] == image.version
+    assert labels["dlscale.lock.sha256"] == sha256(image.lock_path)
+    assert labels["dlscale.base.id"] == base_id(image.base, client)
+    assert labels["dlscale.base"] in ("mirror", "registry")
+    packages = inside(client, image, "sha256sum", "/usr/share/dlscale/packages.txt").split()[0]
+    assert labels["dlscale.base.packages.sha256"] == packages
+    assert len(labels["org.opencontainers.image.revision"]) == 40
+
+
+def test_its_smoke_test_passes_as_a_job_runs(client, image):
+    said = inside(client, image, "python3", "/opt/dlscale/smoke.py", image.version.partition("-")[0], "cpu")
+    assert said.splitlines()[-1].endswith("works")
+
+
+def test_it_is_an_ordinary_user_and_can_write_nothing_of_its_own(client, image):
+    assert inside(client, image, "id", "--user").strip() == "10001"
+    found = inside(
+        client,
+        image,
+        "sh",
+        "-c",
+        "find / -xdev -writable -not -type l 2>/dev/null | grep -vE '^/(dev|proc|sys|tmp)' || true",
+        read_only=False,
+    )
+    # What Debian itself leaves open to everybody.
+    assert set(found.split()) <= {"/run/lock", "/var/tmp", "/var/lock"}
+
+
+def test_it_holds_the_locked_packages_and_no_others(client, image):
+    listing = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    held = {
+        name.lower().replace("_", "-").replace(".", "-"): version
+        for name, version in json.loads(inside(client, image, "python3", "-c", listing)).items()
+    }
+    locked = {pin.name: pin.version for pin in Target.of(image).pins(image.lock_path.read_text(encoding="utf-8"))}
+    # `python3 -m venv` brings its own pip, and setuptools where the lock has none.
+    assert {**locked, "pip": held["pip"], "setuptools": held["setuptools"]} == held
+
+
+def test_importing_it_compiles_nothing(client, image):
+    """The root is read-only: byte code that is not in the image would be compiled at each start of each rank."""
+    name = {"mxnet": "mxnet", "pytorch": "torch"}[image.framework]
+    code = f"import sys, {name}; print([m.__name__ for m in sys.modules.values() if (c := getattr(m, '__cached__', None)) and not __import__('os').path.exists(c)])"
+    assert inside(client, image, "python3", "-c", code).strip() == "[]"
+
+
+def test_it_tells_nothing_of_this_machine(client, image):
+    left = inside(
+        client,
+        image,
+        "sh",
+        "-c",
+        "cat /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/* /etc/machine-id 2>/dev/null || true",
+    )
+    mirrors = {line.split()[1].split("/")[2] for line in debian_sources(image.base.suite)}
+    history = json.dumps(client.images.get(image.reference).history())
+    assert mirrors
+    assert not [mirror for mirror in mirrors if mirror in left + history]
+    assert inside(client, image, "sh", "-c", "ls /var/lib/apt/lists /var/cache/apt /var/log").split() == [
+        "/var/cache/apt:",
+        "/var/lib/apt/lists:",
+        "/var/log:",
+    ]
+
+
+def test_a_build_leaves_nothing_behind(client, image):
+    assert client.images.list(filters={"dangling": True, "label": f"{LABEL_BUILDER}={image.reference}"}) == []
+
+
+def test_the_base_comes_out_the_same_twice(tmp_path):
+    first, second = (build_archive(CATALOG.base, tmp_path / f"{n}.tar", report=print) for n in (1, 2))
+    assert first == second
+    assert sha256(tmp_path / "1.tar") == sha256(tmp_path / "2.tar")
+
+
+def test_a_set_of_images_moves_through_files(client, tmp_path):
+    """Saved, lost, and loaded with the same id: what a machine without a network is given."""
+    ensure(CPU[0], client=client, cache=cache_dir(), report=print)
+    (tmp_path / "Dockerfile").write_text(f"FROM {CPU[0].base.reference}\nLABEL moved=1\n", encoding="utf-8")
+    reference = "dlscale/test:moved"
+    made, _ = client.images.build(path=str(tmp_path), tag=reference)
+    try:
+        archive.save([reference], client=client, directory=tmp_path / "set", report=print)
+        client.images.remove(reference)
+        (loaded,) = archive.load(tmp_path / "set", client=client, report=print)
+        assert loaded.id == made.id == client.images.get(reference).id
+        file = tmp_path / "set" / loaded.file
+        file.write_bytes(file.read_bytes()[:-1])
+        with pytest.raises(RequestError, match="differs from its hash"):
+            archive.load(tmp_path / "set", client=client, report=print)
+    finally:
+        client.images.remove(reference, force=True)
