@@ -52,6 +52,12 @@ def find_built(image: ImageSpec, client: DockerClient) -> BuiltImage | None:
     return _describe(image, found) if found else None
 
 
+def is_outdated(image: ImageSpec, client: DockerClient) -> bool:
+    """Whether the engine has the image, but not as it would be built now."""
+    found = _get(client, image.reference)
+    return found is not None and not is_current(image, found.labels, base=base_id(image.base, client))
+
+
 def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Callable[[str], None]) -> BuiltImage:
     """Have an image in the engine, built from the lock, Dockerfile and base that it should be.
 

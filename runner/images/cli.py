@@ -105,21 +105,24 @@ def list_images() -> None:
     """List the images, what they run on, and which of them the engine has."""
     from runner.engines.base import EngineError  # noqa: PLC0415 - commands load what they need
     from runner.engines.docker import connect  # noqa: PLC0415
-    from runner.images.build import find_built  # noqa: PLC0415
+    from runner.images.build import find_built, is_outdated  # noqa: PLC0415
 
     try:
         client = connect()
     except EngineError:
         client = None
-    table = Table("image", "device", "compute capability", "driver", "built", "MiB", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for header in ("image", "device", "GPU code", "driver", "built", "MiB"):
+        table.add_column(header, justify="right" if header == "MiB" else "left", no_wrap=header != "GPU code")
     for image in load_images(SUITE_ROOT).images:
         built = find_built(image, client) if client else None
+        state = built.id.partition(":")[2][:12] if built else "no"
         table.add_row(
             image.reference,
             image.device,
             " ".join(image.compute_capabilities),
             f"≥ {image.minimum_driver}" if image.minimum_driver else "",
-            built.id.partition(":")[2][:12] if built else "no",
+            "outdated" if client and is_outdated(image, client) else state,
             str(built.size_mib if built else image.size_mib),
         )
     Console(highlight=False).print(table)

@@ -17,7 +17,7 @@ from runner.catalog import load_images
 from runner.errors import RequestError
 from runner.images import build
 from runner.images.archive import MANIFEST, load, save
-from runner.images.build import LABEL_BASE, LABEL_INPUTS, check_disk, ensure, inputs_sha256, is_current
+from runner.images.build import LABEL_BASE, LABEL_INPUTS, check_disk, ensure, inputs_sha256, is_current, is_outdated
 from runner.images.cli import select
 
 ROOT = Path(__file__).parents[2]
@@ -109,7 +109,9 @@ def test_an_image_says_what_it_is(made, tmp_path):
 def test_a_new_base_is_a_new_image_and_the_old_one_goes(made, tmp_path, monkeypatch):
     client = Engine()
     make(made, client, tmp_path)
+    assert not is_outdated(made, client)
     monkeypatch.setattr(build, "base_id", lambda *_: "base 2")
+    assert is_outdated(made, client)
     client.held["kept by the engine without a name"] = client.held[made.reference]
     assert make(made, client, tmp_path).id == "built 2"
     assert client.removed == ["built 1"]
