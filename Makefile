@@ -68,4 +68,4 @@ lock: .venv/ready-dev ## resolve the runner's own requirements again
 	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \
 	  --no-header --no-emit-index-url --extra build --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \
-	  --no-header --no-emit-index-url -c requirements.lock images/sample.in -o requirements-sample.lock
+	  --no-header --no-emit-index-url -c requirements.lock workloads/imagenet_cnn/sample.in -o requirements-sample.lock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from rich.console import Console
 
 from runner import provenance
 from runner.cluster import free_port
-from runner.errors import RunFailedError
+from runner.errors import NoBaseError, RunFailedError
 from runner.execute import Limits, execute
 from runner.grade import grade, scaling
-from runner.ground import Ground, look
+from runner.ground import EngineChoice, Ground, look
 from runner.launch import launch
 from runner.launch.job import Job
 from runner.plan import plan
@@ -41,7 +41,14 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     trials = plan(request, ground)
     check_writable(ground.out)
     with progress(Console(stderr=True, highlight=False)) as shown:
-        prepared = prepare(ground, shown)
+        try:
+            prepared = prepare(ground, shown)
+        except NoBaseError as error:
+            if request.engine is not None:
+                raise
+            ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
+            trials = plan(request, ground)
+            prepared = prepare(ground, shown)
         matrix = _Matrix(request, ground, prepared, shown, command, _stamp())
         runs = matrix.run_all(trials)
     # pandas and matplotlib take a second to load: after the runs, not before the first step.

@@ -2,6 +2,7 @@
 
     DlscaleError          one sentence: what, where, and the next step
     ├── RequestError      2  the request can't be met; nothing was started
+    │   └── NoBaseError       no base image can be had here, so no container either
     ├── RunFailedError    3  a run started and did not end well
     └── InvalidRunError   4  a run ended, and its figures must not be used
 
@@ -25,6 +26,10 @@ class RequestError(DlscaleError):
     """The request can't be met; nothing was started."""
 
     exit_code = 2
+
+
+class NoBaseError(RequestError):
+    """Neither a registry nor a Debian mirror gives the base, so that no image can be built here."""
 
 
 class RunFailedError(DlscaleError):

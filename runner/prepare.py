@@ -94,6 +94,10 @@ def _docker(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
 
 def _venv(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
     image, cache = ground.image, cache_dir()
+    if image.library_path:
+        raise RequestError(
+            f"{image.name} finds its CUDA libraries only inside its image; start Docker and ask for ENGINE=docker"
+        )
     shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({ground.engine.reason})")
     free = free_mib(cache)
     if (
@@ -104,7 +108,11 @@ def _venv(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
             f"{cache} has {free} MiB free, {image.name} needs {image.wheels_mib + image.size_mib} MiB; free some or set DLSCALE_CACHE"
         )
     python = ensure_environment(
-        lock=image.lock_path, requires_python=image.requires_python, cache=cache, report=shown.stage
+        lock=image.lock_path,
+        requires_python=image.requires_python,
+        cache=cache,
+        report=shown.stage,
+        extra_index=image.extra_index,
     )
     used = ImageUsed(
         reference=f"{image.name} (virtual environment)", id=None, digest=None, lock_sha256=image.lock_sha256

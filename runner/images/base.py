@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from runner.engines import docker as engine
 from runner.engines import process
 from runner.engines.process import CommandError
-from runner.errors import RequestError
+from runner.errors import NoBaseError, RequestError
 from runner.images.mirror import apt_transport, debian_sources
 from runner.images.tarball import write_image
 from runner.images.versions import BaseSpec
@@ -179,11 +179,11 @@ def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]
         process.follow(argv, on_line=_speak(report), env=environment)
     except CommandError as error:
         if error.code is None:
-            raise RequestError(
+            raise NoBaseError(
                 "mmdebstrap, which builds the base, is not installed; install it (apt-get install mmdebstrap), or ask for ENGINE=venv"
             ) from error
         wrong = [line for line in error.stderr.splitlines() if line.startswith("E: ")]
-        raise RequestError(
+        raise NoBaseError(
             f"mmdebstrap could not build the base ({wrong[0] if wrong else error.last_line}); run `apt-get update` and try again"
         ) from error
     finally:

@@ -7,7 +7,7 @@ from typing import Final
 
 from runner.engines import process
 from runner.engines.process import CommandError
-from runner.errors import RequestError
+from runner.errors import NoBaseError
 
 VARIABLE: Final = "DLSCALE_DEBIAN_MIRROR"
 
@@ -18,7 +18,7 @@ def debian_sources(suite: str) -> tuple[str, ...]:
     The variable DLSCALE_DEBIAN_MIRROR names one address instead, for a machine that is not Debian.
 
     Raises:
-        RequestError: apt has no such source.
+        NoBaseError: apt has no such source.
     """
     chosen = os.environ.get(VARIABLE)
     if chosen:
@@ -43,7 +43,7 @@ def debian_sources(suite: str) -> tuple[str, ...]:
         if (origin, component) == ("Debian", "main") and release in wanted
     }
     if not any(line.endswith(f" {suite} main") for line in lines):
-        raise RequestError(
+        raise NoBaseError(
             f"apt on this machine knows no source of Debian {suite}; run `apt-get update`, or set {VARIABLE} to a mirror's address"
         )
     return tuple(sorted(lines))
