@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from runner.catalog import Catalog, ImageSpec, load_images, misfit
 from runner.cluster import Node, inspect_local
 from runner.engines import docker
 from runner.engines.base import EngineError
+from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
 from runner.provenance import SUITE_ROOT, tree_sha256
 from runner.request import Device, EngineName, Request
@@ -60,10 +62,13 @@ def look(request: Request) -> Ground:
     device = device_of(request, node)
     workload = next(w for w in load_workloads(SUITE_ROOT) if w.name == WORKLOAD)
     image = _image(load_images(SUITE_ROOT), request, device, node)
+    engine = choose_engine(request.engine)
+    if request.data and engine.name == "docker" and job_user() == IMAGE_USER:
+        _refuse_private(request.data)
     return Ground(
         node=node,
         device=device,
-        engine=choose_engine(request.engine),
+        engine=engine,
         image=image,
         workload=workload,
         dataset=dataset.inspect(request.data) if request.data else None,
@@ -89,6 +94,20 @@ def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> Im
         image = min(fitting, key=lambda i: i.size_mib) if fitting else catalog.smallest(device)
     catalog.check_fit(image, node.gpus, node.driver)
     return image
+
+
+def _refuse_private(data: Path) -> None:
+    """Refuse data that only root may read when root is who runs the suite: inside a container the job is somebody else.
+
+    Raises:
+        RequestError: with the command that opens it.
+    """
+    folder = data.resolve() if data.is_dir() else data.resolve().parent
+    readable = stat.S_IROTH | stat.S_IXOTH
+    if folder.stat().st_mode & readable != readable:
+        raise RequestError(
+            f"{folder} may be read by its owner alone, and jobs in containers are never root; type `chmod o+rx {folder}`"
+        )
 
 
 def device_of(request: Request, node: Node) -> Device:

@@ -1,5 +1,7 @@
 """Real images: decoded by the framework's own pipeline, a damaged one counted and named, and a loss that goes down."""
 
+import os
+
 import pytest
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -29,6 +31,7 @@ def test_damaged_images_are_named_and_are_no_crash(ended):
 
 
 def test_a_packed_file_is_the_same_data(dlscale, sample, tmp_path):
+    tmp_path.chmod(0o755)  # pytest makes it private to root
     done = dlscale("data", "pack", sample, f"--out={tmp_path / 'set.rec'}")
     assert done.code == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["set.idx", "set.json", "set.rec"]
@@ -37,7 +40,20 @@ def test_a_packed_file_is_the_same_data(dlscale, sample, tmp_path):
     assert trained.records[0].trial.dataset.images == 160
 
 
+def test_data_that_only_root_may_read_is_refused_with_the_command_that_opens_it(dlscale, sample, tmp_path):
+    """A job in a container is never root, and would fail on its first image."""
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "cats" / "a.jpg").write_bytes(next(sample.glob("*/*.jpg")).read_bytes())
+    tmp_path.chmod(0o700)
+    if os.getuid():
+        return  # whoever owns the data runs the job too
+    done = dlscale("bench", "--framework=pytorch", f"--data={tmp_path}", *LEARN, out=tmp_path / "out")
+    assert done.code == 2
+    assert f"type `chmod o+rx {tmp_path}`" in done.stderr
+
+
 def test_pytorch_does_not_read_recordio(dlscale, sample, tmp_path):
+    tmp_path.chmod(0o755)
     dlscale("data", "pack", sample, f"--out={tmp_path / 'set.rec'}")
     done = dlscale("bench", "--framework=pytorch", f"--data={tmp_path / 'set.rec'}", *LEARN, out=tmp_path / "out")
     assert done.code == 2
