@@ -17,8 +17,9 @@ from runner.request import Device, Request, StrategyName
 from runner.trial import Trial, comparison_key
 from runner.workload import Defaults, Model
 
-# Synchronized window edges in a run: enough for an interval, few enough not to be felt.
-WINDOWS = 20
+# Synchronized window edges in a run: enough for an interval, few enough not to be felt (an asynchronous engine such as MXNet's
+# loses about 1 % of its rate on two cores when every iteration has an edge).
+WINDOWS = 10
 # The longest stretch without an edge: a long run shows its rate and stays bounded in what a late fault can hide.
 MAX_WINDOW = 50
 # Decoding processes or threads beside each GPU or CPU worker; more only move the wait elsewhere.
