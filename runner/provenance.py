@@ -20,6 +20,7 @@ from runner import hostfs
 from runner.cluster import Gpu, Node
 from runner.engines.process import CommandError, run
 from runner.hostfs import read_int, read_text
+from runner.parse import Env
 
 SUITE_ROOT = Path(runner.__file__).parents[1]
 
@@ -85,23 +86,6 @@ class Host(BaseModel):
     load_average_1min: float | None
 
 
-class RankEnvironment(BaseModel):
-    """What a training program says of the software it runs on: the fields of its `env` event."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    python: str
-    framework: str
-    framework_version: str
-    device: str
-    device_names: tuple[str, ...]
-    threads: int | None
-    cpus: tuple[int, ...] | int | None
-    cuda: str | None
-    cudnn: str | None
-    nccl: str | None
-
-
 class Provenance(BaseModel):
     """Everything that a figure's reader needs to make it again, beside the trial itself.
 
@@ -134,7 +118,7 @@ class Provenance(BaseModel):
     workloads_sha256: str
     recorded_at: AwareDatetime
 
-    def with_environment(self, env: RankEnvironment) -> Provenance:
+    def with_environment(self, env: Env) -> Provenance:
         """Add what the training program said of its own software."""
         said = {
             name: getattr(env, name) for name in ("cuda", "cudnn", "nccl", "framework", "framework_version", "python")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from runner.parse import Env, Event, FirstStep, Phase, RunStart, WarmupEnd, Window
-from runner.provenance import RankEnvironment
 from runner.report.progress import Progress
 from runner.results import RunRecord
 from runner.trial import Trial
@@ -14,7 +13,7 @@ class Watch:
 
     def __init__(self, shown: Progress, trial: Trial) -> None:
         self.events: list[Event] = []
-        self.env: RankEnvironment | None = None
+        self.env: Env | None = None
         self._shown = shown
         self._trial = trial
         shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", trial.iterations)
@@ -27,8 +26,7 @@ class Watch:
             return
         match event:
             case Env():
-                fields = RankEnvironment.model_fields
-                self.env = RankEnvironment.model_validate({name: getattr(event, name) for name in fields})
+                self.env = event
             case Phase(name="import"):
                 self._shown.phase("create model")
             case RunStart():

@@ -22,7 +22,8 @@ from made_up_machine import FakeNvml, write_tree
 
 import runner
 from runner.cluster import inspect_local
-from runner.provenance import SUITE_ROOT, Git, Provenance, RankEnvironment, collect, read_git, read_host, tree_sha256
+from runner.parse import Env
+from runner.provenance import SUITE_ROOT, Git, Provenance, collect, read_git, read_host, tree_sha256
 
 
 def tool(*argv: str, cwd: Path | None = None) -> str:
@@ -172,7 +173,12 @@ def test_collect_holds_what_it_was_given_and_what_it_read(checkout):
 
 
 def test_what_the_training_program_says_is_added(checkout):
-    env = RankEnvironment(
+    env = Env(
+        event="env",
+        rank=0,
+        t=0.0,
+        received=0.0,
+        container="w0",
         python="3.11.2",
         framework="pytorch",
         framework_version="2.6.0",
