@@ -8,6 +8,11 @@ import sys
 import examples
 import pytest
 
+from runner import bench
+from runner.errors import NoBaseError
+from runner.ground import EngineChoice
+from runner.request import Request
+
 QUICK = (
     "--device=cpu",
     "--workers=1,2",
@@ -57,3 +62,43 @@ def test_the_same_contract_holds_as_in_a_container(ended):
     norms = records[1]["measurement"]["parameter_norms"]
     assert norms["0"] == pytest.approx(norms["1"], rel=1e-6)
     assert records[1]["scaling"]["baseline_run_id"] == records[0]["run_id"]
+
+
+def _without_a_base(monkeypatch):
+    """An engine that answers on a machine where no base image can be had."""
+    real = bench.prepare
+
+    def prepare(ground, shown):
+        if ground.engine.name == "docker":
+            raise NoBaseError("mmdebstrap, which builds the base, is not installed; install it")
+        return real(ground, shown)
+
+    monkeypatch.setattr("runner.ground.choose_engine", lambda _: EngineChoice("docker", None))
+    monkeypatch.setattr(bench, "prepare", prepare)
+
+
+def test_an_engine_without_a_base_falls_back_and_says_why(monkeypatch, tmp_path, capsys):
+    _without_a_base(monkeypatch)
+    request = Request(
+        device="cpu",
+        workers=(1,),
+        model="resnet18",
+        image_size=32,
+        batch=2,
+        iterations=4,
+        warmup=1,
+        repeat=1,
+        out=tmp_path,
+    )
+    assert bench.bench(request, command=("dlscale", "bench")) == 0
+    record = json.loads(next(tmp_path.glob("*/record.json")).read_text())
+    assert record["engine"] == "venv"
+    assert record["engine_details"]["reason"].startswith("no image can be built here: mmdebstrap")
+    assert "no image can be built here" in capsys.readouterr().out
+
+
+def test_an_engine_that_was_asked_for_is_never_replaced(monkeypatch, tmp_path):
+    _without_a_base(monkeypatch)
+    with pytest.raises(NoBaseError):
+        bench.bench(Request(engine="docker", device="cpu", workers=(1,), out=tmp_path), command=("dlscale", "bench"))
+    assert not list(tmp_path.iterdir())
