@@ -30,7 +30,7 @@ class Git(BaseModel):
 
     Attributes:
         commit: full hash of HEAD.
-        dirty: whether any file differs from that commit; untracked files count, ignored ones do not.
+        dirty: whether any file but results differs from that commit; untracked files count, ignored ones do not.
         branch: None when HEAD is detached.
     """
 
@@ -155,7 +155,8 @@ def read_git(checkout: Path) -> Git:
     """Read commit, state and branch of a checkout."""
     try:
         commit = run(["git", "-C", str(checkout), "rev-parse", "HEAD"], timeout_s=10).strip()
-        changes = run(["git", "-C", str(checkout), "status", "--porcelain"], timeout_s=30)
+        # Records that land in the checkout are no part of what ran.
+        changes = run(["git", "-C", str(checkout), "status", "--porcelain", "--", ":!results"], timeout_s=30)
         branch = run(["git", "-C", str(checkout), "rev-parse", "--abbrev-ref", "HEAD"], timeout_s=10).strip()
     except CommandError:  # git is not installed, this is no checkout, or it belongs to somebody else
         return Git(commit=None, dirty=None, branch=None)

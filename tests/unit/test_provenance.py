@@ -240,3 +240,13 @@ def test_tree_hash_tells_trees_apart(trees, tmp_path_factory):
     """Without lengths in it, the files {a: b:} and {a:b: } would hash alike."""
     first, second = (tree_sha256(write_tree(tmp_path_factory.mktemp("tree"), tree)) for tree in trees)
     assert first != second
+
+
+def test_records_in_the_checkout_do_not_make_it_dirty_and_anything_else_does(checkout):
+    """A vouched-for results directory is not ignored by git, and a run's own record made the next run's commit look changed."""
+    (checkout / ".gitignore").write_text("")
+    tool("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-a", "-m", "second", cwd=checkout)
+    write_tree(checkout, {"results/here/run/record.json": "{}"})
+    assert read_git(checkout).dirty is False
+    write_tree(checkout, {"new.py": ""})
+    assert read_git(checkout).dirty is True
