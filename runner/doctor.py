@@ -6,7 +6,7 @@ with the next step. `warn` is worth reading before a benchmark; `bad` means that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -75,12 +75,6 @@ def diagnose(
         *_disks(vitals, images),
         *_images(images),
     )
-
-
-def worst(findings: Iterable[Finding]) -> Level:
-    """The gravest level among the findings; "ok" when there are none."""
-    levels = {finding.level for finding in findings}
-    return "bad" if "bad" in levels else "warn" if "warn" in levels else "ok"
 
 
 def to_json(findings: Sequence[Finding]) -> str:

@@ -93,7 +93,7 @@ def execute(
         watch: told of every event, for progress.
 
     Returns:
-        The outcome, whatever it is; only a full disk or a bug raises.
+        The outcome, whatever it is: a full disk is one too, only a bug raises.
     """
     started = time.monotonic()
     running = _Running()
