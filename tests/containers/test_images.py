@@ -90,7 +90,7 @@ def test_it_holds_the_locked_packages_and_no_others(client, image):
 
 def test_importing_it_compiles_nothing(client, image):
     """The root is read-only: byte code that is not in the image would be compiled at each start of each rank."""
-    name = {"mxnet": "mxnet", "pytorch": "torch"}[image.framework]
+    name = {"pytorch": "torch"}.get(image.framework, image.framework)
     code = f"import sys, {name}; print([m.__name__ for m in sys.modules.values() if isinstance(c := getattr(m, '__cached__', None), str) and not __import__('os').path.exists(c)])"
     assert inside(client, image, "python3", "-c", code).strip() == "[]"
 

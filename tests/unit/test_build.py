@@ -228,7 +228,7 @@ def test_no_archive_and_an_image_that_is_not_built_are_one_sentence(tmp_path):
     ("names", "device", "expected"),
     [
         (None, None, [image.version for image in CATALOG.images]),
-        (None, "cpu", ["1.9.1", "2.13.0-cpu"]),
+        (None, "cpu", ["1.9.1", "2.13.0-cpu", "2.21.0-cpu"]),
         (["pytorch"], None, ["2.13.0-cpu", "2.6.0", "2.15.0"]),
         (["pytorch:2.6.0", "mxnet:1.9.1"], None, ["1.9.1", "2.6.0"]),
         (["pytorch"], "gpu", ["2.6.0", "2.15.0"]),
@@ -241,7 +241,7 @@ def test_names_mean_images(names, device, expected):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("mxnte", "unknown FRAMEWORK 'mxnte'; known: mxnet, pytorch"),
+        ("mxnte", "unknown FRAMEWORK 'mxnte'; known: mxnet, pytorch, tensorflow"),
         ("mxnet:1.8", "unknown image 'mxnet:1.8'; known: mxnet:1.9.1, mxnet:1.9.1-cu112"),
     ],
 )
