@@ -4,17 +4,20 @@ SHELL := /bin/bash
 PYTHON ?= python3
 DLSCALE := .venv/bin/dlscale
 
-VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY INTERCONNECT IFACE PRECISION \
-  MODE DATA ITERATIONS EPOCHS WARMUP REPEAT SCALING ENGINE SEED OUT TIMEOUT INACTIVITY_TIMEOUT
+VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY KVSTORE CONTROLLER OPERATIONS \
+  FUSION_THRESHOLD CYCLE_TIME COMPRESSION INTERCONNECT IFACE PRECISION MODE DATA ITERATIONS EPOCHS WARMUP REPEAT SCALING ENGINE SEED OUT TIMEOUT INACTIVITY_TIMEOUT
+# XLA=1 becomes --xla.
+SWITCHES := XLA OVERSUBSCRIBE
 # FRAMEWORK=mxnet becomes --framework=mxnet; a value reaches the program as one word, whatever is in it.
 lower = $(subst _,-,$(shell echo $(1) | tr A-Z a-z))
 quote = '$(subst ','\'',$(1))'
-FLAGS = $(foreach v,$(VARIABLES),$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))
+FLAGS = $(foreach v,$(VARIABLES),$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) \
+  $(foreach v,$(SWITCHES),$(if $($(v)),--$(call lower,$(v))))
 
 .PHONY: help
 help: ## list targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo; echo "Variables: $(VARIABLES)"; echo "Example:   make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2"
+	@echo; echo "Variables: $(VARIABLES)"; echo "Switches:  $(SWITCHES) (=1)"; echo "Example:   make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2"
 
 .venv/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "dlscale needs Python 3.10 or newer; set PYTHON=/path/to/one" >&2; exit 2; }

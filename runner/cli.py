@@ -39,7 +39,9 @@ def _flag(*names: str, help: str, metavar: str = "TEXT") -> Any:  # noqa: A002 -
 @app.command()
 def bench(
     *,
-    framework: Annotated[Text, _flag("--framework", help="mxnet or pytorch (default: the smallest image)")] = None,
+    framework: Annotated[
+        Text, _flag("--framework", help="caffe, mxnet, pytorch or tensorflow (default: the smallest image)")
+    ] = None,
     version: Annotated[Text, _flag("--version", help="image version (default: the newest that fits)")] = None,
     model: Annotated[Text, _flag("--model", help="network, e.g. resnet50")] = None,
     gpus: Annotated[Text, _flag("--gpus", help="GPUs in all; 1,2,4 is a sweep", metavar="N[,N]")] = None,
@@ -52,8 +54,28 @@ def bench(
     ] = None,
     image_size: Annotated[Text, _flag("--image-size", help="height and width of the input", metavar="PIXELS")] = None,
     strategy: Annotated[
-        Text, _flag("--strategy", help="single, ddp or kvstore (default: what the framework's users expect)")
+        Text,
+        _flag(
+            "--strategy",
+            help="single, ddp, kvstore, horovod, mirrored, multiworker or caffe (default: what the framework's users expect)",
+        ),
     ] = None,
+    kvstore: Annotated[
+        Text, _flag("--kvstore", help="MXNet's: device, nccl, dist_sync, dist_sync_device or dist_async")
+    ] = None,
+    controller: Annotated[Text, _flag("--controller", help="Horovod's: gloo (default) or mpi")] = None,
+    operations: Annotated[Text, _flag("--operations", help="Horovod's: nccl, gloo or mpi")] = None,
+    fusion_threshold: Annotated[
+        Text, _flag("--fusion-threshold", help="Horovod's, in MiB (default: Horovod's own)", metavar="MIB")
+    ] = None,
+    cycle_time: Annotated[
+        Text, _flag("--cycle-time", help="Horovod's, in ms (default: Horovod's own)", metavar="MS")
+    ] = None,
+    compression: Annotated[Text, _flag("--compression", help="Horovod's, of gradients: none (default) or fp16")] = None,
+    xla: Annotated[bool, typer.Option("--xla", help="compile the step with XLA (TensorFlow)")] = False,
+    oversubscribe: Annotated[
+        bool, typer.Option("--oversubscribe", help="let more CPU workers run than there are cores; degrades the record")
+    ] = False,
     interconnect: Annotated[Text, _flag("--interconnect", help="auto, nvlink, pcie or shm")] = None,
     iface: Annotated[Text, _flag("--iface", help="network interface")] = None,
     precision: Annotated[Text, _flag("--precision", help="fp32 (default), tf32, fp16 or bf16")] = None,
@@ -96,6 +118,14 @@ def bench(
             "batch": ask.count("BATCH", batch),
             "image_size": ask.count("IMAGE_SIZE", image_size),
             "strategy": ask.choice("STRATEGY", strategy, ask.StrategyName),
+            "kvstore": ask.choice("KVSTORE", kvstore, ask.KvStore),
+            "controller": ask.choice("CONTROLLER", controller, ask.Controller),
+            "operations": ask.choice("OPERATIONS", operations, ask.Operations),
+            "fusion_threshold_mib": ask.whole("FUSION_THRESHOLD", fusion_threshold),
+            "cycle_time_ms": ask.count("CYCLE_TIME", cycle_time),
+            "compression": ask.choice("COMPRESSION", compression, ask.Compression),
+            "xla": xla,
+            "oversubscribe": oversubscribe,
             "interconnect": ask.choice("INTERCONNECT", interconnect, ask.Interconnect) or "auto",
             "iface": iface or None,
             "precision": ask.choice("PRECISION", precision, ask.Precision) or "fp32",

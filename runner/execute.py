@@ -24,7 +24,8 @@ from runner.results import RunWriter
 from runner.spec import ContainerSpec
 
 POLL_S: Final = 0.25
-TAIL_LINES: Final = 40
+# Lines of a container that are kept for a sentence on its end; torchrun alone writes 45 after a rank's last words.
+TAIL_LINES: Final = 200
 # How long scheduler and servers may outlive the last worker before they are ended.
 HELPERS_GRACE_S: Final = 30.0
 
@@ -52,17 +53,24 @@ class _Running:
     said: queue.Queue[tuple[str, Line | int]] = field(default_factory=queue.Queue)
     tails: dict[str, deque[str]] = field(default_factory=dict)
     exit_codes: dict[str, int] = field(default_factory=dict)
+    ranks: dict[str, set[int]] = field(default_factory=dict)
 
     def follow(self, container: Container) -> None:
         """Read a container's lines in a thread of their own; its exit code comes last."""
         self.containers[container.name] = container
         self.tails[container.name] = deque(maxlen=TAIL_LINES)
+        self.ranks[container.name] = set()
         threading.Thread(target=self._read, args=(container,), daemon=True).start()
 
     def _read(self, container: Container) -> None:
         for line in container.lines():
             self.said.put((container.name, line))
         self.said.put((container.name, container.wait()))
+
+    def explain(self, name: str) -> str:
+        """Why a container ended as it did."""
+        (rank,) = self.ranks[name] if len(self.ranks[name]) == 1 else (None,)
+        return f"{name}: {explain(self.exit_codes[name], self.tails[name], rank=rank)}"
 
     def end(self) -> None:
         """Stop all in parallel, the last started first, and remove them."""
@@ -162,7 +170,7 @@ def _follow(
             continue
         running.exit_codes[name] = said
         if said != 0:
-            raise _Stop("failed", f"{name}: {explain(said, running.tails[name])}")
+            raise _Stop("failed", running.explain(name))
         if workers <= set(running.exit_codes):
             workers_ended = heard
 
@@ -178,6 +186,7 @@ def _take_line(
         writer.log(name, line.text)
         running.tails[name].append(line.text)
     else:
+        running.ranks[name].add(event.rank)
         writer.event(event)
         watch(event)
 

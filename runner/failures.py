@@ -1,12 +1,18 @@
-"""Why runs fail, as a table of (reason, pattern): the last lines of a log → one sentence."""
+"""Why runs fail: the last lines of a log → one sentence that names the rank, its exit code, the cause if it is known, and its words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-KILLED: Final = 137
+from runner.parse import split_mark
+
+# As the kernel's own ending of a process reads: 128 + SIGKILL of a shell, -SIGKILL of Python's launchers.
+KILLED: Final = (137, -9)
+LAST_LINES: Final = 3
+LONGEST_LINE: Final = 200
 
 
 class Cause(NamedTuple):
@@ -45,13 +51,74 @@ CAUSES: Final = (
 )
 
 
-def explain(exit_code: int, last_lines: Sequence[str]) -> str:
-    """Name the cause of a non-zero exit; the last line that the program wrote when the table does not know it."""
+class Death(NamedTuple):
+    """A rank that ended badly; a negative exit code is the signal that ended it."""
+
+    rank: int
+    exit_code: int
+
+
+# How each launcher says which rank ended first, in its own words.
+_DEATHS: Final = (
+    # torchrun; each failed rank has such a pair of lines, the one that failed first comes last
+    re.compile(r"^ *rank +: (?P<rank>\d+) .*\n(?:.*\n)?? *exitcode +: (?P<code>-?\d+)", re.MULTILINE),
+    re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)", re.MULTILINE),  # horovodrun --gloo
+    re.compile(
+        r"noticed that process rank (?P<rank>\d+) with .* exited on signal (?P<signal>\d+)", re.DOTALL
+    ),  # mpirun
+    re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code: +(?P<code>-?\d+)"),  # mpirun
+    re.compile(r"^tf_workers: worker (?P<rank>\d+) ended with exit code (?P<code>-?\d+)", re.MULTILINE),
+)
+
+
+def explain(exit_code: int, last_lines: Sequence[str], *, rank: int | None = None) -> str:
+    """Say why a container failed.
+
+    Args:
+        exit_code: of its first process.
+        last_lines: what was written last, in order, marked with the rank where a launcher marks it.
+        rank: the only rank in the container; None if it has several or none was heard of.
+    """
+    found = [split_mark(line) for line in last_lines]
+    death = _first_death([text for marked, text in found if marked is None])
+    if death is None and rank is not None:
+        death = Death(rank, exit_code)
+    who = f"rank {death.rank}: " if death else ""
+    code = death.exit_code if death else exit_code
+    # A rank under a launcher speaks in marked lines; alone in its container, it says all there is.
+    own = [text for marked, text in found if death and marked == death.rank] or [text for _, text in found]
+    said = _last_words(own)
     for cause in CAUSES:
-        for line in reversed(last_lines):
+        for line in reversed(own):
             if match := cause.pattern.search(line):
-                return f"{cause.reason} ({match.string.strip()[:200]})"
-    if exit_code == KILLED:
-        return "the kernel killed it (exit code 137), most likely at its memory limit; try a smaller BATCH"
-    said = next((line.strip() for line in reversed(last_lines) if line.strip()), "")
-    return f"exit code {exit_code}{': ' + said[:300] if said else ''}"
+                return f"{who}{cause.reason} ({match.string.strip()[:LONGEST_LINE]})"
+    if code in KILLED:
+        return f"{who}killed (exit code {code}, SIGKILL), by hand or by the kernel at its memory limit; try a smaller BATCH{said}"
+    return f"{who}exit code {code}{_signal_name(code)}{said}"
+
+
+def _first_death(lines: Iterable[str]) -> Death | None:
+    """Who ended first, as the launcher says; one that was killed from outside comes before those that its end made fail."""
+    text = "\n".join(lines)
+    for pattern in _DEATHS:
+        deaths = []
+        for match in pattern.finditer(text):
+            groups = match.groupdict()
+            code = int(groups["code"]) if groups.get("code") else -int(groups["signal"])
+            deaths.append(Death(int(groups["rank"]), code))
+        if deaths:
+            return next((death for death in deaths if death.exit_code in KILLED), deaths[-1])
+    return None
+
+
+def _signal_name(code: int) -> str:
+    number = -code if code < 0 else code - 128
+    try:
+        return f" ({signal.Signals(number).name})"
+    except ValueError:
+        return ""
+
+
+def _last_words(lines: Sequence[str]) -> str:
+    words = [line.strip()[:LONGEST_LINE] for line in lines if line.strip()][-LAST_LINES:]
+    return f"; it last said: {' / '.join(words)}" if words else ""

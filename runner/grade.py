@@ -20,6 +20,8 @@ from runner.workload import Workload
 
 # Ranks that train one model hold the same weights up to the order of their sums.
 NORM_TOLERANCE: Final = 1e-5
+# Their losses on one batch differ by what the precision loses in other orders of summation: fp32 and tf32, and half precision.
+LOSS_TOLERANCE: Final = {"fp32": 1e-3, "tf32": 1e-3, "fp16": 1e-2, "bf16": 1e-2}
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def grade(
 def judge(
     trial: Trial, outcome: Outcome, measurement: Measurement, transport: Transport, workload: Workload
 ) -> Validity:
-    """Hold a run against every check; one reason makes it invalid, or degraded when only its steadiness is in doubt."""
+    """Hold a run against every check; one reason makes it invalid, or degraded when it is only in doubt."""
     against: list[str] = []
     if outcome.status != "ok":
         against.append(f"the run {outcome.status}: {outcome.reason}")
@@ -58,10 +60,18 @@ def judge(
             against.append(wrong)
     if against:
         return Validity(status="invalid", reasons=tuple(against))
+    doubts = _doubts(trial, measurement)
+    return Validity(status="degraded" if doubts else "valid", reasons=tuple(doubts))
+
+
+def _doubts(trial: Trial, measurement: Measurement) -> list[str]:
+    """What makes figures less than they seem, and not wrong."""
+    found = []
+    if trial.oversubscribed:
+        found.append(f"{trial.world_size} CPU workers shared cores (--oversubscribe)")
     if measurement.steady and not measurement.steady.steady:
-        drift = f"the rate never settled: the later half is {measurement.steady.drift:+.1%} off the earlier"
-        return Validity(status="degraded", reasons=(drift,))
-    return Validity(status="valid", reasons=())
+        found.append(f"the rate never settled: the later half is {measurement.steady.drift:+.1%} off the earlier")
+    return found
 
 
 def _missing(trial: Trial, measurement: Measurement) -> list[str]:
@@ -83,13 +93,26 @@ def _diverged(trial: Trial, measurement: Measurement) -> list[str]:
     norms = [norm for norm in measurement.parameter_norms.values() if norm is not None and math.isfinite(norm)]
     if len(norms) < len(measurement.parameter_norms):
         return ["the weights are not finite at the end"]
-    if len(norms) < 2 or trial.kvstore == "dist_async":  # noqa: PLR2004 - nothing to hold against each other
+    if trial.kvstore == "dist_async":  # each worker goes on with the weights that it finds
         return []
-    if max(norms) - min(norms) > NORM_TOLERANCE * max(norms):
+    if norms and max(norms) - min(norms) > NORM_TOLERANCE * max(norms):
         return [
             f"the ranks hold different weights (norms {min(norms):.6g} to {max(norms):.6g}): gradients were not averaged"
         ]
+    for iteration, losses in _shared_losses(measurement).items():
+        if max(losses) - min(losses) > LOSS_TOLERANCE[trial.precision] * max(losses):
+            spread = f"{min(losses):.6g} to {max(losses):.6g}"
+            return [f"after {iteration} iterations the devices' losses on one batch are {spread}: gradients were not averaged"]
     return []
+
+
+def _shared_losses(measurement: Measurement) -> dict[int, list[float]]:
+    """By iteration, the loss of every device of every rank on the batch that all share."""
+    found: dict[int, list[float]] = {}
+    for evaluations in measurement.evaluations.values():
+        for evaluation in evaluations:
+            found.setdefault(evaluation.iteration, []).extend(loss for loss in evaluation.losses if loss is not None)
+    return {iteration: losses for iteration, losses in found.items() if losses}
 
 
 def _bad_losses(trial: Trial, measurement: Measurement, workload: Workload) -> list[str]:

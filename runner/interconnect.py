@@ -9,11 +9,14 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from runner.cluster import Gpu
-from runner.parse import Event, Nccl, Net
+from runner.parse import Event, Nccl, Net, RunStart
 from runner.request import Interconnect
 from runner.trial import Trial
 
-Used = Literal["none", "loopback", "nvlink", "pcie", "shm", "ethernet", "infiniband", "unknown"]
+Used = Literal["none", "process", "loopback", "nvlink", "pcie", "shm", "ethernet", "infiniband", "unknown"]
+
+# Bytes of a gradient on the wire at the least: fp16.
+LEAST_GRADIENT_BYTES = 2
 
 _NCCL_VIA = re.compile(r"\bvia (P2P|SHM|NET/IB|NET/Socket)")
 
@@ -39,7 +42,7 @@ class Evidence(BaseModel):
 
 
 class Transport(BaseModel):
-    """The transport that was asked for and the one that carried the gradients."""
+    """The transport that was asked for and the one that carried the gradients; `process` is the memory of a single process."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -109,6 +112,17 @@ def _via(lines: Sequence[str], gpus: Sequence[Gpu]) -> Used:
     return "unknown"
 
 
+def _carried(traffic: Sequence[InterfaceTraffic], interface: str) -> int:
+    """Bytes that left through an interface; ranks that share it read the same counter."""
+    return max((entry.tx_bytes for entry in traffic if entry.interface == interface), default=0)
+
+
+def _gradient_bytes(trial: Trial, events: Sequence[Event]) -> int:
+    """What the measured iterations have to move at the least: each rank sends each gradient once."""
+    parameters = next((event.parameters for event in events if isinstance(event, RunStart)), 1)
+    return trial.iterations * parameters * LEAST_GRADIENT_BYTES
+
+
 def used(trial: Trial, gpus: Sequence[Gpu], events: Sequence[Event]) -> Transport:
     """Turn evidence into the transport that carried the gradients of a run."""
     lines = tuple(line for event in events if isinstance(event, Nccl) for line in event.lines)
@@ -118,8 +132,12 @@ def used(trial: Trial, gpus: Sequence[Gpu], events: Sequence[Event]) -> Transpor
         found = "none"
     elif trial.device == "gpu":
         found = _via(lines, gpus)
-    elif any(entry.interface == "lo" and entry.tx_bytes > 0 for entry in evidence.traffic):
+    elif trial.processes == 1:
+        found = "process"
+    elif _carried(evidence.traffic, "lo") >= _gradient_bytes(trial, events):
         found = "loopback"
+    elif trial.horovod and trial.horovod.operations == "mpi":
+        found = "shm"  # the one other way that Open MPI was left, and the gradients were not on the loopback
     return Transport(requested=trial.interconnect, used=found, evidence=evidence)
 
 

@@ -42,6 +42,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Me
             for w in sorted(windows, key=lambda w: (w.rank, w.index))
         ),
         losses=metrics.losses(events),
+        evaluations=metrics.evaluations(events),
         parameter_norms={str(stop.rank): stop.parameter_norm for stop in sorted(stops, key=lambda s: s.rank)},
         parameters=starts[0].parameters if starts else None,
         images_decoded=sum(decoded) if decoded else None,

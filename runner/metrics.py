@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
-from runner.parse import Event, Loss, Window
+from runner.parse import Eval, Event, Loss, Window
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -88,6 +88,13 @@ class Steadiness(Frozen):
     drift: float
 
 
+class Evaluation(Frozen):
+    """Losses of one process' devices on the batch that all ranks share, after `iteration` iterations; None where not finite."""
+
+    iteration: int
+    losses: tuple[float | None, ...]
+
+
 class Measurement(Frozen):
     """All figures of one run, from its events alone."""
 
@@ -100,6 +107,7 @@ class Measurement(Frozen):
     steady: Steadiness | None
     windows: tuple[RawWindow, ...]
     losses: dict[str, tuple[float | None, ...]]
+    evaluations: dict[str, tuple[Evaluation, ...]] = {}
     parameter_norms: dict[str, float | None]
     parameters: int | None
     images_decoded: int | None
@@ -239,6 +247,15 @@ def losses(events: Sequence[Event]) -> dict[str, tuple[float | None, ...]]:
             curve = curves.setdefault(event.rank, {})
             curve.update({event.first_iteration + offset: value for offset, value in enumerate(event.values)})
     return {str(rank): tuple(curve[i] for i in sorted(curve)) for rank, curve in sorted(curves.items())}
+
+
+def evaluations(events: Sequence[Event]) -> dict[str, tuple[Evaluation, ...]]:
+    """Losses on the shared batch by rank, in the order of iterations."""
+    found: dict[int, list[Evaluation]] = {}
+    for event in events:
+        if isinstance(event, Eval):
+            found.setdefault(event.rank, []).append(Evaluation(iteration=event.iteration, losses=event.losses))
+    return {str(rank): tuple(sorted(own, key=lambda e: e.iteration)) for rank, own in sorted(found.items())}
 
 
 def counted(windows: Sequence[Window | RawWindow], steady: Steadiness) -> GlobalWindows | None:

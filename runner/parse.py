@@ -6,12 +6,15 @@ An event that the contract (`workloads/events.py`) does not know is a bug of the
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 PREFIX = "::dlscale:: "
+# How launchers mark a rank's line: torchrun `[rank1]:` or `[default1]:`, horovodrun `[1]<stderr>:`, mpirun `[1,1]<stderr>:`.
+_MARK = re.compile(r"^\[(?:rank|default|\d+,)?(?P<rank>\d+)\](?:<std(?:out|err)>)?:\s?")
 
 
 class EventBase(BaseModel):
@@ -104,6 +107,14 @@ class Loss(EventBase):
     values: tuple[float | None, ...]
 
 
+class Eval(EventBase):
+    """Losses of this process' devices on the batch that all ranks share, after `iteration` iterations; null where not finite."""
+
+    event: Literal["eval"]
+    iteration: int
+    losses: tuple[float | None, ...]
+
+
 class Data(EventBase):
     """What the input pipeline read, and what it could not."""
 
@@ -136,6 +147,26 @@ class Nccl(EventBase):
     lines: tuple[str, ...]
 
 
+class Bandwidth(EventBase):
+    """A collective operation, timed by itself: `elements` of `dtype` in a message of `size_bytes` among all devices.
+
+    `algbw_gb_s` is the message ÷ time, `busbw_gb_s` what each link carried, in units of 1e9 bytes a second
+    (nccl-tests, doc/PERFORMANCE.md); `wrong` elements of the result, None where nobody checked.
+    """
+
+    event: Literal["bandwidth"]
+    size_bytes: int
+    elements: int
+    dtype: str
+    operation: str | None
+    root: int | None
+    placement: Literal["out-of-place", "in-place"]
+    time_us: float
+    algbw_gb_s: float
+    busbw_gb_s: float
+    wrong: int | None
+
+
 class RunStop(EventBase):
     """The rank has done all its iterations."""
 
@@ -146,7 +177,7 @@ class RunStop(EventBase):
 
 
 Event = Annotated[
-    RunStart | Env | Phase | FirstStep | WarmupEnd | Window | Loss | Data | Net | Nccl | RunStop,
+    RunStart | Env | Phase | FirstStep | WarmupEnd | Window | Loss | Eval | Data | Net | Nccl | Bandwidth | RunStop,
     Field(discriminator="event"),
 ]
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
@@ -156,16 +187,23 @@ class EventError(Exception):
     """A line that begins like an event but is none; the message says what is wrong with it."""
 
 
+def split_mark(text: str) -> tuple[int | None, str]:
+    """A line's rank and the line itself, where a launcher marked it; (None, line) where none did."""
+    mark = _MARK.match(text)
+    return (int(mark["rank"]), text[mark.end() :]) if mark else (None, text)
+
+
 def parse_line(text: str, *, received: float, container: str) -> Event | None:
-    """Read one line of a program's standard output; None when it is ordinary output.
+    """Read one line of a program's standard output, marked with its rank or not; None when it is ordinary output.
 
     Raises:
         EventError: the line has the prefix and breaks the contract.
     """
-    if not text.startswith(PREFIX):
+    _, said = split_mark(text)
+    if not said.startswith(PREFIX):
         return None
     try:
-        fields = json.loads(text[len(PREFIX) :], parse_constant=lambda _: None)
+        fields = json.loads(said[len(PREFIX) :], parse_constant=lambda _: None)
         return _EVENT.validate_python({**fields, "received": received, "container": container})
     except (json.JSONDecodeError, TypeError) as error:
         raise EventError(f"{container} wrote an event that is not a JSON object: {text[:200]!r}") from error

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from runner.cluster import Node
 from runner.errors import RequestError
 from runner.ground import Ground
-from runner.launch import DEFAULT_STRATEGY, STRATEGIES
-from runner.request import Device, Request, StrategyName
+from runner.request import Device, Request
+from runner.strategy import Chosen, choose, default_strategy
 from runner.trial import Trial, comparison_key
 from runner.workload import Defaults, Model
 
@@ -26,8 +26,8 @@ MAX_WINDOW = 50
 MAX_LOADER_WORKERS = 8
 
 
-def scales(request: Request, device: Device, node: Node) -> tuple[int, ...]:
-    """Numbers of devices to run on, ascending.
+def scales(request: Request, device: Device, node: Node, framework: str) -> tuple[int, ...]:
+    """Numbers of devices to run on, ascending; CPU workers may be more than the cores where that was allowed.
 
     Raises:
         RequestError: more devices than the machine offers, with what to ask for instead.
@@ -40,14 +40,17 @@ def scales(request: Request, device: Device, node: Node) -> tuple[int, ...]:
         raise RequestError(
             f"{wanted} asked, {node.name} offers none ({node.gpu_reason}); ask for DEVICE=cpu WORKERS=1,2 instead"
         )
-    if asked and asked[-1] > offered:
+    if asked and asked[-1] > 1 and default_strategy(framework, device) == "single":
+        raise RequestError(f"{variable}={asked[-1]} asked, {framework} trains on one CPU worker; ask for {variable}=1")
+    if asked and asked[-1] > offered and not (request.oversubscribe and device == "cpu"):
+        step = " or add --oversubscribe" if device == "cpu" else ""
         raise RequestError(
-            f"{variable}={asked[-1]} asked, {node.name} offers {offered} {unit}; ask for {variable}={offered} or fewer"
+            f"{variable}={asked[-1]} asked, {node.name} offers {offered} {unit}; ask for {variable}={offered} or fewer{step}"
         )
     if asked:
         return asked
     if device == "cpu":
-        return (1, 2) if offered > 1 else (1,)
+        return (1, 2) if offered > 1 and default_strategy(framework, device) != "single" else (1,)
     powers = [2**exponent for exponent in range(offered.bit_length()) if 2**exponent <= offered]
     return tuple(sorted({*powers, offered}))
 
@@ -73,14 +76,14 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         raise RequestError(
             f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={ground.dataset.path} is MXNet's RecordIO; give the folder"
         )
-    asked = scales(request, ground.device, ground.node)
+    asked = scales(request, ground.device, ground.node, framework)
     every = tuple(sorted({1, *asked}))
     cell = _Cell(
         request=request,
         ground=ground,
         model=model,
         image_size=workload.image_size(model, device=device, asked=request.image_size),
-        strategy=_strategy(request, framework, asked),
+        strategy=choose(request, framework=framework, device=device, asked=asked),
         total=_total_iterations(request, ground, request.batch or defaults.batch, defaults),
         largest=every[-1],
     )
@@ -90,20 +93,6 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
             f"DATA={ground.dataset.path} holds {ground.dataset.images} images, one step takes {wanted}; ask for a smaller BATCH"
         )
     return tuple(_trial(cell, scale, repeat) for repeat in range(1, request.repeat + 1) for scale in every)
-
-
-def _strategy(request: Request, framework: str, asked: tuple[int, ...]) -> StrategyName:
-    """The strategy of the trials on several devices; one device is always `single`."""
-    pairs = {name: strategy.frameworks for name, strategy in STRATEGIES.items()}
-    strategy = request.strategy or DEFAULT_STRATEGY[framework]
-    if framework not in pairs[strategy]:
-        offered = ", ".join(name for name, frameworks in pairs.items() if framework in frameworks)
-        raise RequestError(f"STRATEGY={strategy} is not offered by FRAMEWORK={framework}; {framework} offers {offered}")
-    if strategy == "single" and asked[-1] > 1 and (request.gpus or request.workers):
-        raise RequestError(
-            f"STRATEGY=single drives one device, {asked[-1]} asked; ask for STRATEGY={DEFAULT_STRATEGY[framework]}"
-        )
-    return strategy
 
 
 def _total_iterations(request: Request, ground: Ground, batch: int, defaults: Defaults) -> int:
@@ -122,7 +111,7 @@ class _Cell:
     ground: Ground
     model: Model
     image_size: int
-    strategy: StrategyName
+    strategy: Chosen
     total: int
     largest: int
 
@@ -150,9 +139,8 @@ class _Cell:
 def _trial(cell: _Cell, scale: int, repeat: int) -> Trial:
     request, ground, workload = cell.request, cell.ground, cell.ground.workload
     batch = cell.batch(scale)
-    strategy: StrategyName = "single" if scale == 1 else cell.strategy
-    one_process = scale == 1 or (strategy == "kvstore" and cell.ground.device == "gpu")
-    processes = 1 if one_process else scale
+    chosen = Chosen("single") if scale == 1 else cell.strategy
+    processes = chosen.processes(scale)
     iterations = math.ceil(cell.total / scale) if request.scaling == "weak" else cell.total
     samples = ground.dataset.images if ground.dataset else workload.training_samples
     threads = cell.share or max(1, len(ground.node.cores) // processes)
@@ -165,8 +153,11 @@ def _trial(cell: _Cell, scale: int, repeat: int) -> Trial:
         program=workload.program(ground.image.framework),
         model=cell.model.name,
         mode=request.mode,
-        strategy=strategy,
-        kvstore=_kvstore(cell, strategy),
+        strategy=chosen.name,
+        kvstore=chosen.kvstore,
+        horovod=chosen.horovod,
+        xla=request.xla,
+        oversubscribed=cell.share is not None and cell.share * scale > len(ground.node.cores),
         precision=request.precision,
         device=cell.ground.device,
         world_size=scale,
@@ -196,13 +187,6 @@ def _trial(cell: _Cell, scale: int, repeat: int) -> Trial:
     )
 
 
-def _kvstore(cell: _Cell, strategy: StrategyName) -> str | None:
-    """MXNet's store: inside one process on GPUs, at a parameter server between CPU workers."""
-    if strategy != "kvstore":
-        return None
-    return "device" if cell.ground.device == "gpu" else "dist_sync"
-
-
 def _key(cell: _Cell, num_classes: int) -> str:
     """What a speedup's two runs must share: all but scale, strategy, interconnect and repeat."""
     request, ground = cell.request, cell.ground
@@ -229,6 +213,7 @@ def _key(cell: _Cell, num_classes: int) -> str:
             "batch": request.batch or ground.workload.defaults[cell.ground.device].batch,
             "iterations": cell.total,
             "warmup": request.warmup,
+            "xla": request.xla,
             "seed": request.seed,
         }
     )

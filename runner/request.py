@@ -15,7 +15,11 @@ Device = Literal["cpu", "gpu"]
 Scaling = Literal["weak", "strong"]
 Mode = Literal["train"]
 EngineName = Literal["docker", "venv"]
-StrategyName = Literal["single", "ddp", "kvstore"]
+StrategyName = Literal["single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe"]
+KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async"]
+Controller = Literal["gloo", "mpi"]
+Operations = Literal["nccl", "gloo", "mpi"]
+Compression = Literal["none", "fp16"]
 Interconnect = Literal["auto", "nvlink", "pcie", "shm", "ethernet", "infiniband", "roce"]
 
 _DURATION = re.compile(r"^(\d+)(s|m|h)?$")
@@ -29,6 +33,10 @@ class Request(BaseModel):
         gpus, workers: total numbers of devices to run on, one trial each (`GPUS=1,2,4` is a sweep).
         batch: samples per device (weak scaling) or in all (strong scaling).
         iterations: measured iterations on one device; weak scaling divides them by the number of devices.
+        kvstore: MXNet's key-value store, with strategy `kvstore`.
+        controller, operations, fusion_threshold_mib, cycle_time_ms, compression: Horovod's own, with strategy `horovod`.
+        xla: compile the step with XLA (TensorFlow).
+        oversubscribe: let CPU workers share cores.
         repeat: process-level repeats of every trial.
         timeout_s, inactivity_timeout_s: wall-clock limit of one run, and limit of its silence, in seconds.
     """
@@ -46,6 +54,14 @@ class Request(BaseModel):
     batch: int | None = None
     image_size: int | None = None
     strategy: StrategyName | None = None
+    kvstore: KvStore | None = None
+    controller: Controller | None = None
+    operations: Operations | None = None
+    fusion_threshold_mib: int | None = None
+    cycle_time_ms: int | None = None
+    compression: Compression | None = None
+    xla: bool = False
+    oversubscribe: bool = False
     interconnect: Interconnect = "auto"
     iface: str | None = None
     precision: Precision = "fp32"
@@ -88,7 +104,7 @@ def counts(variable: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def whole(variable: str, text: str | None) -> int | None:
-    """Parse a whole number of at least 0."""
+    """Parse a whole number of at least 0; None and the empty string mean "not given"."""
     return 0 if text == "0" else count(variable, text)
 
 

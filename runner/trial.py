@@ -7,7 +7,18 @@ import json
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.request import Device, Interconnect, Mode, Precision, Scaling, StrategyName
+from runner.request import (
+    Compression,
+    Controller,
+    Device,
+    Interconnect,
+    KvStore,
+    Mode,
+    Operations,
+    Precision,
+    Scaling,
+    StrategyName,
+)
 
 
 class Dataset(BaseModel):
@@ -27,6 +38,26 @@ class Dataset(BaseModel):
     digest: str
 
 
+class Horovod(BaseModel):
+    """How Horovod is run (its user guide: "Horovod with MPI", "Tensor Fusion").
+
+    Attributes:
+        controller: what the ranks agree through.
+        operations: what carries the gradients.
+        fusion_threshold_mib: size in MiB up to which gradients are joined into one message; Horovod's default when None.
+        cycle_time_ms: milliseconds between two rounds of agreement; Horovod's default when None.
+        compression: of the gradients on the wire.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    controller: Controller
+    operations: Operations
+    fusion_threshold_mib: int | None
+    cycle_time_ms: int | None
+    compression: Compression
+
+
 class Trial(BaseModel):
     """One cell of the run matrix.
 
@@ -39,6 +70,10 @@ class Trial(BaseModel):
         data: `synthetic`, or the data set's path.
         image_shape: (channels, height, width).
         threads: intra-op threads of each process.
+        kvstore: MXNet's store, with strategy `kvstore`.
+        horovod: with strategy `horovod`.
+        xla: whether the step is compiled with XLA.
+        oversubscribed: whether CPU workers have to share cores.
         cpus_per_worker: CPU cores that one CPU worker, the "device" of a CPU run, has for itself; None on GPUs.
         epochs: passes over the training samples that all measured iterations make.
         repeat: number of this process-level repeat, from 1.
@@ -54,7 +89,10 @@ class Trial(BaseModel):
     model: str
     mode: Mode
     strategy: StrategyName
-    kvstore: str | None
+    kvstore: KvStore | None
+    horovod: Horovod | None = None
+    xla: bool = False
+    oversubscribed: bool = False
     precision: Precision
     device: Device
     world_size: int

@@ -99,6 +99,11 @@ def trial(**changes):
     )
 
 
+def horovod(**changes):
+    defaults = {"controller": "gloo", "operations": "gloo", "compression": "none"}
+    return {"fusion_threshold_mib": None, "cycle_time_ms": None, **defaults, **changes}
+
+
 def job(the_trial, **changes):
     values = {
         "run_id": "run-1",

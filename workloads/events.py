@@ -1,7 +1,7 @@
 """The contract between any training program and the runner: one JSON object a line on stdout.
 
 Each line starts with ``::dlscale:: `` and carries the event's name, the rank and the monotonic time in seconds
-(CLOCK_MONOTONIC, one clock for all processes of a host). Standard library only, so that it works in any image.
+(CLOCK_MONOTONIC, one clock for all processes of a host). Standard library and syntax of Python 3.6 only, so that it works in any image.
 
     from events import Events
     events = Events(rank=0)
@@ -15,13 +15,13 @@ first_step    (none) emitted once the first iteration's result is on the device
 warmup_end    iterations
 window        index, start, iterations, samples, seconds; step_seconds (a list, or null where the framework can't time a step)
 loss          first_iteration, values (one a step, this rank's own batch; null where not finite)
+eval          iteration, losses (one a device of this process, in training mode, on a batch that all ranks share: equal on all ranks
+              that train one model)
 data          decoded (images that this rank trained on), skipped (names of the images that would not decode)
 net           interfaces: {name: {rx_bytes, tx_bytes}}; where: "start" or "stop" of the measured window
 nccl          lines (of NCCL's own log, those that name its transports)
 run_stop      iterations, samples, parameter_norm (equal on all ranks that train one model)
 """
-
-from __future__ import annotations
 
 import json
 import math
@@ -32,6 +32,7 @@ import time
 from pathlib import Path
 
 PREFIX = "::dlscale:: "
+CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 does not name
 NCCL_WORDS = (" via ", "NCCL version", "Using network")
 
 
@@ -56,6 +57,10 @@ class Events:
     def loss(self, first_iteration, values):
         """Emit the losses of consecutive iterations; JSON has no NaN, so that one that is not finite becomes null."""
         self.emit("loss", first_iteration=first_iteration, values=[finite(value) for value in values])
+
+    def evaluation(self, iteration, losses):
+        """Emit the losses on the shared batch after `iteration` iterations, one a device of this process."""
+        self.emit("eval", iteration=iteration, losses=[finite(loss) for loss in losses])
 
     def nccl(self):
         """Emit what NCCL's log (NCCL_DEBUG_FILE of this process) says about transports; nothing where there is none."""
@@ -101,4 +106,4 @@ def process_start():
     stat = Path("/proc/self/stat").read_text(encoding="ascii")
     ticks = int(stat.rpartition(")")[2].split()[19])
     since_boot = ticks / os.sysconf("SC_CLK_TCK")
-    return since_boot - (time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic())
+    return since_boot - (time.clock_gettime(CLOCK_BOOTTIME) - time.monotonic())

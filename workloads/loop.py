@@ -7,19 +7,18 @@ The program hands over an object with these methods, and `measure` decides when 
     barrier()       wait for all ranks
     read(losses)    losses of synchronized steps as numbers
     mark()          note the device's time between two steps, without waiting for it
+    evaluate()      losses in training mode on the batch that all ranks share, one a device of this process, as numbers
     step_seconds()  seconds between the marks since the last call, or None where the framework can't tell
 
 Nothing between two edges of a window waits for the device. Windows are contiguous: each starts where the one before ended, so
 that writing events, which happens right after an edge, is part of the measured time and no sample or second is lost.
 """
 
-from __future__ import annotations
-
 import time
 
 
 def measure(training, events, *, iterations, warmup, window, samples):
-    """Run `warmup` (at least 1) and then `iterations` iterations, and emit first_step, warmup_end, net, window and loss.
+    """Run `warmup` (at least 1) and then `iterations` iterations, and emit first_step, warmup_end, net, window, loss and eval.
 
     `samples` is what one iteration of this rank trains on; `window` the iterations between two edges.
     """
@@ -29,6 +28,7 @@ def measure(training, events, *, iterations, warmup, window, samples):
     losses += [training.step() for _ in range(warmup - 1)]
     training.synchronize()
     events.loss(0, training.read(losses))
+    events.evaluation(warmup, training.evaluate())
 
     training.barrier()
     events.emit("warmup_end", iterations=warmup)
@@ -54,3 +54,4 @@ def measure(training, events, *, iterations, warmup, window, samples):
         )
         events.loss(warmup + done, training.read(losses))
     events.net("stop")
+    events.evaluation(warmup + iterations, training.evaluate())

@@ -58,6 +58,11 @@ class Site(BaseModel):
     workloads: str
     data: str | None = None
 
+    def beside_python(self, program: str) -> str:
+        """A program that was installed with the framework: in the interpreter's own directory, or on PATH with it."""
+        folder, slash, _ = self.python.rpartition("/")
+        return f"{folder}{slash}{program}"
+
 
 class Line(BaseModel):
     """One line that a container wrote."""

@@ -8,28 +8,44 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from runner.launch import kvstore, single, torchrun
+from runner.launch import horovod, kvstore, multiworker, single, torchrun
 from runner.launch.job import Job
-from runner.request import StrategyName
+from runner.request import Device, StrategyName
 from runner.spec import ContainerSpec
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to use several devices: which frameworks have it, and who launches it."""
+    """A way to use several devices: which frameworks have it, and who launches it.
+
+    Attributes:
+        devices: what it can drive.
+        one_process: whether one process drives all devices of a host; else each has its own.
+    """
 
     frameworks: tuple[str, ...]
     specs: Callable[[Job], tuple[ContainerSpec, ...]]
+    devices: tuple[Device, ...] = ("cpu", "gpu")
+    one_process: bool = False
 
 
 STRATEGIES: Mapping[StrategyName, Strategy] = {
-    "single": Strategy(("mxnet", "pytorch"), single.specs),
+    "single": Strategy(("caffe", "mxnet", "pytorch", "tensorflow"), single.specs, one_process=True),
     "ddp": Strategy(("pytorch",), torchrun.specs),
     "kvstore": Strategy(("mxnet",), kvstore.specs),
+    "mirrored": Strategy(("tensorflow",), single.specs, one_process=True),
+    "multiworker": Strategy(("tensorflow",), multiworker.specs),
+    "horovod": Strategy(("mxnet", "pytorch", "tensorflow"), horovod.specs),
+    "caffe": Strategy(("caffe",), single.specs, devices=("gpu",), one_process=True),
 }
 
 # What a user of the framework expects where several devices train.
-DEFAULT_STRATEGY: Mapping[str, StrategyName] = {"mxnet": "kvstore", "pytorch": "ddp"}
+DEFAULT_STRATEGY: Mapping[str, StrategyName] = {
+    "caffe": "caffe",
+    "mxnet": "kvstore",
+    "pytorch": "ddp",
+    "tensorflow": "mirrored",
+}
 
 
 def launch(job: Job) -> tuple[ContainerSpec, ...]:

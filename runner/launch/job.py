@@ -10,6 +10,8 @@ from runner.engines.base import Site
 from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount, Role
 from runner.trial import Trial
 
+LOOPBACK = "127.0.0.1"
+
 
 @dataclass(frozen=True)
 class Job:
@@ -36,14 +38,22 @@ class Job:
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """The cores of the whole job: one share a CPU worker, all cores beside GPUs."""
+        """The cores of the whole job: one share a CPU worker, as far as there are cores; all cores beside GPUs."""
         share = self.trial.cpus_per_worker
         return self.node.cores if share is None else self.node.cores[: share * self.trial.world_size]
 
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """The GPUs of the whole job."""
+        return tuple(gpu.index for gpu in self.node.gpus[: self.trial.world_size]) if self.trial.device == "gpu" else ()
+
     def worker_cpus(self, worker: int) -> tuple[int, ...]:
-        """The cores of one worker that has a container of its own."""
+        """The cores of one worker that has a container of its own; handed out round and round where they are too few."""
         share = self.trial.cpus_per_worker
-        return self.node.cores if share is None else self.cpus[share * worker : share * (worker + 1)]
+        if share is None:
+            return self.node.cores
+        places = (self.cpus[(share * worker + core) % len(self.cpus)] for core in range(share))
+        return tuple(sorted(set(places)))
 
 
 def leased(job: Job, *argv: str) -> tuple[str, ...]:
@@ -72,11 +82,15 @@ def program(job: Job) -> tuple[str, ...]:
         "weight-decay": trial.weight_decay,
         "seed": trial.seed,
         "threads": trial.threads,
+        "cpus-per-worker": trial.cpus_per_worker or 0,
         "loader-workers": trial.loader_workers,
     }
     if trial.kvstore:
         flags["kvstore"] = trial.kvstore
-    return (f"{job.site.workloads}/{trial.program}", *(f"--{name}={value}" for name, value in flags.items()))
+    if trial.horovod:
+        flags["compression"] = trial.horovod.compression
+    words = (f"--{name}={value}" for name, value in flags.items())
+    return (f"{job.site.workloads}/{trial.program}", *words, *(("--xla",) if trial.xla else ()))
 
 
 def spec(
@@ -84,12 +98,14 @@ def spec(
     *,
     role: Role,
     number: int = 0,
+    processes: int = 1,
     argv: tuple[str, ...],
     cpus: tuple[int, ...],
+    gpus: tuple[int, ...] | None = None,
     env: dict[str, str] | None = None,
     network: str = "none",
 ) -> ContainerSpec:
-    """A container of this job, with the environment and limits that all of them have."""
+    """A container of this job, with the environment and limits that all of them have; with all its GPUs unless told otherwise."""
     trial = job.trial
     common = {
         "HOME": "/tmp",  # noqa: S108 - the one writable place of a read-only container
@@ -103,12 +119,12 @@ def spec(
         node=job.node.name,
         role=role,
         number=number,
-        processes=trial.processes if role == "worker" and trial.strategy == "ddp" else 1,
+        processes=processes,
         image=job.image,
         argv=leased(job, *argv),
         env={**common, **interconnect.environment(trial), **(env or {})},
         mounts=job.mounts,
-        gpus=tuple(gpu.index for gpu in job.node.gpus[: trial.world_size]) if trial.device == "gpu" else (),
+        gpus=job.gpus if gpus is None else gpus,
         cpus=cpus,
         memory_mib=job.memory_mib,
         user=job.user,

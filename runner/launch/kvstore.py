@@ -1,38 +1,44 @@
 """Strategy `kvstore`: MXNet's key-value store.
 
-On GPUs of one host a single process drives all of them (`device` or `nccl`). CPU workers are processes of their own that
-meet at a parameter server (`dist_sync`): a scheduler, a server, and the workers, each a container, all in the network
-namespace of the scheduler's.
+With `device` or `nccl` a single process drives all devices of the host. With `dist_sync`, `dist_sync_device` or `dist_async` each
+device has a process of its own, and they meet at a parameter server: a scheduler, a server, and the workers, each a container, all
+in the network namespace of the scheduler's.
 """
 
 from __future__ import annotations
 
-from runner.launch.job import Job, name, program, spec
+from runner.launch.job import LOOPBACK, Job, name, program, spec
 from runner.spec import ContainerSpec
-
-ROOT = "127.0.0.1"
 
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
-    """One container on GPUs; scheduler, server and one container a worker on CPUs."""
+    """One container for one process; else scheduler, server, and one container a worker with its own cores or GPU."""
     worker = (job.site.python, *program(job))
-    if job.trial.processes == 1:
+    if not (job.trial.kvstore or "").startswith("dist"):
         return (spec(job, role="worker", argv=worker, cpus=job.cpus),)
     # ps-lite's variables: https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training
     meeting = {
-        "DMLC_PS_ROOT_URI": ROOT,
+        "DMLC_PS_ROOT_URI": LOOPBACK,
         "DMLC_PS_ROOT_PORT": str(job.node.rendezvous_port),
         "DMLC_NUM_SERVER": "1",
         "DMLC_NUM_WORKER": str(job.trial.processes),
-        "DMLC_NODE_HOST": ROOT,
+        "DMLC_NODE_HOST": LOOPBACK,
         "DMLC_INTERFACE": "lo",
     }
     # Importing MXNet with one of these roles runs that role until the workers are done; the shim lets it be imported everywhere.
     helper = (job.site.python, f"{job.site.workloads}/imagenet_cnn/mxnet_shim.py")
     inside = f"container:{name(job, 'scheduler', 0)}"
     return (
-        spec(job, role="scheduler", argv=helper, cpus=job.cpus, env={**meeting, "DMLC_ROLE": "scheduler"}),
-        spec(job, role="server", argv=helper, cpus=job.cpus, env={**meeting, "DMLC_ROLE": "server"}, network=inside),
+        spec(job, role="scheduler", argv=helper, cpus=job.cpus, gpus=(), env={**meeting, "DMLC_ROLE": "scheduler"}),
+        spec(
+            job,
+            role="server",
+            argv=helper,
+            cpus=job.cpus,
+            gpus=(),
+            env={**meeting, "DMLC_ROLE": "server"},
+            network=inside,
+        ),
         *(
             spec(
                 job,
@@ -40,6 +46,7 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
                 number=number,
                 argv=worker,
                 cpus=job.worker_cpus(number),
+                gpus=job.gpus[number : number + 1],
                 env={**meeting, "DMLC_ROLE": "worker"},
                 network=inside,
             )

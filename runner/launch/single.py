@@ -1,4 +1,4 @@
-"""Strategy `single`: one process, one device."""
+"""One process that drives every device of the job: strategy `single` with one, TensorFlow's `mirrored` and Caffe's own with several."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.launch.job import Job, program, spec
+from runner.launch.job import LOOPBACK, Job, program, spec
 from runner.spec import ContainerSpec
 
 
@@ -13,8 +13,10 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
         "-m",
         "torch.distributed.run",
         "--standalone",
-        "--local-addr=127.0.0.1",  # without a network the host name leads nowhere
+        f"--local-addr={LOOPBACK}",  # without a network the host name leads nowhere
+        "--tee=2",  # standard error carries each line's rank; the events on standard output stay as they are
+        "--log-dir=/tmp/torchrun",
         f"--nproc-per-node={job.trial.processes}",
         *program(job),
     )
-    return (spec(job, role="worker", argv=argv, cpus=job.cpus),)
+    return (spec(job, role="worker", processes=job.trial.processes, argv=argv, cpus=job.cpus),)

@@ -148,23 +148,6 @@ def test_make_hands_every_variable_over_as_one_word(tmp_path):
     assert not (tmp_path / "owned").exists()
 
 
-def test_every_flag_of_bench_is_a_variable_of_make():
-    words = (
-        (examples.ROOT / "Makefile")
-        .read_text()
-        .partition("VARIABLES :=")[2]
-        .partition("\n#")[0]
-        .replace("\\", " ")
-        .split()
-    )
-    flags = {
-        word.strip("│ ").split()[0]
-        for word in dlscale("bench", "--help").stdout.splitlines()
-        if word.strip("│ ").startswith("--")
-    }
-    assert {f"--{word.lower().replace('_', '-')}" for word in words} == flags - {"--dry-run", "--help"}
-
-
 @settings(max_examples=300)
 @given(st.text(max_size=12))
 def test_no_text_makes_a_number_parser_fail_otherwise_than_in_one_sentence(text):

@@ -93,7 +93,7 @@ def test_a_failing_rank_ends_the_others_and_is_named_with_its_last_words():
         spec("import sys, time; time.sleep(0.5); sys.exit('no such layer')", name="w1"),
     )
     assert outcome.status == "failed"
-    assert outcome.reason == "w1: exit code 1: no such layer"
+    assert outcome.reason == "w1: exit code 1; it last said: no such layer"
     assert not wait_gone(marker)
 
 

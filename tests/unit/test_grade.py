@@ -6,7 +6,7 @@ from records import events, record
 
 from runner.grade import grade, scaling
 from runner.outcome import Outcome
-from runner.parse import Loss, RunStop
+from runner.parse import Eval, Loss, RunStop
 from runner.workload import load_workloads
 
 WORKLOAD = load_workloads(examples.ROOT)[0]
@@ -59,9 +59,39 @@ def test_the_order_of_a_sum_may_differ():
     assert graded(TWO, change(events(TWO), RunStop, parameter_norm=12.5 * (1 + 1e-7))).validity.status == "valid"
 
 
+def evaluated(trial, *losses, iteration=44):
+    """One evaluation a rank; each of `losses` is what a rank's devices say."""
+    said = {"event": "eval", "iteration": iteration, "t": 0.0, "received": 50.0, "container": "w"}
+    return [*events(trial), *(Eval(rank=rank, losses=own, **said) for rank, own in enumerate(losses))]
+
+
+def test_ranks_whose_losses_on_one_batch_differ_hold_different_weights():
+    assert graded(TWO, evaluated(TWO, (2.3,), (2.3019,))).validity.status == "valid"
+    found = reasons(TWO, evaluated(TWO, (2.3,), (2.31,)))
+    assert found == "after 44 iterations the devices' losses on one batch are 2.3 to 2.31: gradients were not averaged"
+
+
+def test_so_do_the_devices_of_one_process():
+    trial = TWO.model_copy(update={"kvstore": "device", "processes": 1, "batch_per_device": 64})
+    assert "gradients were not averaged" in reasons(trial, evaluated(trial, (2.3, 2.4)))
+
+
+def test_half_precision_may_differ_by_what_it_rounds():
+    trial = TWO.model_copy(update={"precision": "bf16"})
+    assert graded(trial, evaluated(trial, (2.3,), (2.31,))).validity.status == "valid"
+    assert "gradients were not averaged" in reasons(trial, evaluated(trial, (2.3,), (2.4,)))
+
+
+def test_workers_that_shared_cores_degrade_a_run():
+    trial = TWO.model_copy(update={"oversubscribed": True})
+    found = graded(trial, events(trial)).validity
+    assert (found.status, found.reasons) == ("degraded", ("2 CPU workers shared cores (--oversubscribe)",))
+
+
 def test_an_asynchronous_store_may_hold_different_weights():
     trial = TWO.model_copy(update={"kvstore": "dist_async"})
     assert graded(trial, change(events(trial), RunStop, parameter_norm=13.0)).validity.status == "valid"
+    assert graded(trial, evaluated(trial, (2.3,), (2.4,))).validity.status == "valid"
 
 
 @pytest.mark.parametrize("loss", [None, float("inf")])

@@ -151,7 +151,9 @@ def test_every_makefile_variable_is_a_flag_of_bench_and_every_flag_a_variable():
     from runner.cli import app
 
     text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    variables = set(re.search(r"^VARIABLES := (.*)$", text, re.MULTILINE)[1].split())
+    variables = {
+        name for line in re.findall(r"^(?:VARIABLES|SWITCHES) := (.*)$", text, re.MULTILINE) for name in line.split()
+    }
     flags = {option for parameter in typer.main.get_command(app).commands["bench"].params for option in parameter.opts}
     own = {"--dry-run", "--help", "-h"}  # `make plan`, `make help`
     assert {"--" + name.lower().replace("_", "-") for name in variables} == flags - own

@@ -4,7 +4,7 @@ import examples
 import pytest
 
 from runner import interconnect
-from runner.parse import Nccl, Net
+from runner.parse import Nccl, Net, RunStart
 
 DDP = {"strategy": "ddp", "framework": "pytorch", "world_size": 2, "processes": 2, "global_batch": 64}
 GPUS = {**DDP, "device": "gpu", "cpus_per_worker": None}
@@ -28,6 +28,26 @@ def net(where, tx, rank=0):
         container="w0",
         where=where,
         interfaces={"lo": {"rx_bytes": tx, "tx_bytes": tx}},
+    )
+
+
+def start(parameters):
+    """A model of so many parameters; the example trial measures 40 iterations."""
+    return RunStart(
+        event="run_start",
+        rank=0,
+        t=0,
+        received=0,
+        container="w0",
+        world_size=2,
+        batch_per_device=32,
+        global_batch=64,
+        iterations=40,
+        warmup=4,
+        image_shape=(3, 32, 32),
+        num_classes=10,
+        parameters=parameters,
+        seed=1,
     )
 
 
@@ -58,6 +78,23 @@ def test_gradients_of_cpu_workers_cross_the_loopback_and_are_counted():
     found = interconnect.used(examples.trial(**DDP), (), [net("start", 1000), net("stop", 51000)])
     assert found.used == "loopback"
     assert [(t.interface, t.tx_bytes) for t in found.evidence.traffic] == [("lo", 50000)]
+
+
+def test_a_loopback_that_carried_less_than_the_gradients_did_not_carry_them():
+    """Ranks keep in touch over the loopback while their gradients go through shared memory."""
+    said = [start(1000), net("start", 0), net("stop", 40 * 1000 * 2 - 1)]
+    assert interconnect.used(examples.trial(**DDP), (), said).used == "unknown"
+    over_mpi = {**DDP, "strategy": "horovod", "horovod": examples.horovod(controller="mpi", operations="mpi")}
+    assert interconnect.used(examples.trial(**over_mpi), (), said).used == "shm"
+    assert (
+        interconnect.used(examples.trial(**over_mpi), (), [start(1000), net("start", 0), net("stop", 80_000)]).used
+        == "loopback"
+    )
+
+
+def test_one_process_that_drives_several_cpu_devices_needs_no_wire():
+    trial = examples.trial(strategy="kvstore", kvstore="device", world_size=2, processes=1)
+    assert interconnect.used(trial, (), [net("start", 0), net("stop", 10**9)]).used == "process"
 
 
 def test_without_traffic_nothing_is_claimed():

@@ -47,6 +47,104 @@ CASES: dict[str, tuple[Job, str | None]] = {
         ),
         None,
     ),
+    "mxnet-kvstore-dist-sync-device-2-gpus": (
+        examples.job(
+            examples.trial(
+                strategy="kvstore",
+                kvstore="dist_sync_device",
+                world_size=2,
+                processes=2,
+                version="1.9.1-cu112",
+                global_batch=128,
+                **GPUS,
+            ),
+            node=examples.gpu_node(),
+        ),
+        "nvidia",
+    ),
+    "mxnet-kvstore-device-2-cpu-workers": (
+        examples.job(examples.trial(strategy="kvstore", kvstore="device", world_size=2, global_batch=64)),
+        None,
+    ),
+    **{
+        f"{framework}-horovod-{how['controller']}-2-cpu-workers": (
+            examples.job(
+                examples.trial(
+                    framework=framework,
+                    program=f"imagenet_cnn/train_{framework}.py",
+                    strategy="horovod",
+                    horovod=examples.horovod(**how),
+                    world_size=2,
+                    processes=2,
+                    global_batch=64,
+                ),
+                image=f"dlscale/{framework}-horovod",
+            ),
+            None,
+        )
+        for framework, how in {
+            "pytorch": {"controller": "gloo"},
+            "mxnet": {"controller": "mpi", "operations": "mpi", "compression": "fp16"},
+            "tensorflow": {"controller": "mpi", "operations": "gloo", "fusion_threshold_mib": 32, "cycle_time_ms": 3},
+        }.items()
+    },
+    "pytorch-horovod-4-gpus": (
+        examples.job(
+            examples.trial(
+                framework="pytorch",
+                program="imagenet_cnn/train_pytorch.py",
+                strategy="horovod",
+                horovod=examples.horovod(operations="nccl"),
+                world_size=4,
+                processes=4,
+                global_batch=256,
+                **GPUS,
+            ),
+            node=examples.gpu_node(),
+        ),
+        "nvidia",
+    ),
+    "tensorflow-mirrored-2-cpu-workers-xla": (
+        examples.job(
+            examples.trial(
+                framework="tensorflow",
+                program="imagenet_cnn/train_tensorflow.py",
+                strategy="mirrored",
+                world_size=2,
+                global_batch=64,
+                xla=True,
+            )
+        ),
+        None,
+    ),
+    "tensorflow-multiworker-2-cpu-workers": (
+        examples.job(
+            examples.trial(
+                framework="tensorflow",
+                program="imagenet_cnn/train_tensorflow.py",
+                strategy="multiworker",
+                world_size=2,
+                processes=2,
+                global_batch=64,
+            )
+        ),
+        None,
+    ),
+    "caffe-4-gpus": (
+        examples.job(
+            examples.trial(
+                framework="caffe",
+                version="0.17.3-nvidia",
+                program="imagenet_cnn/train_caffe.py",
+                strategy="caffe",
+                world_size=4,
+                global_batch=256,
+                **GPUS,
+            ),
+            node=examples.gpu_node(),
+        ),
+        "nvidia",
+    ),
     "pytorch-ddp-4-gpus-shm-cdi": (
         examples.job(
             examples.trial(
@@ -96,7 +194,7 @@ def _words(argv):
     return lines
 
 
-FLAGS_ALONE = ("--interactive", "--read-only", "--standalone")
+FLAGS_ALONE = ("--interactive", "--read-only", "--standalone", "--gloo", "--mpi", "--xla")
 
 
 def test_every_strategy_is_some_frameworks_and_every_default_exists():
@@ -109,6 +207,26 @@ def test_each_cpu_worker_has_cores_of_its_own():
     specs = launch(examples.job(trial, node=examples.node(cores=tuple(range(8)))))
     assert [spec.cpus for spec in specs if spec.role == "worker"] == [(0, 1), (2, 3), (4, 5)]
     assert specs[0].cpus == (0, 1, 2, 3, 4, 5)
+
+
+def test_workers_share_cores_round_and_round_where_there_are_too_few():
+    trial = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=3, processes=3, oversubscribed=True)
+    specs = launch(examples.job(trial))
+    assert [spec.cpus for spec in specs if spec.role == "worker"] == [(0,), (1,), (0,)]
+
+
+def test_each_worker_with_a_container_of_its_own_sees_its_own_gpu_and_helpers_none():
+    specs = launch(CASES["mxnet-kvstore-dist-sync-device-2-gpus"][0])
+    assert [(spec.role, spec.gpus) for spec in specs] == [
+        ("scheduler", ()),
+        ("server", ()),
+        ("worker", (0,)),
+        ("worker", (1,)),
+    ]
+
+
+def test_every_strategy_has_a_golden_file():
+    assert {job.trial.strategy for job, _ in CASES.values()} == set(STRATEGIES)
 
 
 def test_no_container_gets_a_network_that_leaves_the_host():

@@ -84,6 +84,29 @@ def test_mxnet_drives_all_gpus_from_one_process_and_cpu_workers_from_one_each():
     assert (on_cpus.processes, on_cpus.kvstore) == (2, "dist_sync")
 
 
+@pytest.mark.parametrize(
+    ("kvstore", "processes"), [("device", 1), ("dist_sync", 2), ("dist_sync_device", 2), ("dist_async", 2)]
+)
+def test_a_store_says_how_many_processes_there_are(kvstore, processes):
+    trial = plan(Request(workers=(2,), repeat=1, kvstore=kvstore), ground())[-1]
+    assert (trial.kvstore, trial.processes, trial.world_size) == (kvstore, processes, 2)
+
+
+def test_horovod_takes_gloo_for_all_unless_told_otherwise():
+    one, two = plan(Request(strategy="horovod", repeat=1), ground())
+    assert one.horovod is None
+    assert (two.horovod.controller, two.horovod.operations, two.horovod.compression) == ("gloo", "gloo", "none")
+    mpi = plan(Request(strategy="horovod", controller="mpi", repeat=1), ground())[-1]
+    assert mpi.horovod.operations == "mpi"
+
+
+def test_more_workers_than_cores_run_only_where_that_was_asked_for_and_it_is_recorded():
+    one, three = plan(Request(workers=(3,), oversubscribe=True, repeat=1), ground())
+    assert (one.oversubscribed, three.oversubscribed) == (False, True)
+    assert three.cpus_per_worker == 1
+    assert not plan(Request(workers=(2,), oversubscribe=True, repeat=1), ground())[-1].oversubscribed
+
+
 def test_scale_repeat_and_wires_do_not_change_the_key():
     trials = plan(Request(gpus=(1, 2, 4), repeat=2), ground("pytorch", "gpu"))
     assert len({t.key for t in trials}) == 1
@@ -131,7 +154,11 @@ def test_classes_come_from_the_data():
 @pytest.mark.parametrize(
     ("fields", "on", "sentence"),
     [
-        ({"workers": (3,)}, {}, "WORKERS=3 asked, here offers 2 cores; ask for WORKERS=2 or fewer"),
+        (
+            {"workers": (3,)},
+            {},
+            "WORKERS=3 asked, here offers 2 cores; ask for WORKERS=2 or fewer or add --oversubscribe",
+        ),
         (
             {"gpus": (8,)},
             {"framework": "pytorch", "device": "gpu"},
@@ -143,7 +170,36 @@ def test_classes_come_from_the_data():
             "GPUS=1 asked, here offers none (no NVIDIA GPU on the PCI bus); ask for DEVICE=cpu WORKERS=1,2 instead",
         ),
         ({"model": "resnet51"}, {}, "unknown MODEL 'resnet51'; known: resnet50, resnet18, resnet152"),
-        ({"strategy": "ddp"}, {}, "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore"),
+        (
+            {"strategy": "ddp"},
+            {},
+            "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore, horovod, ddp is offered by pytorch",
+        ),
+        (
+            {"kvstore": "nccl"},
+            {},
+            "KVSTORE=nccl joins GPUs, DEVICE=cpu asked; ask for KVSTORE=device, dist_sync, dist_sync_device or dist_async",
+        ),
+        (
+            {"kvstore": "device", "strategy": "horovod"},
+            {},
+            "KVSTORE=device is a setting of STRATEGY=kvstore, not of horovod; leave it out",
+        ),
+        (
+            {"compression": "fp16"},
+            {},
+            "COMPRESSION is a setting of STRATEGY=horovod, not of kvstore; add STRATEGY=horovod or leave it out",
+        ),
+        (
+            {"strategy": "horovod", "operations": "mpi"},
+            {},
+            "OPERATIONS=mpi does not go with CONTROLLER=gloo on DEVICE=cpu; ask for OPERATIONS=gloo",
+        ),
+        (
+            {"xla": True},
+            {},
+            "XLA compiles TensorFlow's step, not mxnet's; leave it out or ask for FRAMEWORK=tensorflow",
+        ),
         (
             {"strategy": "single", "workers": (2,)},
             {},

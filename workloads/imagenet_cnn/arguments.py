@@ -11,6 +11,7 @@ MODELS = (
     "googlenet",
     "inception-bn",
     "inception-v3",
+    "lenet",
     "resnet18",
     "resnet50",
     "resnet101",
@@ -18,6 +19,7 @@ MODELS = (
     "vgg16",
     "vgg19",
 )
+STRATEGIES = ("single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe")
 KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")
 
 
@@ -52,14 +54,17 @@ def training_parser(description):
     parser.add_argument("--precision", required=True, choices=("fp32", "tf32", "fp16", "bf16"))
     parser.add_argument("--device", required=True, choices=("cpu", "gpu"))
     parser.add_argument("--devices", required=True, type=at_least(1), help="devices that this one process drives")
-    parser.add_argument("--strategy", required=True, choices=("single", "ddp", "kvstore"))
+    parser.add_argument("--strategy", required=True, choices=STRATEGIES)
     parser.add_argument("--kvstore", choices=KVSTORES, help="MXNet's store, with --strategy kvstore")
+    parser.add_argument("--compression", choices=("none", "fp16"), help="of gradients, with --strategy horovod")
+    parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
     parser.add_argument("--data", required=True, help="synthetic, a folder of class folders, or a RecordIO file")
     parser.add_argument("--learning-rate", required=True, type=float)
     parser.add_argument("--momentum", required=True, type=float)
     parser.add_argument("--weight-decay", required=True, type=float)
     parser.add_argument("--seed", required=True, type=at_least(0))
     parser.add_argument("--threads", required=True, type=at_least(1), help="threads inside an operator")
+    parser.add_argument("--cpus-per-worker", required=True, type=at_least(0), help="cores a device; 0: no pinning")
     parser.add_argument(
         "--loader-workers", required=True, type=at_least(0), help="threads or processes that decode images"
     )

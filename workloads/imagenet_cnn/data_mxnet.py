@@ -7,8 +7,10 @@ iterator. It ends the process at an image that does not decode, so `pack_recordi
 import json
 from pathlib import Path
 
-import numpy as np
 from mxnet_shim import mx
+from synthetic import SHARED, samples
+
+__all__ = ["SHARED", "Records", "Synthetic", "read_index"]
 
 # Mean and standard deviation of ImageNet's training images, by channel, for pixels from 0 to 255.
 MEAN = {"mean_r": 123.675, "mean_g": 116.28, "mean_b": 103.53}
@@ -16,12 +18,11 @@ STD = {"std_r": 58.395, "std_g": 57.12, "std_b": 57.375}
 
 
 class Synthetic:
-    """One batch of standard normal noise with uniform labels, drawn on the host from the seed; the same batch every time."""
+    """One batch of the synthetic data set, from its sample `first` on, that stays on the devices: the same batch every time."""
 
-    def __init__(self, shape, *, num_classes, seed, contexts, dtype):
-        random = np.random.RandomState(seed)
-        images = random.standard_normal(shape).astype(np.float32)
-        labels = random.randint(num_classes, size=shape[0]).astype(np.float32)
+    def __init__(self, args, *, first, count, contexts, dtype):
+        shape = {"image_size": args.image_size, "num_classes": args.num_classes}
+        images, labels = samples(args.seed, first=first, count=count, **shape)
         self.batch = split(mx.nd.array(images), contexts, dtype), split(mx.nd.array(labels), contexts)
 
     def __next__(self):

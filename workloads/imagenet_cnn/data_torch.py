@@ -12,7 +12,10 @@ import numpy as np
 import torch
 from class_folders import class_folders
 from PIL import Image
+from synthetic import SHARED, samples
 from torch.utils.data import DataLoader, Dataset
+
+__all__ = ["SHARED", "ClassFolders", "Images", "Synthetic"]
 
 # Mean and standard deviation of ImageNet's training images, by channel, for pixels from 0 to 255.
 MEAN = (123.675, 116.28, 103.53)
@@ -21,12 +24,11 @@ UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
 class Synthetic:
-    """One batch of standard normal noise with uniform labels, drawn on the host from the seed; the same batch every time."""
+    """One batch of the synthetic data set, from its sample `first` on, that stays on the device: the same batch every time."""
 
-    def __init__(self, shape, *, num_classes, seed, device, layout):
-        generator = torch.Generator().manual_seed(seed)
-        images = torch.randn(shape, generator=generator)
-        labels = torch.randint(num_classes, shape[:1], generator=generator)
+    def __init__(self, args, *, first, device, layout):
+        shape = {"image_size": args.image_size, "num_classes": args.num_classes}
+        images, labels = map(torch.from_numpy, samples(args.seed, first=first, count=args.batch, **shape))
         self.batch = images.to(device, memory_format=layout), labels.to(device)
 
     def __next__(self):
@@ -78,9 +80,9 @@ def augment(image, size):
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
-def collate(samples):
+def collate(drawn):
     """Stack images and labels; join the names of what was skipped on the way."""
-    images, labels, skipped = zip(*samples, strict=True)
+    images, labels, skipped = zip(*drawn, strict=True)
     return torch.stack(images), torch.tensor(labels), [name for names in skipped for name in names]
 
 

@@ -1,6 +1,6 @@
 """The convolutional networks of `imagenet_cnn` in MXNet Gluon: `build(name, image_size, num_classes)`.
 
-Gluon's own model zoo where it has the network; GoogLeNet and BN-Inception, which it lacks, are written here. `models_torch` has
+Gluon's own model zoo where it has the network; LeNet, GoogLeNet and BN-Inception, which it lacks, are written here. `models_torch` has
 the same networks, and `stem` says what changes for small images in both. Known differences, all inside the zoo's bottleneck
 ResNets (50, 101, 152), which follow He et al.'s first code: the stride sits in a block's first 1x1 convolution instead of the 3x3
 (5 % fewer FLOPs), and the 1x1 convolutions have biases (18,880 parameters more in ResNet-50), which batch normalization cancels.
@@ -74,6 +74,15 @@ def alexnet(image_size, num_classes):
     if not is_small(image_size):
         return net
     return sequence(nn.Conv2D(64, 3, padding=1, activation="relu"), *net.features[1:], net.output)
+
+
+def lenet(image_size, num_classes):
+    """LeNet-5 as in Caffe's MNIST example, for three colours; `models_torch` has the source."""
+    del image_size
+    return sequence(
+        *[nn.Conv2D(20, 5), nn.MaxPool2D(), nn.Conv2D(50, 5), nn.MaxPool2D()],
+        *[nn.Dense(500, activation="relu"), nn.Dense(num_classes)],
+    )
 
 
 def resnet(image_size, num_classes, zoo):
@@ -153,6 +162,7 @@ BUILDERS = {
     "googlenet": googlenet,
     "inception-bn": inception_bn,
     "inception-v3": inception_v3,
+    "lenet": lenet,
     "resnet18": partial(resnet, zoo=vision.resnet18_v1),
     "resnet50": partial(resnet, zoo=vision.resnet50_v1),
     "resnet101": partial(resnet, zoo=vision.resnet101_v1),

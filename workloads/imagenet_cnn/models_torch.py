@@ -5,7 +5,8 @@ that dependency. Auxiliary classifiers are left out: throughput benchmarks (tf_c
 examples) train without them. Fully-connected layers read the whole final map instead of one pooled to a fixed size, as in the
 papers, so AlexNet and VGG have more weights above 224 pixels. `stem` says what changes for small images.
 
-Sources: AlexNet https://arxiv.org/abs/1404.5997 · VGG https://arxiv.org/abs/1409.1556 · ResNet https://arxiv.org/abs/1512.03385
+Sources: LeNet-5 as in Caffe's MNIST example, for three colours (LeCun et al., Gradient-based learning applied to document
+recognition, Proceedings of the IEEE 86(11), 1998) · AlexNet https://arxiv.org/abs/1404.5997 · VGG https://arxiv.org/abs/1409.1556 · ResNet https://arxiv.org/abs/1512.03385
 with the stride in the 3x3 convolution ("v1.5") · GoogLeNet https://arxiv.org/abs/1409.4842 with batch normalization, its 5x5
 branch 3x3 as in torchvision · BN-Inception https://arxiv.org/abs/1502.03167 figure 5 · Inception-v3 https://arxiv.org/abs/1512.00567
 """
@@ -74,6 +75,14 @@ def alexnet(image_size, num_classes):
     )
 
 
+def lenet(image_size, num_classes):
+    return nn.Sequential(
+        *[nn.Conv2d(3, 20, 5), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.MaxPool2d(2), nn.Flatten()],
+        *[nn.Linear(50 * (((image_size - 4) // 2 - 4) // 2) ** 2, 500), nn.ReLU(inplace=True)],
+        nn.Linear(500, num_classes),
+    )
+
+
 def vgg(image_size, num_classes, depths):
     layers, channels_in = [], 3
     for channels, depth in zip((64, 128, 256, 512, 512), depths, strict=True):
@@ -132,6 +141,7 @@ BUILDERS = {
     "googlenet": googlenet,
     "inception-bn": inception_bn,
     "inception-v3": inception_v3,
+    "lenet": lenet,
     "resnet18": partial(resnet, block=basic_block, expansion=1, depths=(2, 2, 2, 2)),
     "resnet50": partial(resnet, block=bottleneck, expansion=4, depths=(3, 4, 6, 3)),
     "resnet101": partial(resnet, block=bottleneck, expansion=4, depths=(3, 4, 23, 3)),

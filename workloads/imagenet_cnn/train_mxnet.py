@@ -2,7 +2,8 @@
 
     python3 train_mxnet.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.1 \
-        --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --loader-workers=1
+        --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=1
+    horovodrun --gloo -np 2 python3 train_mxnet.py ... --strategy=horovod --compression=none
 
 With --strategy=kvstore, `local`, `device` and `nccl` join the --devices of this process; `dist_sync`, `dist_async` and
 `dist_sync_device` join processes that a launcher started with ps-lite's variables (DMLC_ROLE=worker, ...). fp16 casts the network
@@ -22,15 +23,18 @@ from arguments import refuse, training_parser
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
 from loop import measure
+from placement import local_rank, pin
 
 
 def check(args):
     """Refuse what this program can't do; before MXNet is imported, as nothing here needs it."""
-    if args.strategy == "ddp":
-        refuse("--strategy=ddp is PyTorch's; MXNet has single and kvstore")
+    if args.strategy not in {"single", "kvstore", "horovod"}:
+        refuse(f"--strategy={args.strategy} is not MXNet's; it has single, kvstore and horovod")
     if (args.strategy == "kvstore") != (args.kvstore is not None):
         refuse("--strategy=kvstore and --kvstore=NAME go together; give both or neither")
-    if args.devices > 1 and args.strategy == "single":
+    if (args.strategy == "horovod") != (args.compression is not None):
+        refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
+    if args.devices > 1 and args.strategy != "kvstore":
         refuse(f"--devices={args.devices} needs --strategy=kvstore")
     if args.precision == "fp16" and args.device == "cpu":
         refuse("--precision=fp16 needs a GPU; on the CPU ask for fp32")
@@ -108,54 +112,73 @@ class Training:
     def __init__(self, args, mx):
         from data_mxnet import Records, Synthetic, read_index
         from models_mxnet import build
+        from ranks_mxnet import join
 
-        self.mx = mx
-        self.store = mx.kv.create(args.kvstore) if args.kvstore else None
-        self.distributed = bool(args.kvstore) and args.kvstore.startswith("dist")
-        self.rank = self.store.rank if self.distributed else 0
-        self.processes = self.store.num_workers if self.distributed else 1
-        self.global_batch = args.batch * args.devices * self.processes
+        self.args, self.mx, self.ranks = args, mx, join(args)
+        self.local_batch = args.batch * args.devices
         kind = mx.gpu if args.device == "gpu" else mx.cpu
-        contexts = [kind(number) for number in range(args.devices)]
-        dtype = "float16" if args.precision == "fp16" else "float32"
+        first_gpu = local_rank() if args.device == "gpu" else 0
+        self.contexts = [kind(first_gpu + number) for number in range(args.devices)]
+        self.dtype = "float16" if args.precision == "fp16" else "float32"
 
         mx.random.seed(args.seed)  # the same in all processes: they start from the same weights
-        self.net = build(args.model, args.image_size, args.num_classes, contexts)
-        self.net.cast(dtype)
+        self.net = build(args.model, args.image_size, args.num_classes, self.contexts)
+        self.net.cast(self.dtype)
         self.net.hybridize(static_alloc=True, static_shape=True)
         self.loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
         self.loss.hybridize(static_alloc=True, static_shape=True)
         mx.nd.waitall()
-        mx.random.seed(args.seed + self.rank)  # from here on (dropout) each process draws its own numbers
+        self.reseed()
         rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "wd": args.weight_decay}
         rates["multi_precision"] = args.precision == "fp16"
-        self.trainer = mx.gluon.Trainer(self.net.collect_params(), "sgd", rates, kvstore=self.store)
+        self.trainer = self.ranks.trainer(self.net.collect_params(), rates)
 
-        shape = (args.batch * args.devices, 3, args.image_size, args.image_size)
+        rank, processes = self.ranks.rank, self.ranks.processes
+        place = {"contexts": self.contexts, "dtype": self.dtype}
         if args.data == "synthetic":
-            seed, classes = args.seed + self.rank, args.num_classes
-            self.batches = Synthetic(shape, num_classes=classes, seed=seed, contexts=contexts, dtype=dtype)
+            self.batches = Synthetic(args, first=rank * self.local_batch, count=self.local_batch, **place)
         else:
-            check_data(args, read_index(args.data), self.processes)
-            part = {"rank": self.rank, "world_size": self.processes, "workers": args.loader_workers}
-            self.batches = Records(args.data, shape, seed=args.seed, contexts=contexts, dtype=dtype, **part)
+            check_data(args, read_index(args.data), processes)
+            shape = (self.local_batch, 3, args.image_size, args.image_size)
+            part = {"rank": rank, "world_size": processes, "workers": args.loader_workers}
+            self.batches = Records(args.data, shape, seed=args.seed, **place, **part)
+
+    def reseed(self):
+        """From here on (dropout) each process draws its own numbers."""
+        self.mx.random.seed(self.args.seed + self.ranks.rank)
 
     def step(self):
         images, labels = next(self.batches)
         with self.mx.autograd.record():
-            losses = [
-                self.loss(self.net(x).astype("float32", copy=False), y) for x, y in zip(images, labels, strict=True)
-            ]
+            losses = self.losses(images, labels)
         self.mx.autograd.backward(losses)
-        self.trainer.step(self.global_batch)  # the store adds gradients up, this turns the sum into the mean
+        self.trainer.step(self.ranks.step_size(self.local_batch))  # turns the sum of gradients into their mean
         return [loss.mean() for loss in losses]
+
+    def losses(self, images, labels):
+        """Loss of every sample, (batch,) on each device."""
+        return [self.loss(self.net(x).astype("float32", copy=False), y) for x, y in zip(images, labels, strict=True)]
+
+    def evaluate(self):
+        from data_mxnet import SHARED, Synthetic
+
+        found = []
+        for context in self.contexts:
+            self.mx.random.seed(self.args.seed, ctx=context)  # the same dropout on all devices
+            images, labels = next(
+                Synthetic(self.args, first=SHARED, count=self.args.batch, contexts=[context], dtype=self.dtype)
+            )
+            with self.mx.autograd.train_mode():
+                (losses,) = self.losses(images, labels)
+            found.append(float(losses.mean().asscalar()))
+        self.reseed()
+        return found
 
     def synchronize(self):
         self.mx.nd.waitall()
 
     def barrier(self):
-        if self.distributed:
-            self.store._barrier()  # noqa: SLF001 - the only way to it; MXNet's own launcher tests use it
+        self.ranks.barrier()
 
     def read(self, losses):
         return [math.fsum(float(part.asscalar()) for part in parts) / len(parts) for parts in losses]
@@ -177,25 +200,27 @@ class Training:
 def main():
     args = training_parser(__doc__.splitlines()[0]).parse_args()
     check(args)
+    pin(args.cpus_per_worker * args.devices)
     # Read by MXNet when it is imported. cuDNN would otherwise use TF32 for fp32 convolutions on its own accord.
     os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
 
     from mxnet_shim import mx
 
-    if args.device == "gpu" and mx.context.num_gpus() < args.devices:
+    if args.device == "gpu" and mx.context.num_gpus() < local_rank() + args.devices:
         refuse(f"--device=gpu --devices={args.devices}, MXNet sees {mx.context.num_gpus()} GPUs")
     imported = time.monotonic()
     training = Training(args, mx)
-    events = Events(rank=training.rank)
+    events = Events(rank=training.ranks.rank)
+    processes = training.ranks.processes
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **environment(args, mx))
     events.phase("model", imported)
     events.emit(
         "run_start",
-        world_size=args.devices * training.processes,
+        world_size=args.devices * processes,
         batch_per_device=args.batch,
-        global_batch=training.global_batch,
+        global_batch=training.local_batch * processes,
         iterations=args.iterations,
         warmup=args.warmup,
         image_shape=[3, args.image_size, args.image_size],
@@ -203,7 +228,7 @@ def main():
         parameters=sum(math.prod(p.shape) for p in training.parameters()),
         seed=args.seed,
     )
-    samples = args.batch * args.devices
+    samples = training.local_batch
     lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
     measure(training, events, **lengths, samples=samples)
     if args.data != "synthetic":
@@ -211,6 +236,7 @@ def main():
     events.nccl()
     norm = finite(training.parameter_norm())
     events.emit("run_stop", iterations=args.iterations, samples=args.iterations * samples, parameter_norm=norm)
+    training.ranks.leave()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Trains a convolutional network with PyTorch, on one device or with DistributedDataParallel, and reports by events.
+"""Trains a convolutional network with PyTorch, on one device, with DistributedDataParallel or Horovod, and reports by events.
 
     python3 train_pytorch.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.1 \
-        --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --loader-workers=1
+        --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=1
     torchrun --standalone --nproc-per-node=2 train_pytorch.py ... --strategy=ddp
+    horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
 
 fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolutions round their inputs to TF32; fp16 and bf16 are
 torch.autocast with weights in fp32. On a GPU all but fp32 lay images out channels-last, which tensor cores want.
@@ -23,35 +24,37 @@ from arguments import refuse, training_parser
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
 from loop import measure
+from placement import local_rank, pin
 
 AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
 
 
-def check(args, torch):
+def check(args, torch, *, launched):
     """Refuse what this program or this device can't do."""
     if args.devices != 1:
         refuse(
             f"--devices={args.devices}: a PyTorch process drives one device; start one process a device with torchrun"
         )
-    if args.strategy == "kvstore":
-        refuse("--strategy=kvstore is MXNet's; PyTorch has single and ddp")
-    launched, world_size = "RANK" in os.environ, os.environ.get("WORLD_SIZE", "1")
-    if args.strategy == "ddp" and not launched:
-        refuse("--strategy=ddp needs the ranks that torchrun starts; run this program with torchrun")
-    if args.strategy == "single" and world_size != "1":
-        refuse(f"--strategy=single in {world_size} processes would train {world_size} models; ask for ddp")
+    if args.strategy not in {"single", "ddp", "horovod"}:
+        refuse(f"--strategy={args.strategy} is not PyTorch's; it has single, ddp and horovod")
+    if args.strategy != "single" and not launched:
+        launcher = "torchrun" if args.strategy == "ddp" else "horovodrun"
+        refuse(f"--strategy={args.strategy} needs the ranks that {launcher} starts; run this program with {launcher}")
+    if args.strategy == "single" and launched:
+        refuse("--strategy=single under a launcher would train one model a process; ask for ddp or horovod")
+    if (args.strategy == "horovod") != (args.compression is not None):
+        refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
     if args.device == "cpu":
         if args.precision in {"tf32", "fp16"}:
             refuse(f"--precision={args.precision} needs a GPU; on the CPU ask for fp32 or bf16")
         return
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    if torch.cuda.device_count() <= local_rank:
-        refuse(f"--device=gpu for local rank {local_rank}, PyTorch sees {torch.cuda.device_count()} GPUs")
-    capability = torch.cuda.get_device_capability(local_rank)
+    if torch.cuda.device_count() <= local_rank():
+        refuse(f"--device=gpu for local rank {local_rank()}, PyTorch sees {torch.cuda.device_count()} GPUs")
+    capability = torch.cuda.get_device_capability(local_rank())
     needed = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp32": (0, 0)}[args.precision]
     if capability < needed:
         has, needs = ".".join(map(str, capability)), ".".join(map(str, needed))
-        name = torch.cuda.get_device_name(local_rank)
+        name = torch.cuda.get_device_name(local_rank())
         refuse(f"--precision={args.precision} needs compute capability {needs}, the {name} has {has}; ask for fp32")
 
 
@@ -61,8 +64,7 @@ def open_data(args, *, rank, world_size, device, layout):
     from torch.utils.data import DistributedSampler
 
     if args.data == "synthetic":
-        shape, classes, seed = (args.batch, 3, args.image_size, args.image_size), args.num_classes, args.seed + rank
-        return Synthetic(shape, num_classes=classes, seed=seed, device=device, layout=layout)
+        return Synthetic(args, first=rank * args.batch, device=device, layout=layout)
     if not Path(args.data).is_dir():
         refuse(f"--data={args.data} is not a folder; PyTorch reads a folder of class folders with JPEGs")
     dataset = ClassFolders(args.data, image_size=args.image_size)
@@ -98,25 +100,22 @@ def environment(args, torch, device):
 class Training:
     """Model, optimizer and data of one rank; `workloads/loop.py` says what its methods are for."""
 
-    def __init__(self, args, torch, device, *, rank, world_size):
+    def __init__(self, args, torch, device, ranks):
         from models_torch import build
 
-        self.torch, self.device, self.distributed = torch, device, args.strategy == "ddp"
+        self.args, self.torch, self.device, self.ranks = args, torch, device, ranks
         self.on_gpu = device.type == "cuda"
         self.marks = []
         torch.manual_seed(args.seed)  # the same on all ranks: they start from the same weights
         channels_last = self.on_gpu and args.precision != "fp32"
-        layout = torch.channels_last if channels_last else torch.contiguous_format
-        self.model = build(args.model, args.image_size, args.num_classes).to(device, memory_format=layout)
-        self.parameters = list(self.model.parameters())
-        if self.distributed:
-            ddp = torch.nn.parallel.DistributedDataParallel
-            self.model = ddp(self.model, static_graph=True, gradient_as_bucket_view=True)
-        torch.manual_seed(args.seed + rank)  # from here on (dropout, augmentation) each rank draws its own numbers
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.net = build(args.model, args.image_size, args.num_classes).to(device, memory_format=self.layout)
+        self.parameters = list(self.net.parameters())
+        self.model = ranks.model(self.net)
+        self.reseed()
         # The fused update is one kernel, and the only one that takes a GradScaler's verdict without stopping the device.
-        self.optimizer = torch.optim.SGD(
-            self.parameters, lr=args.learning_rate, momentum=args.momentum, weight_decay=args.weight_decay, fused=True
-        )
+        rates = {"lr": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
+        self.optimizer = ranks.optimizer(torch.optim.SGD(self.parameters, **rates, fused=True), self.net)
         # Zeros from the start give the same first update. Left to itself, the fused kernel allocates the momentum at the first
         # step and leaves it unset when the GradScaler skips that step, as it does until it has found its scale.
         for parameter in self.parameters:
@@ -126,7 +125,12 @@ class Training:
         self.autocast = contextlib.nullcontext()
         if args.precision in AUTOCAST:
             self.autocast = torch.autocast(device.type, dtype=getattr(torch, AUTOCAST[args.precision]))
-        self.batches = open_data(args, rank=rank, world_size=world_size, device=device, layout=layout)
+        share = {"rank": ranks.rank, "world_size": ranks.world_size}
+        self.batches = open_data(args, **share, device=device, layout=self.layout)
+
+    def reseed(self):
+        """From here on (dropout, augmentation) each rank draws its own numbers."""
+        self.torch.manual_seed(self.args.seed + self.ranks.rank)
 
     def step(self):
         images, labels = next(self.batches)
@@ -134,8 +138,7 @@ class Training:
         with self.autocast:
             loss = self.loss(self.model(images), labels)
         self.scaler.scale(loss).backward()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        self.ranks.update(self.optimizer, self.scaler)
         return loss.detach()  # stays on the device: reading it here would stop it every step
 
     def synchronize(self):
@@ -143,9 +146,18 @@ class Training:
             self.torch.cuda.synchronize(self.device)
 
     def barrier(self):
-        if self.distributed:
-            self.torch.distributed.barrier()
-            self.synchronize()
+        self.ranks.barrier()
+        self.synchronize()
+
+    def evaluate(self):
+        from data_torch import SHARED, Synthetic
+
+        images, labels = next(Synthetic(self.args, first=SHARED, device=self.device, layout=self.layout))
+        self.torch.manual_seed(self.args.seed)  # the same dropout on all ranks
+        with self.torch.no_grad(), self.autocast:
+            loss = self.loss(self.net(images), labels).item()
+        self.reseed()
+        return [loss]
 
     def read(self, losses):
         return self.torch.stack(losses).tolist()
@@ -169,40 +181,39 @@ class Training:
 
 
 def set_up(args, torch):
-    """Choose the device and its arithmetic, and join the other ranks."""
+    """Choose the device and its arithmetic."""
     torch.set_num_threads(args.threads)
     torch.backends.cuda.matmul.allow_tf32 = args.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     torch.backends.cudnn.benchmark = True
-    device = torch.device("cpu")
-    if args.device == "gpu":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)
-    if args.strategy == "ddp":
-        on_gpu = args.device == "gpu"
-        torch.distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+    if args.device == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", local_rank())
+    torch.cuda.set_device(device)
     return device
 
 
 def main():
     args = training_parser(__doc__.splitlines()[0]).parse_args()
-    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    events = Events(rank=rank)
+    pin(args.cpus_per_worker)
 
     import torch
+    from ranks_torch import join, launched
 
-    check(args, torch)
-    events.phase("import", process_start())
-    created = time.monotonic()
+    check(args, torch, launched=launched())
+    imported = time.monotonic()
     device = set_up(args, torch)
+    ranks = join(args, device)
+    events = Events(rank=ranks.rank)
+    events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **environment(args, torch, device))
-    training = Training(args, torch, device, rank=rank, world_size=world_size)
-    events.phase("model", created)
+    training = Training(args, torch, device, ranks)
+    events.phase("model", imported)
     events.emit(
         "run_start",
-        world_size=world_size,
+        world_size=ranks.world_size,
         batch_per_device=args.batch,
-        global_batch=args.batch * world_size,
+        global_batch=args.batch * ranks.world_size,
         iterations=args.iterations,
         warmup=args.warmup,
         image_shape=[3, args.image_size, args.image_size],
@@ -217,8 +228,7 @@ def main():
     events.nccl()
     norm = finite(training.parameter_norm())
     events.emit("run_stop", iterations=args.iterations, samples=args.iterations * args.batch, parameter_norm=norm)
-    if args.strategy == "ddp":
-        torch.distributed.destroy_process_group()
+    ranks.leave()
 
 
 if __name__ == "__main__":

@@ -51,10 +51,10 @@ def test_small_images_get_the_small_stem(size, small):
     assert stem.is_small(size) is small
 
 
-def test_every_flag_of_a_training_program_is_required_but_the_store():
+def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_or_framework():
     parser = arguments.training_parser("")
     optional = [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"]
-    assert optional == ["kvstore"]
+    assert optional == ["kvstore", "compression", "xla"]
 
 
 def test_a_refusal_is_one_line_and_code_2(capsys):

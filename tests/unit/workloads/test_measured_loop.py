@@ -36,6 +36,10 @@ class Recorder:
         assert self.calls[-1] == "synchronize", "losses were read while the device was still at work"
         return [float(loss) for loss in losses]
 
+    def evaluate(self):
+        self.calls.append("evaluate")
+        return [float(self.steps)]
+
     def mark(self):
         self.marks += 1
 
@@ -55,15 +59,26 @@ def run(iterations, warmup, window):
 def test_the_device_is_synchronized_after_the_first_step_after_warm_up_and_at_each_edge_only():
     training, _ = run(iterations=5, warmup=3, window=2)
     assert training.calls == [
-        *["step", "synchronize", "step", "step", "synchronize", "barrier"],
-        *["step", "step", "synchronize", "step", "step", "synchronize", "step", "synchronize"],
+        *["step", "synchronize", "step", "step", "synchronize", "evaluate", "barrier"],
+        *["step", "step", "synchronize", "step", "step", "synchronize", "step", "synchronize", "evaluate"],
     ]
 
 
 def test_events_come_in_the_order_of_the_contract():
     _, found = run(iterations=4, warmup=1, window=2)
     names = [event.event for event in found]
-    assert names == ["first_step", "loss", "warmup_end", "net", "window", "loss", "window", "loss", "net"]
+    assert names == [
+        "first_step",
+        "loss",
+        "eval",
+        *["warmup_end", "net", "window", "loss", "window", "loss", "net"],
+        "eval",
+    ]
+
+
+def test_the_shared_batch_is_evaluated_before_and_after_the_measured_windows_and_never_between():
+    _, found = run(iterations=6, warmup=2, window=3)
+    assert [(event.iteration, event.losses) for event in found if event.event == "eval"] == [(2, (2.0,)), (8, (8.0,))]
 
 
 def test_each_window_starts_where_the_one_before_ended():

@@ -1,0 +1,128 @@
+"""Request × framework × device → the strategy of a plan and its settings. Pure; whatever does not go together is refused here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runner.errors import RequestError
+from runner.launch import DEFAULT_STRATEGY, STRATEGIES
+from runner.request import Controller, Device, KvStore, Operations, Request, StrategyName
+from runner.trial import Horovod
+
+# What carries gradients under each controller of Horovod on CPUs, its default first: MPI operations need an MPI that was started,
+# Gloo's can meet through either (Horovod user guide, "Horovod Installation Guide", controllers and tensor operations).
+CPU_OPERATIONS: dict[Controller, tuple[Operations, ...]] = {"gloo": ("gloo",), "mpi": ("mpi", "gloo")}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A strategy with its settings, for the trials on several devices; one device is always `single`.
+
+    Attributes:
+        kvstore: with `kvstore` only.
+        horovod: with `horovod` only.
+    """
+
+    name: StrategyName
+    kvstore: KvStore | None = None
+    horovod: Horovod | None = None
+
+    def processes(self, scale: int) -> int:
+        """Processes that drive `scale` devices."""
+        if self.name == "kvstore":
+            return scale if self.kvstore and self.kvstore.startswith("dist") else 1
+        return 1 if STRATEGIES[self.name].one_process else scale
+
+
+def choose(request: Request, *, framework: str, device: Device, asked: tuple[int, ...]) -> Chosen:
+    """Take the strategy that was asked for, or the one that the framework's users expect, with its settings.
+
+    Args:
+        request: what was asked.
+        framework: the image's.
+        device: what the trials run on.
+        asked: numbers of devices, ascending.
+
+    Raises:
+        RequestError: a pair that does not exist, or a setting of another strategy.
+    """
+    default = default_strategy(framework, device)
+    name = request.strategy or default
+    _refuse_pair(name, framework, device)
+    if name == "single" and asked[-1] > 1 and (request.gpus or request.workers):
+        step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
+        raise RequestError(f"STRATEGY=single drives one device, {asked[-1]} asked; {step}")
+    _refuse_settings_of_others(request, name, framework)
+    return Chosen(
+        name=name,
+        kvstore=_kvstore(request, device) if name == "kvstore" else None,
+        horovod=_horovod(request, device) if name == "horovod" else None,
+    )
+
+
+def default_strategy(framework: str, device: Device) -> StrategyName:
+    """What a user of the framework expects on several devices; `single` where it knows no other way."""
+    default = DEFAULT_STRATEGY[framework]
+    return default if device in STRATEGIES[default].devices else "single"
+
+
+def _refuse_pair(name: StrategyName, framework: str, device: Device) -> None:
+    offered = [other for other, strategy in STRATEGIES.items() if framework in strategy.frameworks]
+    if framework not in STRATEGIES[name].frameworks:
+        raise RequestError(
+            f"STRATEGY={name} is not offered by FRAMEWORK={framework}; {framework} offers {', '.join(offered)}, "
+            f"{name} is offered by {', '.join(STRATEGIES[name].frameworks)}"
+        )
+    if device not in STRATEGIES[name].devices:
+        here = [other for other in offered if device in STRATEGIES[other].devices]
+        raise RequestError(
+            f"STRATEGY={name} drives several GPUs, {framework} knows no such way for DEVICE={device}; ask for STRATEGY={', '.join(here)}"
+        )
+
+
+def _refuse_settings_of_others(request: Request, name: StrategyName, framework: str) -> None:
+    """Refuse a setting that would be ignored."""
+    horovods = {
+        "CONTROLLER": request.controller,
+        "OPERATIONS": request.operations,
+        "FUSION_THRESHOLD": request.fusion_threshold_mib,
+        "CYCLE_TIME": request.cycle_time_ms,
+        "COMPRESSION": request.compression,
+    }
+    given = [variable for variable, value in horovods.items() if value is not None]
+    if given and name != "horovod":
+        raise RequestError(
+            f"{given[0]} is a setting of STRATEGY=horovod, not of {name}; add STRATEGY=horovod or leave it out"
+        )
+    if request.kvstore and name != "kvstore":
+        raise RequestError(f"KVSTORE={request.kvstore} is a setting of STRATEGY=kvstore, not of {name}; leave it out")
+    if request.xla and framework != "tensorflow":
+        raise RequestError(
+            f"XLA compiles TensorFlow's step, not {framework}'s; leave it out or ask for FRAMEWORK=tensorflow"
+        )
+
+
+def _kvstore(request: Request, device: Device) -> KvStore:
+    """MXNet's store: inside one process on GPUs, at a parameter server between CPU workers."""
+    if request.kvstore == "nccl" and device == "cpu":
+        raise RequestError(
+            "KVSTORE=nccl joins GPUs, DEVICE=cpu asked; ask for KVSTORE=device, dist_sync, dist_sync_device or dist_async"
+        )
+    return request.kvstore or ("device" if device == "gpu" else "dist_sync")
+
+
+def _horovod(request: Request, device: Device) -> Horovod:
+    controller = request.controller or "gloo"
+    offered: tuple[Operations, ...] = ("nccl",) if device == "gpu" else CPU_OPERATIONS[controller]
+    if request.operations and request.operations not in offered:
+        raise RequestError(
+            f"OPERATIONS={request.operations} does not go with CONTROLLER={controller} on DEVICE={device}; "
+            f"ask for OPERATIONS={' or '.join(offered)}"
+        )
+    return Horovod(
+        controller=controller,
+        operations=request.operations or offered[0],
+        fusion_threshold_mib=request.fusion_threshold_mib,
+        cycle_time_ms=request.cycle_time_ms,
+        compression=request.compression or "none",
+    )

@@ -1,0 +1,101 @@
+"""Prevents: a failed run that blames the wrong rank, hides its exit code, or shows the launcher's words instead of the rank's own.
+
+The launchers' lines are as they were written when a rank of a real run was killed.
+"""
+
+import pytest
+
+from runner.failures import explain
+
+TORCHRUN = """\
+[default0]:[rank0]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:13719
+[default1]:about to read image 17
+W1121 07:26:44.484000 1 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 10 closing signal SIGTERM
+E1121 07:26:44.576000 1 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 11) of binary: /opt/python3
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+=======================================================
+train_pytorch.py FAILED
+-------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-21_07:26:44
+  host      : 4d5c658773d9
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 10)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 10
+-------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_07:26:44
+  host      : 4d5c658773d9
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 11)  (SIGKILL)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 11
+=======================================================
+"""
+WORKERS = """\
+[0]<stderr>:connecting
+[1]<stderr>:ValueError: no such label
+tf_workers: worker 1 ended with exit code 1
+"""
+
+
+def test_torchrun_a_killed_rank_is_named_with_its_signal_and_its_own_last_line():
+    found = explain(1, TORCHRUN.splitlines())
+    assert found.startswith("rank 1: killed (exit code -9, SIGKILL)")
+    assert found.endswith("it last said: about to read image 17")
+
+
+def test_torchrun_the_root_cause_is_the_one_that_is_last():
+    ended = TORCHRUN.replace("-9", "1")
+    assert explain(1, ended.splitlines()).startswith("rank 1: exit code 1; it last said: about to read")
+
+
+def test_a_rank_that_others_followed_is_not_the_one_to_blame():
+    """Rank 0 fails because rank 1 was killed, and the launcher may see it first."""
+    swapped = TORCHRUN.replace("-15", "1").splitlines()
+    first, second = swapped.index("  rank      : 0 (local_rank: 0)"), swapped.index("  rank      : 1 (local_rank: 1)")
+    swapped[first : first + 2], swapped[second : second + 2] = swapped[second : second + 2], swapped[first : first + 2]
+    assert explain(1, swapped).startswith("rank 1: killed")
+
+
+def test_tensorflow_workers():
+    assert explain(1, WORKERS.splitlines()) == "rank 1: exit code 1; it last said: ValueError: no such label"
+
+
+def test_a_container_with_one_rank_is_that_rank():
+    assert explain(137, ["loading"], rank=1).startswith("rank 1: killed (exit code 137, SIGKILL)")
+
+
+def test_without_a_rank_there_is_the_exit_code_and_the_last_lines():
+    assert explain(3, ["one", "", "two ", "three", "four"]) == "exit code 3; it last said: two / three / four"
+    assert explain(139, []) == "exit code 139 (SIGSEGV)"
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "the device ran out of memory"),
+        ("ModuleNotFoundError: No module named 'horovod'", "the program could not import a module"),
+        (
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+            "the image has no code for this GPU",
+        ),
+        ("NCCL WARN Call to connect failed", "NCCL could not move data"),
+    ],
+)
+def test_known_causes_come_before_exit_codes(line, cause):
+    found = explain(1, ["noise", line, "more noise"])
+    assert found.startswith(cause)
+    assert line[:60] in found
+
+
+def test_the_cause_is_looked_for_in_the_words_of_the_rank_that_ended_first():
+    lines = [
+        "[0]<stderr>:NCCL WARN peer gone",
+        "[1]<stderr>:MemoryError",
+        "tf_workers: worker 1 ended with exit code 1",
+    ]
+    assert explain(1, lines) == "rank 1: the process ran out of memory; try a smaller BATCH (MemoryError)"

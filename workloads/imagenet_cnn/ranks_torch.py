@@ -1,0 +1,94 @@
+"""How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, or Horovod.
+
+Each class joins the others when it is made. `model` and `optimizer` wrap what is trained, `update` applies one step's gradients,
+`barrier` waits for all ranks, `leave` says goodbye.
+"""
+
+import os
+
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Alone:
+    """One process, one device."""
+
+    rank, world_size = 0, 1
+
+    def model(self, model):
+        return model
+
+    def optimizer(self, optimizer, model):
+        del model
+        return optimizer
+
+    def update(self, optimizer, scaler):
+        scaler.step(optimizer)
+        scaler.update()
+
+    def barrier(self):
+        """There is nobody to wait for."""
+
+    def leave(self):
+        """There is nobody to take leave of."""
+
+
+class Ddp(Alone):
+    """The ranks that torchrun started; NCCL between GPUs, Gloo between CPU workers."""
+
+    def __init__(self, device):
+        on_gpu = device.type == "cuda"
+        distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+        self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
+
+    def model(self, model):
+        return DistributedDataParallel(model, static_graph=True, gradient_as_bucket_view=True)
+
+    def barrier(self):
+        distributed.barrier()
+
+    def leave(self):
+        distributed.destroy_process_group()
+
+
+class Horovod(Alone):
+    """The ranks that Horovod's launcher started; fusion and cycle time are Horovod's own variables."""
+
+    def __init__(self, compression):
+        import horovod.torch as hvd
+
+        hvd.init()
+        self.hvd, self.rank, self.world_size = hvd, hvd.rank(), hvd.size()
+        self.compression = getattr(hvd.Compression, compression)
+
+    def optimizer(self, optimizer, model):
+        self.hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        return self.hvd.DistributedOptimizer(
+            optimizer, named_parameters=model.named_parameters(), compression=self.compression
+        )
+
+    def update(self, optimizer, scaler):
+        optimizer.synchronize()  # the scaler must see the averaged gradients to find the same overflow on all ranks
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+
+    def barrier(self):
+        self.hvd.barrier()
+
+    def leave(self):
+        self.hvd.shutdown()
+
+
+def join(args, device):
+    """Meet the other ranks in the way that --strategy says."""
+    if args.strategy == "ddp":
+        return Ddp(device)
+    if args.strategy == "horovod":
+        return Horovod(args.compression)
+    return Alone()
+
+
+def launched():
+    """Whether torchrun or one of Horovod's launchers started this process."""
+    return any(name in os.environ for name in ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"))
