@@ -1,0 +1,118 @@
+"""Packs a folder of class folders with JPEGs into an LMDB for Caffe, with Caffe's own `convert_imageset`.
+
+    python3 pack_lmdb.py DIR OUT.lmdb --image-size=224
+
+Standard library and syntax of Python 3.6 only. Writes the directory OUT.lmdb, and OUT.json {classes, images, skipped, size}. Labels are
+positions in the sorted class names. Caffe's Data layer crops and does not resize, so that all images are resized to `size` x `size`
+pixels here (256 for crops of 224, whatever their shape, as Caffe's ImageNet example does) and kept as JPEGs, which the layer decodes. A
+JPEG that is cut short or does not decode is left out and named in `skipped`. Progress goes to standard error, one JSON line at the end
+to standard output.
+"""
+
+import argparse
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from arguments import at_least, refuse
+from class_folders import class_folders, is_whole
+from data_caffe import packed_size
+
+TAIL = 1024  # `is_whole` looks no further back
+UNREADABLE = re.compile(rb"Could not open or find file (.*)")
+PROCESSED = re.compile(rb"Processed (\d+) files")
+
+
+def ends_whole(path):
+    """Whether a file ends as a JPEG does; what is between, the decoder judges."""
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - TAIL))
+        return is_whole(stream.read())
+
+
+def listed(path, number, stage):
+    """How the list names an image: below the root directory; by a link where its name holds a space, which ends it there."""
+    if re.search(r"\s", str(path)):
+        link = stage / f"{number}.jpg"
+        link.symlink_to(path)
+        path = link
+    return str(path)[1:]
+
+
+def convert(lines, out, size, stage):
+    """Run `convert_imageset` on lines of `NAME LABEL`; the names that it could not read."""
+    listing = stage / "list.txt"
+    listing.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    flags = [f"--resize_height={size}", f"--resize_width={size}", "--encoded", "--encode_type=jpg"]
+    argv = ["convert_imageset", *flags, "/", str(listing), str(out)]
+    process = subprocess.Popen(argv, env={"GLOG_logtostderr": "1"}, stderr=subprocess.PIPE)
+    unreadable = set()
+    for line in process.stderr:
+        failed, done = UNREADABLE.search(line), PROCESSED.search(line)
+        if failed:
+            unreadable.add(failed.group(1).decode().lstrip("/"))
+        elif done:
+            progress = f"{int(done.group(1)) + len(unreadable)} of {len(lines)} images, {len(unreadable)} left out"
+            print(progress, file=sys.stderr, flush=True)
+        elif not line.startswith(b"I"):  # warnings, errors, and what made it end
+            sys.stderr.buffer.write(line)
+    if process.wait():
+        raise SystemExit(1)
+    return unreadable
+
+
+def pack(folder, images, out, size):
+    """Write an LMDB of `images`, each (path below `folder`, label); the paths of those that are no whole JPEG."""
+    skipped, names, lines = [], {}, []
+    with tempfile.TemporaryDirectory(prefix="dlscale-pack-") as directory:
+        for number, (name, label) in enumerate(images):
+            if ends_whole(folder / name):
+                entry = listed(folder / name, number, Path(directory))
+                names[entry] = name
+                lines.append(f"{entry} {label}")
+            else:
+                skipped.append(name)
+        skipped += [names[entry] for entry in convert(lines, out, size, Path(directory))]
+    return sorted(skipped)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--image-size", type=at_least(1), default=224, help="of the crops to train on (default: 224)")
+    args = parser.parse_args()
+    if args.out.suffix != ".lmdb":
+        refuse(f"{args.out} does not end with .lmdb; give a name that does")
+    if not args.folder.is_dir():
+        refuse(f"{args.folder} is not a folder; give one that holds one folder of JPEGs a class")
+    if shutil.which("convert_imageset") is None:
+        refuse("there is no program `convert_imageset` on PATH; run this in an image of Caffe")
+    classes, images = class_folders(args.folder)
+    # Caffe reads the file from its begin to its end: in the folders' order it would see one class after the other.
+    random.Random(0).shuffle(images)
+
+    # Written under another name and renamed at the end: where there is an LMDB, it is complete.
+    partial, index = args.out.with_suffix(".partial.lmdb"), args.out.with_suffix(".json")
+    shutil.rmtree(str(partial), ignore_errors=True)
+    size = packed_size(args.image_size)
+    skipped = pack(args.folder.resolve(), images, partial, size)
+    packed = len(images) - len(skipped)
+    if not packed:
+        shutil.rmtree(str(partial))
+        refuse(f"{args.folder} holds no JPEG in class folders that decodes (CLASS/NAME.jpg); give a folder that does")
+    partial.chmod(0o755)  # Caffe lets nobody else enter
+    facts = {"classes": classes, "images": packed, "skipped": skipped, "size": size}
+    index.write_text(json.dumps(facts) + "\n", encoding="utf-8")
+    shutil.rmtree(str(args.out), ignore_errors=True)
+    partial.rename(args.out)
+    print(json.dumps({"path": str(args.out), **facts}))
+
+
+if __name__ == "__main__":
+    main()

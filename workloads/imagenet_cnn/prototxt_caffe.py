@@ -1,0 +1,143 @@
+"""Writes Caffe's network definitions, layer by layer, and keeps count of map sizes and parameters. `models_caffe` uses it.
+
+Standard library and syntax of Python 3.6 only. Each method of `Net` adds one layer (or a layer with what belongs to it) below the
+blob it is given and returns the name of its output. Activations and normalizations work in place, as in Caffe's own models.
+
+Two Caffes, two dialects of one language:
+
+                       Caffe 1.0                                       NVCaffe 0.17
+batch normalization    BatchNorm, then Scale with a bias               one BatchNorm with scale_bias (cuDNN fuses it)
+size of a pooled map   round_mode: FLOOR where PyTorch rounds down     always rounded up
+half precision         none                                            default_forward_type, default_backward_type
+
+Where NVCaffe rounds up, maps of AlexNet, LeNet and VGG can be one row and column larger than elsewhere, with more weights in the
+fully-connected layer behind them; at 224 pixels none is. ResNet's 3x3 pooling with stride 2 and padding 1 gives PyTorch's size
+there if an even map is not padded, as in Caffe's published ResNets: its windows then lie one pixel further down.
+"""
+
+# NVCaffe's published fp16 models multiply the loss by this, so that small gradients do not vanish in half precision.
+GRADIENT_SCALE = 1000
+HALF = f"default_forward_type: FLOAT16\ndefault_backward_type: FLOAT16\nglobal_grad_scale: {GRADIENT_SCALE}\n"
+
+HE = 'weight_filler { type: "msra" }'  # https://arxiv.org/abs/1502.01852: deviation sqrt(2 / inputs of a unit)
+FROZEN = "param { lr_mult: 0 decay_mult: 0 }"
+
+
+class Net:
+    """A network under construction.
+
+    Attributes:
+        parameters: trainable parameters so far.
+        frozen: other numbers that a snapshot holds: statistics of normalizations, and what no gradient reaches.
+    """
+
+    def __init__(self, name, *, nvidia, half=False):
+        """Begin a network for NVCaffe (`nvidia`) or Caffe 1.0; `half`: in half precision, which only NVCaffe has."""
+        self.nvidia = nvidia
+        self.parameters = self.frozen = 0
+        self.lines = ['name: "{}"\n{}'.format(name, HALF if half else "")]
+        self.shapes = {}  # of every blob: channels and height; a vector's height is 1
+        self.numbers = {}  # layers of each kind
+
+    def text(self):
+        """The definition in protobuf's text format."""
+        return "".join(self.lines)
+
+    def layer(self, kind, bottoms, tops, body=""):
+        """Add a layer as it stands and return its name; with no `tops`, its output bears its name."""
+        self.numbers[kind] = self.numbers.get(kind, 0) + 1
+        name = f"{kind.lower()}{self.numbers[kind]}"
+        ends = "".join(f'  bottom: "{bottom}"\n' for bottom in bottoms)
+        ends += "".join(f'  top: "{top}"\n' for top in tops or (name,))
+        body = "".join(f"  {line}\n" for line in body.splitlines())
+        self.lines.append(f'layer {{\n  name: "{name}"\n  type: "{kind}"\n{ends}{body}}}\n')
+        return name
+
+    def convolution(self, bottom, channels, kernel, stride=1, padding=0, *, bias=True):
+        channels_in, size = self.shapes[bottom]
+        geometry = f"num_output: {channels} kernel_size: {kernel} stride: {stride} pad: {padding}"
+        body = f"convolution_param {{ {geometry} bias_term: {str(bias).lower()} {HE} }}"
+        top = self.layer("Convolution", [bottom], [], body)
+        self.shapes[top] = channels, (size + 2 * padding - kernel) // stride + 1
+        self.parameters += channels * (channels_in * kernel**2 + bias)
+        return top
+
+    def normalization(self, blob, *, eps, scale=1):
+        """Batch normalization with a scale, which starts at `scale`, and a shift for each channel; in place."""
+        channels, _ = self.shapes[blob]
+        filler = f'{{ type: "constant" value: {scale} }}'
+        if self.nvidia:
+            body = f"batch_norm_param {{ eps: {eps} scale_bias: true scale_filler {filler} }}"
+            self.layer("BatchNorm", [blob], [blob], body)
+        else:
+            self.layer("BatchNorm", [blob], [blob], f"batch_norm_param {{ eps: {eps} }}")
+            self.layer("Scale", [blob], [blob], f"scale_param {{ bias_term: true filler {filler} }}")
+        self.parameters += 2 * channels
+        self.frozen += 2 * channels + 1  # running mean and variance, and their common factor
+        return blob
+
+    def unit(self, bottom, channels, kernel, stride=1, padding=0, *, eps=1e-3):
+        """Convolution, batch normalization, ReLU."""
+        top = self.convolution(bottom, channels, kernel, stride, padding, bias=False)
+        return self.relu(self.normalization(top, eps=eps))
+
+    def relu(self, blob):
+        self.layer("ReLU", [blob], [blob])
+        return blob
+
+    def dropout(self, blob, share):
+        self.layer("Dropout", [blob], [blob], f"dropout_param {{ dropout_ratio: {share} }}")
+        return blob
+
+    def max_pool(self, bottom, kernel, stride, padding=0, *, up=False):
+        """The largest of each window; `up`: round the size of the map up, as GoogLeNet does."""
+        channels, size = self.shapes[bottom]
+        wanted = pooled(size, kernel, stride, padding, up=up)
+        rounding = ""
+        if not up and self.nvidia:
+            if padding and wanted == pooled(size, kernel, stride, 0, up=True):
+                padding = 0
+            wanted = pooled(size, kernel, stride, padding, up=True)
+        elif not up:
+            rounding = " round_mode: FLOOR"
+        body = f"pooling_param {{ pool: MAX kernel_size: {kernel} stride: {stride} pad: {padding}{rounding} }}"
+        top = self.layer("Pooling", [bottom], [], body)
+        self.shapes[top] = channels, wanted
+        return top
+
+    def mean(self, bottom):
+        """The mean over the whole map, a vector."""
+        top = self.layer("Pooling", [bottom], [], "pooling_param { pool: AVE global_pooling: true }")
+        self.shapes[top] = self.shapes[bottom][0], 1
+        return top
+
+    def dense(self, bottom, units):
+        """A fully-connected layer; weights start with the deviation of 0.01 of the AlexNet paper."""
+        channels, size = self.shapes[bottom]
+        filler = 'weight_filler { type: "gaussian" std: 0.01 }'
+        top = self.layer("InnerProduct", [bottom], [], f"inner_product_param {{ num_output: {units} {filler} }}")
+        self.shapes[top] = units, 1
+        self.parameters += units * (channels * size**2 + 1)
+        return top
+
+    def concatenation(self, bottoms):
+        """Join maps along their channels."""
+        top = self.layer("Concat", bottoms, [])
+        self.shapes[top] = sum(self.shapes[bottom][0] for bottom in bottoms), self.shapes[bottoms[0]][1]
+        return top
+
+    def addition(self, one, other):
+        top = self.layer("Eltwise", [one, other], [], "eltwise_param { operation: SUM }")
+        self.shapes[top] = self.shapes[one]
+        return top
+
+    def loss(self, bottom, labels):
+        """Mean cross-entropy of the batch in nats."""
+        self.layer("SoftmaxWithLoss", [bottom, labels], ["loss"])
+
+
+def pooled(size, kernel, stride, padding, *, up):
+    """Height of a pooled map: Caffe's formula, which rounds `up` or down and drops a window that begins beyond the map."""
+    excess = size + 2 * padding - kernel
+    windows = (-(-excess // stride) if up else excess // stride) + 1
+    return windows - (padding > 0 and (windows - 1) * stride >= size + padding)

@@ -1,0 +1,293 @@
+"""Trains a convolutional network with Caffe's own `caffe train`, on a CPU or on GPUs of one host, and reports by events.
+
+    python3 train_caffe.py --model=lenet --image-size=32 --num-classes=1000 --batch=64 --iterations=40 --warmup=4 \
+        --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 \
+        --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=0
+
+Standard library and syntax of Python 3.6 only: it runs in Debian's image of Caffe 1.0 and in NVIDIA's of NVCaffe 0.17. It writes a
+solver and a net in a new directory, starts the binary (with --strategy=caffe on `-gpu 0,1,...`), and passes its log on, unmodified, on
+standard error. What a run is goes out as events; how fast it was and what it lost is read from the log, whose lines say
+
+    Iteration 12 (22.9885 iter/s, 0.087s/2 iters), loss = 2.31559                           Caffe 1.0
+    [0.0] Iteration 12 (22.9885 iter/s, 0.087s/2 iter), 0.1/10.7ep, loss = 2.31559         NVCaffe 0.17
+
+The line of iteration n is written when the loss and the gradients of iteration n are there, before its update. Its time is that
+since the line before, so that those of iterations W + 1 to W + I are the measured ones after W iterations of warm-up. `display` is the
+largest step that hits every edge of a window: with W = 4, windows of 4 and I = 10 it is 2, a window is two lines, the last one
+line. Caffe waits for the loss of every iteration anyway, as it adds losses up on the host.
+
+Lines to leave alone: that of iteration 0, and on NVCaffe those of 1 and 2, hold the set-up; what follows iteration W + I is only there
+because Caffe 1.0 ends without a rate, and NVCaffe numbers its last iteration one too high, so that neither may be an edge. On a
+CPU, Caffe cuts the seconds to whole milliseconds; the time stamps before the lines have microseconds.
+"""
+
+import ctypes
+import importlib.util
+import math
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import data_caffe
+import models_caffe
+from arguments import refuse, training_parser
+from prototxt_caffe import Net
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from events import Events, finite, process_start
+from placement import pin
+
+PR_SET_PDEATHSIG = 1
+# A line with a loss; those with a learning rate or a test have none.
+ITERATION = re.compile(rb"\] +(?:\[\S+\] )?Iteration (\d+)\b.*, loss = ")
+READY = b"Starting Optimization"  # the net is built; NVCaffe says it for each GPU
+# Iterations after the last edge, which is then an ordinary line in both Caffes.
+AFTER = 2
+STATISTICS = 3  # the first blobs of a BatchNorm layer: running mean, running variance, their common factor
+
+
+def check(args):
+    """Refuse what Caffe can't do."""
+    if args.strategy not in {"single", "caffe"}:
+        refuse(f"--strategy={args.strategy} is not Caffe's; it has single, and caffe for several GPUs")
+    if args.device == "cpu" and (args.devices > 1 or args.strategy == "caffe"):
+        refuse(
+            "Caffe trains on one CPU worker, and on several devices only if they are GPUs; ask for --strategy=single"
+        )
+    if args.devices > 1 and args.strategy == "single":
+        refuse(f"--devices={args.devices} needs --strategy=caffe")
+    if args.model not in models_caffe.BUILDERS:
+        refuse(f"--model={args.model} is not offered with Caffe; ask for one of {', '.join(models_caffe.BUILDERS)}")
+    if args.precision != "fp32" and (args.device, args.precision) != ("gpu", "fp16"):
+        refuse(f"--precision={args.precision} is not offered with Caffe; ask for fp32, or on a GPU for fp16")
+    if shutil.which("caffe") is None:
+        refuse("there is no program `caffe` on PATH; run this in an image of Caffe")
+
+
+def check_version(args, version):
+    """Refuse what only one of the two Caffes can do."""
+    nvidia = is_nvidia(version)
+    if args.precision == "fp16" and not nvidia:
+        refuse(f"--precision=fp16 needs NVCaffe, this is Caffe {version}; ask for fp32")
+    if nvidia and args.warmup < 2:
+        refuse("--warmup=1: NVCaffe gives no rate before iteration 3; ask for 2 or more")
+
+
+def check_data(args, index):
+    """Refuse a data set that does not fit the model or the batch."""
+    if len(index["classes"]) > args.num_classes:
+        refuse(f"{args.data} has {len(index['classes'])} classes, --num-classes={args.num_classes} is less")
+    if index["size"] < args.image_size:
+        refuse(
+            f"{args.data} holds images of {index['size']} pixels, --image-size={args.image_size} is more; pack it again for that size"
+        )
+    if index["images"] < args.batch * args.devices:
+        refuse(f"{args.data} holds {index['images']} images, too few for a batch of {args.batch * args.devices}")
+
+
+def open_data(args):
+    """The index of an LMDB; None for synthetic images."""
+    if args.data == "synthetic":
+        return None
+    if not (Path(args.data) / "data.mdb").is_file() or not Path(args.data).with_suffix(".json").is_file():
+        refuse(f"--data={args.data} is not an LMDB with its .json beside it; make one with pack_lmdb.py")
+    index = data_caffe.read_index(args.data)
+    check_data(args, index)
+    return index
+
+
+def caffe_version():
+    """What `caffe --version` says, such as 1.0.0 or 0.17.3."""
+    said = subprocess.run(["caffe", "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    return re.search(r"version (\S+)", said).group(1)
+
+
+def is_nvidia(version):
+    """Whether this is NVIDIA's Caffe, whose versions stayed below 1."""
+    return version.startswith("0.")
+
+
+def gpu_names(devices):
+    """Names of the GPUs that Caffe will use, as nvidia-smi lists them."""
+    try:
+        said = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False).stdout.decode()
+    except OSError:
+        said = ""
+    names = re.findall(r"^GPU \d+: (.*?) \(UUID", said, flags=re.MULTILINE)
+    if len(names) < devices:
+        refuse(f"--device=gpu --devices={devices}, nvidia-smi lists {len(names)} GPUs")
+    return names[:devices]
+
+
+def environment(args, version):
+    """Software and devices; CUDA's versions as NVIDIA's image states them."""
+    gpu = args.device == "gpu"
+    return {
+        "python": platform.python_version(),
+        "framework": "caffe",
+        "framework_version": version,
+        "device": args.device,
+        "device_names": gpu_names(args.devices) if gpu else [],
+        "threads": args.threads,
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "cuda": os.environ.get("CUDA_VERSION") if gpu else None,
+        "cudnn": os.environ.get("CUDNN_VERSION") if gpu else None,
+        "nccl": os.environ.get("NCCL_VERSION") if gpu else None,
+    }
+
+
+def build(args, *, nvidia):
+    """The whole network: its input, then its layers up to the loss."""
+    net = Net(args.model, nvidia=nvidia, half=args.precision == "fp16")
+    if args.data == "synthetic":
+        shape = {"batch": args.batch, "image_size": args.image_size, "num_classes": args.num_classes}
+        data_caffe.synthetic(net, seed=args.seed, **shape)
+    else:
+        data_caffe.lmdb(net, args.data, batch=args.batch, devices=args.devices, image_size=args.image_size)
+    models_caffe.extend(net, args.model, args.image_size, args.num_classes)
+    return net
+
+
+def solver(args, directory, *, nvidia, snapshot):
+    """SGD with momentum and L2 weight decay, at a fixed learning rate; `snapshot`: keep the weights at the end."""
+    lines = [
+        f'net: "{directory}/net.prototxt"',
+        f"base_lr: {args.learning_rate}",
+        'lr_policy: "fixed"',
+        f"momentum: {args.momentum}",
+        f"weight_decay: {args.weight_decay}",
+        f"display: {math.gcd(math.gcd(args.warmup, args.window), args.iterations)}",
+        f"max_iter: {args.warmup + args.iterations + AFTER}",
+        f"snapshot_after_train: {str(snapshot).lower()}",
+        f'snapshot_prefix: "{directory}/weights"',
+        f"solver_mode: {args.device.upper()}",
+        f"random_seed: {args.seed}",
+    ]
+    if nvidia:
+        lines.append("store_blobs_in_old_format: true")  # as numbers, and not as bytes of a type of its own
+    return "\n".join(lines) + "\n"
+
+
+def start(args, directory):
+    """Start `caffe train`; it dies with this process, and SIGTERM or SIGINT to this process ends it."""
+    argv = ["caffe", "train", f"-solver={directory}/solver.prototxt"]
+    if args.device == "gpu":
+        argv.append("-gpu=" + ",".join(str(number) for number in range(args.devices)))
+    threads = {"OMP_NUM_THREADS": str(args.threads), "OPENBLAS_NUM_THREADS": str(args.threads)}
+    env = {**os.environ, **threads, "GLOG_logtostderr": "1"}
+    prctl = ctypes.CDLL(None).prctl
+    end_with_parent = partial(prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
+    # There is one thread here, as preexec_fn wants.
+    process = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, preexec_fn=end_with_parent)  # noqa: PLW1509
+    # Caffe answers SIGINT and SIGHUP in its own way, after the iteration and with code 0; SIGTERM ends it at once.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: process.terminate())
+    return process
+
+
+def watch(process, args, events):
+    """Pass the log on and emit an event at each of its turning points. Returns the exit code, -n where signal n ended Caffe."""
+    launched = time.monotonic()
+    ready = stepped = False
+    for line in iter(process.stderr.readline, b""):
+        sys.stderr.buffer.write(line)
+        sys.stderr.buffer.flush()
+        if not ready and READY in line:
+            ready = True
+            events.phase("model", launched)
+        found = ITERATION.search(line)
+        if not found:
+            continue
+        iteration = int(found.group(1))
+        if not stepped:
+            stepped = True
+            events.emit("first_step")
+        if iteration == args.warmup:
+            events.emit("warmup_end", iterations=args.warmup)
+            events.net("start")
+        elif iteration == args.warmup + args.iterations:
+            events.net("stop")
+    return process.wait()
+
+
+def parameter_norm(path):
+    """Norm of the trained parameters in a snapshot: without statistics of normalizations and the noise of synthetic data."""
+    import numpy as np
+    from caffe.proto import caffe_pb2
+
+    weights = caffe_pb2.NetParameter()
+    weights.ParseFromString(path.read_bytes())
+    blobs = []
+    for layer in weights.layer:
+        if layer.type != "Bias":
+            blobs += layer.blobs[STATISTICS if layer.type == "BatchNorm" else 0 :]
+    return math.sqrt(math.fsum(float(np.square(np.array(blob.data, np.float64)).sum()) for blob in blobs))
+
+
+def can_keep_weights(net, directory):
+    """Whether the weights can be kept and read: there is pycaffe, and room for them and for the solver's state, of the same size."""
+    needed = 3 * 4 * (net.parameters + net.frozen)
+    return importlib.util.find_spec("caffe") is not None and shutil.disk_usage(directory).free > needed
+
+
+def train(args, events, directory, *, version, index):
+    """Write the definitions, run Caffe on them and emit what it did. Returns its exit code."""
+    nvidia = is_nvidia(version)
+    net = build(args, nvidia=nvidia)
+    snapshot = can_keep_weights(net, directory)
+    (directory / "net.prototxt").write_text(net.text(), encoding="utf-8")
+    definition = solver(args, directory, nvidia=nvidia, snapshot=snapshot)
+    (directory / "solver.prototxt").write_text(definition, encoding="utf-8")
+    events.emit(
+        "run_start",
+        world_size=args.devices,
+        batch_per_device=args.batch,
+        global_batch=args.batch * args.devices,
+        iterations=args.iterations,
+        warmup=args.warmup,
+        image_shape=[3, args.image_size, args.image_size],
+        num_classes=args.num_classes,
+        parameters=net.parameters,
+        seed=args.seed,
+    )
+    code = watch(start(args, directory), args, events)
+    if code:
+        return code if code > 0 else 128 - code  # as a shell would say which signal it was
+    total = args.warmup + args.iterations + AFTER
+    if index:
+        events.emit("data", decoded=total * args.batch * args.devices, skipped=index["skipped"])
+    events.nccl()
+    result = {"iterations": args.iterations, "samples": args.iterations * args.batch * args.devices}
+    if snapshot:
+        result["parameter_norm"] = finite(parameter_norm(directory / f"weights_iter_{total}.caffemodel"))
+    events.emit("run_stop", **result)
+    return 0
+
+
+def main():
+    args = training_parser(__doc__.splitlines()[0]).parse_args()
+    pin(args.cpus_per_worker * args.devices)
+    check(args)
+    version = caffe_version()
+    check_version(args, version)
+    index = open_data(args)
+    events = Events(rank=0)
+    events.phase("import", process_start())
+    events.emit("env", **environment(args, version))
+    directory = Path(tempfile.mkdtemp(prefix="dlscale-caffe-"))
+    try:
+        raise SystemExit(train(args, events, directory, version=version, index=index))
+    finally:
+        shutil.rmtree(str(directory), ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
