@@ -6,16 +6,18 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from packaging.version import Version
 
 from runner import yamlfile
 from runner.errors import RequestError, nearest
-from runner.images.versions import BaseSpec, Device, Frozen, VersionsFile
+from runner.images.versions import BaseSpec, Device, Entry, Frozen, Kind, VersionsFile
 from runner.nvml import Gpu
 
 IMAGES: Final = Path("images")
+Extension = Literal["horovod"]
+_LOCKS: Final[dict[Kind, str]] = {"wheels": "requirements", "debian": "packages", "container": "container"}
 
 
 class ImageSpec(Frozen):
@@ -23,7 +25,10 @@ class ImageSpec(Frozen):
 
     Attributes:
         reference: image name and tag, `dlscale/mxnet:1.9.1`.
-        base: the system below it.
+        kind: what its software comes as: wheels on a base, a base's Debian packages, or a vendor's container.
+        base: the system below it; None where a vendor's container is.
+        container: the vendor's container, `registry/name:tag`.
+        python: version of the Python inside, `3.11`.
         requires_python: Pythons of a host that can install the lock.
         compute_capabilities: those the libraries hold machine code for, rising.
         ptx: whether they hold PTX of the newest of these too.
@@ -35,13 +40,19 @@ class ImageSpec(Frozen):
         wheels_mib: size of its wheels.
         size_mib: size of the built image.
         directory: where its Dockerfile and its lock are.
+        extension: what was added to the framework's plain image; None for a plain image.
+        parent: the plain image that an extension is added to.
+        build_base: the base on which an extension is compiled.
     """
 
     framework: str
     version: str
     reference: str
     device: Device
-    base: BaseSpec
+    kind: Kind
+    base: BaseSpec | None
+    container: str | None
+    python: str
     requires_python: str
     compute_capabilities: tuple[str, ...]
     ptx: bool
@@ -53,21 +64,57 @@ class ImageSpec(Frozen):
     wheels_mib: int
     size_mib: int
     directory: Path
+    extension: Extension | None = None
+    extension_version: str | None = None
+    parent: ImageSpec | None = None
+    build_base: BaseSpec | None = None
 
     @property
     def name(self) -> str:
-        """As a sentence calls it: `mxnet 1.9.1`."""
-        return f"{self.framework} {self.version}"
+        """As a sentence calls it: `mxnet 1.9.1`, `mxnet 1.9.1 with horovod 0.28.1`."""
+        plain = f"{self.framework} {self.version}"
+        return f"{plain} with {self.extension} {self.extension_version}" if self.extension else plain
+
+    @property
+    def tag(self) -> str:
+        """What follows the colon of its reference."""
+        return self.reference.partition(":")[2]
 
     @property
     def lock_path(self) -> Path:
-        """The hashed requirements."""
-        return self.directory / "requirements.lock"
+        """What names every piece of its software: hashed requirements, Debian packages, or the vendor's container."""
+        return self.directory / f"{_LOCKS[self.kind]}.lock"
 
     @property
     def dockerfile(self) -> Path:
         """The rendered Dockerfile."""
         return self.directory / "Dockerfile"
+
+    @property
+    def sdist(self) -> str | None:
+        """The one package that is compiled from its source; all others are wheels."""
+        return self.extension
+
+    @property
+    def patch(self) -> Path | None:
+        """What this source needs to compile with this framework; None if nothing."""
+        if self.extension is None:
+            return None
+        path = self.directory.parents[2] / "templates" / self.extension / f"{self.framework}.patch"
+        return path if path.exists() else None
+
+    @property
+    def needs_container(self) -> str | None:
+        """Why the image's lock can't be installed into an environment outside of a container; None if it can."""
+        if self.extension:
+            return f"{self.name} is compiled when its image is built"
+        if self.kind == "container":
+            return f"{self.name} is a container of its vendor"
+        if self.kind == "debian":
+            return f"{self.name} is packages of Debian, which are installed in its image"
+        if self.library_path:
+            return f"{self.name} finds its CUDA libraries only inside its image"
+        return None
 
     @property
     def lock_sha256(self) -> str:
@@ -87,9 +134,10 @@ class ImageSpec(Frozen):
     def build_mib(self) -> int:
         """Disk that a build takes at its peak.
 
-        The engine holds the wheels twice (the context it received, the builder's layer) and the environment twice (builder, image).
+        The engine holds the wheels twice (the context it received, the builder's layer) and what they install twice (builder, image);
+        a vendor's container is there once, below a thin layer.
         """
-        return 2 * self.wheels_mib + 2 * self.size_mib
+        return self.size_mib if self.kind == "container" else 2 * self.wheels_mib + 2 * self.size_mib
 
     def supports(self, capability: str) -> bool:
         """Whether a GPU of this compute capability can run the image's code.
@@ -112,13 +160,24 @@ class Catalog(Frozen):
 
     Attributes:
         root: the checkout.
-        base: the system below all of them.
-        images: in the order of versions.yaml.
+        bases: the systems below them.
+        images: the plain ones, in the order of versions.yaml.
+        extended: those with something added, which are only used when it is asked for.
     """
 
     root: Path
-    base: BaseSpec
+    bases: tuple[BaseSpec, ...]
     images: tuple[ImageSpec, ...]
+    extended: tuple[ImageSpec, ...]
+
+    @property
+    def everything(self) -> tuple[ImageSpec, ...]:
+        """Plain and extended images, each extended one right after its parent."""
+        return tuple(
+            image
+            for plain in self.images
+            for image in (plain, *(other for other in self.extended if other.parent == plain))
+        )
 
     @property
     def frameworks(self) -> tuple[str, ...]:
@@ -173,6 +232,20 @@ class Catalog(Frozen):
                 f"{framework} {version} is built for DEVICE={everywhere[version]}, not {device}; versions for {device}: {versions}"
             )
         raise RequestError(f"unknown VERSION {version!r} of {framework}; known: {nearest(version, everywhere)}")
+
+    def with_horovod(self, image: ImageSpec) -> ImageSpec:
+        """The image that is `image` with Horovod in it.
+
+        Raises:
+            RequestError: there is none; the sentence names the versions that have one.
+        """
+        for other in self.extended:
+            if other.parent == image:
+                return other
+        own = ", ".join(i.version for i in self.extended if i.framework == image.framework)
+        others = ", ".join(f"{i.framework} {i.version}" for i in self.extended)
+        step = f"versions of {image.framework} that have: {own}" if own else f"these have: {others or 'none'}"
+        raise RequestError(f"{image.name} has no image with Horovod; {step}")
 
     def smallest(self, device: Device) -> ImageSpec:
         """The image that is quickest to have: the default where nothing is asked for.
@@ -230,29 +303,63 @@ def load_images(root: Path) -> Catalog:
         RequestError: the file is absent or wrong; the sentence names file, line and key.
     """
     file = yamlfile.load(root / IMAGES / "versions.yaml", VersionsFile)
-    images = [
-        ImageSpec(
-            framework=framework,
-            version=entry.version,
-            reference=f"dlscale/{framework}:{entry.version}",
-            device=entry.device,
-            base=file.base,
-            requires_python=entry.requires_python,
-            compute_capabilities=tuple(sorted(entry.compute_capabilities, key=_capability)),
-            ptx=entry.ptx,
-            cuda=entry.cuda,
-            minimum_driver=file.cuda[entry.cuda].minimum_driver if entry.cuda else None,
-            requirements=entry.requirements,
-            extra_index=entry.extra_index,
-            library_path=entry.library_path,
-            wheels_mib=entry.wheels_mib,
-            size_mib=entry.size_mib,
-            directory=root / IMAGES / framework / entry.version,
-        )
-        for framework, entries in file.images.items()
-        for entry in entries
+    pairs = [
+        (_plain(file, root, framework, entry), entry) for framework, entries in file.images.items() for entry in entries
     ]
-    return Catalog(root=root, base=file.base, images=tuple(images))
+    return Catalog(
+        root=root,
+        bases=tuple(file.base(name) for name in file.bases),
+        images=tuple(image for image, _ in pairs),
+        extended=tuple(
+            _with_horovod(file, image, size_mib=entry.horovod.size_mib) for image, entry in pairs if entry.horovod
+        ),
+    )
+
+
+def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> ImageSpec:
+    base = None if entry.container else file.base(entry.base)
+    python = entry.container.python if entry.container else file.base(entry.base).python
+    return ImageSpec(
+        framework=framework,
+        version=entry.version,
+        reference=f"dlscale/{framework}:{entry.version}",
+        device=entry.device,
+        kind=entry.kind,
+        base=base,
+        container=entry.container.image if entry.container else None,
+        python=python,
+        requires_python=entry.requires_python or f"=={python}.*",
+        compute_capabilities=tuple(sorted(entry.compute_capabilities, key=_capability)),
+        ptx=entry.ptx,
+        cuda=entry.cuda,
+        minimum_driver=file.cuda[entry.cuda].minimum_driver if entry.cuda else None,
+        requirements=entry.requirements,
+        extra_index=entry.extra_index,
+        library_path=entry.library_path,
+        wheels_mib=entry.wheels_mib,
+        size_mib=entry.size_mib,
+        directory=root / IMAGES / framework / entry.version,
+    )
+
+
+def _with_horovod(file: VersionsFile, plain: ImageSpec, *, size_mib: int) -> ImageSpec:
+    base = file.base(file.horovod.base)
+    return plain.model_copy(
+        update={
+            "reference": f"{plain.reference}-horovod",
+            "base": base,
+            "requires_python": f"=={base.python}.*",
+            "requirements": file.horovod.requirements,
+            "extra_index": None,
+            "wheels_mib": file.horovod.wheels_mib,
+            "size_mib": size_mib,
+            "directory": plain.directory / "horovod",
+            "extension": "horovod",
+            "extension_version": file.horovod.version,
+            "parent": plain,
+            "build_base": file.base(file.horovod.build_base),
+        }
+    )
 
 
 def _capability(text: str) -> tuple[int, int]:

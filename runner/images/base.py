@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from runner.engines import docker as engine
+from runner.catalog import IMAGES
 from runner.engines import process
 from runner.engines.process import CommandError
 from runner.errors import NoBaseError, RequestError
+from runner.images import registry
 from runner.images.mirror import apt_transport, debian_sources
 from runner.images.tarball import write_image
 from runner.images.versions import BaseSpec
@@ -29,7 +30,6 @@ Way = Literal["registry", "mirror"]
 
 LABEL_PACKAGES: Final = "dlscale.base.packages.sha256"
 PACKAGE_LIST: Final = "usr/share/dlscale/packages.txt"
-_REGISTRY_ANSWER_S: Final = 15
 # What the registry's slim image leaves out too.
 _DPKG_OPTIONS: Final = (
     "path-exclude=/usr/share/doc/*",
@@ -63,7 +63,7 @@ def ensure_base(
     base: BaseSpec,
     *,
     client: DockerClient,
-    dockerfile: Path,
+    root: Path,
     cache: Path,
     report: Callable[[str], None],
     way: Way | None = None,
@@ -74,7 +74,7 @@ def ensure_base(
     Args:
         base: what it is made from.
         client: the engine.
-        dockerfile: the rendered recipe where a registry answers.
+        root: the checkout, which holds the rendered recipe for where a registry answers.
         cache: bases made from a mirror are kept in its folder `bases`.
         report: told what is being done.
         way: how; the registry if it answers, else the mirror, when None.
@@ -87,14 +87,14 @@ def ensure_base(
     if found:
         return found
     if way is None:
-        silence = registry_silence(base)
+        silence = registry.ask(base.registry.pinned).silence
         if silence is not None:
             report(
                 f"no registry has {base.registry.image} ({silence}); making Debian {base.suite} from this machine's mirror"
             )
         way = "registry" if silence is None else "mirror"
     if way == "registry":
-        return _from_registry(base, client, dockerfile, report)
+        return _from_registry(base, client, recipe(root, base), report)
     return _from_mirror(base, client, cache, report, refresh=refresh)
 
 
@@ -108,29 +108,29 @@ def base_id(base: BaseSpec, client: DockerClient) -> str | None:
         return None
 
 
-def registry_silence(base: BaseSpec) -> str | None:
-    """Why the engine can't get the base from a registry; None if it can."""
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
+def recipe(root: Path, base: BaseSpec) -> Path:
+    """The rendered Dockerfile of a base."""
+    return root / IMAGES / "base" / base.name / "Dockerfile"
 
-    try:
-        api: Any = engine.connect(timeout_s=_REGISTRY_ANSWER_S).api
-        api.inspect_distribution(base.registry.pinned)
-    except (DockerException, RequestException) as error:
-        return str(getattr(error, "explanation", None) or error).rpartition(": ")[2]
-    return None
+
+def package_list(base: BaseSpec, client: DockerClient) -> str:
+    """The packages that a base in the engine holds, one `name=version` a line, by name."""
+    said: bytes = client.containers.run(base.reference, ["cat", f"/{PACKAGE_LIST}"], remove=True, network_mode="none")
+    return said.decode()
 
 
 def _from_registry(base: BaseSpec, client: DockerClient, dockerfile: Path, report: Callable[[str], None]) -> str:
-    """Build images/base/Dockerfile; a second, cached pass adds the digest of the package list that the first one installed."""
+    """Build the base's Dockerfile; a second, cached pass adds the digest of the package list that the first one installed."""
     from docker.errors import BuildError, DockerException  # noqa: PLC0415 - loaded with the client
 
     report(f"building {base.reference} from {base.registry.image}")
     options: dict[str, Any] = {"path": str(dockerfile.parent), "tag": base.reference, "rm": True, "forcerm": True}
     try:
         client.images.build(**options)
-        packages = client.containers.run(base.reference, ["cat", f"/{PACKAGE_LIST}"], remove=True, network_mode="none")
-        image, _ = client.images.build(**options, labels={LABEL_PACKAGES: hashlib.sha256(packages).hexdigest()})
+        packages = package_list(base, client)
+        image, _ = client.images.build(
+            **options, labels={LABEL_PACKAGES: hashlib.sha256(packages.encode()).hexdigest()}
+        )
     except (BuildError, DockerException) as error:
         raise RequestError(
             f"{base.reference} could not be built from {base.registry.pinned} ({error}); `dlscale images base --way mirror` "
@@ -229,6 +229,8 @@ def mmdebstrap(base: BaseSpec, *, sources: tuple[str, ...], options: Path, targe
         ),
         *(f"--dpkgopt={option}" for option in _DPKG_OPTIONS),
         *('--aptopt=Acquire::Languages "none"', f"--aptopt={options}"),
+        # Nobody renews the signatures of a suite that gets no more updates; its lock says which packages it must give.
+        *(('--aptopt=Acquire::Check-Valid-Until "false"',) if base.locked else ()),
         *(f"--customize-hook={list_packages}", f"--customize-hook={remove}"),
         *(base.suite, str(target)),
         *sources,

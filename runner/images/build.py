@@ -16,6 +16,8 @@ from runner.catalog import IMAGES, ImageSpec
 from runner.cluster import free_mib
 from runner.errors import RequestError
 from runner.images.base import base_id, ensure_base
+from runner.images.container import container_id, ensure_container
+from runner.images.packages import check_packages
 from runner.images.wheelhouse import fetch
 from runner.provenance import SUITE_ROOT, read_git
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 LABEL_INPUTS: Final = "dlscale.inputs.sha256"
 LABEL_BASE: Final = "dlscale.base.id"
+LABEL_PARENT: Final = "dlscale.parent.id"
 LABEL_BUILDER: Final = "dlscale.builder"
 LABEL_REVISION: Final = "org.opencontainers.image.revision"
 _TAIL: Final = 5
@@ -55,11 +58,19 @@ def find_built(image: ImageSpec, client: DockerClient) -> BuiltImage | None:
 def is_outdated(image: ImageSpec, client: DockerClient) -> bool:
     """Whether the engine has the image, but not as it would be built now."""
     found = _get(client, image.reference)
-    return found is not None and not is_current(image, found.labels, base=base_id(image.base, client))
+    return found is not None and not is_current(image, found.labels, below=below(image, client))
+
+
+def below(image: ImageSpec, client: DockerClient) -> dict[str, str]:
+    """What an image stands on, as its labels name it: ids of those that are in the engine."""
+    base = base_id(image.base, client) if image.base else container_id(image, client)
+    parent = _get(client, image.parent.reference) if image.parent else None
+    found = {LABEL_BASE: base, LABEL_PARENT: str(parent.id) if parent else None}
+    return {label: identifier for label, identifier in found.items() if identifier}
 
 
 def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Callable[[str], None]) -> BuiltImage:
-    """Have an image in the engine, built from the lock, Dockerfile and base that it should be.
+    """Have an image in the engine, and first the one that it extends, built from the lock, Dockerfile and base that it should be.
 
     Args:
         image: what to build.
@@ -70,22 +81,18 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
     Raises:
         RequestError: too little disk, a wheel or base that can't be had, or a step of the build that fails.
     """
+    if image.parent:
+        ensure(image.parent, client=client, cache=cache, report=report)
     cache.mkdir(parents=True, exist_ok=True)
     with alone(cache / "build.busy", waiting=lambda: report("waiting for another run that builds an image")):
         old = _get(client, image.reference)
-        if old and is_current(image, old.labels, base=base_id(image.base, client)):
+        if old and is_current(image, old.labels, below=below(image, client)):
             return _describe(image, old)
         check_disk(image, client)
-        base = ensure_base(
-            image.base,
-            client=client,
-            dockerfile=SUITE_ROOT / IMAGES / "base" / "Dockerfile",
-            cache=cache,
-            report=report,
-        )
+        _lay_ground(image, client=client, cache=cache, report=report)
         wheels = fetch(image, cache=cache, report=report)
         report(f"building {image.reference}")
-        _build(image, wheels, client=client, base=base, cache=cache, report=report)
+        _build(image, wheels, client=client, cache=cache, report=report)
         if old:
             _remove_untagged(client, str(old.id))
     built = find_built(image, client)
@@ -94,12 +101,21 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
     return built
 
 
+def _lay_ground(image: ImageSpec, *, client: DockerClient, cache: Path, report: Callable[[str], None]) -> None:
+    """Have everything in the engine that an image's Dockerfile starts from."""
+    for base in filter(None, (image.base, image.build_base)):
+        ensure_base(base, client=client, root=SUITE_ROOT, cache=cache, report=report)
+    if image.kind == "container":
+        ensure_container(image, client=client, report=report)
+    if image.kind == "debian":
+        check_packages(image, client=client)
+
+
 def _build(
     image: ImageSpec,
     wheels: tuple[Path, ...],
     *,
     client: DockerClient,
-    base: str,
     cache: Path,
     report: Callable[[str], None],
 ) -> None:
@@ -108,7 +124,7 @@ def _build(
         context.seek(0)
         labels = {
             LABEL_INPUTS: inputs_sha256(image),
-            LABEL_BASE: base,
+            **below(image, client),
             LABEL_REVISION: read_git(SUITE_ROOT).commit or "unknown",
         }
         steps = client.api.build(
@@ -137,25 +153,34 @@ def _remove_untagged(client: DockerClient, identifier: str) -> None:
             client.images.remove(identifier)
 
 
-def is_current(image: ImageSpec, labels: Mapping[str, str], *, base: str | None) -> bool:
-    """Whether an image with these labels is what would be built now; a base that is not in the engine is not asked for."""
-    return labels.get(LABEL_INPUTS) == inputs_sha256(image) and base in (None, labels.get(LABEL_BASE))
+def is_current(image: ImageSpec, labels: Mapping[str, str], *, below: Mapping[str, str]) -> bool:
+    """Whether an image with these labels is what would be built now; what it stands on counts as far as the engine has it."""
+    return labels.get(LABEL_INPUTS) == inputs_sha256(image) and all(labels.get(key) == below[key] for key in below)
 
 
 def inputs_sha256(image: ImageSpec) -> str:
     """Digest of all that an image is built from: equal inputs need no new build."""
-    digest = hashlib.sha256(image.base.reference.encode())
-    for path in (image.dockerfile, image.lock_path, smoke_test(image)):
+    digest = hashlib.sha256((image.base.reference if image.base else str(image.container)).encode())
+    for path in _inputs(image):
         try:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         except OSError as error:
             raise RequestError(f"{path}: can't be read ({error.strerror}); run `dlscale images render`") from error
+    if image.parent:
+        digest.update(inputs_sha256(image.parent).encode())
     return digest.hexdigest()
+
+
+def _inputs(image: ImageSpec) -> tuple[Path, ...]:
+    """The files of the checkout that a build takes."""
+    patch = (image.patch,) if image.patch else ()
+    return (image.dockerfile, image.lock_path, smoke_test(image), *patch)
 
 
 def smoke_test(image: ImageSpec) -> Path:
     """The program that is the last step of the image's build."""
-    return SUITE_ROOT / IMAGES / "smoke" / f"{image.framework}.py"
+    name = image.extension or ("container" if image.kind == "container" else image.framework)
+    return SUITE_ROOT / IMAGES / "smoke" / f"{name}.py"
 
 
 def check_disk(image: ImageSpec, client: DockerClient) -> None:
@@ -173,7 +198,9 @@ def check_disk(image: ImageSpec, client: DockerClient) -> None:
 
 def _write_context(file: IO[bytes], image: ImageSpec, wheels: tuple[Path, ...]) -> None:
     """The build's context as a tar, the same bytes for the same inputs, so that the engine's layers are found again."""
-    members = {"Dockerfile": image.dockerfile, "requirements.lock": image.lock_path, "smoke.py": smoke_test(image)}
+    members = {"Dockerfile": image.dockerfile, image.lock_path.name: image.lock_path, "smoke.py": smoke_test(image)}
+    if image.patch:
+        members["source.patch"] = image.patch
     members |= {f"wheels/{wheel.name}": wheel for wheel in sorted(wheels)}
     with tarfile.open(fileobj=file, mode="w") as tar:
         for name, path in members.items():

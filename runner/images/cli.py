@@ -11,8 +11,8 @@ from rich.table import Table
 
 from runner import request as ask
 from runner.cache import cache_dir
-from runner.catalog import IMAGES, Catalog, ImageSpec, load_images
-from runner.errors import RequestError
+from runner.catalog import Catalog, ImageSpec, load_images
+from runner.errors import RequestError, nearest
 from runner.provenance import SUITE_ROOT
 from runner.report.progress import progress
 
@@ -37,11 +37,25 @@ def lock(
     *,
     upgrade: Annotated[bool, typer.Option("--upgrade", help="newest versions of what is not pinned")] = False,
 ) -> None:
-    """Resolve requirements into hashed locks."""
-    from runner.images.lock import write_lock  # noqa: PLC0415 - commands load what they need
-
+    """Write down what each image is made of: wheels with their hashes, Debian packages, a vendor's digest."""
     for image in select(load_images(SUITE_ROOT), names, None):
-        _say(f"{image.lock_path}: {'written' if write_lock(image, upgrade=upgrade) else 'same'}")
+        _say(f"{image.lock_path}: {'written' if _lock(image, upgrade=upgrade) else 'same'}")
+
+
+def _lock(image: ImageSpec, *, upgrade: bool) -> bool:
+    if image.kind == "wheels":
+        from runner.images.lock import write_lock  # noqa: PLC0415 - commands load what they need
+
+        return write_lock(image, upgrade=upgrade)
+    if image.kind == "container":
+        from runner.images.container import write_container  # noqa: PLC0415
+
+        return write_container(image, report=_say)
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415
+    from runner.images.packages import write_packages  # noqa: PLC0415
+
+    with progress(Console(stderr=True, highlight=False)) as shown:
+        return write_packages(image, client=connect_or_refuse(), cache=cache_dir(), report=shown.stage, upgrade=upgrade)
 
 
 @images_app.command()
@@ -52,13 +66,16 @@ def verify() -> None:
 
     catalog = load_images(SUITE_ROOT)
     check(catalog)
-    for image in catalog.images:
+    for image in catalog.everything:
         check_lock(image)
-    _say(f"{len(catalog.images)} images: Dockerfiles and locks are what versions.yaml says")
+    _say(f"{len(catalog.everything)} images: Dockerfiles and locks are what versions.yaml says")
 
 
 @images_app.command()
 def base(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="bases of versions.yaml (default: all)", show_default=False)
+    ] = None,
     way: Annotated[
         str | None,
         typer.Option("--way", help="registry or mirror (default: the registry if it answers)", show_default=False),
@@ -66,22 +83,28 @@ def base(
     *,
     refresh: Annotated[bool, typer.Option("--refresh", help="make it again with today's packages")] = False,
 ) -> None:
-    """Make the base, from a registry or from this machine's own Debian mirror."""
+    """Make the bases, from a registry or from this machine's own Debian mirror."""
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
     from runner.images.base import Way, ensure_base  # noqa: PLC0415
 
-    catalog = load_images(SUITE_ROOT)
-    with progress(Console(stderr=True, highlight=False)) as shown:
-        identifier = ensure_base(
-            catalog.base,
-            client=connect_or_refuse(),
-            dockerfile=SUITE_ROOT / IMAGES / "base" / "Dockerfile",
-            cache=cache_dir(),
-            report=shown.stage,
-            way=cast("Way | None", ask.choice("--way", way, Way)),
-            refresh=refresh,
-        )
-    _say(f"{catalog.base.reference} {identifier}")
+    bases = load_images(SUITE_ROOT).bases
+    known = [spec.name for spec in bases]
+    for name in names or ():
+        if name not in known:
+            raise RequestError(f"unknown base {name!r}; known: {nearest(name, known)}")
+    client = connect_or_refuse()
+    for spec in (spec for spec in bases if spec.name in (names or known)):
+        with progress(Console(stderr=True, highlight=False)) as shown:
+            identifier = ensure_base(
+                spec,
+                client=client,
+                root=SUITE_ROOT,
+                cache=cache_dir(),
+                report=shown.stage,
+                way=cast("Way | None", ask.choice("--way", way, Way)),
+                refresh=refresh,
+            )
+        _say(f"{spec.reference} {identifier}")
 
 
 @images_app.command()
@@ -114,7 +137,7 @@ def list_images() -> None:
     table = Table(box=None, pad_edge=False)
     for header in ("image", "device", "GPU code", "driver", "built", "MiB"):
         table.add_column(header, justify="right" if header == "MiB" else "left", no_wrap=header != "GPU code")
-    for image in load_images(SUITE_ROOT).images:
+    for image in load_images(SUITE_ROOT).everything:
         built = find_built(image, client) if client else None
         state = built.id.partition(":")[2][:12] if built else "no"
         table.add_row(
@@ -164,14 +187,16 @@ def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tup
     """
     wanted: set[str] = set()
     for name in names or ():
-        framework, _, version = name.partition(":")
-        matches = [i.reference for i in catalog.of(framework) if version in ("", i.version)]
+        framework, _, tag = name.partition(":")
+        _ = catalog.of(framework)  # says so if there is no such framework
+        own = [image for image in catalog.everything if image.framework == framework]
+        matches = [image.reference for image in own if tag in ("", image.tag)]
         if not matches:
             raise RequestError(
-                f"unknown image {name!r}; known: {', '.join(f'{i.framework}:{i.version}' for i in catalog.of(framework))}"
+                f"unknown image {name!r}; known: {', '.join(f'{image.framework}:{image.tag}' for image in own)}"
             )
         wanted.update(matches)
-    return tuple(i for i in catalog.images if (not names or i.reference in wanted) and device in (None, i.device))
+    return tuple(i for i in catalog.everything if (not names or i.reference in wanted) and device in (None, i.device))
 
 
 def _say(text: str) -> None:

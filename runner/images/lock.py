@@ -44,11 +44,20 @@ def write_lock(image: ImageSpec, *, upgrade: bool) -> bool:
         RequestError: uv is missing, or there is no solution.
     """
     current = image.lock_path.read_text(encoding="utf-8") if image.lock_path.exists() else ""
-    text = _HEADER.format(inputs=inputs_sha256(image)) + _resolve(image, "" if upgrade else current)
-    if text == current:
+    return replace(image.lock_path, header(image) + _resolve(image, "" if upgrade else current))
+
+
+def header(image: ImageSpec) -> str:
+    """How every lock begins: who wrote it, and from what."""
+    return _HEADER.format(inputs=inputs_sha256(image))
+
+
+def replace(path: Path, text: str) -> bool:
+    """Write a lock; returns whether it changed."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
-    image.directory.mkdir(parents=True, exist_ok=True)
-    image.lock_path.write_text(text, encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
     return True
 
 
@@ -68,8 +77,21 @@ def check_lock(image: ImageSpec) -> None:
 
 
 def inputs_sha256(image: ImageSpec) -> str:
-    """Digest of everything in versions.yaml that decides what a lock holds."""
-    inputs = {"requirements": image.requirements, "requires_python": image.requires_python}
+    """Digest of everything that decides what a lock holds; for an extension that is its parent and its patch too.
+
+    So the digest of an extension's lock alone names all that is in its image.
+    """
+    inputs: dict[str, object]
+    if image.kind == "container":
+        inputs = {"container": image.container}
+    elif image.kind == "debian" and image.base:
+        inputs = {"suite": image.base.suite, "packages": image.base.packages}
+    else:
+        inputs = {"requirements": image.requirements, "requires_python": image.requires_python}
+    if image.parent:
+        inputs["parent"] = image.parent.lock_sha256
+    if image.patch:
+        inputs["patch"] = hashlib.sha256(image.patch.read_bytes()).hexdigest()
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
@@ -80,7 +102,8 @@ def _resolve(image: ImageSpec, current: str) -> str:
         wanted.write_text("\n".join(image.requirements) + "\n", encoding="utf-8")
         lock.write_text(current, encoding="utf-8")
         command = [
-            *(_uv(), "pip", "compile", "--quiet", "--universal", "--generate-hashes", "--only-binary", ":all:"),
+            *(_uv(), "pip", "compile", "--quiet", "--universal", "--generate-hashes"),
+            *(("--no-binary", image.sdist) if image.sdist else ("--only-binary", ":all:")),
             *(
                 "--python",
                 sys.executable,

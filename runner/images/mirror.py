@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from runner.engines import process
@@ -10,10 +12,15 @@ from runner.engines.process import CommandError
 from runner.errors import NoBaseError
 
 VARIABLE: Final = "DLSCALE_DEBIAN_MIRROR"
+_APT_HELPER: Final = "/usr/lib/apt/apt-helper"
+# A suite itself, its updates between two point releases, its security fixes.
+_PARTS: Final = ("", "-updates", "-security")
 
 
 def debian_sources(suite: str) -> tuple[str, ...]:
     """Where this machine's apt gets a Debian suite, its updates and its security fixes from, as lines of sources.list.
+
+    A suite that is not the machine's own comes from the same mirrors, which keep all of Debian's suites side by side.
 
     The variable DLSCALE_DEBIAN_MIRROR names one address instead, for a machine that is not Debian.
 
@@ -35,18 +42,39 @@ def debian_sources(suite: str) -> tuple[str, ...]:
         )
     except CommandError:
         listed = ""
-    wanted = (suite, f"{suite}-updates", f"{suite}-security")
     targets = [line.split(" ", 3) for line in listed.splitlines()]
-    lines = {
-        f"deb {uri} {release} main"
-        for origin, component, release, uri in targets
-        if (origin, component) == ("Debian", "main") and release in wanted
-    }
-    if not any(line.endswith(f" {suite} main") for line in lines):
+    own = [(release, uri) for origin, component, release, uri in targets if (origin, component) == ("Debian", "main")]
+    lines = _lines(own, suite) or _lines(_other_suite(own, suite), suite)
+    if not lines:
         raise NoBaseError(
             f"apt on this machine knows no source of Debian {suite}; run `apt-get update`, or set {VARIABLE} to a mirror's address"
         )
-    return tuple(sorted(lines))
+    return lines
+
+
+def _lines(sources: Iterable[tuple[str, str]], suite: str) -> tuple[str, ...]:
+    """The sources of a suite, its updates and its security fixes; none without the suite itself."""
+    wanted = {f"{suite}{part}" for part in _PARTS}
+    found = {(release, uri) for release, uri in sources if release in wanted}
+    return tuple(sorted(f"deb {uri} {release} main" for release, uri in found)) if suite in dict(found) else ()
+
+
+def _other_suite(sources: Iterable[tuple[str, str]], suite: str) -> Iterator[tuple[str, str]]:
+    """Where the mirrors of this machine's own suite keep another one, as far as they have it."""
+    for release, uri in dict.fromkeys(sources):
+        part = next((part for part in reversed(_PARTS) if release.endswith(part)), "")
+        if "-" not in release.removesuffix(part) and _has(uri, f"{suite}{part}"):
+            yield f"{suite}{part}", uri
+
+
+def _has(uri: str, release: str) -> bool:
+    """Whether a mirror has a release, asked by apt's own transport."""
+    with tempfile.TemporaryDirectory(prefix="dlscale-mirror-") as folder:
+        try:
+            process.run([_APT_HELPER, "download-file", f"{uri}dists/{release}/InRelease", f"{folder}/InRelease"])
+        except CommandError:
+            return False
+    return True
 
 
 def apt_transport() -> str:

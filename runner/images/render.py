@@ -7,8 +7,10 @@ from pathlib import Path
 
 import jinja2
 
-from runner.catalog import IMAGES, Catalog
+from runner.catalog import IMAGES, Catalog, ImageSpec
 from runner.errors import DlscaleError, RequestError
+from runner.images.base import recipe
+from runner.images.container import source
 
 
 def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
@@ -27,9 +29,12 @@ def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
         lstrip_blocks=True,
     )
     try:
-        yield folder / "base" / "Dockerfile", environment.get_template("base.Dockerfile.j2").render(base=catalog.base)
-        for image in catalog.images:
-            yield image.dockerfile, environment.get_template(f"{image.framework}.Dockerfile.j2").render(image=image)
+        for base in catalog.bases:
+            yield recipe(catalog.root, base), environment.get_template("base.Dockerfile.j2").render(base=base)
+        for image in catalog.everything:
+            name = f"{template(image)}.Dockerfile.j2"
+            above = source(image) if image.kind == "container" else None
+            yield image.dockerfile, environment.get_template(name).render(image=image, template=name, source=above)
     except jinja2.TemplateNotFound as error:
         raise RequestError(
             f"{folder / 'templates' / str(error.name)}: is missing; every framework in versions.yaml needs its template"
@@ -40,6 +45,11 @@ def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
         raise RequestError(
             f"{folder / 'templates'}: a template names what no image has ({error.message}); mend it"
         ) from error
+
+
+def template(image: ImageSpec) -> str:
+    """The template of an image: its extension's, its framework's for wheels, else that of what its software comes as."""
+    return image.extension or (image.framework if image.kind == "wheels" else image.kind)
 
 
 def write(catalog: Catalog) -> tuple[Path, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 Device = Literal["cpu", "gpu"]
+Kind = Literal["wheels", "debian", "container"]
 
 
 class Frozen(BaseModel):
@@ -48,6 +49,7 @@ def _driver(text: str) -> str:
 Pin = Annotated[str, AfterValidator(_pinned)]
 PythonRange = Annotated[str, AfterValidator(_specifier)]
 DriverVersion = Annotated[str, AfterValidator(_driver)]
+PythonVersion = Annotated[str, Field(pattern=r"^3\.\d+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
 # One path component and one image tag: a version with a slash would leave its folder.
 ImageVersion = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -72,30 +74,55 @@ class RegistryBase(Frozen):
         return f"{self.image.partition(':')[0]}@{self.digest}"
 
 
-class BaseSpec(Frozen):
-    """The Debian system under every image.
+class Suite(Frozen):
+    """One release of Debian.
 
     Attributes:
-        suite: Debian's code name.
         python: version of Debian's own Python in that suite, `3.11`.
         glibc: version of its C library, `2.36`: wheels built for a newer one do not load.
-        packages: Debian packages beside the minimal system.
         source_date_epoch: seconds since 1970 that stand for every file time in a base built from a mirror.
-        registry: the same system as a registry has it.
+        locked: whether the suite has had its last update, so that every package of it can be held to one version.
+        registry: the minimal system as a registry has it.
     """
 
-    suite: str
-    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
+    python: PythonVersion
     glibc: Annotated[str, Field(pattern=r"^2\.\d+$")]
+    source_date_epoch: int
+    locked: bool = False
+    registry: RegistryBase
+
+
+class BaseEntry(Frozen):
+    """One base: a suite and the Debian packages beside its minimal system."""
+
+    suite: str
+    packages: tuple[str, ...]
+
+
+class BaseSpec(Frozen):
+    """The Debian system under an image: a suite and the packages that a base adds to it; the fields are theirs.
+
+    Attributes:
+        name: what versions.yaml calls it.
+        suite: Debian's code name.
+    """
+
+    name: str
+    suite: str
+    python: str
+    glibc: str
     packages: tuple[str, ...]
     source_date_epoch: int
     registry: RegistryBase
+    locked: bool = False
 
     @property
     def reference(self) -> str:
         """The base's tag: named after what it is made from, so that a changed list of packages is another base."""
-        key = hashlib.sha256(self.model_dump_json(exclude={"registry": {"verified"}}).encode()).hexdigest()
-        return f"dlscale/base:{self.suite}-{key[:12]}"
+        # What a base had no word for when it was first built is left out of its key.
+        left_out: dict[str, Any] = {"name": True, "registry": {"verified": True}, "locked": not self.locked}
+        key = hashlib.sha256(self.model_dump_json(exclude=left_out).encode()).hexdigest()
+        return f"dlscale/base:{self.name}-{key[:12]}"
 
 
 class Cuda(Frozen):
@@ -104,20 +131,68 @@ class Cuda(Frozen):
     minimum_driver: DriverVersion
 
 
+class Horovod(Frozen):
+    """One framework's image with Horovod in it: the size that it was measured to have."""
+
+    size_mib: Annotated[int, Field(gt=0)]
+
+
+class HorovodBuild(Frozen):
+    """How Horovod gets into a framework's image.
+
+    Attributes:
+        version: Horovod's own; compiled from its source.
+        requirements: Horovod and what it imports.
+        base: the base below the image, with Open MPI.
+        build_base: the base that compiles.
+    """
+
+    version: ImageVersion
+    requirements: Annotated[tuple[Pin, ...], Field(min_length=1)]
+    wheels_mib: Annotated[int, Field(gt=0)]
+    base: str
+    build_base: str
+
+
+class Container(Frozen):
+    """A vendor's finished image, taken as it is.
+
+    Attributes:
+        image: `registry/name:tag`; the digest, once a registry has told it, is in the lock.
+        python: version of the Python inside, `3.6`.
+    """
+
+    image: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[a-z0-9./_-]+:[A-Za-z0-9._-]+$")]
+    python: PythonVersion
+
+
 class Entry(Frozen):
-    """One image; the fields are those of `catalog.ImageSpec`."""
+    """One image; the fields are those of `catalog.ImageSpec`.
+
+    Its software is wheels on a base (`requirements`), Debian packages of a base whose suite is locked, or a vendor's `container`.
+    """
 
     version: ImageVersion
     device: Device
+    base: str = "bookworm"
+    container: Container | None = None
     cuda: str | None = None
     compute_capabilities: tuple[Capability, ...] = ()
     ptx: bool = False
-    requires_python: PythonRange
-    requirements: Annotated[tuple[Pin, ...], Field(min_length=1)]
+    requires_python: PythonRange | None = None
+    requirements: tuple[Pin, ...] = ()
     extra_index: str | None = None
     library_path: tuple[str, ...] = ()
-    wheels_mib: Annotated[int, Field(gt=0)]
+    wheels_mib: Annotated[int, Field(ge=0)] = 0
     size_mib: Annotated[int, Field(gt=0)]
+    horovod: Horovod | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What the image's software comes as."""
+        if self.container:
+            return "container"
+        return "wheels" if self.requirements else "debian"
 
     @model_validator(mode="after")
     def _gpu_facts(self) -> Entry:
@@ -125,13 +200,39 @@ class Entry(Frozen):
             raise ValueError("a gpu image, and no other, has both keys 'cuda' and 'compute_capabilities'")
         return self
 
+    @model_validator(mode="after")
+    def _one_kind(self) -> Entry:
+        of_wheels = (bool(self.requirements), bool(self.requires_python), bool(self.wheels_mib))
+        if len(set(of_wheels)) > 1 or (self.container and self.requirements):
+            raise ValueError(
+                "an image of wheels, and no other, has the keys 'requirements', 'requires_python' and 'wheels_mib'"
+            )
+        return self
+
 
 class VersionsFile(Frozen):
-    """The whole file: the base, CUDA releases by version, and images by framework."""
+    """The whole file: Debian's suites, the bases made from them, CUDA releases by version, Horovod, and images by framework."""
 
-    base: BaseSpec
+    suites: Annotated[dict[str, Suite], Field(min_length=1)]
+    bases: Annotated[dict[str, BaseEntry], Field(min_length=1)]
     cuda: dict[str, Cuda]
+    horovod: HorovodBuild
     images: Annotated[dict[str, tuple[Entry, ...]], Field(min_length=1)]
+
+    def base(self, name: str) -> BaseSpec:
+        """A base of this file with the facts of its suite."""
+        entry = self.bases[name]
+        return BaseSpec(name=name, **entry.model_dump(), **self.suites[entry.suite].model_dump())
+
+    @model_validator(mode="after")
+    def _bases_exist(self) -> VersionsFile:
+        for name, base in self.bases.items():
+            if base.suite not in self.suites:
+                raise ValueError(f"bases.{name} is of suite {base.suite}, which 'suites' does not list")
+        for name in (self.horovod.base, self.horovod.build_base):
+            if name not in self.bases:
+                raise ValueError(f"horovod is built on base {name}, which 'bases' does not list")
+        return self
 
     @model_validator(mode="after")
     def _agree(self) -> VersionsFile:
@@ -141,12 +242,22 @@ class VersionsFile(Frozen):
                 if versions.count(version) > 1:
                     raise ValueError(f"images.{framework} has version {version} twice")
             for entry in entries:
-                if entry.cuda and entry.cuda not in self.cuda:
-                    raise ValueError(
-                        f"images.{framework} {entry.version} names CUDA {entry.cuda}, which 'cuda' does not list"
-                    )
-                if not SpecifierSet(entry.requires_python).contains(self.base.python):
-                    raise ValueError(
-                        f"images.{framework} {entry.version} excludes the base's own Python {self.base.python}"
-                    )
+                problem = self._problem(entry)
+                if problem:
+                    raise ValueError(f"images.{framework} {entry.version} {problem}")
         return self
+
+    def _problem(self, entry: Entry) -> str | None:
+        """What of an entry does not fit the rest of the file."""
+        if entry.cuda and entry.cuda not in self.cuda:
+            return f"names CUDA {entry.cuda}, which 'cuda' does not list"
+        if entry.base not in self.bases:
+            return f"stands on base {entry.base}, which 'bases' does not list"
+        base = self.base(entry.base)
+        if entry.kind == "debian" and not base.locked:
+            return f"is Debian packages of {base.suite}, which is not locked"
+        if entry.requires_python and not SpecifierSet(entry.requires_python).contains(base.python):
+            return f"excludes the base's own Python {base.python}"
+        if entry.horovod and entry.kind != "wheels":
+            return "has Horovod, which is added to images of wheels only"
+        return None

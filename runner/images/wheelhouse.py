@@ -27,6 +27,7 @@ from runner.engines import process
 from runner.engines.environment import explain_pip, is_missing
 from runner.engines.process import CommandError
 from runner.errors import RequestError
+from runner.images.versions import BaseSpec
 
 # Wheels fetched at the same time: enough to hide pip's start beside a download.
 _AT_ONCE: Final = 4
@@ -59,15 +60,17 @@ def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tu
     """Have every wheel that an image is built from, whole and checked.
 
     Args:
-        image: whose lock is fetched.
+        image: whose lock is fetched; one that is not made of wheels needs none.
         cache: wheels are kept in its folder `wheels`.
         report: told which wheel is fetched.
 
     Raises:
         RequestError: no lock, too little disk, or a wheel that this machine's package sources do not have.
     """
+    if image.base is None or image.kind != "wheels":
+        return ()
     house = cache / "wheels"
-    target = Target.of(image)
+    target = Target.of(image.base)
     try:
         house.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -76,7 +79,7 @@ def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tu
         ) from error
     _ = image.lock_sha256  # says so if there is no lock
     pins = target.pins(image.lock_path.read_text(encoding="utf-8"))
-    found = {pin: _find(pin, house, target) for pin in pins}
+    found = {pin: _find(pin, image, house, target) for pin in pins}
     missing = [pin for pin, wheel in found.items() if wheel is None]
     if missing:
         free = free_mib(house)
@@ -103,11 +106,11 @@ class Target:
     platforms: tuple[str, ...]
 
     @classmethod
-    def of(cls, image: ImageSpec) -> Target:
-        """The system of an image's base."""
-        newest = int(image.base.glibc.partition(".")[2])
+    def of(cls, base: BaseSpec) -> Target:
+        """The system of a base."""
+        newest = int(base.glibc.partition(".")[2])
         steps = tuple(f"manylinux_2_{minor}_x86_64" for minor in range(newest, _OLDEST_GLIBC - 1, -1))
-        return cls(image.base.python, (*steps, *_LEGACY))
+        return cls(base.python, (*steps, *_LEGACY))
 
     def pins(self, lock: str) -> tuple[Pin, ...]:
         """The packages of a lock's text that are installed here."""
@@ -150,27 +153,45 @@ def read_lock(text: str) -> Iterator[Pin]:
         yield Pin(canonicalize_name(requirement.name), pin.version, requirement.marker, hashes)
 
 
-def _find(pin: Pin, house: Path, target: Target) -> Path | None:
-    """The wheel of a package that is in the wheelhouse already; one that was damaged is removed."""
+def _find(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path | None:
+    """The file of a package that is in the wheelhouse already; one that was damaged is removed."""
+    for path in _files(pin, image, house, target):
+        if sha256(path) in pin.hashes:
+            return path
+        path.unlink()
+    return None
+
+
+def _files(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Iterator[Path]:
+    """The files in the wheelhouse that are called as one of this package and this target."""
+    if pin.name == image.sdist:
+        yield from house.glob(f"{pin.name}-{pin.version}.tar.gz")
+        return
     tags = target.tags()
     for wheel in sorted(house.glob("*.whl")):
         try:
             name, version, _, held = parse_wheel_filename(wheel.name)
         except InvalidWheelFilename:
             continue
-        if (name, str(version)) != (pin.name, pin.version) or tags.isdisjoint(held):
-            continue
-        if sha256(wheel) in pin.hashes:
-            return wheel
-        wheel.unlink()
-    return None
+        if (name, str(version)) == (pin.name, pin.version) and not tags.isdisjoint(held):
+            yield wheel
+
+
+def _wheels_for(target: Target) -> Iterator[str]:
+    """What tells pip to take the wheels of another system than the one that it runs on."""
+    yield from ("--only-binary", ":all:", "--python-version", target.python, "--implementation", "cp")
+    for abi in (f"cp{target.python.replace('.', '')}", "abi3", "none"):
+        yield from ("--abi", abi)
+    for platform in target.platforms:
+        yield from ("--platform", platform)
 
 
 def _download(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path:
+    # pip unpacks a source, once its hash is checked, to read its metadata; it does so with the runner's own locked setuptools.
+    source = ("--no-binary", pin.name, "--no-build-isolation")
     with tempfile.TemporaryDirectory(dir=house, prefix=".fetching-") as folder:
         wanted = Path(folder) / "requirements.txt"
         wanted.write_text(pin.line() + "\n", encoding="utf-8")
-        abi = f"cp{target.python.replace('.', '')}"
         command = [
             *(
                 sys.executable,
@@ -183,18 +204,8 @@ def _download(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path:
                 "off",
                 "--no-cache-dir",
             ),
-            *(
-                "--no-deps",
-                "--require-hashes",
-                "--only-binary",
-                ":all:",
-                "--python-version",
-                target.python,
-                "--implementation",
-                "cp",
-            ),
-            *("--abi", abi, "--abi", "abi3", "--abi", "none"),
-            *(word for platform in target.platforms for word in ("--platform", platform)),
+            *("--no-deps", "--require-hashes"),
+            *(source if pin.name == image.sdist else _wheels_for(target)),
             *("--dest", folder, "-r", str(wanted)),
         ]
         try:
@@ -206,7 +217,7 @@ def _download(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path:
                 process.run([*command, "--extra-index-url", image.extra_index])
         except CommandError as error:
             raise RequestError(f"{image.name} can't be built: {explain_pip(error)}") from error
-        (fetched,) = Path(folder).glob("*.whl")
+        (fetched,) = (path for path in Path(folder).iterdir() if path != wanted)
         return fetched.replace(house / fetched.name)
 
 

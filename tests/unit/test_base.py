@@ -17,12 +17,14 @@ from runner.catalog import load_images
 from runner.engines.process import CommandError
 from runner.errors import RequestError
 from runner.images import base as bases
-from runner.images import mirror
+from runner.images import mirror, registry
 from runner.images.base import build_archive, ensure_base, mmdebstrap
 from runner.images.mirror import apt_transport, debian_sources
+from runner.images.registry import Answer
 from runner.images.tarball import write_image
 
-BASE = load_images(Path(__file__).parents[2]).base
+CATALOG = load_images(Path(__file__).parents[2])
+BASE = next(base for base in CATALOG.bases if base.name == "bookworm")
 LABELS = {"dlscale.base": "mirror"}
 
 
@@ -114,9 +116,44 @@ def test_only_debians_own_sources_of_the_suite_are_taken(monkeypatch):
     assert debian_sources("trixie") == ("deb http://mirror/debian/ trixie main",)
 
 
-def test_a_machine_without_a_debian_source_is_told_what_to_do(monkeypatch):
+def a_machine(monkeypatch, *, has):
+    """A machine with the sources above, whose mirrors hold these releases; returns what is asked for."""
+    asked = []
+
+    def run(argv):
+        if argv[0] == "apt-get":
+            return INDEXTARGETS
+        asked.append(argv[2])
+        if argv[2] not in [f"{place}/InRelease" for place in has]:
+            raise CommandError(argv, 100, "404  Not Found")
+        return ""
+
     monkeypatch.delenv(mirror.VARIABLE, raising=False)
-    monkeypatch.setattr(mirror.process, "run", lambda _: INDEXTARGETS)
+    monkeypatch.setattr(mirror.process, "run", run)
+    return asked
+
+
+def test_another_suite_comes_from_where_the_machines_own_comes_from(monkeypatch):
+    """A mirror keeps all suites side by side; a part that it does not have is left out, as is a third party's."""
+    asked = a_machine(
+        monkeypatch, has=["http://mirror/debian/dists/bullseye", "http://mirror/security/dists/bullseye-security"]
+    )
+    assert debian_sources("bullseye") == (
+        "deb http://mirror/debian/ bullseye main",
+        "deb http://mirror/security/ bullseye-security main",
+    )
+    assert "http://mirror/debian/dists/bullseye-updates/InRelease" in asked
+    assert not [address for address in asked if "backports" in address or "third.party" in address]
+
+
+def test_a_suites_fixes_without_the_suite_are_no_source(monkeypatch):
+    a_machine(monkeypatch, has=["http://mirror/security/dists/bullseye-security"])
+    with pytest.raises(RequestError, match="knows no source of Debian bullseye"):
+        debian_sources("bullseye")
+
+
+def test_a_machine_without_a_debian_source_is_told_what_to_do(monkeypatch):
+    a_machine(monkeypatch, has=[])
     sentence = "apt on this machine knows no source of Debian bullseye; run `apt-get update`, or set DLSCALE_DEBIAN_MIRROR to a mirror's address"
     with pytest.raises(RequestError) as caught:
         debian_sources("bullseye")
@@ -216,9 +253,7 @@ class Engine:
 
 
 def make(tmp_path, client, said, **options):
-    return ensure_base(
-        BASE, client=client, dockerfile=tmp_path / "Dockerfile", cache=tmp_path, report=said.append, **options
-    )
+    return ensure_base(BASE, client=client, root=tmp_path, cache=tmp_path, report=said.append, **options)
 
 
 def test_where_no_registry_answers_the_mirror_is_used_and_its_base_kept(tmp_path, monkeypatch):
@@ -230,7 +265,7 @@ def test_where_no_registry_answers_the_mirror_is_used_and_its_base_kept(tmp_path
         return "sha256:x"
 
     monkeypatch.setattr(bases, "build_archive", build)
-    monkeypatch.setattr(bases, "registry_silence", lambda _: "no such host")
+    monkeypatch.setattr(bases.registry, "ask", lambda _: Answer(None, "no such host"))
     said: list[str] = []
     client = Engine()
     assert make(tmp_path, client, said) == "loaded 10"
@@ -252,7 +287,7 @@ def test_the_registry_is_asked_for_the_digest_and_its_silence_is_told(monkeypatc
                 explanation="dial tcp: lookup registry: no such host",
             )
 
-    monkeypatch.setattr(bases.engine, "connect", lambda *, timeout_s: type("Client", (), {"api": Silent()}))
-    assert bases.registry_silence(BASE) == "no such host"
-    monkeypatch.setattr(Silent, "inspect_distribution", lambda *_: {"Descriptor": {}})
-    assert bases.registry_silence(BASE) is None
+    monkeypatch.setattr(registry.engine, "connect", lambda *, timeout_s: type("Client", (), {"api": Silent()}))
+    assert registry.ask(BASE.registry.pinned) == Answer(None, "no such host")
+    monkeypatch.setattr(Silent, "inspect_distribution", lambda *_: {"Descriptor": {"digest": "sha256:d"}})
+    assert registry.ask(BASE.registry.pinned) == Answer("sha256:d", None)

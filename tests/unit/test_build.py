@@ -119,11 +119,11 @@ def test_a_new_base_is_a_new_image_and_the_old_one_goes(made, tmp_path, monkeypa
 
 def test_an_image_is_current_when_nothing_that_it_is_made_from_has_changed():
     labels = {LABEL_INPUTS: inputs_sha256(IMAGE), LABEL_BASE: "base 1"}
-    assert is_current(IMAGE, labels, base="base 1")
-    assert not is_current(IMAGE, labels, base="base 2")
-    assert is_current(IMAGE, labels, base=None)  # brought by `images load`, without its base
-    assert not is_current(IMAGE, {**labels, LABEL_INPUTS: "0"}, base="base 1")
-    assert not is_current(IMAGE, {}, base=None)
+    assert is_current(IMAGE, labels, below={LABEL_BASE: "base 1"})
+    assert not is_current(IMAGE, labels, below={LABEL_BASE: "base 2"})
+    assert is_current(IMAGE, labels, below={})  # brought by `images load`, without its base
+    assert not is_current(IMAGE, {**labels, LABEL_INPUTS: "0"}, below={LABEL_BASE: "base 1"})
+    assert not is_current(IMAGE, {}, below={})
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "requirements.lock"])
@@ -228,7 +228,7 @@ def test_no_archive_and_an_image_that_is_not_built_are_one_sentence(tmp_path):
     ("names", "device", "expected"),
     [
         (None, None, [image.version for image in CATALOG.images]),
-        (None, "cpu", ["1.9.1", "2.13.0-cpu", "2.21.0-cpu"]),
+        (None, "cpu", ["1.9.1", "2.13.0-cpu", "2.21.0-cpu", "1.0"]),
         (["pytorch"], None, ["2.13.0-cpu", "2.6.0", "2.15.0"]),
         (["pytorch:2.6.0", "mxnet:1.9.1"], None, ["1.9.1", "2.6.0"]),
         (["pytorch"], "gpu", ["2.6.0", "2.15.0"]),
@@ -241,7 +241,7 @@ def test_names_mean_images(names, device, expected):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("mxnte", "unknown FRAMEWORK 'mxnte'; known: mxnet, pytorch, tensorflow"),
+        ("mxnte", "unknown FRAMEWORK 'mxnte'; known: mxnet, caffe, pytorch, tensorflow"),
         ("mxnet:1.8", "unknown image 'mxnet:1.8'; known: mxnet:1.9.1, mxnet:1.9.1-cu112"),
     ],
 )

@@ -107,7 +107,7 @@ def test_where_nothing_fits_the_newest_is_named_for_the_check_to_refuse():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("mxnte", None, "cpu"), "unknown FRAMEWORK 'mxnte'; known: mxnet, pytorch, tensorflow"),
+        (("mxnte", None, "cpu"), "unknown FRAMEWORK 'mxnte'; known: mxnet, caffe, pytorch, tensorflow"),
         (("pytorch", "2.5.0", "gpu"), "unknown VERSION '2.5.0' of pytorch; known: 2.15.0, 2.6.0, 2.13.0-cpu"),
         (("mxnet", "1.9.1", "gpu"), "mxnet 1.9.1 is built for DEVICE=cpu, not gpu; versions for gpu: 1.9.1-cu112"),
     ],
@@ -200,8 +200,14 @@ def test_a_wrong_versions_file_is_refused(tmp_path, old, new, sentence):
 
 
 def test_a_changed_list_of_packages_is_another_base():
-    base = CATALOG.base
+    base = next(base for base in CATALOG.bases if base.name == "bookworm")
     assert base.model_copy(update={"packages": (*base.packages, "gcc")}).reference != base.reference
     seen = base.registry.model_copy(update={"verified": not base.registry.verified})
     assert base.model_copy(update={"registry": seen}).reference == base.reference
     assert base.registry.pinned == f"debian@{base.registry.digest}"
+
+
+def test_the_first_base_keeps_the_key_that_it_was_built_under():
+    """Facts that bases learned to hold later would otherwise rebuild every image of every user."""
+    assert CATALOG.find("mxnet", "1.9.1", "cpu").base.reference == "dlscale/base:bookworm-8d6705acfbb9"
+    assert len({base.reference for base in CATALOG.bases}) == len(CATALOG.bases)

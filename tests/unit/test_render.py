@@ -34,20 +34,31 @@ def test_the_committed_dockerfiles_are_what_is_rendered():
     check(CATALOG)
 
 
-@pytest.mark.parametrize("image", CATALOG.images, ids=lambda image: image.name)
+@pytest.mark.parametrize("image", CATALOG.everything, ids=lambda image: image.name)
 def test_every_image_has_what_the_house_asks_for(image):
     text = dict(render(CATALOG))[image.dockerfile]
     lines = text.splitlines()
     assert "do not edit" in lines[0]
-    assert [line.split()[1] for line in lines if line.startswith("FROM ")] == [CATALOG.base.reference] * 2
     assert f'dlscale.lock.sha256="{image.lock_sha256}"' in text
-    assert "--no-index" in text
-    assert "--require-hashes" in text
+    assert ("--no-index" in text) == ("--require-hashes" in text) == (image.kind == "wheels")
     # The smoke test comes last, as the user that will train.
     assert lines.index("USER 10001:10001") > max(n for n, line in enumerate(lines) if line.startswith("COPY "))
     assert f"python3 /opt/dlscale/smoke.py {image.version.partition('-')[0]} {image.device}" in lines[-3]
     assert "HEALTHCHECK" not in text
     assert "://" not in text
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        *((image, [image.base] * 2) for image in CATALOG.images if image.kind == "wheels"),
+        *((image, [image.base]) for image in CATALOG.images if image.kind == "debian"),
+    ],
+    ids=lambda part: getattr(part, "name", ""),
+)
+def test_an_image_stands_on_its_base(image, expected):
+    lines = dict(render(CATALOG))[image.dockerfile].splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("FROM ")] == [base.reference for base in expected]
 
 
 def test_mxnets_gpu_image_finds_each_cuda_library():
@@ -58,10 +69,13 @@ def test_mxnets_gpu_image_finds_each_cuda_library():
     assert len(folders) == len([pin for pin in image.requirements if pin.startswith("nvidia-")])
 
 
-def test_the_registrys_base_is_pinned_by_digest():
-    text = dict(render(CATALOG))[ROOT / "images/base/Dockerfile"]
-    assert f"\nFROM debian@{CATALOG.base.registry.digest}\n" in text
-    assert all(f"      {package}" in text for package in CATALOG.base.packages)
+@pytest.mark.parametrize("base", CATALOG.bases, ids=lambda base: base.name)
+def test_a_registrys_base_is_pinned_by_digest(base):
+    text = dict(render(CATALOG))[ROOT / "images/base" / base.name / "Dockerfile"]
+    assert f"\nFROM debian@{base.registry.digest}\n" in text
+    assert all(f"      {package}" in text for package in base.packages)
+    # Brought to the suite's last state where that is what the lock holds; else as the digest has it.
+    assert ("apt-get upgrade" in text) == base.locked
 
 
 def test_a_dockerfile_edited_by_hand_is_found_out_with_its_line(copied):

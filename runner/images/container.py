@@ -1,0 +1,103 @@
+"""A vendor's finished container: its lock, which holds the digest once a registry has told it, and how the engine gets it.
+
+A tag can be moved to another image; a digest can't. Until a registry has answered, the tag is all that is known, and the lock says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from runner.catalog import ImageSpec
+from runner.errors import RequestError
+from runner.images import registry
+from runner.images.lock import header, replace
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_UNKNOWN: Final = "# digest: unknown; no registry has answered yet\n"
+
+
+def write_container(image: ImageSpec, *, report: Callable[[str], None]) -> bool:
+    """Ask the registry for the container's digest and write the lock; returns whether it changed.
+
+    A digest that is locked stays where no registry answers.
+
+    Raises:
+        RequestError: the registry has another digest for the tag than the lock.
+    """
+    name = _name(image)
+    known = _digest(image)
+    answer = registry.ask(name)
+    if answer.silence:
+        report(f"{name}: its registry does not answer ({answer.silence}); its digest stays {known or 'unknown'}")
+    if known and answer.digest and known != answer.digest:
+        raise RequestError(
+            f"{name} is {answer.digest} at its registry and {known} in {image.lock_path}: the tag was moved; remove the lock to take the new one"
+        )
+    digest = answer.digest or known
+    text = f"{name}@{digest}\n" if digest else f"{_UNKNOWN}{name}\n"
+    return replace(image.lock_path, header(image) + text)
+
+
+def source(image: ImageSpec) -> str:
+    """What the image's Dockerfile starts from: the tag, with the digest if it is known.
+
+    Raises:
+        RequestError: there is no lock.
+    """
+    _ = image.lock_sha256  # says so if it is not there
+    digest = _digest(image)
+    return f"{_name(image)}@{digest}" if digest else _name(image)
+
+
+def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable[[str], None]) -> str:
+    """Have the vendor's container in the engine and return its id.
+
+    Raises:
+        RequestError: it is not there and no registry gives it.
+    """
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+
+    wanted = source(image)
+    found = container_id(image, client)
+    if found:
+        return found
+    silence = registry.ask(wanted).silence
+    if silence is None:
+        report(f"pulling {wanted}")
+        try:
+            client.images.pull(wanted)
+        except DockerException as error:
+            silence = str(getattr(error, "explanation", None) or error)
+        else:
+            return container_id(image, client) or ""
+    raise RequestError(
+        f"{wanted}, which {image.name} is made from, is not in the engine and its registry does not give it ({silence}); bring the image "
+        f"with `dlscale images load` from a machine that has it, or ask for another version"
+    )
+
+
+def container_id(image: ImageSpec, client: DockerClient) -> str | None:
+    """Id of the vendor's container in the engine; None if it is not there."""
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    try:
+        return str(client.images.get(source(image)).id)
+    except ImageNotFound:
+        return None
+
+
+def _name(image: ImageSpec) -> str:
+    if image.container is None:
+        raise TypeError(f"{image.name} is no vendor's container")
+    return image.container
+
+
+def _digest(image: ImageSpec) -> str | None:
+    """The digest that the lock holds."""
+    if not image.lock_path.exists():
+        return None
+    lines = image.lock_path.read_text(encoding="utf-8").splitlines()
+    return next((line.partition("@")[2] or None for line in lines if line.startswith(_name(image))), None)
