@@ -1,0 +1,141 @@
+"""Caffe's log misread: the nonsense rate of iteration 0 counted, a test phase counted as training, `m` of `s/m iters` believed where
+it is only the solver's `display`, warm-up counted, a batch guessed."""
+
+import pytest
+from dialect_logs import of, read, text
+
+from runner.dialects import DialectError
+
+STAMP = "I1121 07:26:38.433734     8 solver.cpp:239] "
+
+
+def log(*messages):
+    return "\n".join(STAMP + message for message in messages)
+
+
+def step(iteration, seconds, loss=1.0, display=10):
+    return f"Iteration {iteration} (1 iter/s, {seconds}s/{display} iters), loss = {loss}"
+
+
+def windows(*messages, **changes):
+    found = of("window", read("caffe", log(*messages), **({"batch_per_device": 4} | changes)))
+    return [(window.iterations, window.samples, window.seconds) for window in found]
+
+
+def test_the_first_line_closes_no_window_and_the_last_has_none():
+    events = read("caffe", text("caffe-1.0.log"))
+    found = of("window", events)
+    assert [window.seconds for window in found] == [0.091, 0.076, 0.077, 0.083, 0.062, 0.058, 0.076, 0.208, 0.247]
+    assert {(window.iterations, window.samples) for window in found} == {(10, 160)}
+    (first,) = of("first_step", events)
+    (warm,) = of("warmup_end", events)
+    lines = text("caffe-1.0.log").splitlines()
+    assert "Iteration 0 (-112.732 iter/s" in lines[int(first.t)]
+    assert warm.iterations == 0
+    assert (
+        warm.t == found[0].start == pytest.approx(first.t + 3 - 0.091)
+    )  # the next display line is 3 lines, here 3 s, on
+
+
+def test_every_display_line_gives_its_loss_also_the_last():
+    losses = of("loss", read("caffe", text("caffe-1.0.log")))
+    assert [loss.first_iteration for loss in losses] == list(range(0, 101, 10))
+    assert (losses[0].values, losses[-1].values) == ((2.45914,), (0.156108,))
+
+
+def test_a_loss_that_is_no_number_is_missing():
+    events = read("caffe", log(step(0, 1), step(10, 1, "nan"), step(20, 1, "-inf")), batch_per_device=4)
+    assert [loss.values for loss in of("loss", events)] == [(1.0,), (None,), (None,)]
+
+
+def test_windows_with_a_test_phase_are_left_out():
+    found = of("window", read("caffe", text("caffe-1.0-test-phases.log"), batch_per_device=32))
+    # 19 windows of 5 iterations; those that end at 25, 50 and 75 hold a test phase (0.694, 0.527 and 0.164 s).
+    assert len(found) == 16
+    assert not {0.694, 0.527, 0.164} & {window.seconds for window in found}
+    assert sum(window.seconds for window in found) == pytest.approx(
+        0.444 + 0.326 + 0.429 + 0.36 + 0.382 + 0.287 + 0.312 + 0.275 + 0.084 + 7 * 0.081
+    )
+
+
+def test_iterations_are_those_since_the_line_before_and_not_what_the_line_says():
+    """A solver restored at iteration 13 with display 10 first shows 20, then 30: `s/10 iters` in both, 7 and 10 in truth."""
+    assert windows(step(20, 0.7), step(30, 1.0), step(40, 1.1)) == [(10, 40, 1.0), (10, 40, 1.1)]
+    assert windows("Iteration 2 (3.8928 s), loss = 5.0", step(50, 24, display=50), step(60, 5)) == [
+        (48, 192, 24.0),
+        (10, 40, 5.0),
+    ]
+
+
+def test_lines_with_epochs_as_nvidias_0_17_writes_them():
+    """Written by hand after the fork's solver.cpp: no public log with such lines was found."""
+    assert windows(
+        "Iteration 0 (2.1 s), loss = 7.1",
+        "Iteration 100 (5.5 iter/s, 18.1s/100 iter), 12.3/45.6ep, loss = 6.9",
+        "Iteration 199 (5.5 iter/s, 18s/99 iter), 24.5/45.6ep, loss = 6.8",
+    ) == [(100, 400, 18.1), (99, 396, 18.0)]
+
+
+def test_seconds_too_short_for_the_clock_go_with_the_next_line():
+    assert windows(step(0, 1), step(1, 0), step(2, 0.001), step(3, 0.002)) == [(2, 8, 0.001), (1, 4, 0.002)]
+
+
+def test_warm_up_iterations_are_left_out():
+    steps = [step(n, n / 10) for n in (0, 10, 20, 30)]
+    assert windows(*steps, warmup=1) == [(10, 40, 2.0), (10, 40, 3.0)]
+    assert windows(*steps, warmup=10) == [(10, 40, 2.0), (10, 40, 3.0)]
+    assert windows(*steps, warmup=11) == [(10, 40, 3.0)]
+    (warm,) = of("warmup_end", read("caffe", log(*steps), batch_per_device=4, warmup=10))
+    assert warm.iterations == 10
+
+
+def test_another_solvers_lines_are_no_second_window():
+    """Several solver threads of the 0.15 fork each write `Iteration N, lr = ...`."""
+    found = of("window", read("caffe", text("nvcaffe-0.15-two-gpus.log"), batch_per_device=128, devices=2))
+    assert [(window.iterations, window.samples, window.seconds) for window in found] == [
+        (79, 79 * 256, 0.252846),
+        (79, 79 * 256, 0.157149),
+    ]
+    assert windows(step(0, 1), step(10, 2), step(10, 2), step(20, 3)) == [(10, 40, 2.0), (10, 40, 3.0)]
+
+
+def test_the_batch_is_read_from_the_train_net_for_one_device_with_one_size():
+    whole = text("caffe-1.0.log")
+    assert {window.samples for window in of("window", read("caffe", whole))} == {160}
+    accumulated = whole.replace("base_lr: 0.01\n", "base_lr: 0.01\niter_size: 4\n", 1)
+    assert {window.samples for window in of("window", read("caffe", accumulated))} == {640}
+    # What the user says counts, also where the log says otherwise: it is what an iteration takes.
+    assert {window.samples for window in of("window", read("caffe", accumulated, batch_per_device=7))} == {70}
+    two = whole.replace("    batch_size: 16\n", "    batch_size: 16\n  }\n  data_param {\n    batch_size: 8\n", 1)
+    with pytest.raises(DialectError, match="does not say how many samples an iteration takes; give BATCH"):
+        read("caffe", two)
+
+
+def test_a_test_nets_batch_is_not_the_train_nets():
+    net = "I1121 07:26:38.416505     8 net.cpp:53] Initializing net from parameters: \n"
+    whole = text("caffe-1.0.log")
+    both = whole.replace(STAMP + "Iteration 0", net + "    batch_size: 50\n" + STAMP + "Iteration 0", 1)
+    assert {window.samples for window in of("window", read("caffe", both))} == {160}
+
+
+def test_a_batch_on_several_devices_must_be_given():
+    whole = text("caffe-1.0.log").replace("caffe.cpp:197] Use CPU.", "caffe.cpp:218] Using GPUs 0, 1")
+    with pytest.raises(DialectError, match="give BATCH"):
+        read("caffe", whole, devices=2)
+    assert sum(window.samples for window in of("window", read("caffe", whole, devices=2, batch_per_device=16))) == 2880
+
+
+def test_more_gpus_than_were_asked_for_are_refused():
+    whole = text("caffe-1.0.log").replace("caffe.cpp:197] Use CPU.", "caffe.cpp:218] Using GPUs 0, 1")
+    with pytest.raises(DialectError, match="speaks of 2 devices, the run was asked for 1"):
+        read("caffe", whole)
+
+
+def test_a_caffe_that_tells_no_times_is_refused():
+    with pytest.raises(DialectError, match="Caffe before 1.0 does not tell its times"):
+        read("caffe", text("caffe-before-1.0.log"), batch_per_device=4)
+
+
+def test_a_run_too_short_for_a_window_is_refused():
+    with pytest.raises(DialectError, match="no two lines with `iter/s` after iteration 15"):
+        read("caffe", log(step(0, 1), step(10, 1), step(20, 1)), batch_per_device=4, warmup=15)

@@ -1,0 +1,91 @@
+"""nccl-tests misread: a latency or a small message quoted as the bandwidth, in-place for out-of-place, damaged data passed as fast,
+columns of an older release shifted by one."""
+
+import pytest
+from dialect_logs import of, read, text
+
+from runner.dialects import DialectError
+from runner.dialects.nccl_tests import bus_bandwidth
+
+HEADER = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+
+
+def row(size, bus, *, wrong=("0", "0"), kind="float"):
+    both = "".join(f"  100.0    1.00  {bus:6.2f}  {count}" for count in wrong)
+    return f"  {size}  {size // 4}  {kind}  sum  -1{both}\n"
+
+
+def test_every_row_is_kept_in_both_placements():
+    found = of("bandwidth", read("nccl-tests", text("nccl-tests-8-gpus.log"), devices=8))
+    assert len(found) == 22
+    first, second = found[:2]
+    assert (first.placement, second.placement) == ("out-of-place", "in-place")
+    assert (first.size_bytes, first.elements, first.dtype, first.operation, first.root) == (
+        1048576,
+        262144,
+        "float",
+        "sum",
+        -1,
+    )
+    assert (first.time_us, first.algbw_gb_s, first.busbw_gb_s, first.wrong) == (78.77, 13.31, 23.29, 0)
+    assert (second.time_us, second.algbw_gb_s, second.busbw_gb_s) == (81.31, 12.90, 22.57)
+    # For 8 ranks an all-reduce carries 2 x 7 / 8 of the message over each link.
+    assert all(one.busbw_gb_s == pytest.approx(one.algbw_gb_s * 14 / 8, abs=0.02) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "gb_s"),
+    [
+        ("nccl-tests-8-gpus.log", 8, 230.84),
+        ("nccl-tests-2.17-mpi.log", 8, 232.20),
+        ("nccl-tests-2.10-error-column.log", 2, 105.46),
+    ],
+)
+def test_the_figure_is_the_largest_message_out_of_place(name, devices, gb_s):
+    assert bus_bandwidth(read("nccl-tests", text(name), devices=devices)) == pytest.approx(gb_s, rel=1e-12)
+
+
+def test_a_message_measured_again_counts_by_its_bytes_and_seconds():
+    # The same bytes at 100 and at 50 GB/s: 2 / (1/100 + 1/50) = 66.7, not 75.
+    whole = HEADER + row(1024, 500.0) + row(2048, 100.0) + row(2048, 50.0, kind="half")
+    assert bus_bandwidth(read("nccl-tests", whole)) == pytest.approx(200 / 3)
+    assert bus_bandwidth([]) is None
+
+
+def test_old_tables_have_no_root_and_an_error_that_is_no_count():
+    found = of("bandwidth", read("nccl-tests", text("nccl-tests-2.10-error-column.log"), devices=2))
+    assert len(found) == 10
+    last = found[-2]
+    assert (last.size_bytes, last.elements, last.root, last.time_us, last.busbw_gb_s, last.wrong) == (
+        2147483648, 536870912, None, 38180.0, 105.46, None,
+    )  # fmt: skip
+
+
+def test_unchecked_results_and_placements_that_do_not_exist():
+    unchecked = HEADER + row(2048, 10.0, wrong=("N/A", "-1"))
+    assert [one.wrong for one in of("bandwidth", read("nccl-tests", unchecked))] == [None, None]
+    gather = HEADER + "  2048  512  float  none  -1  10.0  1.00  9.00  0  N/A  N/A  N/A  N/A\n"
+    assert [one.placement for one in of("bandwidth", read("nccl-tests", gather))] == ["out-of-place"]
+
+
+def test_damaged_data_is_an_error_that_names_the_message():
+    with pytest.raises(DialectError, match="3 wrong elements in a message of 2048 bytes"):
+        read("nccl-tests", HEADER + row(1024, 10.0) + row(2048, 10.0, wrong=("0", "3")))
+    failed = text("nccl-tests-2.10-error-column.log").replace("values : 0 OK", "values : 248 FAILED")
+    with pytest.raises(DialectError, match="counted 248 results out of bounds"):
+        read("nccl-tests", failed, devices=2)
+
+
+def test_a_bandwidth_of_nothing_is_refused():
+    with pytest.raises(DialectError, match="measured 0 GB/s for its largest message"):
+        read("nccl-tests", HEADER + row(8, 0.0))
+
+
+def test_another_number_of_devices_is_refused():
+    with pytest.raises(DialectError, match="speaks of 8 devices, the run was asked for 4"):
+        read("nccl-tests", text("nccl-tests-8-gpus.log"), devices=4)
+
+
+def test_rows_of_numbers_without_the_tables_header_are_no_bandwidth():
+    with pytest.raises(DialectError, match="no line is in dialect nccl-tests"):
+        read("nccl-tests", row(2048, 10.0))
