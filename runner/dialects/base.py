@@ -12,6 +12,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import ClassVar, Final, Literal, Protocol
 
 from runner.errors import RunFailedError
@@ -51,10 +52,16 @@ class Facts:
     container: str
     command: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> list[str]:
+        """Words of the command, also of one that is handed to a shell as a single string."""
+        return " ".join(self.command).split()
+
     def option(self, name: str, default: int) -> int:
         """Value of a whole-number option of the command, as `--name 5` or `--name=5`, dashes and underscores alike."""
         wanted = name.replace("_", "-")
-        for word, following in zip(self.command, (*self.command[1:], ""), strict=False):
+        words = self.words
+        for word, following in zip_longest(words, words[1:], fillvalue=""):
             key, given, value = word.partition("=")
             if key.replace("_", "-") == wanted:
                 text = value if given else following

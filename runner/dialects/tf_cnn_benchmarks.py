@@ -79,7 +79,7 @@ class TfCnnBenchmarksReader(LogReader):
         super().__init__(facts)
         self._track = Track(facts.container)
         self._before = facts.option("--num_warmup_batches", WARMUP_BATCHES)
-        self._forgetful = any(word.lstrip("-").startswith("display_perf_ewma") for word in facts.command)
+        self._forgetful = any(word.lstrip("-").startswith("display_perf_ewma") for word in facts.words)
         self._rows: dict[int, _Row] = {}
         self._total: tuple[float, float] | None = None  # samples/s, when it was heard
         self._global: int | None = None

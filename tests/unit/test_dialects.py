@@ -211,6 +211,7 @@ def test_prefixes_of_launchers(text, line):
         (("python", "x.py"), 10),
         (("python", "x.py", "--num-iters", "5"), 5),
         (("python", "x.py", "--num_iters=5"), 5),
+        (("sh", "-c", "cd /examples && python x.py --num-iters 5"), 5),
         (("python", "x.py", "--num-iters"), 10),
         (("python", "x.py", "--num-iters", "five"), 10),
         (("python", "x.py", "--num-iters-more", "5"), 10),
