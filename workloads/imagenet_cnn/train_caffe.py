@@ -22,7 +22,6 @@ CPU, Caffe cuts the seconds to whole milliseconds; the time stamps before the li
 """
 
 import ctypes
-import importlib.util
 import math
 import os
 import platform
@@ -40,6 +39,7 @@ import data_caffe
 import models_caffe
 from arguments import refuse, training_parser
 from prototxt_caffe import Net
+from snapshot_caffe import parameter_norm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
@@ -51,7 +51,6 @@ ITERATION = re.compile(rb"\] +(?:\[\S+\] )?Iteration (\d+)\b.*, loss = ")
 READY = b"Starting Optimization"  # the net is built; NVCaffe says it for each GPU
 # Iterations after the last edge, which is then an ordinary line in both Caffes.
 AFTER = 2
-STATISTICS = 3  # the first blobs of a BatchNorm layer: running mean, running variance, their common factor
 
 
 def check(args):
@@ -182,7 +181,12 @@ def start(args, directory):
     if args.device == "gpu":
         argv.append("-gpu=" + ",".join(str(number) for number in range(args.devices)))
     threads = {"OMP_NUM_THREADS": str(args.threads), "OPENBLAS_NUM_THREADS": str(args.threads)}
-    env = {**os.environ, **threads, "GLOG_logtostderr": "1"}
+    env = {
+        **os.environ,
+        **threads,
+        "GLOG_logtostderr": "1",
+        "GLOG_minloglevel": "0",
+    }  # all of the log, and no log files
     prctl = ctypes.CDLL(None).prctl
     end_with_parent = partial(prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
     # There is one thread here, as preexec_fn wants.
@@ -194,9 +198,9 @@ def start(args, directory):
 
 
 def watch(process, args, events):
-    """Pass the log on and emit an event at each of its turning points. Returns the exit code, -n where signal n ended Caffe."""
-    launched = time.monotonic()
-    ready = stepped = False
+    """Pass the log on and emit an event at each of its turning points. Returns an exit code."""
+    launched, last = time.monotonic(), args.warmup + args.iterations
+    ready = stepped = measured = False
     for line in iter(process.stderr.readline, b""):
         sys.stderr.buffer.write(line)
         sys.stderr.buffer.flush()
@@ -213,36 +217,26 @@ def watch(process, args, events):
         if iteration == args.warmup:
             events.emit("warmup_end", iterations=args.warmup)
             events.net("start")
-        elif iteration == args.warmup + args.iterations:
+        elif iteration == last:
+            measured = True
             events.net("stop")
-    return process.wait()
+    code = process.wait()
+    if code == 0 and not measured:
+        print(f"Caffe stopped before iteration {last}, the last one to be measured; its log is above", file=sys.stderr)
+        return 1
+    return code if code >= 0 else 128 - code  # as a shell would say which signal it was
 
 
-def parameter_norm(path):
-    """Norm of the trained parameters in a snapshot: without statistics of normalizations and the noise of synthetic data."""
-    import numpy as np
-    from caffe.proto import caffe_pb2
-
-    weights = caffe_pb2.NetParameter()
-    weights.ParseFromString(path.read_bytes())
-    blobs = []
-    for layer in weights.layer:
-        if layer.type != "Bias":
-            blobs += layer.blobs[STATISTICS if layer.type == "BatchNorm" else 0 :]
-    return math.sqrt(math.fsum(float(np.square(np.array(blob.data, np.float64)).sum()) for blob in blobs))
-
-
-def can_keep_weights(net, directory):
-    """Whether the weights can be kept and read: there is pycaffe, and room for them and for the solver's state, of the same size."""
-    needed = 3 * 4 * (net.parameters + net.frozen)
-    return importlib.util.find_spec("caffe") is not None and shutil.disk_usage(directory).free > needed
+def has_room(net, directory):
+    """Whether a snapshot fits beside the definitions: the weights, and the solver's state of the same size."""
+    return shutil.disk_usage(str(directory)).free > 3 * 4 * (net.parameters + net.frozen)
 
 
 def train(args, events, directory, *, version, index):
     """Write the definitions, run Caffe on them and emit what it did. Returns its exit code."""
     nvidia = is_nvidia(version)
     net = build(args, nvidia=nvidia)
-    snapshot = can_keep_weights(net, directory)
+    snapshot = has_room(net, directory)
     (directory / "net.prototxt").write_text(net.text(), encoding="utf-8")
     definition = solver(args, directory, nvidia=nvidia, snapshot=snapshot)
     (directory / "solver.prototxt").write_text(definition, encoding="utf-8")
@@ -260,7 +254,7 @@ def train(args, events, directory, *, version, index):
     )
     code = watch(start(args, directory), args, events)
     if code:
-        return code if code > 0 else 128 - code  # as a shell would say which signal it was
+        return code
     total = args.warmup + args.iterations + AFTER
     if index:
         events.emit("data", decoded=total * args.batch * args.devices, skipped=index["skipped"])

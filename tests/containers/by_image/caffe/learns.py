@@ -1,0 +1,51 @@
+"""Inside the image: a few steps on one batch lower the loss of a network, and every weight gets a gradient.
+
+Prevents a branch that is built and not connected, a weight that gets no gradient, a gradient of the wrong sign, residual blocks
+that do not start as identities, synthetic images that change from step to step or are no standard normal noise.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
+import caffe
+import data_caffe
+from models_caffe import extend
+from prototxt_caffe import Net
+
+SOLVER = 'net: "{}"\nbase_lr: {}\nlr_policy: "fixed"\nmomentum: 0.9\nsolver_mode: CPU\nrandom_seed: 1\nsnapshot_after_train: false\n'
+
+for name, image_size, rate in (("lenet", 32, 0.003), ("resnet18", 32, 0.03), ("googlenet", 32, 0.03)):
+    net = Net(name, nvidia=False)
+    data_caffe.synthetic(net, batch=8, image_size=image_size, num_classes=10, seed=1)
+    extend(net, name, image_size, 10)
+    with tempfile.TemporaryDirectory() as folder:
+        definition, solver_file = Path(folder) / "net.prototxt", Path(folder) / "solver.prototxt"
+        definition.write_text(net.text())
+        solver_file.write_text(SOLVER.format(definition, rate))
+        solver = caffe.SGDSolver(str(solver_file))
+    images, labels, losses = [], [], []
+    for _ in range(6):
+        solver.step(1)
+        images.append(solver.net.blobs["data"].data.copy())
+        labels.append(solver.net.blobs["label"].data.copy())
+        losses.append(float(solver.net.blobs["loss"].data))
+    assert losses[-1] < 0.8 * losses[0], f"{name}: {losses}"
+
+    assert all(np.array_equal(images[0], other) for other in images[1:]), f"{name} trains on another batch in each step"
+    assert all(np.array_equal(labels[0], other) for other in labels[1:]), f"{name} trains on other labels in each step"
+    assert images[0].shape == (8, 3, image_size, image_size)
+    # 24,576 draws: the mean of so many deviates by 0.0064, their deviation by 0.0045; five times that.
+    assert abs(images[0].mean()) < 0.032
+    assert abs(images[0].std() - 1) < 0.023
+    assert not np.array_equal(images[0][0], images[0][1]), "two images of a batch are the same"
+    assert set(labels[0]) <= set(range(10))
+    assert len(set(labels[0])) > 1
+
+    for number, layer in enumerate(solver.net.layers):
+        if layer.type not in {"BatchNorm", "Bias"}:
+            untouched = [blob for blob in layer.blobs if not blob.diff.any()]
+            assert not untouched, f"{name}: {len(untouched)} blobs of {solver.net._layer_names[number]} get no gradient"
