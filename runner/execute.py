@@ -10,11 +10,12 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from runner.dialects import Reader
 from runner.engines.base import Container, Engine, EngineError, Line
 from runner.errors import RunFailedError
 from runner.failures import explain
@@ -53,13 +54,13 @@ class _Running:
     said: queue.Queue[tuple[str, Line | int]] = field(default_factory=queue.Queue)
     tails: dict[str, deque[str]] = field(default_factory=dict)
     exit_codes: dict[str, int] = field(default_factory=dict)
-    ranks: dict[str, set[int]] = field(default_factory=dict)
+    last_events: dict[str, dict[int, str]] = field(default_factory=dict)
 
     def follow(self, container: Container) -> None:
         """Read a container's lines in a thread of their own; its exit code comes last."""
         self.containers[container.name] = container
         self.tails[container.name] = deque(maxlen=TAIL_LINES)
-        self.ranks[container.name] = set()
+        self.last_events[container.name] = {}
         threading.Thread(target=self._read, args=(container,), daemon=True).start()
 
     def _read(self, container: Container) -> None:
@@ -69,8 +70,7 @@ class _Running:
 
     def explain(self, name: str) -> str:
         """Why a container ended as it did."""
-        (rank,) = self.ranks[name] if len(self.ranks[name]) == 1 else (None,)
-        return f"{name}: {explain(self.exit_codes[name], self.tails[name], rank=rank)}"
+        return f"{name}: {explain(self.exit_codes[name], self.tails[name], last_events=self.last_events[name])}"
 
     def end(self) -> None:
         """Stop all in parallel, the last started first, and remove them."""
@@ -83,6 +83,50 @@ class _Running:
             container.remove()
 
 
+@dataclass
+class _Hearing:
+    """Where what the containers say goes: events to the record and to `watch`, all else to the log and to a dialect's reader."""
+
+    running: _Running
+    writer: RunWriter
+    watch: Callable[[Event], None]
+    readers: Mapping[str, Reader]
+
+    def line(self, name: str, line: Line, *, received: float) -> None:
+        """Take in one line.
+
+        Raises:
+            _Stop: it is an event that breaks the contract.
+        """
+        try:
+            event = parse_line(line.text, received=received, container=name) if line.stream == "stdout" else None
+        except EventError as error:
+            raise _Stop("failed", str(error)) from error
+        if event is not None:
+            self._event(event)
+            return
+        self.writer.log(name, line.text)
+        self.running.tails[name].append(line.text)
+        if reader := self.readers.get(name):
+            for event in reader.feed(line.text, received=received):
+                self._event(event)
+
+    def ended(self, name: str, *, received: float) -> None:
+        """Take note that a container ended well.
+
+        Raises:
+            DialectError: its log lacks what the figures need.
+        """
+        if reader := self.readers.get(name):
+            for event in reader.close(received=received):
+                self._event(event)
+
+    def _event(self, event: Event) -> None:
+        self.running.last_events[event.container][event.rank] = event.event
+        self.writer.event(event)
+        self.watch(event)
+
+
 def execute(
     *,
     engine: Engine,
@@ -90,6 +134,7 @@ def execute(
     writer: RunWriter,
     limits: Limits,
     watch: Callable[[Event], None],
+    readers: Mapping[str, Reader] | None = None,
 ) -> Outcome:
     """Run all containers of a trial.
 
@@ -99,6 +144,7 @@ def execute(
         writer: takes every line and event as it comes.
         limits: when to give up.
         watch: told of every event, for progress.
+        readers: by container, what turns its ordinary lines into events; none for programs that write events themselves.
 
     Returns:
         The outcome, whatever it is: a full disk is one too, only a bug raises.
@@ -110,7 +156,8 @@ def execute(
         for spec in specs:
             running.follow(engine.start(spec))
         phases["create"] = time.monotonic() - started
-        _follow(running, specs=specs, writer=writer, limits=limits, watch=watch, started=started)
+        heard = _Hearing(running, writer, watch, readers or {})
+        _follow(running, heard, specs=specs, limits=limits, started=started)
         status, reason = "ok", None
     except EngineError as error:
         status, reason = "failed", f"{engine.name} would not start a container: {error}"
@@ -133,11 +180,10 @@ def execute(
 
 def _follow(
     running: _Running,
+    hearing: _Hearing,
     *,
     specs: Sequence[ContainerSpec],
-    writer: RunWriter,
     limits: Limits,
-    watch: Callable[[Event], None],
     started: float,
 ) -> None:
     """Take in lines until every container has ended.
@@ -166,29 +212,14 @@ def _follow(
             continue
         heard = time.monotonic()
         if isinstance(said, Line):
-            _take_line(running, name, said, writer=writer, watch=watch, received=heard)
+            hearing.line(name, said, received=heard)
             continue
         running.exit_codes[name] = said
         if said != 0:
             raise _Stop("failed", running.explain(name))
+        hearing.ended(name, received=heard)
         if workers <= set(running.exit_codes):
             workers_ended = heard
-
-
-def _take_line(
-    running: _Running, name: str, line: Line, *, writer: RunWriter, watch: Callable[[Event], None], received: float
-) -> None:
-    try:
-        event = parse_line(line.text, received=received, container=name) if line.stream == "stdout" else None
-    except EventError as error:
-        raise _Stop("failed", str(error)) from error
-    if event is None:
-        writer.log(name, line.text)
-        running.tails[name].append(line.text)
-    else:
-        running.ranks[name].add(event.rank)
-        writer.event(event)
-        watch(event)
 
 
 def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runner.parse import split_mark
@@ -71,23 +71,25 @@ _DEATHS: Final = (
 )
 
 
-def explain(exit_code: int, last_lines: Sequence[str], *, rank: int | None = None) -> str:
+def explain(exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[int, str] | None = None) -> str:
     """Say why a container failed.
 
     Args:
         exit_code: of its first process.
         last_lines: what was written last, in order, marked with the rank where a launcher marks it.
-        rank: the only rank in the container; None if it has several or none was heard of.
+        last_events: by rank, the last event that it wrote; what its ranks are, as far as they were heard of.
     """
+    heard = last_events or {}
     found = [split_mark(line) for line in last_lines]
     death = _first_death([text for marked, text in found if marked is None])
-    if death is None and rank is not None:
-        death = Death(rank, exit_code)
+    if death is None and len(heard) == 1:
+        death = Death(next(iter(heard)), exit_code)
     who = f"rank {death.rank}: " if death else ""
     code = death.exit_code if death else exit_code
     # A rank under a launcher speaks in marked lines; alone in its container, it says all there is.
     own = [text for marked, text in found if death and marked == death.rank] or [text for _, text in found]
-    said = _last_words(own)
+    event = f"; its last event was {heard[death.rank]}" if death and death.rank in heard else ""
+    said = event + _last_words(own)
     for cause in CAUSES:
         for line in reversed(own):
             if match := cause.pattern.search(line):

@@ -64,7 +64,7 @@ def look(request: Request) -> Ground:
     image = _image(load_images(SUITE_ROOT), request, device, node)
     engine = choose_engine(request.engine)
     if request.data and engine.name == "docker" and job_user() == IMAGE_USER:
-        _refuse_private(request.data)
+        refuse_private(request.data)
     return Ground(
         node=node,
         device=device,
@@ -93,10 +93,10 @@ def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> Im
         fitting = [i for i in catalog.images if i.device == device and misfit(i, node.gpus, node.driver) is None]
         image = min(fitting, key=lambda i: i.size_mib) if fitting else catalog.smallest(device)
     catalog.check_fit(image, node.gpus, node.driver)
-    return image
+    return catalog.with_horovod(image) if request.strategy == "horovod" else image
 
 
-def _refuse_private(data: Path) -> None:
+def refuse_private(data: Path) -> None:
     """Refuse data that only root may read when root is who runs the suite: inside a container the job is somebody else.
 
     Raises:

@@ -3,6 +3,8 @@
 By the definition of the paper: images/s = batch x iterations / seconds, where seconds is Caffe's own `y s/m iters`
 (`Solver::Step` in src/caffe/solver.cpp). What the source says and the line does not:
 
+- On a CPU, Caffe cuts its seconds to whole milliseconds, which makes every rate too high (`CPUTimer` in src/caffe/util/benchmark.cpp).
+  The stamps before the lines have microseconds: where the two agree to that millisecond, the stamps are taken.
 - Iterations are counted from the line before. `m` is the solver's `display` in BVLC, whatever was done since the last line.
 - The first line of a run closes no window: BVLC's counter is not yet set (rates such as -112.7 iter/s), and NVIDIA's prints
   `Iteration 0 (3.9 s)` without any rate.
@@ -18,7 +20,9 @@ from typing import ClassVar, Final
 from runner.dialects.base import DialectName, Facts, Line, LogReader, Track, finite
 from runner.parse import Event
 
-_GLOG: Final = re.compile(r"^[IWEF]\d{4,8} \d\d:\d\d:\d\d\.\d+ +\d+ (?P<file>[\w.]+):\d+\] (?P<message>.*)$")
+_GLOG: Final = re.compile(
+    r"^[IWEF]\d{4,8} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d\.\d+) +\d+ (?P<file>[\w.]+):\d+\] (?P<message>.*)$"
+)
 _STEP: Final = re.compile(
     r"^Iteration (?P<iteration>\d+)"
     r"(?: \((?:\S+ iter/s, (?P<seconds>[\d.e+-]+)s/\d+ iters?|\S+ s)\))?"
@@ -26,6 +30,10 @@ _STEP: Final = re.compile(
 )
 _TESTING: Final = re.compile(r"^Iteration \d+, Testing net")
 _GPUS: Final = re.compile(r"^Using GPUs (?P<gpus>\d+(?:, \d+)*)$")
+_DAY_S: Final = 86_400
+# What the clock of Caffe's CPU mode cuts off at the most, and what writing a line may take.
+_CUT_S: Final = 0.001
+_WRITING_S: Final = 0.001
 _BATCH_SIZE: Final = re.compile(r"^ +batch_size: (?P<value>\d+)$")
 _ITER_SIZE: Final = re.compile(r"^iter_size: (?P<value>\d+)$")
 
@@ -43,6 +51,8 @@ class CaffeReader(LogReader):
         super().__init__(facts)
         self._track = Track(facts.container)
         self._last: int | None = None
+        self._stamp_s = 0.0
+        self._on_cpu = False
         self._tested = False
         self._begun = False
         self._rates = False
@@ -64,12 +74,15 @@ class CaffeReader(LogReader):
         elif message == "Initializing net from parameters:":
             self._nets += 1
             self._block = "net" if self._nets == 1 else ""  # the train net comes first, test nets follow
+        elif message == "Use CPU.":
+            self._on_cpu = True
         elif gpus := _GPUS.match(message):
             self.agree(devices=len(gpus["gpus"].split(",")))
         elif match["file"] == "solver.cpp" and _TESTING.match(message):
             self._tested = True
         elif match["file"] == "solver.cpp" and (step := _STEP.match(message)):
-            return self._step(step, received)
+            hours, minutes, seconds = (float(match[part]) for part in "hms")
+            return self._step(step, received, stamp_s=3600 * hours + 60 * minutes + seconds)
         return []
 
     def _describe(self, text: str) -> None:
@@ -79,7 +92,7 @@ class CaffeReader(LogReader):
         elif self._block == "net" and (match := _BATCH_SIZE.match(text)):
             self._batch_sizes.add(int(match["value"]))
 
-    def _step(self, step: re.Match[str], received: float) -> list[Event]:
+    def _step(self, step: re.Match[str], received: float, *, stamp_s: float) -> list[Event]:
         """Read a display line: its loss, and the window since the line before."""
         self._found = True
         iteration = int(step["iteration"])
@@ -93,11 +106,14 @@ class CaffeReader(LogReader):
         if seconds is not None:
             self._rates = True
         if since is not None and iteration > since and seconds is not None:
+            stamped = (stamp_s - self._stamp_s) % _DAY_S
+            if self._on_cpu and stamped and 0 <= stamped - seconds < _CUT_S + _WRITING_S:
+                seconds = stamped
             if seconds <= 0:  # shorter than Caffe's clock can tell: the next line's seconds are for both
                 return events
             if since >= (self.facts.warmup or 0) and not self._tested:
                 events += self._window(since, iteration, seconds, received)
-        self._last = iteration
+        self._last, self._stamp_s = iteration, stamp_s
         self._tested = False
         return events
 

@@ -66,7 +66,15 @@ def test_tensorflow_workers():
 
 
 def test_a_container_with_one_rank_is_that_rank():
-    assert explain(137, ["loading"], rank=1).startswith("rank 1: killed (exit code 137, SIGKILL)")
+    found = explain(137, ["loading"], last_events={1: "window"})
+    assert found.startswith("rank 1: killed (exit code 137, SIGKILL)")
+    assert found.endswith("; its last event was window; it last said: loading")
+
+
+def test_a_rank_that_wrote_nothing_but_events_is_told_by_the_last_of_them():
+    lines = ["tf_workers: worker 1 ended with exit code -11"]
+    found = explain(1, lines, last_events={0: "loss", 1: "warmup_end"})
+    assert found.startswith("rank 1: exit code -11 (SIGSEGV); its last event was warmup_end")
 
 
 def test_without_a_rank_there_is_the_exit_code_and_the_last_lines():
