@@ -20,7 +20,8 @@ def test_script(client, script):
     framework = Path(script).parent.name
     image = load_images(ROOT).find(framework, None, "cpu")
     (workload,) = load_workloads(ROOT)
-    catalog = {model.name: (model.image_size, model.parameters[framework]) for model in workload.models}
+    offered = [model for model in workload.models if framework in model.frameworks]
+    catalog = {model.name: (model.image_size, model.parameters[framework]) for model in offered}
     # Raises when the script ends with another code than 0, which an assertion that fails makes it do.
     client.containers.run(
         image.reference,

@@ -29,7 +29,7 @@ def changed(tmp_path):
         text = (PROGRAMS / "workload.yaml").read_text()
         assert old in text
         (folder / "workload.yaml").write_text(text.replace(old, new, 1))
-        for name in ("train_mxnet.py", "train_pytorch.py"):
+        for name in ("train_caffe.py", "train_mxnet.py", "train_pytorch.py"):
             (folder / name).touch()
         return load_workloads(tmp_path)
 
@@ -73,8 +73,8 @@ def test_an_unknown_model_is_answered_with_the_nearest(cnn):
 
 
 def test_a_model_of_another_framework_is_refused(changed):
-    (workload,) = changed("parameters: {mxnet: 61100840, pytorch: 61100840}", "parameters: {pytorch: 61100840}")
-    with pytest.raises(RequestError, match=r"MODEL=alexnet is not offered by FRAMEWORK=mxnet \(only by pytorch\)"):
+    (workload,) = changed("mxnet: 61100840, pytorch: 61100840", "pytorch: 61100840")
+    with pytest.raises(RequestError, match=r"MODEL=alexnet is not offered by FRAMEWORK=mxnet \(only by caffe, pytorch"):
         workload.find_model("alexnet", framework="mxnet")
 
 
@@ -87,7 +87,9 @@ def test_a_model_of_another_framework_is_refused(changed):
         ("pytorch", "cpu", "bf16", True),
         ("pytorch", "cpu", "tf32", False),
         ("pytorch", "gpu", "tf32", True),
-        ("caffe", "gpu", "fp32", False),
+        ("caffe", "cpu", "fp16", False),
+        ("caffe", "gpu", "fp16", True),
+        ("theano", "gpu", "fp32", False),
     ],
 )
 def test_precisions(cnn, framework, device, precision, offered):
@@ -112,7 +114,7 @@ def test_the_program_is_named_from_the_workloads_folder(cnn):
         ("warmup: 4}", "warmup: 0}", r"workload\.yaml:\d+: defaults\.cpu\.warmup is 0"),
         ("model: resnet18,", "model: resnet19,", "default model of cpu is 'resnet19'"),
         ("name: vgg16", "name: vgg19", "listed twice"),
-        ("parameters: {mxnet: 61100840", "parameters: {caffe: 61100840", "'caffe' has no program"),
+        ("parameters: {caffe: 61100840", "parameters: {theano: 61100840", "'theano' has no program"),
         ("mxnet: train_mxnet.py", "mxnet: train_mx.py", r"programs\.mxnet is 'train_mx\.py', which is not in"),
         ("name: imagenet_cnn", "name: imagenet", "its folder 'imagenet_cnn'; make them equal"),
     ],
