@@ -44,8 +44,8 @@ def listed(path, number, stage):
     return str(path)[1:]
 
 
-def convert(lines, out, size, stage):
-    """Run `convert_imageset` on lines of `NAME LABEL`; the names that it could not read."""
+def convert(lines, out, size, stage, *, skipped):
+    """Run `convert_imageset` on lines of `NAME LABEL`, after `skipped` images were left out; the names that it could not read."""
     listing = stage / "list.txt"
     listing.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     flags = [f"--resize_height={size}", f"--resize_width={size}", "--encoded", "--encode_type=jpg"]
@@ -57,8 +57,9 @@ def convert(lines, out, size, stage):
         if failed:
             unreadable.add(failed.group(1).decode().lstrip("/"))
         elif done:
-            progress = f"{int(done.group(1)) + len(unreadable)} of {len(lines)} images, {len(unreadable)} left out"
-            print(progress, file=sys.stderr, flush=True)
+            left_out = skipped + len(unreadable)
+            seen, total = int(done.group(1)) + left_out, len(lines) + skipped
+            print(f"{seen} of {total} images, {left_out} left out", file=sys.stderr, flush=True)
         elif not line.startswith(b"I"):  # warnings, errors, and what made it end
             sys.stderr.buffer.write(line)
     if process.wait():
@@ -77,7 +78,8 @@ def pack(folder, images, out, size):
                 lines.append(f"{entry} {label}")
             else:
                 skipped.append(name)
-        skipped += [names[entry] for entry in convert(lines, out, size, Path(directory))]
+        unreadable = convert(lines, out, size, Path(directory), skipped=len(skipped))
+        skipped += [names[entry] for entry in unreadable]
     return sorted(skipped)
 
 
@@ -106,7 +108,9 @@ def main():
     if not packed:
         shutil.rmtree(str(partial))
         refuse(f"{args.folder} holds no JPEG in class folders that decodes (CLASS/NAME.jpg); give a folder that does")
-    partial.chmod(0o755)  # Caffe lets nobody else enter
+    # Caffe lets nobody else in. Readers take the lock for writing, if only to learn that the file system is read-only.
+    partial.chmod(0o755)
+    (partial / "lock.mdb").chmod(0o666)
     facts = {"classes": classes, "images": packed, "skipped": skipped, "size": size}
     index.write_text(json.dumps(facts) + "\n", encoding="utf-8")
     shutil.rmtree(str(args.out), ignore_errors=True)
