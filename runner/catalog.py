@@ -96,12 +96,12 @@ class ImageSpec(Frozen):
         return self.extension
 
     @property
-    def patch(self) -> Path | None:
-        """What this source needs to compile with this framework; None if nothing."""
+    def patches(self) -> tuple[Path, ...]:
+        """What this source needs: in every image, then with this framework."""
         if self.extension is None:
-            return None
-        path = self.directory.parents[2] / "templates" / self.extension / f"{self.framework}.patch"
-        return path if path.exists() else None
+            return ()
+        folder = self.directory.parents[2] / "templates" / self.extension
+        return tuple(path for name in ("common", self.framework) if (path := folder / f"{name}.patch").exists())
 
     @property
     def needs_container(self) -> str | None:

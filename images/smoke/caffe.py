@@ -1,7 +1,9 @@
 # ruff: noqa: INP001, S101, T201 - a script that a build runs: it prints what it finds and fails where an assertion does
 """Last step of the image's build: Caffe is the wanted version, computes by its own program and by pycaffe, packs and decodes images.
 
-python3 smoke.py VERSION cpu
+    python3 smoke.py VERSION cpu
+
+The net is small enough for its loss and gradient to be computed by hand.
 """
 
 import os

@@ -19,7 +19,7 @@ built = tf.sysconfig.get_build_info()
 assert built["is_cuda_build"] == (device == "gpu"), dict(built)
 if device == "gpu":
     cuda, *capabilities = gpu
-    assert built["cuda_version"] == cuda, built["cuda_version"]
+    assert built["cuda_version"].rpartition(".")[0] == cuda, built["cuda_version"]
     compiled = sorted(built["cuda_compute_capabilities"])
     print(f"CUDA {cuda}, cuDNN {built['cudnn_version']}, {' '.join(compiled)}")
     held = sorted(text.replace("sm_", "").replace("compute_", "") for text in compiled)

@@ -173,8 +173,7 @@ def inputs_sha256(image: ImageSpec) -> str:
 
 def _inputs(image: ImageSpec) -> tuple[Path, ...]:
     """The files of the checkout that a build takes."""
-    patch = (image.patch,) if image.patch else ()
-    return (image.dockerfile, image.lock_path, smoke_test(image), *patch)
+    return (image.dockerfile, image.lock_path, smoke_test(image), *image.patches)
 
 
 def smoke_test(image: ImageSpec) -> Path:
@@ -199,8 +198,7 @@ def check_disk(image: ImageSpec, client: DockerClient) -> None:
 def _write_context(file: IO[bytes], image: ImageSpec, wheels: tuple[Path, ...]) -> None:
     """The build's context as a tar, the same bytes for the same inputs, so that the engine's layers are found again."""
     members = {"Dockerfile": image.dockerfile, image.lock_path.name: image.lock_path, "smoke.py": smoke_test(image)}
-    if image.patch:
-        members["source.patch"] = image.patch
+    members |= {f"patches/{path.name}": path for path in image.patches}
     members |= {f"wheels/{wheel.name}": wheel for wheel in sorted(wheels)}
     with tarfile.open(fileobj=file, mode="w") as tar:
         for name, path in members.items():

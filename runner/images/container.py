@@ -52,18 +52,17 @@ def source(image: ImageSpec) -> str:
     return f"{_name(image)}@{digest}" if digest else _name(image)
 
 
-def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable[[str], None]) -> str:
-    """Have the vendor's container in the engine and return its id.
+def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable[[str], None]) -> None:
+    """Have the vendor's container in the engine.
 
     Raises:
         RequestError: it is not there and no registry gives it.
     """
     from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
 
+    if container_id(image, client):
+        return
     wanted = source(image)
-    found = container_id(image, client)
-    if found:
-        return found
     silence = registry.ask(wanted).silence
     if silence is None:
         report(f"pulling {wanted}")
@@ -72,10 +71,10 @@ def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable
         except DockerException as error:
             silence = str(getattr(error, "explanation", None) or error)
         else:
-            return container_id(image, client) or ""
+            return
     raise RequestError(
-        f"{wanted}, which {image.name} is made from, is not in the engine and its registry does not give it ({silence}); bring the image "
-        f"with `dlscale images load` from a machine that has it, or ask for another version"
+        f"{wanted}, which {image.name} is made from, is not in the engine and its registry does not give it ({silence}); bring the "
+        f"image with `dlscale images load` from a machine that has it, or ask for another version"
     )
 
 

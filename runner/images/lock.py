@@ -77,7 +77,7 @@ def check_lock(image: ImageSpec) -> None:
 
 
 def inputs_sha256(image: ImageSpec) -> str:
-    """Digest of everything that decides what a lock holds; for an extension that is its parent and its patch too.
+    """Digest of everything that decides what a lock holds; for an extension that is its parent and its patches too.
 
     So the digest of an extension's lock alone names all that is in its image.
     """
@@ -90,8 +90,7 @@ def inputs_sha256(image: ImageSpec) -> str:
         inputs = {"requirements": image.requirements, "requires_python": image.requires_python}
     if image.parent:
         inputs["parent"] = image.parent.lock_sha256
-    if image.patch:
-        inputs["patch"] = hashlib.sha256(image.patch.read_bytes()).hexdigest()
+        inputs["patches"] = [hashlib.sha256(path.read_bytes()).hexdigest() for path in image.patches]
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 

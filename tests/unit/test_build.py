@@ -227,22 +227,29 @@ def test_no_archive_and_an_image_that_is_not_built_are_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("names", "device", "expected"),
     [
-        (None, None, [image.version for image in CATALOG.images]),
-        (None, "cpu", ["1.9.1", "2.13.0-cpu", "2.21.0-cpu", "1.0"]),
-        (["pytorch"], None, ["2.13.0-cpu", "2.6.0", "2.15.0"]),
+        (None, None, [image.tag for image in CATALOG.everything]),
+        (
+            None,
+            "cpu",
+            [
+                *("1.9.1", "1.9.1-horovod", "2.13.0-cpu", "2.13.0-cpu-horovod"),
+                *("2.21.0-cpu", "2.21.0-cpu-horovod", "1.0"),
+            ],
+        ),
+        (["pytorch"], None, ["2.13.0-cpu", "2.13.0-cpu-horovod", "2.6.0", "2.15.0"]),
         (["pytorch:2.6.0", "mxnet:1.9.1"], None, ["1.9.1", "2.6.0"]),
         (["pytorch"], "gpu", ["2.6.0", "2.15.0"]),
     ],
 )
 def test_names_mean_images(names, device, expected):
-    assert [image.version for image in select(CATALOG, names, device)] == expected
+    assert [image.tag for image in select(CATALOG, names, device)] == expected
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
         ("mxnte", "unknown FRAMEWORK 'mxnte'; known: mxnet, caffe, pytorch, tensorflow"),
-        ("mxnet:1.8", "unknown image 'mxnet:1.8'; known: mxnet:1.9.1, mxnet:1.9.1-cu112"),
+        ("mxnet:1.8", "unknown image 'mxnet:1.8'; known: mxnet:1.9.1, mxnet:1.9.1-horovod, mxnet:1.9.1-cu112"),
     ],
 )
 def test_an_unknown_name_is_refused(name, sentence):

@@ -36,6 +36,10 @@ def image(version: str) -> ImageSpec:
         ("1.9.1-cu112", "8.9", True),
         ("1.9.1-cu112", "9.0", False),  # no PTX to compile
         ("1.9.1-cu112", "3.7", False),
+        ("2.21.0", "7.5", True),
+        ("2.21.0", "12.0", True),  # from PTX
+        ("0.17.3-nvidia", "7.5", True),
+        ("0.17.3-nvidia", "8.0", False),
         ("2.6.0", "9.0", True),
         ("2.6.0", "10.0", False),
         ("2.15.0", "7.0", False),
@@ -125,7 +129,10 @@ def test_an_unknown_image_is_refused_with_the_nearest_names(arguments, sentence)
             "1.9.1-cu112",
             ["9.0", "9.0"],
             "580.65.06",
-            "mxnet 1.9.1-cu112 has no code for compute capability 9.0; none of mxnet does, these do: pytorch 2.6.0, pytorch 2.15.0",
+            (
+                "mxnet 1.9.1-cu112 has no code for compute capability 9.0; none of mxnet does, these do: pytorch 2.6.0, pytorch 2.15.0, "
+                "tensorflow 2.21.0, tensorflow 1.15.5-nvidia"
+            ),
         ),
         (
             "2.6.0",
@@ -180,13 +187,32 @@ def test_a_lock_that_is_gone_is_named_with_the_way_to_make_it():
             "is 'mxnet>=1.9.1': a requirement is pinned to one version: 'numpy==1.23.5'; correct it",
         ),
         ('"2.6.0"', "../up", "string should match pattern"),
-        ('cuda: "12.4"', 'cuda: "12.5"', "images.pytorch 2.6.0 names CUDA 12.5, which 'cuda' does not list"),
+        ('cuda: "12.4"', 'cuda: "12.9"', "images.pytorch 2.6.0 names CUDA 12.9, which 'cuda' does not list"),
         ('cuda: "12.4"\n', "ptx: true\n", "a gpu image, and no other, has both keys 'cuda' and 'compute_capabilities'"),
         ("2.15.0\n", "2.6.0\n", "images.pytorch has version 2.6.0 twice"),
         ('"==3.11.*"', '"==3.12.*"', "images.pytorch 2.13.0-cpu excludes the base's own Python 3.11"),
         ('"==3.11.*"', '"3.11"', "not a range of Python versions like '>=3.10,<3.13'"),
         ("580.65.06", "new", "not a driver version like '580.65.06'"),
         ("requires_python", "require_python", "did you mean 'requires_python'?"),
+        ("    locked: true\n", "", "images.caffe 1.0 is Debian packages of bullseye, which is not locked"),
+        ("base: bullseye\n", "base: trixie\n", "images.caffe 1.0 stands on base trixie, which 'bases' does not list"),
+        (
+            "    suite: bullseye\n",
+            "    suite: trixie\n",
+            "bases.bullseye is of suite trixie, which 'suites' does not list",
+        ),
+        ("build_base: bookworm-build", "build_base: gcc", "horovod is built on base gcc, which 'bases' does not list"),
+        (
+            "size_mib: 652\n",
+            "size_mib: 652\n      wheels_mib: 1\n",
+            "an image of wheels, and no other, has the keys 'requirements'",
+        ),
+        (
+            "size_mib: 652\n",
+            "size_mib: 652\n      horovod: {size_mib: 1}\n",
+            "images.caffe 1.0 has Horovod, which is added to",
+        ),
+        ("nvidia/caffe:20.03-py3", "nvidia/caffe", "string should match pattern"),
     ],
 )
 def test_a_wrong_versions_file_is_refused(tmp_path, old, new, sentence):

@@ -43,7 +43,15 @@ def test_every_image_has_what_the_house_asks_for(image):
     assert ("--no-index" in text) == ("--require-hashes" in text) == (image.kind == "wheels")
     # The smoke test comes last, as the user that will train.
     assert lines.index("USER 10001:10001") > max(n for n, line in enumerate(lines) if line.startswith("COPY "))
-    assert f"python3 /opt/dlscale/smoke.py {image.version.partition('-')[0]} {image.device}" in lines[-3]
+    number = image.version.partition("-")[0]
+    expected = {
+        "container": f"smoke.py {image.framework} {number} {image.python}",
+        "wheels": f"smoke.py {number} {image.device}",
+        "debian": f"smoke.py {number} {image.device}",
+    }[image.kind]
+    if image.extension:
+        expected = f"smoke_horovod.py {image.framework} {image.extension_version} mpi"
+    assert f"python3 /opt/dlscale/{expected}" in lines[-3]
     assert "HEALTHCHECK" not in text
     assert "://" not in text
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -24,6 +26,22 @@ def make_wheel(folder: Path, name: str, version: str, *, tag: str = "py3-none-an
         for path, text in files.items():
             archive.writestr(zipfile.ZipInfo(path), text)
     return wheel, hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+
+def make_sdist(folder: Path, name: str, version: str) -> tuple[Path, str]:
+    """Write `name-version.tar.gz` that setuptools can read; returns the file and its SHA-256."""
+    files = {
+        "setup.py": f"from setuptools import setup\nsetup(name={name!r}, version={version!r})\n",
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    sdist = folder / f"{name}-{version}.tar.gz"
+    with tarfile.open(sdist, "w:gz") as archive:
+        for path, text in files.items():
+            info = tarfile.TarInfo(f"{name}-{version}/{path}")
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return sdist, hashlib.sha256(sdist.read_bytes()).hexdigest()
 
 
 def make_index(folder: Path, *wheels: Path) -> str:
