@@ -180,13 +180,10 @@ def start(args, directory):
     argv = ["caffe", "train", f"-solver={directory}/solver.prototxt"]
     if args.device == "gpu":
         argv.append("-gpu=" + ",".join(str(number) for number in range(args.devices)))
-    threads = {"OMP_NUM_THREADS": str(args.threads), "OPENBLAS_NUM_THREADS": str(args.threads)}
-    env = {
-        **os.environ,
-        **threads,
-        "GLOG_logtostderr": "1",
-        "GLOG_minloglevel": "0",
-    }  # all of the log, and no log files
+    env = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "OPENBLAS_NUM_THREADS": str(args.threads)}
+    env.update(GLOG_logtostderr="1", GLOG_minloglevel="0")  # all of the log, and no log files
+    if "NCCL_DEBUG_FILE" in env:  # NCCL would put Caffe's process id into the name; `events.nccl` looks for this one's
+        env["NCCL_DEBUG_FILE"] = env["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid()))
     prctl = ctypes.CDLL(None).prctl
     end_with_parent = partial(prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
     # There is one thread here, as preexec_fn wants.

@@ -89,6 +89,7 @@ def stand_in(tmp_path):
             {{ echo "$@"; env; cat "$definitions"/*.prototxt; }} >{tmp_path}/told
             cp {tmp_path}/model "$definitions"/weights_iter_8.caffemodel
             cat {tmp_path}/log >&2
+            echo "h:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/IPC" >"$NCCL_DEBUG_FILE"
             {end}
         """
         nvidia_smi = """#!/bin/sh
@@ -97,7 +98,12 @@ def stand_in(tmp_path):
         for name, body in (("caffe", caffe), ("nvidia-smi", nvidia_smi)):
             (tmp_path / name).write_text(body)
             (tmp_path / name).chmod(0o755)
-        changes = {"TMPDIR": str(tmp_path), "GLOG_minloglevel": "2", "CUDA_VERSION": "10.2.89"}
+        changes = {
+            "TMPDIR": str(tmp_path),
+            "NCCL_DEBUG_FILE": f"{tmp_path}/nccl.%p.log",
+            "GLOG_minloglevel": "2",
+            "CUDA_VERSION": "10.2.89",
+        }
         env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", **changes}
         argv = [sys.executable, str(PROGRAM), *FLAGS.split(), *changed]
         done = subprocess.run(argv, capture_output=True, env=env, timeout=60, stdin=subprocess.DEVNULL)
@@ -114,7 +120,7 @@ def test_nvcaffe_is_told_of_gpus_and_threads_and_its_log_passes_unaltered(stand_
     assert done.returncode == 0
     assert done.stderr == NVCAFFE.encode("latin-1")
     names = [event["event"] for event in events]
-    assert names == ["phase", "env", "run_start", "phase", "first_step", "warmup_end", "net", "net", "run_stop"]
+    assert names == ["phase", "env", "run_start", "phase", "first_step", "warmup_end", "net", "net", "nccl", "run_stop"]
     assert events[1]["device_names"] == ["Tesla V100-SXM2-16GB"] * 2
     assert events[1]["framework_version"] == "0.17.3"
     assert events[1]["cuda"] == "10.2.89"
@@ -122,7 +128,8 @@ def test_nvcaffe_is_told_of_gpus_and_threads_and_its_log_passes_unaltered(stand_
     assert events[2]["global_batch"] == 16
     assert events[6]["where"] == "start"
     assert events[7]["where"] == "stop"
-    assert (events[8]["iterations"], events[8]["samples"], events[8]["parameter_norm"]) == (4, 64, 5)
+    assert "via P2P/IPC" in events[8]["lines"][0]
+    assert (events[9]["iterations"], events[9]["samples"], events[9]["parameter_norm"]) == (4, 64, 5)
     assert told.splitlines()[0].endswith("/solver.prototxt -gpu=0,1")
     for line in ("OMP_NUM_THREADS=3", "OPENBLAS_NUM_THREADS=3", "GLOG_minloglevel=0", "GLOG_logtostderr=1"):
         assert line in told.splitlines()
