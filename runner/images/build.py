@@ -83,11 +83,13 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
     """
     if image.parent:
         ensure(image.parent, client=client, cache=cache, report=report)
+    if current := _current(image, client):  # without waiting for another image's build
+        return current
     cache.mkdir(parents=True, exist_ok=True)
     with alone(cache / "build.busy", waiting=lambda: report("waiting for another run that builds an image")):
+        if current := _current(image, client):
+            return current
         old = _get(client, image.reference)
-        if old and is_current(image, old.labels, below=below(image, client)):
-            return _describe(image, old)
         check_disk(image, client)
         _lay_ground(image, client=client, cache=cache, report=report)
         wheels = fetch(image, cache=cache, report=report)
@@ -99,6 +101,12 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
     if built is None:
         raise RequestError(f"{image.reference} was built and is not in the engine; look at its disk and its log")
     return built
+
+
+def _current(image: ImageSpec, client: DockerClient) -> BuiltImage | None:
+    """The image, if the engine has it as it would be built now."""
+    found = _get(client, image.reference)
+    return _describe(image, found) if found and is_current(image, found.labels, below=below(image, client)) else None
 
 
 def _lay_ground(image: ImageSpec, *, client: DockerClient, cache: Path, report: Callable[[str], None]) -> None:

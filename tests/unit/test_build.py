@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from docker.errors import ImageNotFound
 
+from runner.cache import alone
 from runner.catalog import load_images
 from runner.errors import RequestError
 from runner.images import build
@@ -268,3 +269,12 @@ def test_the_context_holds_each_file_whole(made, tmp_path):
     with tarfile.open(fileobj=context) as tar:
         assert tar.extractfile("requirements.lock").read() == made.lock_path.read_bytes()
         assert tar.extractfile("wheels/tiny-1.0-py3-none-any.whl").read() == b"wheel"
+
+
+def test_an_image_that_is_there_waits_for_no_other_images_build(made, tmp_path):
+    """A compile takes minutes, and every run of every other image would stand still meanwhile."""
+    client = Engine()
+    make(made, client, tmp_path)
+    (tmp_path / "cache").mkdir(exist_ok=True)
+    with alone(tmp_path / "cache" / "build.busy", waiting=pytest.fail):
+        assert ensure(made, client=client, cache=tmp_path / "cache", report=pytest.fail).id == "built 1"
