@@ -1,0 +1,147 @@
+"""Prevents: a worker that takes another's number or cluster, a failure blamed on the wrong worker or hidden behind exit code 0, event
+lines changed on their way, a standard error that does not say whose it is, workers that outlive a failure, a signal or the launcher."""
+
+import ast
+import ctypes
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import events
+import pytest
+
+PROGRAM = Path(events.__file__).parent / "tf_workers.py"
+PR_SET_CHILD_SUBREAPER = 36
+CLUSTER = "10.0.0.1:7001,10.0.0.1:7002,10.0.0.2:7001"
+
+
+def command(code, *, first=0, count=2, cluster=CLUSTER):
+    flags = [f"--cluster={cluster}", f"--first={first}", f"--count={count}"]
+    return [sys.executable, str(PROGRAM), *flags, sys.executable, "-c", code]
+
+
+def run(code, **flags):
+    return subprocess.run(command(code, **flags), capture_output=True, text=True, timeout=60)
+
+
+def wait_for(path, lines):
+    """What workers wrote to a file, once it has that many lines."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if path.exists() and len(found := path.read_text().splitlines()) == lines:
+            return [int(pid) for pid in found]
+        time.sleep(0.02)
+    raise AssertionError(f"{path} never had {lines} lines")
+
+
+def gone(pids):
+    """Whether all processes end within half a minute; a zombie that nobody collects has ended too."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        states = [Path(f"/proc/{pid}/stat") for pid in pids]
+        try:
+            alive = [stat for stat in states if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"]
+        except OSError:  # it ended while it was looked at
+            continue
+        if not alive:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+# Each worker, and a child of it that ignores SIGTERM, note their process ids and stay.
+STAY = """
+import os, signal, subprocess, sys, time
+code = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print(os.getpid(), file=open({path!r}, 'a')); time.sleep(300)"
+subprocess.Popen([sys.executable, "-c", code])
+print(os.getpid(), file=open({path!r}, "a"), flush=True)
+{then}
+"""
+
+
+def test_each_worker_gets_its_number_and_the_whole_cluster():
+    done = run("import os; print(os.environ['TF_CONFIG'], os.environ['LOCAL_RANK'])", first=1)
+    assert done.returncode == 0, done.stderr
+    found = sorted(line.rsplit(" ", 1) for line in done.stdout.splitlines())
+    cluster = {"worker": CLUSTER.split(",")}
+    assert [json.loads(config) for config, _ in found] == [
+        {"cluster": cluster, "task": {"type": "worker", "index": 1}},
+        {"cluster": cluster, "task": {"type": "worker", "index": 2}},
+    ]
+    assert [local_rank for _, local_rank in found] == ["0", "1"]
+
+
+def test_events_pass_unchanged_and_standard_error_says_whose_it_is():
+    code = "import os, sys; rank = os.environ['LOCAL_RANK']; print('::dlscale:: {}'); print('worker', rank, file=sys.stderr)"
+    done = run(code, first=1)
+    assert done.stdout == "::dlscale:: {}\n::dlscale:: {}\n"
+    assert sorted(done.stderr.splitlines()) == ["[1]<stderr>:worker 0", "[2]<stderr>:worker 1"]
+
+
+@pytest.mark.parametrize(("then", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", -9)])
+def test_a_worker_that_fails_is_named_and_ends_the_others(tmp_path, then, code):
+    path = str(tmp_path / "pids")
+    fail = f"time.sleep(1); {then} if os.environ['LOCAL_RANK'] == '1' else time.sleep(300)"
+    done = run(STAY.format(path=path, then=fail))
+    assert done.returncode == 1
+    assert f"tf_workers: worker 1 ended with exit code {code}" in done.stderr.splitlines()
+    assert gone([int(pid) for pid in Path(path).read_text().splitlines()])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_all(tmp_path, number):
+    path = tmp_path / "pids"
+    launcher = subprocess.Popen(command(STAY.format(path=str(path), then="time.sleep(300)")))
+    pids = wait_for(path, 4)
+    launcher.send_signal(number)
+    assert launcher.wait(timeout=30) == 128 + number
+    assert gone(pids)
+
+
+def test_workers_die_with_the_launcher(tmp_path):
+    """Nothing can be cleared away after `kill -9`, so that the kernel has to end the workers."""
+    path = tmp_path / "pids"
+    code = f"import os, time; print(os.getpid(), file=open({str(path)!r}, 'a'), flush=True); time.sleep(300)"
+    launcher = subprocess.Popen(command(code))
+    pids = wait_for(path, 2)
+    launcher.kill()
+    launcher.wait()
+    assert gone(pids)
+
+
+def test_an_orphan_that_comes_to_the_launcher_is_nobodys_failure():
+    """Where the launcher is the first process of a container, the kernel hands it what its workers leave behind."""
+    leave = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', '1 / 0'], stderr=-3); time.sleep(0 if {} else 1)"
+    code = leave.format("__import__('os').environ['LOCAL_RANK'] == '0'")
+    adopt = lambda: ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # noqa: E731
+    done = subprocess.run(command(code), capture_output=True, text=True, timeout=60, preexec_fn=adopt)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"first": 2}, "workers 2 to 3 asked, --cluster lists 0 to 2"),
+        ({"count": 0}, "workers 0 to -1 asked"),
+        ({"cluster": "10.0.0.1,10.0.0.2:1"}, "is not HOST:PORT"),
+    ],
+)
+def test_numbers_outside_of_the_cluster_are_refused(flags, words):
+    done = run("", **flags)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_a_program_that_is_not_there_is_named():
+    flags = [f"--cluster={CLUSTER}", "--first=0", "--count=1"]
+    done = subprocess.run(
+        [sys.executable, PROGRAM, *flags, "/nowhere/python3"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (127, "tf_workers: /nowhere/python3: No such file or directory\n")
+
+
+def test_the_syntax_is_that_of_python_3_6():
+    assert ast.parse(PROGRAM.read_text(encoding="utf-8"), feature_version=(3, 6))
