@@ -29,8 +29,8 @@ def changed(tmp_path):
         text = (PROGRAMS / "workload.yaml").read_text()
         assert old in text
         (folder / "workload.yaml").write_text(text.replace(old, new, 1))
-        for name in ("train_caffe.py", "train_mxnet.py", "train_pytorch.py"):
-            (folder / name).touch()
+        for program in PROGRAMS.glob("train_*.py"):
+            (folder / program.name).touch()
         return load_workloads(tmp_path)
 
     return change

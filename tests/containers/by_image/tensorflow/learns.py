@@ -1,0 +1,59 @@
+"""Inside the image: a few steps on one batch lower the loss of a network, and every weight gets a gradient.
+
+Prevents a branch that is built and not connected, a weight that gets no gradient, a gradient of the wrong sign; an update that is
+not `v = m v + (g + d w), w -= r v`, weight decay that goes missing, a step with an overflow that is done all the same; dropout that
+is the same on all ranks, or that another step repeats.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
+from layers_tensorflow import Dropout
+from models_tensorflow import build
+from sgd_tensorflow import Sgd
+from tensorflow_shim import set_seed, tf, trained
+
+for name in ("resnet18", "googlenet", "inception-bn"):
+    set_seed(1)
+    net = build(name, 32, 10)
+    variables = trained(net)
+    sgd = Sgd(variables, learning_rate=0.03, momentum=0.9, weight_decay=0.0, scaled=False)
+    images, labels = tf.random.stateless_normal((8, 32, 32, 3), (1, 1)), tf.range(8)
+
+    losses = []
+    for iteration in range(6):
+        with tf.GradientTape() as tape:
+            logits = net([images, tf.constant([1, iteration])])
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+        gradients = tape.gradient(loss, variables)
+        sgd.apply(gradients)
+        losses.append(float(loss))
+    assert losses[-1] < 0.8 * losses[0], f"{name}: {losses}"
+    untouched = [variables[number].name for number, gradient in enumerate(gradients) if not gradient.numpy().any()]
+    assert not untouched, f"{name}: {untouched} get no gradient"
+
+for scaled in (False, True):
+    weights = tf.Variable([1.0, 2.0])
+    sgd = Sgd([weights], learning_rate=0.1, momentum=0.9, weight_decay=0.01, scaled=scaled)
+    loss = sgd.scaled(tf.constant(1.0))  # the gradient that follows is (1, 2), times the scale
+    sgd.apply([loss * [1.0, 2.0]])  # v = 1 + 0.01, 2 + 0.02; w = 1 - 0.101, 2 - 0.202
+    np.testing.assert_allclose(weights, [0.899, 1.798], rtol=1e-6)
+    sgd.apply([loss * [1.0, 0.0]])  # v = 0.909 + 1.00899, 1.818 + 0.01798; w = 0.899 - 0.191799, 1.798 - 0.183598
+    np.testing.assert_allclose(weights, [0.707201, 1.614402], rtol=1e-6)
+before = weights.numpy(), sgd.velocities[0].numpy()
+sgd.apply([tf.constant([float("inf"), 1.0])])
+assert (weights.numpy() == before[0]).all()
+assert (sgd.velocities[0].numpy() == before[1]).all()
+assert float(sgd.scale) == 2**15
+
+ones = tf.ones((1000,))
+first, second = Dropout(0.5, number=0), Dropout(0.5, number=1)
+drawn = first(ones, tf.constant([1, 1])).numpy()
+assert set(drawn.tolist()) == {0.0, 2.0}
+assert 400 < (drawn == 0).sum() < 600
+assert (drawn == first(ones, tf.constant([1, 1])).numpy()).all()
+for other in (first(ones, tf.constant([2, 1])), first(ones, tf.constant([1, 2])), second(ones, tf.constant([1, 1]))):
+    assert (drawn != other.numpy()).any()

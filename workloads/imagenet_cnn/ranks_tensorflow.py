@@ -1,0 +1,111 @@
+"""How the replicas of the TensorFlow program meet and average their gradients.
+
+One alone, one process with several devices, several processes by TF_CONFIG, or Horovod. Each class joins the others when it is made. `strategy` is the tf.distribute strategy of this process; `offset` is added to the
+number that it gives a replica; `average`, called in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights
+equal, `barrier` waits for all processes, `leave` says goodbye.
+"""
+
+import json
+import os
+
+from tensorflow_shim import tf
+
+
+def all_reduce_mean(gradients):
+    """Average over the replicas of the strategy that calls."""
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+
+
+class Alone:
+    """One process, one device."""
+
+    rank, world_size, offset = 0, 1, 0
+
+    def __init__(self, device):
+        self.strategy = tf.distribute.OneDeviceStrategy(device)
+
+    def average(self, gradients):
+        return gradients
+
+    def broadcast(self, variables):
+        """There is nobody to tell."""
+
+    def barrier(self):
+        """There is nobody to wait for."""
+
+    def leave(self):
+        """There is nobody to take leave of."""
+
+
+class Mirrored(Alone):
+    """Several devices of this process: NCCL between GPUs, copies between logical CPU devices."""
+
+    def __init__(self, devices):
+        self.strategy = tf.distribute.MirroredStrategy(devices)
+        self.world_size = len(devices)
+
+    def average(self, gradients):
+        return all_reduce_mean(gradients)
+
+
+class MultiWorker(Alone):
+    """The processes that TF_CONFIG lists, one device each; NCCL between GPUs, TensorFlow's own ring over gRPC between CPU workers."""
+
+    def __init__(self, *, on_gpu):
+        kinds = tf.distribute.experimental.CommunicationImplementation
+        options = tf.distribute.experimental.CommunicationOptions(implementation=kinds.NCCL if on_gpu else kinds.RING)
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        config = json.loads(os.environ["TF_CONFIG"])
+        self.rank, self.world_size = config["task"]["index"], len(config["cluster"]["worker"])
+        self.meet = tf.function(lambda: self.strategy.run(self.greet), autograph=False)
+
+    def average(self, gradients):
+        return all_reduce_mean(gradients)
+
+    def greet(self):
+        return all_reduce_mean(tf.zeros([]))
+
+    def barrier(self):
+        self.strategy.experimental_local_results(self.meet())[0].numpy()
+
+    def leave(self):
+        self.barrier()  # the first worker serves the others, which call it a failure if it ends before them
+
+
+class Horovod(Alone):
+    """The processes that Horovod's launcher started; fusion and cycle time are Horovod's own variables."""
+
+    def __init__(self, device, compression):
+        import horovod.tensorflow as hvd
+
+        hvd.init()
+        super().__init__(device)
+        self.hvd, self.rank, self.world_size, self.offset = hvd, hvd.rank(), hvd.size(), hvd.rank()
+        self.compression = getattr(hvd.Compression, compression)
+
+    def average(self, gradients):
+        # What hvd.DistributedGradientTape does with them; as a call of its own it stays outside of what XLA compiles.
+        return [
+            self.hvd.allreduce(gradient, op=self.hvd.Average, compression=self.compression) for gradient in gradients
+        ]
+
+    def broadcast(self, variables):
+        self.hvd.broadcast_variables(variables, root_rank=0)
+
+    def barrier(self):
+        self.hvd.allreduce(tf.zeros([]), name="barrier").numpy()
+
+    def leave(self):
+        self.hvd.shutdown()
+
+
+def join(args):
+    """Meet the other processes in the way that --strategy says."""
+    devices = [f"/{args.device}:{number}" for number in range(args.devices)]
+    if args.strategy == "mirrored":
+        return Mirrored(devices)
+    if args.strategy == "multiworker":
+        return MultiWorker(on_gpu=args.device == "gpu")
+    if args.strategy == "horovod":
+        return Horovod(devices[0], args.compression)
+    return Alone(devices[0])

@@ -1,0 +1,56 @@
+"""SGD with momentum and weight decay for the TensorFlow program, the same arithmetic as PyTorch's and MXNet's: v = m v + (g + d w), w -= r v.
+
+Keras' own optimizers decouple the decay from the gradient (Loshchilov and Hutter, https://arxiv.org/abs/1711.05101), which trains
+otherwise, and aggregate gradients in their own way under a distribution strategy.
+"""
+
+from tensorflow_shim import tf
+
+# The schedule of PyTorch's GradScaler.
+FIRST_SCALE, GROWTH_INTERVAL = 2.0**16, 2000
+
+
+class Sgd:
+    """Updates variables from gradients that are already averaged over all replicas, so that each replica does the same.
+
+    With `scaled`, the loss is multiplied before it is differentiated so that gradients fit fp16. A step whose gradients overflow is
+    skipped and halves the scale; the verdict stays on the device, as waiting for it would stop the pipeline at each step.
+    """
+
+    def __init__(self, variables, *, learning_rate, momentum, weight_decay, scaled):
+        self.variables, self.learning_rate = variables, learning_rate
+        self.momentum, self.weight_decay = momentum, weight_decay
+        self.velocities = [tf.Variable(tf.zeros(variable.shape), trainable=False) for variable in variables]
+        self.scale = tf.Variable(FIRST_SCALE, trainable=False) if scaled else None
+        self.steps = tf.Variable(0.0, trainable=False) if scaled else None  # since the scale last changed
+
+    def scaled(self, loss):
+        return loss if self.scale is None else loss * self.scale
+
+    def apply(self, gradients):
+        """Do one step; to be called in each replica."""
+        if self.scale is None:
+            self.update(gradients, self.learning_rate, self.momentum)
+            return
+        gradients = [gradient / self.scale for gradient in gradients]
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+        # A step that is skipped has a rate of 0 and leaves the velocities as they are.
+        step = tf.cast(finite, tf.float32)
+        self.update(gradients, self.learning_rate * step, self.momentum * step + (1 - step), finite)
+        steps = (self.steps + 1) * step
+        grown = tf.cast(steps >= GROWTH_INTERVAL, tf.float32)
+        self.scale.assign(self.scale * (1 + grown) * (0.5 + 0.5 * step))
+        self.steps.assign(steps * (1 - grown))
+
+    def update(self, gradients, learning_rate, momentum, finite=None):
+        for number, variable in enumerate(self.variables):
+            gradient = gradients[number] + self.weight_decay * variable
+            if finite is not None:
+                gradient = tf.where(finite, gradient, tf.zeros_like(gradient))
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=self.velocities[number].handle,
+                lr=learning_rate,
+                grad=gradient,
+                momentum=momentum,
+            )
