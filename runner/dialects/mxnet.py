@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from runner.dialects.base import DialectName, Facts, Line, LogReader, Track, finite
+from runner.dialects.base import DialectError, DialectName, Facts, Line, LogReader, Track, finite
 from runner.parse import Event
 
 _SPEED: Final = re.compile(
@@ -70,6 +70,7 @@ class MxnetReader(LogReader):
         if match is None or int(match["batch"]) == 0:  # a loop that counts from 0 times its first batch alone
             return []
         self._found = True
+        self._batch()
         loss = _LOSS.search(match["metrics"])
         row = _Row(
             place=(match["epoch"], int(match["batch"])),
@@ -81,17 +82,26 @@ class MxnetReader(LogReader):
         self._workers.setdefault(rank, _Worker()).add(row, int(match["since"] or 0))
         return []
 
-    def _end(self, received: float) -> list[Event]:
+    def _batch(self) -> int:
+        """Samples that a device takes at once.
+
+        Raises:
+            DialectError: nobody says, which its first line shows: the run need not go on to its end.
+        """
         if self.facts.batch_per_device is None:
-            self.complain("Speedometer does not write its batch size; give BATCH, the samples a device takes at once")
-            return []
+            raise DialectError(
+                "Speedometer does not write its batch size; give BATCH, the samples a device takes at once"
+            )
+        return self.facts.batch_per_device
+
+    def _end(self, received: float) -> list[Event]:
         if self.facts.devices % len(self._workers):
             self.complain(
                 f"{len(self._workers)} workers speak in the mxnet log, which do not share {self.facts.devices} devices "
                 "evenly; ask for as many devices as the command uses"
             )
             return []
-        batch = self.facts.batch_per_device * self.facts.devices // len(self._workers)
+        batch = self._batch() * self.facts.devices // len(self._workers)
         events: list[Event] = []
         for rank, worker in sorted(self._workers.items()):
             events += self._measured(Track(self.facts.container, rank=rank), worker, batch, received)
