@@ -13,7 +13,7 @@ from rich.console import Console
 
 from runner import provenance
 from runner.cluster import free_port
-from runner.errors import NoBaseError, RunFailedError
+from runner.errors import NoBaseError
 from runner.execute import Limits, execute
 from runner.grade import grade, scaling
 from runner.ground import EngineChoice, Ground, look
@@ -49,7 +49,7 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
             ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
             trials = plan(request, ground)
             prepared = prepare(ground, shown)
-        matrix = _Matrix(request, ground, prepared, shown, command, _stamp())
+        matrix = _Matrix(request, ground, prepared, shown, command, stamp())
         runs = matrix.run_all(trials)
     # pandas and matplotlib take a second to load: after the runs, not before the first step.
     from runner.report.publish import publish  # noqa: PLC0415
@@ -151,17 +151,9 @@ class _Matrix:
             provenance=facts.with_environment(watch.env) if watch.env else facts,
             validity=graded.validity,
         )
-        self._finish(writer, record)
+        writer.finish(record)
         watch.ended(record)
         return writer.directory, record
-
-    def _finish(self, writer: RunWriter, record: RunRecord) -> None:
-        """Write the record; where even that fails, say first why the run did."""
-        try:
-            writer.finish(record)
-        except RunFailedError as error:
-            why = f"{record.outcome.reason}; " if record.outcome.reason else ""
-            raise RunFailedError(f"{why}{error}") from error
 
 
 def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -> Job:
@@ -178,6 +170,6 @@ def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -
     )
 
 
-def _stamp() -> str:
+def stamp() -> str:
     """Sorts by time and is never used twice: UTC to the second and two random bytes."""
     return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"

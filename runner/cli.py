@@ -101,49 +101,66 @@ def bench(
         str, _flag("--inactivity-timeout", help="limit of a run's silence (default: 10m)", metavar="TIME")
     ] = "10m",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
+    image: Annotated[Text, _flag("--image", help="run a command of yours in this image instead")] = None,
+    dialect: Annotated[
+        Text,
+        _flag(
+            "--dialect",
+            help="what its log is read in: caffe, mxnet, tf_cnn_benchmarks, horovod, nccl-tests or events (default: auto)",
+        ),
+    ] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(help="with --image: the command, after --", metavar="COMMAND")
+    ] = None,
 ) -> None:
-    """Train in a container, measure, and leave a record."""
-    from runner import bench as flow  # noqa: PLC0415 - commands load what they need
-
-    request = Request.model_validate(
-        {
-            "framework": framework or None,
-            "version": version or None,
-            "model": model or None,
-            "gpus": ask.counts("GPUS", gpus),
-            "nodes": ask.count("NODES", nodes) or 1,
-            "hosts": hosts or None,
-            "workers": ask.counts("WORKERS", workers),
-            "device": ask.choice("DEVICE", device, ask.Device),
-            "batch": ask.count("BATCH", batch),
-            "image_size": ask.count("IMAGE_SIZE", image_size),
-            "strategy": ask.choice("STRATEGY", strategy, ask.StrategyName),
-            "kvstore": ask.choice("KVSTORE", kvstore, ask.KvStore),
-            "controller": ask.choice("CONTROLLER", controller, ask.Controller),
-            "operations": ask.choice("OPERATIONS", operations, ask.Operations),
-            "fusion_threshold_mib": ask.whole("FUSION_THRESHOLD", fusion_threshold),
-            "cycle_time_ms": ask.count("CYCLE_TIME", cycle_time),
-            "compression": ask.choice("COMPRESSION", compression, ask.Compression),
-            "xla": xla,
-            "oversubscribe": oversubscribe,
-            "interconnect": ask.choice("INTERCONNECT", interconnect, ask.Interconnect) or "auto",
-            "iface": iface or None,
-            "precision": ask.choice("PRECISION", precision, ask.Precision) or "fp32",
-            "mode": ask.choice("MODE", mode, ask.Mode) or "train",
-            "data": Path(data) if data else None,
-            "iterations": ask.count("ITERATIONS", iterations),
-            "epochs": ask.count("EPOCHS", epochs),
-            "warmup": ask.count("WARMUP", warmup),
-            "repeat": ask.count("REPEAT", repeat) or 3,
-            "scaling": ask.choice("SCALING", scaling, ask.Scaling) or "weak",
-            "engine": ask.choice("ENGINE", engine, ask.EngineName),
-            "seed": 1 if seed is None else ask.whole("SEED", seed),
-            "out": Path(out) if out else None,
-            "timeout_s": ask.seconds("TIMEOUT", timeout),
-            "inactivity_timeout_s": ask.seconds("INACTIVITY_TIMEOUT", inactivity_timeout),
-        }
-    )
+    """Train in a container, measure, and leave a record; with --image IMG -- COMMAND ..., do so with a program of yours."""
+    asked = {
+        "framework": framework or None,
+        "version": version or None,
+        "model": model or None,
+        "gpus": ask.counts("GPUS", gpus),
+        "nodes": ask.count("NODES", nodes),
+        "hosts": hosts or None,
+        "workers": ask.counts("WORKERS", workers),
+        "device": ask.choice("DEVICE", device, ask.Device),
+        "batch": ask.count("BATCH", batch),
+        "image_size": ask.count("IMAGE_SIZE", image_size),
+        "strategy": ask.choice("STRATEGY", strategy, ask.StrategyName),
+        "kvstore": ask.choice("KVSTORE", kvstore, ask.KvStore),
+        "controller": ask.choice("CONTROLLER", controller, ask.Controller),
+        "operations": ask.choice("OPERATIONS", operations, ask.Operations),
+        "fusion_threshold_mib": ask.whole("FUSION_THRESHOLD", fusion_threshold),
+        "cycle_time_ms": ask.count("CYCLE_TIME", cycle_time),
+        "compression": ask.choice("COMPRESSION", compression, ask.Compression),
+        "xla": xla or None,
+        "oversubscribe": oversubscribe or None,
+        "interconnect": ask.choice("INTERCONNECT", interconnect, ask.Interconnect),
+        "iface": iface or None,
+        "precision": ask.choice("PRECISION", precision, ask.Precision),
+        "mode": ask.choice("MODE", mode, ask.Mode),
+        "data": Path(data) if data else None,
+        "iterations": ask.count("ITERATIONS", iterations),
+        "epochs": ask.count("EPOCHS", epochs),
+        "warmup": ask.count("WARMUP", warmup),
+        "repeat": ask.count("REPEAT", repeat),
+        "scaling": ask.choice("SCALING", scaling, ask.Scaling),
+        "engine": ask.choice("ENGINE", engine, ask.EngineName),
+        "seed": ask.whole("SEED", seed),
+        "out": Path(out) if out else None,
+        "timeout_s": ask.seconds("TIMEOUT", timeout),
+        "inactivity_timeout_s": ask.seconds("INACTIVITY_TIMEOUT", inactivity_timeout),
+        "image": image or None,
+        "dialect": ask.choice("DIALECT", dialect, ask.AskedDialect),
+        "command": tuple(command) if command else None,
+    }
+    # What is not given is left to the defaults of `Request`, which so can tell what was given.
+    request = Request.model_validate({name: value for name, value in asked.items() if value is not None})
     ask.refuse_unbuilt(request)
+    ask.refuse_mixture(request)
+    from runner import bench as own  # noqa: PLC0415 - commands load what they need
+    from runner.foreign import flow as foreign  # noqa: PLC0415
+
+    flow = foreign if request.image else own
     raise typer.Exit(flow.dry_run(request) if dry_run else flow.bench(request, command=tuple(sys.argv)))
 
 

@@ -15,7 +15,7 @@ from runner.outcome import Outcome
 from runner.parse import Event
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
 from runner.sanity import check_losses
-from runner.trial import Trial
+from runner.trial import AnyTrial, Trial
 from runner.workload import Workload
 
 # Ranks that train one model hold the same weights up to the order of their sums.
@@ -130,7 +130,7 @@ def _bad_losses(trial: Trial, measurement: Measurement, workload: Workload) -> l
     return check_losses(mean, data=trial.data, num_classes=trial.num_classes, band=workload.sanity)
 
 
-def scaling(trial: Trial, run_id: str, graded: Graded, baseline: RunRecord | None) -> ScalingFigures:
+def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | None) -> ScalingFigures:
     """Speedup and efficiency of one run against its baseline's, never clamped; none for a run that may not be used."""
     measurement = graded.measurement
     nothing = ScalingFigures(baseline_run_id=None, speedup=None, efficiency=None, superlinear=False)

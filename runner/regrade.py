@@ -7,9 +7,11 @@ from pathlib import Path
 from rich.console import Console
 
 from runner.errors import RequestError
-from runner.grade import grade, scaling
+from runner.foreign import grade as foreign
+from runner.grade import Graded, grade, scaling
 from runner.provenance import SUITE_ROOT
 from runner.results import RECORD, RunRecord, read_events, read_record, write_record
+from runner.trial import ForeignTrial
 from runner.workload import load_workloads
 
 
@@ -20,16 +22,7 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
         RequestError: no readable record or raw file is there, or its workload is unknown.
     """
     record = read_record(directory)
-    workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == record.trial.workload), None)
-    if workload is None:
-        raise RequestError(f"{directory}: trains workload {record.trial.workload!r}, which this checkout does not have")
-    graded = grade(
-        trial=record.trial,
-        outcome=record.outcome,
-        events=read_events(directory),
-        gpus=record.provenance.gpus,
-        workload=workload,
-    )
+    graded = _grade(directory, record)
     baseline_id = record.scaling.baseline_run_id
     baseline = read_record(directory.parent / baseline_id) if baseline_id and baseline_id != record.run_id else None
     return record, record.model_copy(
@@ -41,6 +34,18 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
             "scaling": scaling(record.trial, record.run_id, graded, baseline),
         }
     )
+
+
+def _grade(directory: Path, record: RunRecord) -> Graded:
+    """Compute the figures of a run from its raw events, by the rules for its kind of program."""
+    events = read_events(directory)
+    trial = record.trial
+    if isinstance(trial, ForeignTrial):
+        return foreign.grade(trial=trial, outcome=record.outcome, events=events)
+    workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
+    if workload is None:
+        raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
+    return grade(trial=trial, outcome=record.outcome, events=events, gpus=record.provenance.gpus, workload=workload)
 
 
 def regrade_all(directory: Path) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
@@ -21,6 +23,13 @@ Controller = Literal["gloo", "mpi"]
 Operations = Literal["nccl", "gloo", "mpi"]
 Compression = Literal["none", "fp16"]
 Interconnect = Literal["auto", "nvlink", "pcie", "shm", "ethernet", "infiniband", "roce"]
+AskedDialect = Literal[DialectName, "events", "auto"]
+
+# What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
+FOREIGN = frozenset(
+    {"image", "dialect", "command", "gpus", "workers", "device", "batch", "warmup", "repeat", "data", "engine", "out"}
+    | {"timeout_s", "inactivity_timeout_s"}
+)
 
 _DURATION = re.compile(r"^(\d+)(s|m|h)?$")
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
@@ -38,6 +47,8 @@ class Request(BaseModel):
         xla: compile the step with XLA (TensorFlow).
         oversubscribe: let CPU workers share cores.
         repeat: process-level repeats of every trial.
+        image, command: run this command line in this image instead of a training program of the suite.
+        dialect: what the log of that command is read in; `events` when it writes the suite's own (`workloads/events.py`).
         timeout_s, inactivity_timeout_s: wall-clock limit of one run, and limit of its silence, in seconds.
     """
 
@@ -75,6 +86,9 @@ class Request(BaseModel):
     engine: EngineName | None = None
     seed: int = 1
     out: Path | None = None
+    image: str | None = None
+    dialect: AskedDialect | None = None
+    command: tuple[str, ...] = ()
     timeout_s: int = 3600
     inactivity_timeout_s: int = 600
 
@@ -153,3 +167,45 @@ def refuse_unbuilt(request: Request) -> None:
         )
     if request.iterations and request.epochs:
         raise RequestError("ITERATIONS and EPOCHS say the same thing twice; give one of them")
+
+
+def refuse_mixture(request: Request) -> None:
+    """Refuse words that belong to the suite's own programs beside a command line that does not, and the other way round.
+
+    Raises:
+        RequestError: half of such a request, or a flag that would be ignored; the sentence names it.
+    """
+    if request.image is None:
+        if request.command:
+            raise RequestError(
+                f"{shlex.join(request.command)!r} is a command without an image to run it in; "
+                "type `dlscale bench --image IMG -- COMMAND ...`, or leave it out to train a model of the suite"
+            )
+        if request.dialect:
+            raise RequestError("--dialect reads the log of a command of yours; give --image IMG and -- COMMAND ... too")
+        return
+    if not request.command:
+        raise RequestError(
+            f"--image {request.image} without a command; type `dlscale bench --image {request.image} -- COMMAND ...`"
+        )
+    misplaced = sorted(request.model_fields_set - FOREIGN)
+    if misplaced:
+        flags = " and ".join(
+            "--" + name.removesuffix("_mib").removesuffix("_ms").replace("_", "-") for name in misplaced
+        )
+        verb = "describes" if len(misplaced) == 1 else "describe"
+        raise RequestError(
+            f"{flags} {verb} a training program of the suite, --image runs your own command; say it in that"
+        )
+    if request.engine == "venv":
+        raise RequestError(f"ENGINE=venv asked, and --image {request.image} runs in a container; ask for ENGINE=docker")
+    for variable, asked in (("GPUS", request.gpus), ("WORKERS", request.workers)):
+        if asked and len(asked) > 1:
+            raise RequestError(
+                f"{variable}={','.join(map(str, asked))} is a sweep, and a command line is written for one number of devices; "
+                f"give one number, for example {variable}={asked[-1]}"
+            )
+    if request.dialect == "mxnet" and request.batch is None:
+        raise RequestError(
+            "MXNet's log does not tell the batch size; give --batch N, the samples that a device takes at once"
+        )

@@ -22,7 +22,7 @@ from runner.outcome import Outcome
 from runner.parse import Event, parse_events
 from runner.provenance import Provenance
 from runner.spec import ContainerSpec
-from runner.trial import Trial
+from runner.trial import AnyTrial
 
 SCHEMA_VERSION: Final = 1
 RESERVE_BYTES: Final = 4 * 2**20
@@ -83,7 +83,7 @@ class RunRecord(Frozen):
     schema_: int = Field(default=SCHEMA_VERSION, alias="schema")
     run_id: str
     matrix_id: str
-    trial: Trial
+    trial: AnyTrial
     engine: str
     engine_details: EngineDetails
     image: ImageUsed
@@ -99,7 +99,7 @@ class RunPlan(Frozen):
     """What was going to be run: written before the first container starts."""
 
     run_id: str
-    trial: Trial
+    trial: AnyTrial
     containers: tuple[ContainerSpec, ...]
     command_lines: tuple[str, ...]
 
@@ -143,11 +143,15 @@ class RunWriter:
         self._open.clear()
 
     def finish(self, record: RunRecord) -> Path:
-        """Give up the reserve and write the record; returns its path."""
+        """Give up the reserve and write the record; returns its path. Where even that fails, the error says first why the run did."""
         self.close()
-        with _disk(self.directory):
-            (self.directory / RESERVE).unlink(missing_ok=True)
-            return write_record(self.directory, record)
+        try:
+            with _disk(self.directory):
+                (self.directory / RESERVE).unlink(missing_ok=True)
+                return write_record(self.directory, record)
+        except RunFailedError as error:
+            why = f"{record.outcome.reason}; " if record.outcome.reason else ""
+            raise RunFailedError(f"{why}{error}") from error
 
 
 class _disk:  # noqa: N801 - reads as a statement: with _disk(path)
@@ -261,7 +265,7 @@ def record_schema() -> str:
     return json.dumps(RunRecord.model_json_schema(by_alias=True), indent=1, sort_keys=True) + "\n"
 
 
-def baseline_for(trial: Trial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:
+def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:
     """The newest valid one-device run with the trial's key, that of the same repeat first."""
     found = [
         (path, record)

@@ -1,6 +1,7 @@
 """Records of one matrix → the `Summary` that reports are made from. Pure.
 
 Repeats of a scale are pooled: samples of all ÷ seconds of all, never a mean of their rates; intervals come from the two-level bootstrap.
+Of a run that has no windows, such as a bandwidth test, each repeat moves the same amount: its rate is one unit of it over its time.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from runner import metrics
-from runner.metrics import GlobalWindows
-from runner.report.summary import Row, Summary
+from runner.metrics import GlobalWindows, Measurement
+from runner.report.summary import Row, Status, Summary
 from runner.results import RunRecord
+from runner.trial import AnyTrial, ForeignTrial
 
 
 def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
@@ -25,25 +29,48 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
     scales = sorted({record.trial.world_size for _, record in records})
     by_scale = {scale: [record for _, record in records if record.trial.world_size == scale] for scale in scales}
     base = _usable_windows(by_scale.get(1, []))
+    units = [record.measurement.throughput.unit for _, record in records if record.measurement.throughput]
+    rows = tuple(_row(scale, by_scale[scale], base, unit=units[0] if units else "samples/s") for scale in scales)
     trial = first.trial
-    size = trial.image_shape[1]
+    title, setting = _what(trial)
     return Summary(
-        title=f"{trial.framework} {trial.version}: {trial.model} {trial.mode}",
-        rows=tuple(_row(scale, by_scale[scale], base) for scale in scales),
+        title=title,
+        rows=rows,
         image_reference=first.image.reference,
         engine=first.engine,
         engine_reason=first.engine_details.reason,
         machine=_machine(first),
-        model=f"{trial.model} {size}×{size}",
-        batch_per_device=trial.batch_per_device,
-        scaling_mode=trial.scaling,
-        precision=trial.precision,
+        setting=setting,
+        notes=_missing_baselines(rows) if isinstance(trial, ForeignTrial) else (),
         date=first.provenance.recorded_at.date().isoformat(),
         record_dirs=tuple(path for path, _ in records),
     )
 
 
-def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]) -> Row:
+def _what(trial: AnyTrial) -> tuple[str, str]:
+    """What was run as a title, and how in one line."""
+    if isinstance(trial, ForeignTrial):
+        batch = f", batch {trial.batch_per_device} per device (as asked)" if trial.batch_per_device else ""
+        warmup = f", without the first {trial.warmup} iterations" if trial.warmup else ""
+        return trial.name, f"dialect {trial.dialect}{batch}{warmup}"
+    size = trial.image_shape[1]
+    batch = f"batch {trial.batch_per_device} per device"
+    return (
+        f"{trial.framework} {trial.version}: {trial.model} {trial.mode}",
+        f"{trial.model} {size}×{size}, {batch}, {trial.precision}, {trial.scaling} scaling",
+    )
+
+
+def _missing_baselines(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Why there is no speedup: commands name their devices themselves, so that one device is another command."""
+    return tuple(
+        f"{row.devices}: no baseline, this command has no run on one device on file"
+        for row in rows
+        if row.scale > 1 and row.usable and row.speedup is None
+    )
+
+
+def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows], *, unit: str) -> Row:
     """One scale over its repeats; without a usable one, the row says why and shows no figure."""
     usable = [record for record in records if record.validity.status != "invalid"]
     runs = _usable_windows(usable)
@@ -51,20 +78,21 @@ def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]
     device = "gpu" if records[0].trial.device == "gpu" else "cpu worker"
     if not runs:
         failed = all(record.outcome.status != "ok" for record in records)
-        return Row(scale=scale, device=device, repeats=0, status="failed" if failed else "invalid", reasons=reasons)
+        status: Status = "failed" if failed else "invalid"
+        return Row(scale=scale, device=device, unit=unit, repeats=0, status=status, reasons=reasons)
     rate = metrics.pooled_rate(runs)
     speedup = rate / metrics.pooled_rate(base) if base else None
     speedup_ci95 = metrics.ratio_interval(runs, base) if base and scale > 1 else None
     clean = len(usable) == len(records) and all(record.validity.status == "valid" for record in usable)
     times = [record.measurement.training_time_s for record in usable if record.measurement.training_time_s is not None]
-    unit = next(record.measurement.throughput.unit for record in usable if record.measurement.throughput)
+    vary = sum(len(run.samples) for run in runs) > 1
     return Row(
         scale=scale,
         device=device,
         throughput=rate,
-        throughput_ci95=metrics.interval(metrics.rate_distribution(runs, seed=1)),
+        throughput_ci95=metrics.interval(metrics.rate_distribution(runs, seed=1)) if vary else None,
         unit=unit,
-        training_time_s=statistics.median(times),
+        training_time_s=statistics.median(times) if times else None,
         speedup=speedup,
         speedup_ci95=speedup_ci95,
         efficiency=speedup / scale if speedup is not None else None,
@@ -77,13 +105,17 @@ def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]
 
 def _usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:
     """The steady windows of every record that may be used."""
-    found = []
-    for record in records:
-        if record.validity.status != "invalid" and record.measurement.steady:
-            windows = metrics.counted(record.measurement.windows, record.measurement.steady)
-            if windows is not None:
-                found.append(windows)
-    return found
+    usable = [record.measurement for record in records if record.validity.status != "invalid"]
+    return [windows for measurement in usable if (windows := _windows(measurement)) is not None]
+
+
+def _windows(measurement: Measurement) -> GlobalWindows | None:
+    """The steady windows of a run; one that moves one unit where the program tells a rate and no windows."""
+    if measurement.steady:
+        return metrics.counted(measurement.windows, measurement.steady)
+    if measurement.throughput:
+        return GlobalWindows(np.array([1.0]), np.array([1.0 / measurement.throughput.value]))
+    return None
 
 
 def _machine(record: RunRecord) -> str:

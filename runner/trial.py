@@ -1,13 +1,20 @@
-"""`Trial`: one cell of the matrix, with nothing left to decide; `key`: what two trials share that differ in scale only."""
+"""`Trial`: one cell of the matrix, with nothing left to decide; `ForeignTrial`: a run of a program that is not the suite's.
+
+`key`: what two trials share that differ in scale only.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shlex
+import textwrap
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from runner.request import (
+    AskedDialect,
     Compression,
     Controller,
     Device,
@@ -19,6 +26,9 @@ from runner.request import (
     Scaling,
     StrategyName,
 )
+
+# The longest command line in a title, in characters.
+SHOWN: Final = 60
 
 
 class Dataset(BaseModel):
@@ -121,6 +131,47 @@ class Trial(BaseModel):
     key: str
 
 
-def comparison_key(facts: dict[str, str | int | float | tuple[int, ...] | None]) -> str:
+class ForeignTrial(BaseModel):
+    """One run of a command line that is not the suite's: what was asked, and nothing that only the program knows.
+
+    Attributes:
+        image: its reference in the engine.
+        command: the program and its arguments, as typed.
+        dialect: what its log is read in; `auto` in a plan, and in the record of a log that is in none; `events` when it writes the
+            suite's own.
+        world_size: devices that it was given.
+        batch_per_device: samples that a device takes at once, as the user says; None where the log has to tell.
+        warmup: iterations from the first that count in no figure; None for none beyond the program's own.
+        data: the host's folder that it sees at `/dlscale/data`; None for none.
+        cpus_per_worker: CPU cores that it was given for each CPU worker; None on GPUs.
+        repeat: number of this process-level repeat, from 1.
+        key: equal for runs of the same command in the same image that differ in scale and repeat only.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    image: str
+    command: tuple[str, ...]
+    dialect: AskedDialect
+    device: Device
+    world_size: int
+    nodes: int = 1
+    batch_per_device: int | None
+    warmup: int | None
+    data: str | None
+    cpus_per_worker: int | None
+    repeat: int
+    key: str
+
+    @property
+    def name(self) -> str:
+        """Image and command in one short line."""
+        return f"{self.image}: {textwrap.shorten(shlex.join(self.command), SHOWN, placeholder=' ...')}"
+
+
+AnyTrial = Trial | ForeignTrial
+
+
+def comparison_key(facts: dict[str, str | int | float | tuple[int, ...] | tuple[str, ...] | None]) -> str:
     """Digest of everything that must be equal for a speedup to mean something (16 hexadecimal digits)."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -37,10 +37,7 @@ def summary(*rows: Row, **changes) -> Summary:
         "engine": "docker",
         "engine_reason": None,
         "machine": "node1: 4 × Tesla V100",
-        "model": "resnet50 224×224",
-        "batch_per_device": 64,
-        "scaling_mode": "weak",
-        "precision": "fp32",
+        "setting": "resnet50 224×224, batch 64 per device, fp32, weak scaling",
         "date": "2026-11-21",
         "record_dirs": (Path("results/node1/one"), Path("results/node1/two")),
     }
@@ -92,6 +89,5 @@ CPUS = summary(
     image_reference="images/mxnet/1.9.1/requirements.lock",
     engine="venv",
     engine_reason="no Docker engine answers, so the same locked requirements run in a virtual environment",
-    model="resnet18 32×32",
-    batch_per_device=32,
+    setting="resnet18 32×32, batch 32 per device, fp32, weak scaling",
 )

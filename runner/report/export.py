@@ -20,7 +20,7 @@ def markdown(summary: Summary) -> str:
     lines = [
         f"### {summary.title}",
         "",
-        f"{figures.setting(summary)}  ",  # two spaces: a line break
+        f"{_escaped(summary.setting)}  ",  # two spaces: a line break
         f"{figures.ground(summary)}  ",
         *([f"{summary.engine_reason}  "] if summary.engine_reason else []),
         figures.interval_legend(summary),

@@ -107,12 +107,7 @@ def notes(summary: Summary) -> tuple[str, ...]:
                 f"{row.devices} superlinear: more than {row.scale} times as fast as one device; look first for a baseline that "
                 "was throttled or short of input, or a working set that fits a cache only when it is split"
             )
-    return tuple(found)
-
-
-def setting(summary: Summary) -> str:
-    """What was run, in one line."""
-    return f"{summary.model}, batch {summary.batch_per_device} per device, {summary.precision}, {summary.scaling_mode} scaling"
+    return (*found, *summary.notes)
 
 
 def ground(summary: Summary) -> str:

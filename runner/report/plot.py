@@ -193,7 +193,7 @@ def _dress(axes: Axes, label: str) -> None:
 def _title(figure: Figure, summary: Summary) -> None:
     """Above the panels, in the part of the sheet that the layout leaves free."""
     figure.text(0.02, 0.978, summary.title, fontsize=14, fontweight="bold", color=_INK, va="top")
-    figure.text(0.02, 0.938, figures.setting(summary), fontsize=10.5, color=_INK, va="top")
+    figure.text(0.02, 0.938, summary.setting, fontsize=10.5, color=_INK, va="top")
 
 
 def _footer(figure: Figure, summary: Summary) -> None:

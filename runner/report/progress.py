@@ -38,8 +38,8 @@ class Progress(Protocol):
     def stage(self, text: str) -> None:
         """Say what the suite does outside of trials: building an image, filling the wheelhouse."""
 
-    def trial_started(self, title: str, iterations: int) -> None:
-        """Begin a trial of so many measured iterations."""
+    def trial_started(self, title: str, iterations: int | None) -> None:
+        """Begin a trial of so many measured iterations; None when nobody knows how many."""
 
     def phase(self, name: str) -> None:
         """Name what the trial does now: create, import, first step, warm-up, measuring."""
@@ -62,7 +62,7 @@ class _Remaining:
     The first window's end gives the pace together with the start of the phase it was in; without a phase, the trial's own.
     """
 
-    def __init__(self, iterations: int, clock: Callable[[], float]) -> None:
+    def __init__(self, iterations: int | None, clock: Callable[[], float]) -> None:
         self._iterations = iterations
         self._clock = clock
         self._start_s = clock()
@@ -71,7 +71,7 @@ class _Remaining:
         self._start_s = self._clock()
 
     def in_words(self, done_iterations: int) -> str:
-        left = self._iterations - done_iterations
+        left = (self._iterations or 0) - done_iterations
         if left <= 0 or done_iterations <= 0:
             return ""
         seconds = (self._clock() - self._start_s) / done_iterations * left
@@ -108,7 +108,7 @@ class PlainProgress:
         self._clock = clock
         self._now = now
         self._title = ""
-        self._iterations = 0
+        self._iterations: int | None = 0
         self._last_window_s = float("-inf")
         self._remaining = _Remaining(0, clock)
 
@@ -129,7 +129,7 @@ class PlainProgress:
         """Print it."""
         self._say(text)
 
-    def trial_started(self, title: str, iterations: int) -> None:
+    def trial_started(self, title: str, iterations: int | None) -> None:
         """Print the title, which later lines repeat."""
         self._title, self._iterations = title, iterations
         self._last_window_s = float("-inf")
@@ -147,7 +147,7 @@ class PlainProgress:
             return
         self._last_window_s = self._clock()
         parts = (
-            f"measuring {done_iterations}/{self._iterations}",
+            f"measuring {done_iterations}/{self._iterations or '?'}",
             _rate(rate, unit),
             self._remaining.in_words(done_iterations),
         )
@@ -195,7 +195,7 @@ class LiveProgress:
         """Leave it above the moving line."""
         self._leave(text)
 
-    def trial_started(self, title: str, iterations: int) -> None:
+    def trial_started(self, title: str, iterations: int | None) -> None:
         """Begin a bar."""
         self._drop()
         self._title = title

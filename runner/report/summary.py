@@ -80,7 +80,8 @@ class Summary(BaseModel):
         engine_reason: why this engine was taken, when it is not the first choice.
         machine: one line that names the processor or the GPUs.
         image_reference: the image, or the locked requirements where no container was used.
-        model: network and input size.
+        setting: what was run, in one line.
+        notes: what the figures of the rows alone would hide.
         date: day of the first run (UTC), ISO 8601.
         record_dirs: where the records are, one directory a run.
     """
@@ -93,9 +94,7 @@ class Summary(BaseModel):
     engine: str
     engine_reason: str | None
     machine: str
-    model: str
-    batch_per_device: int
-    scaling_mode: Literal["weak", "strong"]
-    precision: str
+    setting: str
+    notes: tuple[str, ...] = ()
     date: str
     record_dirs: tuple[Path, ...]

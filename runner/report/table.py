@@ -42,7 +42,7 @@ def scaling_table(summary: Summary) -> RenderableType:
         table.add_row(*plain, Text(validity, style=_STYLES[row.status]))
     return Group(
         Text(summary.title, style="bold"),
-        Text(figures.setting(summary)),
+        Text(summary.setting),
         Text(figures.ground(summary), style="dim"),
         *([Text(summary.engine_reason, style="yellow")] if summary.engine_reason else []),
         Text(figures.interval_legend(summary), style="dim"),

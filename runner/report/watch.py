@@ -5,18 +5,22 @@ from __future__ import annotations
 from runner.parse import Env, Event, FirstStep, Phase, RunStart, WarmupEnd, Window
 from runner.report.progress import Progress
 from runner.results import RunRecord
-from runner.trial import Trial
+from runner.trial import AnyTrial, Trial
 
 
 class Watch:
     """Told of every event of one trial; `events` and `env` are what it heard."""
 
-    def __init__(self, shown: Progress, trial: Trial) -> None:
+    def __init__(self, shown: Progress, trial: AnyTrial) -> None:
         self.events: list[Event] = []
         self.env: Env | None = None
         self._shown = shown
-        self._trial = trial
-        shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", trial.iterations)
+        self._done = 0
+        # How long a program of others goes on, and how many ranks it has, only that program knows.
+        known = trial if isinstance(trial, Trial) else None
+        self._ranks = known.processes if known else 1
+        self._counted = "images" if known else "samples"
+        shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", known.iterations if known else None)
         shown.phase("start")
 
     def __call__(self, event: Event) -> None:
@@ -36,9 +40,8 @@ class Watch:
             case WarmupEnd():
                 self._shown.phase("measuring")
             case Window():
-                rate = event.samples * self._trial.processes / event.seconds
-                done = min((event.index + 1) * self._trial.window, self._trial.iterations)
-                self._shown.window(done, rate, "images/s")
+                self._done += event.iterations
+                self._shown.window(self._done, event.samples * self._ranks / event.seconds, f"{self._counted}/s")
             case _:
                 pass
 
@@ -46,16 +49,15 @@ class Watch:
         """Leave one line about the run."""
         throughput = record.measurement.throughput
         if record.validity.status == "invalid" or throughput is None:
-            self._shown.trial_ended(f"{title(self._trial)}: invalid, {'; '.join(record.validity.reasons)}")
+            self._shown.trial_ended(f"invalid, {'; '.join(record.validity.reasons)}")
             return
         spread = f" ± {throughput.ci95.half_width:.1f}" if throughput.ci95 else ""
-        self._shown.trial_ended(
-            f"{title(self._trial)}: {throughput.value:.1f}{spread} {throughput.unit} ({record.validity.status})"
-        )
+        self._shown.trial_ended(f"{throughput.value:.1f}{spread} {throughput.unit} ({record.validity.status})")
 
 
-def title(trial: Trial) -> str:
+def title(trial: AnyTrial) -> str:
     """A trial in one line: what, on how many of which devices."""
     device = "GPU" if trial.device == "gpu" else "CPU worker"
     plural = "" if trial.world_size == 1 else "s"
-    return f"{trial.framework} {trial.version} {trial.model} on {trial.world_size} {device}{plural}"
+    what = f"{trial.framework} {trial.version} {trial.model}" if isinstance(trial, Trial) else trial.name
+    return f"{what} on {trial.world_size} {device}{plural}"

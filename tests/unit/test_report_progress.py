@@ -93,6 +93,19 @@ def test_nothing_is_left_after_the_last_window(clock):
     assert file.getvalue().splitlines()[-1] == "04:05:06 t: measuring 40/40, 12,346 images/s"
 
 
+def test_a_program_that_does_not_tell_its_length_has_no_time_left(clock):
+    shown, file = plain(clock)
+    shown.trial_started("t", None)
+    clock.now_s += 10
+    shown.window(40, 1.0, "samples/s")
+    assert file.getvalue().splitlines()[-1] == "04:05:06 t: measuring 40/?, 1.0 samples/s"
+    screen = io.StringIO()
+    with LiveProgress(Console(file=screen, force_terminal=True, width=120), clock=clock) as live:
+        live.trial_started("t", None)
+        live.window(40, 1.0, "samples/s")
+    assert "40/?" in screen.getvalue()
+
+
 def test_a_pipe_gets_plain_lines_and_a_terminal_a_live_one():
     assert isinstance(progress(Console(file=io.StringIO())), PlainProgress)
     assert isinstance(progress(Console(file=io.StringIO(), force_terminal=True)), LiveProgress)

@@ -1,0 +1,226 @@
+"""`dlscale bench --image IMG -- COMMAND ...`, from a request to a report: look, run every repeat, publish.
+
+The command runs in one container under `lease.sh`, the shell's lease: an image that is not the suite's need not have Python, and one
+that has may have any. It ends with the runner as every job does. An image without `/bin/sh` is refused by the engine when it starts.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from runner import provenance
+from runner.bench import Run, exit_code, stamp
+from runner.cluster import inspect_local
+from runner.dialects import DIALECTS, Facts, Reader, auto
+from runner.dialects.detection import AutoReader
+from runner.engines import docker
+from runner.engines.docker import DockerEngine
+from runner.engines.user import IMAGE_USER, job_user
+from runner.errors import RequestError
+from runner.execute import Limits, execute
+from runner.foreign.grade import grade
+from runner.foreign.plan import Image, Place, container, plan, run_id
+from runner.grade import scaling
+from runner.ground import WORKLOADS, device_of, refuse_private
+from runner.provenance import SUITE_ROOT
+from runner.report.progress import Progress, progress
+from runner.report.watch import Watch, title
+from runner.request import Request
+from runner.results import (
+    EngineDetails,
+    ImageUsed,
+    RunPlan,
+    RunRecord,
+    RunWriter,
+    baseline_for,
+    check_writable,
+    records_under,
+)
+from runner.trial import ForeignTrial
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """What a request stands on."""
+
+    request: Request
+    engine: DockerEngine
+    image: Image
+    place: Place
+    trials: tuple[ForeignTrial, ...]
+    out: Path
+
+
+def bench(request: Request, *, command: tuple[str, ...]) -> int:
+    """Run a request to its report and return the exit code.
+
+    Raises:
+        RequestError: it can't be met; nothing was started.
+        RunFailedError: a run could not be recorded.
+    """
+    ground = _look(request)
+    check_writable(ground.out)
+    name = stamp()
+    baseline = _baseline(ground)
+    runs: list[Run] = []
+    with progress(Console(stderr=True, highlight=False)) as shown:
+        for trial in ground.trials:
+            runs.append(_run(ground, trial, shown, matrix=name, baseline=baseline, command=command))
+            if runs[-1][1].outcome.status != "ok":
+                break
+    # pandas and matplotlib take a second to load: after the runs, not before them.
+    from runner.report.publish import publish  # noqa: PLC0415
+
+    shown_runs = [baseline, *runs] if baseline else runs
+    publish(shown_runs, out=ground.out, name=name, console=Console(highlight=False, soft_wrap=True))
+    return exit_code([record for _, record in runs])
+
+
+def dry_run(request: Request) -> int:
+    """Print the command lines that `bench` would run, and start nothing."""
+    ground = _look(request)
+    for number, trial in enumerate(ground.trials, start=1):
+        spec = container(trial, image=ground.image, place=ground.place, run_id=f"RUN{number}")
+        sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n{ground.engine.command_line(spec)}\n")
+    return 0
+
+
+def _look(request: Request) -> _Ground:
+    """Look at the machine, the engine, the image and the data.
+
+    Raises:
+        RequestError: no engine answers, it does not have the image, the data can't be read, or there are too few devices.
+    """
+    if request.image is None:  # `refuse_mixture` was not asked
+        raise RequestError("no image to run the command in; give --image IMG")
+    data = _data(request.data) if request.data else None
+    node = inspect_local()
+    client = docker.connect_or_refuse()
+    image = _image(client, request.image)
+    engine = DockerEngine(client, WORKLOADS)
+    place = Place(node=node, site=engine.site(data), mounts=engine.mounts(data), user=engine.user())
+    return _Ground(
+        request=request,
+        engine=engine,
+        image=image,
+        place=place,
+        trials=plan(request, image=image, node=node, device=device_of(request, node)),
+        out=request.out or SUITE_ROOT / "results" / node.name,
+    )
+
+
+def _data(asked: Path) -> Path:
+    """The folder that the command sees, as the engine wants it named.
+
+    Raises:
+        RequestError: it is none, or the job's user can't read it.
+    """
+    if not asked.is_dir():
+        raise RequestError(f"DATA={asked} is no folder; give the folder that the command finds at {docker.DATA}")
+    if job_user() == IMAGE_USER:
+        refuse_private(asked)
+    return asked.resolve()
+
+
+def _image(client: DockerClient, reference: str) -> Image:
+    """Look an image up; it is never pulled, as what runs under a tag must not change without a word.
+
+    Raises:
+        RequestError: the engine does not have it.
+    """
+    from docker.errors import APIError, ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    try:
+        found = client.images.get(reference)
+    except ImageNotFound as error:
+        raise RequestError(
+            f"the engine has no image {reference}; type `docker pull {reference}`, or `dlscale images load` where there is no network"
+        ) from error
+    except APIError as error:
+        raise RequestError(f"--image {reference} can't be looked up ({error.explanation}); give NAME:TAG") from error
+    digests = found.attrs.get("RepoDigests") or ()
+    return Image(
+        used=ImageUsed(
+            reference=reference,
+            id=str(found.id),
+            digest=next(iter(digests), None),
+            lock_sha256=found.labels.get("dlscale.lock.sha256"),
+        ),
+        entrypoint=tuple((found.attrs.get("Config") or {}).get("Entrypoint") or ()),
+    )
+
+
+def _baseline(ground: _Ground) -> Run | None:
+    """The very same command on one device, where such a run is on file; none is started, as commands name their devices themselves."""
+    trial = ground.trials[0]
+    return baseline_for(trial, list(records_under(ground.out))) if trial.world_size > 1 else None
+
+
+def _reader(trial: ForeignTrial, name: str) -> Reader | None:
+    """What reads the log of the container called `name`; None where the program writes events."""
+    if trial.dialect == "events":
+        return None
+    facts = Facts(
+        batch_per_device=trial.batch_per_device,
+        devices=trial.world_size,
+        warmup=trial.warmup,
+        container=name,
+        command=trial.command,
+    )
+    return auto(facts) if trial.dialect == "auto" else DIALECTS[trial.dialect](facts)
+
+
+def _run(
+    ground: _Ground,
+    trial: ForeignTrial,
+    shown: Progress,
+    *,
+    matrix: str,
+    baseline: Run | None,
+    command: tuple[str, ...],
+) -> Run:
+    """Run the command once and leave its record, whatever becomes of it."""
+    name = run_id(trial, matrix=matrix)
+    engine, request = ground.engine, ground.request
+    spec = container(trial, image=ground.image, place=ground.place, run_id=name)
+    facts = provenance.collect(node=ground.place.node, command=command)
+    writer = RunWriter(ground.out / name)
+    writer.create(RunPlan(run_id=name, trial=trial, containers=(spec,), command_lines=(engine.command_line(spec),)))
+    watch = Watch(shown, trial)
+    reader = _reader(trial, spec.name)
+    outcome = execute(
+        engine=engine,
+        specs=(spec,),
+        writer=writer,
+        limits=Limits(wall_s=request.timeout_s, silence_s=request.inactivity_timeout_s),
+        watch=watch,
+        readers={spec.name: reader} if reader else None,
+    )
+    if isinstance(reader, AutoReader) and reader.name:
+        trial = trial.model_copy(update={"dialect": reader.name})
+    graded = grade(trial=trial, outcome=outcome, events=watch.events)
+    record = RunRecord(
+        run_id=name,
+        matrix_id=matrix,
+        trial=trial,
+        engine=engine.name,
+        engine_details=EngineDetails(version=engine.facts().version, reason=None),
+        image=ground.image.used,
+        outcome=graded.outcome,
+        measurement=graded.measurement,
+        scaling=scaling(trial, name, graded, baseline[1] if baseline else None),
+        transport=graded.transport,
+        provenance=facts.with_environment(watch.env) if watch.env else facts,
+        validity=graded.validity,
+    )
+    writer.finish(record)
+    watch.ended(record)
+    return writer.directory, record

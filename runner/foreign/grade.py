@@ -1,0 +1,89 @@
+"""Events that were read out of a log → figures and validity of a program that is not the suite's. Pure, so that regrading repeats it.
+
+Judged is what a log can show: that the program ended well, that it told times, and that its losses are finite. How many samples it
+should have taken, whether its ranks hold one model, and over which wire they met is in no log, and nothing is claimed of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from runner import measure
+from runner.dialects.nccl_tests import bus_bandwidth
+from runner.grade import Graded
+from runner.interconnect import Evidence, Transport
+from runner.metrics import MIN_STEADY_WINDOWS, Measurement, Throughput
+from runner.outcome import Outcome
+from runner.parse import Event
+from runner.request import AskedDialect
+from runner.results import Validity
+from runner.trial import ForeignTrial
+
+# What each log counts, in its own words; Caffe and MXNet train on whatever their input holds.
+UNITS: Final[Mapping[AskedDialect, str]] = MappingProxyType(
+    {
+        "auto": "samples/s",
+        "events": "samples/s",
+        "caffe": "samples/s",
+        "mxnet": "samples/s",
+        "tf_cnn_benchmarks": "images/s",
+        "horovod": "images/s",
+        "nccl-tests": "GB/s",
+    }
+)
+
+
+def grade(*, trial: ForeignTrial, outcome: Outcome, events: Sequence[Event]) -> Graded:
+    """Compute the figures of one run and judge whether they may be used."""
+    unit = UNITS[trial.dialect]
+    measurement = measure.measure(events, started=outcome.started, unit=unit)
+    if trial.dialect == "nccl-tests":
+        bandwidth = bus_bandwidth(events)
+        found = Throughput(value=bandwidth, ci95=None, unit=unit) if bandwidth else None
+        measurement = measurement.model_copy(update={"throughput": found})
+    elif measurement.throughput and len(measurement.windows) == 1:
+        # One window can't vary, which is no certainty.
+        measurement = measurement.model_copy(
+            update={"throughput": measurement.throughput.model_copy(update={"ci95": None})}
+        )
+    return Graded(
+        outcome=outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}}),
+        measurement=measurement,
+        transport=Transport(
+            requested="auto",
+            used="none" if trial.world_size == 1 else "unknown",
+            evidence=Evidence(traffic=(), nccl_lines=()),
+        ),
+        validity=judge(outcome, measurement),
+    )
+
+
+def judge(outcome: Outcome, measurement: Measurement) -> Validity:
+    """Hold a run against what its log can show; one reason makes it invalid, or degraded when it is only in doubt."""
+    against = []
+    if outcome.status != "ok":
+        against.append(f"the run {outcome.status}: {outcome.reason}")
+    elif measurement.throughput is None:
+        against.append("the log tells how long nothing took")
+    elif not all(loss is not None and math.isfinite(loss) for curve in measurement.losses.values() for loss in curve):
+        against.append("a loss in the log is not finite; a smaller learning rate may train")
+    if against:
+        return Validity(status="invalid", reasons=tuple(against))
+    doubts = _doubts(measurement)
+    return Validity(status="degraded" if doubts else "valid", reasons=tuple(doubts))
+
+
+def _doubts(measurement: Measurement) -> list[str]:
+    """What makes figures less than they seem, and not wrong."""
+    steady = measurement.steady
+    if steady is None or steady.steady:
+        return []
+    windows = max(window.index for window in measurement.windows) + 1
+    if windows < MIN_STEADY_WINDOWS:
+        return [
+            f"the log times {windows} stretch{'es' * (windows > 1)}; whether the rate settled takes {MIN_STEADY_WINDOWS}"
+        ]
+    return [f"the rate never settled: the later half is {steady.drift:+.1%} off the earlier"]

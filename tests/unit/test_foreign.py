@@ -1,0 +1,423 @@
+"""A program that is not the suite's, benchmarked as if it were: flags that are ignored, runs of different commands compared, figures that
+no log tells, a speedup against nothing, a job that outlives its runner, and records of it that can't be read or regraded.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import dialect_logs
+import examples
+import jsonschema
+import pytest
+from records import record
+
+from runner import results
+from runner.engines import docker
+from runner.engines.docker import DATA
+from runner.errors import RequestError
+from runner.foreign.grade import UNITS, grade
+from runner.foreign.plan import Image, Place, container, plan, run_id
+from runner.grade import scaling
+from runner.outcome import Outcome
+from runner.parse import Loss
+from runner.regrade import regrade
+from runner.report import export
+from runner.request import AskedDialect, Request
+from runner.results import ImageUsed, RunPlan, RunWriter, baseline_for
+from runner.spec import Mount
+from runner.summarize import summarize
+from runner.trial import ForeignTrial, Trial
+
+LEASE = examples.ROOT / "workloads" / "lease.sh"
+OK = Outcome(status="ok", reason=None, exit_codes={"w0": 0}, started=0.0, phases_s={"create": 0.5})
+COMMAND = ("python3", "train.py", "--epochs", "2")
+IMAGE = Image(used=ImageUsed(reference="corp/net:7", id="sha256:7", digest=None, lock_sha256=None), entrypoint=())
+
+
+def request(**changes):
+    return Request.model_validate({"image": "corp/net:7", "command": COMMAND, "repeat": 1} | changes)
+
+
+def trials(node=None, device="cpu", image=IMAGE, **changes):
+    return plan(request(**changes), image=image, node=node or examples.node(), device=device)
+
+
+def place(node=None, data=None):
+    mounts = (Mount(source="/suite/workloads", target=docker.WORKLOADS),)
+    if data:
+        mounts += (Mount(source=data, target=DATA),)
+    return Place(node=node or examples.node(), site=examples.data_site(), mounts=mounts, user="10001:10001")
+
+
+# What is asked
+
+
+def dlscale(*words, env=None):
+    return subprocess.run(
+        [sys.executable, "-m", "runner", "bench", *map(str, words)],
+        cwd=examples.ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--", "python3", "train.py"], "'python3 train.py' is a command without an image to run it in"),
+        (["--image=i:1"], "--image i:1 without a command; type `dlscale bench --image i:1 -- COMMAND ...`"),
+        (["--dialect=mxnet"], "--dialect reads the log of a command of yours; give --image IMG"),
+        (["--image=i:1", "--model=resnet50", "--", "x"], "--model describes a training program of the suite"),
+        (["--image=i:1", "--strategy=ddp", "--framework=mxnet", "--", "x"], "--framework and --strategy describe a"),
+        # A flag that asks for what is the default anyway would be ignored all the same.
+        (["--image=i:1", "--precision=fp32", "--", "x"], "--precision describes"),
+        (["--image=i:1", "--fusion-threshold=8", "--", "x"], "--fusion-threshold describes"),
+        (["--image=i:1", "--xla", "--", "x"], "--xla describes"),
+        (["--image=i:1", "--seed=1", "--", "x"], "--seed describes"),
+        (["--image=i:1", "--workers=1,2", "--", "x"], "WORKERS=1,2 is a sweep, and a command line is written for one"),
+        (["--image=i:1", "--gpus=1,2", "--", "x"], "GPUS=1,2 is a sweep"),
+        (["--image=i:1", "--engine=venv", "--", "x"], "ENGINE=venv asked, and --image i:1 runs in a container"),
+        (["--image=i:1", "--dialect=mxnte", "--batch=1", "--", "x"], "unknown DIALECT 'mxnte'; known: mxnet"),
+        (["--image=i:1", "--dialect=mxnet", "--", "x"], "MXNet's log does not tell the batch size; give --batch N"),
+        (["--image=i:1", "--nodes=2", "--", "x"], "NODES=2 asked, this version runs on one host"),
+        (
+            ["--image=i:1", "--data=/no/such/place", "--", "x"],
+            f"is no folder; give the folder that the command finds at {DATA}",
+        ),
+        (["--image=i:1", "--", "x"], "no Docker engine answers"),
+    ],
+)
+def test_each_mistake_is_one_sentence_and_starts_nothing(tmp_path, words, says):
+    done = dlscale(f"--out={tmp_path / 'out'}", *words, env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert done.stderr.startswith("dlscale: ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_dialect_has_a_unit():
+    assert set(UNITS) == set(AskedDialect.__args__)
+
+
+# What is planned
+
+
+def test_a_run_holds_what_was_asked_and_nothing_more():
+    (trial,) = trials(batch=32, warmup=10)
+    assert trial == ForeignTrial(
+        image="corp/net:7",
+        command=COMMAND,
+        dialect="auto",
+        device="cpu",
+        world_size=1,
+        nodes=1,
+        batch_per_device=32,
+        warmup=10,
+        data=None,
+        cpus_per_worker=2,
+        repeat=1,
+        key=trial.key,
+    )
+    assert [found.repeat for found in trials(repeat=3)] == [1, 2, 3]
+
+
+def test_only_runs_of_the_same_command_in_the_same_image_compare():
+    four = examples.gpu_node(4)
+    (one,) = trials(four, "gpu")
+    rebuilt = Image(used=IMAGE.used.model_copy(update={"id": "sha256:8"}), entrypoint=())
+    same = [trials(four, "gpu", gpus=(4,)), trials(four, "gpu", dialect="caffe"), trials(four, "gpu", repeat=2)[1:]]
+    other = [
+        trials(four, "gpu", command=(*COMMAND, "--fast")),
+        trials(four, "gpu", image=rebuilt),
+        trials(four, "gpu", batch=64),
+        trials(four, "gpu", warmup=5),
+        trials(four, "gpu", data=Path("/data/set")),
+        trials(four, "cpu"),
+        trials(examples.gpu_node(4, name="there"), "gpu"),
+    ]
+    assert {found.key for (found,) in same} == {one.key}
+    assert one.key not in {found.key for (found,) in other}
+    # Two CPU workers on the same cores have half of them each: other devices than one worker with all.
+    assert trials()[0].key != trials(workers=(2,))[0].key
+
+
+@pytest.mark.parametrize(
+    ("device", "changes", "says"),
+    [
+        ("gpu", {"gpus": (2,)}, "here offers no GPU (no NVIDIA GPU on the PCI bus); ask for DEVICE=cpu"),
+        ("cpu", {"workers": (3,)}, "WORKERS=3 asked, here offers 2 cores; ask for 2 or fewer"),
+    ],
+)
+def test_more_devices_than_there_are_are_refused(device, changes, says):
+    with pytest.raises(RequestError) as caught:
+        trials(device=device, **changes)
+    assert str(caught.value) == says
+
+
+def test_the_container_is_as_confined_as_every_job_and_starts_with_the_shells_lease():
+    node = examples.gpu_node(4)
+    vendor = Image(used=IMAGE.used, entrypoint=("/opt/vendor/entrypoint.sh",))
+    (trial,) = trials(node, "gpu", gpus=(2,))
+    found = container(trial, image=vendor, place=place(node, "/data/set"), run_id="run-1")
+    assert " ".join(docker.docker_run(found, "nvidia")) == (
+        "docker run --interactive --name dlscale-run-1-worker0 --user 10001:10001 --network none --read-only --cap-drop ALL "
+        "--security-opt no-new-privileges --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777,size=1024m --shm-size 1024m "
+        "--pids-limit 8192 --ulimit core=0:0 --log-driver none --cpuset-cpus 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15 "
+        '--memory 7168m --gpus "device=0,1" --volume /suite/workloads:/dlscale/workloads:ro --volume /data/set:/dlscale/data:ro '
+        "--label dlscale.role=worker --label dlscale.run-id=run-1 --env HOME=/tmp --env PYTHONDONTWRITEBYTECODE=1 "
+        "--env PYTHONUNBUFFERED=1 --env USER=bench --entrypoint /bin/sh corp/net:7 /dlscale/workloads/lease.sh "
+        "/opt/vendor/entrypoint.sh python3 train.py --epochs 2"
+    )
+
+
+def test_cpu_workers_get_their_share_of_the_cores():
+    eight = examples.node(cores=tuple(range(8)))
+    (three,) = trials(eight, workers=(3,))
+    assert container(three, image=IMAGE, place=place(eight), run_id="r").cpus == (0, 1, 2, 3, 4, 5)
+    (one,) = trials(eight)
+    assert container(one, image=IMAGE, place=place(eight), run_id="r").cpus == tuple(range(8))
+
+
+def test_an_images_name_makes_a_name_that_an_engine_takes():
+    (trial,) = trials(
+        image=Image(used=IMAGE.used.model_copy(update={"reference": "nvcr.io/a/net:1@sha256:0"}), entrypoint=())
+    )
+    assert run_id(trial, matrix="m") == "m-net-1-sha256-0-1cpu-r1"
+
+
+# What the log comes to
+
+
+def logged(name, dialect, **changes):
+    """A run of a program that wrote this log: its events and what they were graded to."""
+    (trial,) = trials(examples.gpu_node(8), "gpu", dialect=dialect, **changes)
+    events = dialect_logs.read(
+        dialect, dialect_logs.text(name), devices=trial.world_size, batch_per_device=trial.batch_per_device
+    )
+    return trial, events, grade(trial=trial, outcome=OK, events=events)
+
+
+def test_throughput_is_samples_over_seconds_in_the_words_of_the_log():
+    _, _, found = logged("mxnet-1.9.1.log", "mxnet", batch=16)
+    assert found.measurement.throughput.unit == "samples/s"
+    # Eight lines of 20 batches of 16: 320 samples each, in 320 ÷ speed seconds.
+    speeds = [9027.35, 11697.76, 12359.13, 12382.05, 10215.68, 12380.34, 12431.48, 9524.86]
+    assert found.measurement.samples == 8 * 320
+    assert found.measurement.training_time_s == pytest.approx(sum(320 / speed for speed in speeds))
+    assert found.measurement.parameters is None
+    assert set(found.measurement.parameter_norms.values()) == {None}
+
+
+def test_a_bandwidth_test_has_a_bandwidth_and_no_training():
+    _, _, found = logged("nccl-tests-2.10-error-column.log", "nccl-tests", gpus=(2,))
+    assert found.measurement.throughput.model_dump() == {"value": 105.46, "ci95": None, "unit": "GB/s"}
+    assert found.measurement.training_time_s is None
+    assert found.measurement.windows == ()
+    assert found.validity.status == "valid"
+
+
+def test_the_wire_is_not_guessed():
+    assert logged("nccl-tests-2.10-error-column.log", "nccl-tests", gpus=(2,))[2].transport.used == "unknown"
+    assert logged("mxnet-1.9.1.log", "mxnet", batch=16)[2].transport.used == "none"
+
+
+def test_what_a_log_can_show_is_held_against_the_run():
+    trial, events, found = logged("mxnet-1.9.1.log", "mxnet", batch=16)
+    assert len(found.measurement.losses["0"]) == 8
+    broken = [e.model_copy(update={"values": (None,)}) if isinstance(e, Loss) else e for e in events]
+    assert reasons(trial, broken) == "a loss in the log is not finite; a smaller learning rate may train"
+    assert reasons(trial, []) == "the log tells how long nothing took"
+    failed = OK.model_copy(update={"status": "failed", "reason": "w0: exit code 1"})
+    assert reasons(trial, events, failed) == "the run failed: w0: exit code 1"
+
+
+def reasons(trial, events, outcome=OK):
+    found = grade(trial=trial, outcome=outcome, events=events).validity
+    assert found.status == "invalid"
+    return "; ".join(found.reasons)
+
+
+def cut(events, windows):
+    return [event for event in events if event.event != "window" or event.index < windows]
+
+
+def test_too_few_windows_are_no_steady_state_and_one_is_no_interval():
+    trial, events, _ = logged("mxnet-1.9.1.log", "mxnet", batch=16)
+    three = grade(trial=trial, outcome=OK, events=cut(events, 3))
+    assert three.validity.status == "degraded"
+    assert three.validity.reasons == ("the log times 3 stretches; whether the rate settled takes 4",)
+    assert three.measurement.throughput.ci95 is not None
+    one = grade(trial=trial, outcome=OK, events=cut(events, 1))
+    assert one.validity.reasons == ("the log times 1 stretch; whether the rate settled takes 4",)
+    assert one.measurement.throughput.ci95 is None
+
+
+# Records and reports
+
+
+def recorded(trial, graded, name="run-1", baseline=None):
+    return record(run_id=name).model_copy(
+        update={
+            "trial": trial,
+            "outcome": graded.outcome,
+            "measurement": graded.measurement,
+            "transport": graded.transport,
+            "validity": graded.validity,
+            "scaling": scaling(trial, name, graded, baseline),
+        }
+    )
+
+
+def test_a_record_tells_which_kind_of_program_ran(tmp_path):
+    trial, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
+    results.write_record(tmp_path, recorded(trial, graded))
+    found = results.read_record(tmp_path)
+    assert found.trial == trial
+    fields = json.loads((tmp_path / "record.json").read_text())
+    jsonschema.validate(fields, json.loads(results.record_schema()))
+    results.write_record(tmp_path, record())
+    assert isinstance(results.read_record(tmp_path).trial, Trial)
+
+
+def test_regrading_gives_the_same_digits(tmp_path):
+    trial, events, graded = logged("nccl-tests-2.10-error-column.log", "nccl-tests", gpus=(2,))
+    writer = RunWriter(tmp_path / "run-1")
+    writer.create(RunPlan(run_id="run-1", trial=trial, containers=(), command_lines=()))
+    for event in events:
+        writer.event(event)
+    writer.finish(recorded(trial, graded))
+    old, new = regrade(tmp_path / "run-1")
+    assert new.model_dump_json(by_alias=True) == old.model_dump_json(by_alias=True)
+
+
+def test_a_speedup_is_against_the_very_same_command_on_one_device():
+    one, events, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
+    base = recorded(one, graded)
+    two = one.model_copy(update={"world_size": 2})
+    double = [e.model_copy(update={"samples": 2 * e.samples}) if e.event == "window" else e for e in events]
+    faster = grade(trial=two, outcome=OK, events=double)
+    assert baseline_for(two, [(Path("a"), base)]) == (Path("a"), base)
+    assert scaling(two, "two", faster, base).speedup.value == pytest.approx(2.0)
+    other = recorded(one.model_copy(update={"key": "f" * 16}), graded)
+    assert baseline_for(two, [(Path("a"), other)]) is None
+
+
+def test_without_such_a_run_the_table_says_so_and_invents_none():
+    one, events, _ = logged("mxnet-1.9.1.log", "mxnet", batch=16)
+    two = one.model_copy(update={"world_size": 2})
+    found = summarize([(Path("a"), recorded(two, grade(trial=two, outcome=OK, events=events)))])
+    assert found.rows[0].speedup is None
+    assert "- 2 GPUs: no baseline, this command has no run on one device on file" in export.markdown(found)
+
+
+def test_the_table_names_the_command_and_how_its_log_was_read():
+    long = ("mpirun", *(word for n in range(40) for word in ("-x", f"VARIABLE_{n}")))
+    (trial,) = trials(batch=32, warmup=5, dialect="caffe", command=long)
+    graded = grade(trial=trial, outcome=OK, events=[])
+    found = summarize([(Path("a"), recorded(trial, graded))])
+    assert found.title == "corp/net:7: mpirun -x VARIABLE_0 -x VARIABLE_1 -x VARIABLE_2 -x ..."
+    assert found.setting == "dialect caffe, batch 32 per device (as asked), without the first 5 iterations"
+    (plain,) = trials()
+    assert summarize([(Path("a"), recorded(plain, graded))]).setting == "dialect auto"
+
+
+def test_repeats_of_a_bandwidth_test_are_pooled_as_equal_bytes_over_all_seconds():
+    trial, _, graded = logged("nccl-tests-2.10-error-column.log", "nccl-tests", gpus=(2,))
+
+    def run(value):
+        throughput = graded.measurement.throughput.model_copy(update={"value": value})
+        measurement = graded.measurement.model_copy(update={"throughput": throughput})
+        return recorded(trial, graded).model_copy(update={"measurement": measurement})
+
+    alone = summarize([(Path("a"), run(100.0))]).rows[0]
+    assert (alone.throughput, alone.throughput_ci95, alone.training_time_s) == (pytest.approx(100.0), None, None)
+    # The same bytes at 100 and at 300 GB/s: 2 ÷ (1/100 + 1/300).
+    both = summarize([(Path("a"), run(100.0)), (Path("b"), run(300.0))]).rows[0]
+    assert both.throughput == pytest.approx(150.0)
+    assert both.throughput_ci95.low == pytest.approx(100.0)
+    assert both.unit == "GB/s"
+    assert both.speedup is None
+
+
+# The shell's lease
+
+
+@pytest.fixture(params=["dash", "bash"])
+def shell(request, tmp_path):
+    """Debian's and Red Hat's `/bin/sh`."""
+    found = shutil.which(request.param)
+    if found is None:
+        pytest.skip(f"{request.param} is not installed")
+    (tmp_path / "sh").symlink_to(found)
+    return tmp_path / "sh"
+
+
+@pytest.fixture
+def leased(shell):
+    """Start a program under the lease; the test holds the other end of its standard input."""
+    started = []
+
+    def start(*argv):
+        process = subprocess.Popen(
+            [shell, LEASE, *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.stdin.close()
+        process.wait(20)
+
+
+UP = "import signal, sys, time; signal.signal(15, {handler}); print('up', flush=True); time.sleep(300)"
+
+
+def test_the_exit_code_is_the_programs(leased):
+    assert leased("sh", "-c", "exit 7").wait(20) == 7
+    assert leased("sh", "-c", "kill -9 $$").wait(20) == 137
+    missing = leased("no-such-program", "x")
+    assert missing.wait(20) == 127
+    assert "no-such-program: " in missing.stderr.read()
+
+
+def test_arguments_and_output_pass_unchanged_and_standard_input_is_empty(leased):
+    program = "import sys; print(sys.argv[1:], repr(sys.stdin.read())); print('err', file=sys.stderr)"
+    process = leased(sys.executable, "-c", program, "a b", "$HOME", "*")
+    assert process.wait(20) == 0
+    assert process.stdout.read() == "['a b', '$HOME', '*'] ''\n"
+    assert process.stderr.read() == "err\n"
+
+
+def test_the_program_is_told_to_end_when_the_other_end_closes(leased):
+    handler = "lambda *_: sys.exit(print('told', flush=True))"
+    process = leased(sys.executable, "-c", UP.format(handler=handler))
+    assert process.stdout.readline() == "up\n"
+    process.stdin.close()
+    assert process.wait(20) == 143
+    assert process.stdout.read() == "told\n"
+
+
+def test_one_that_does_not_listen_is_killed(leased):
+    process = leased(sys.executable, "-c", UP.format(handler="signal.SIG_IGN"))
+    assert process.stdout.readline() == "up\n"
+    process.stdin.close()
+    assert process.wait(20) == 143
+    assert process.stdout.read() == ""  # its end is closed: nobody holds it any more
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_does_the_same(leased, number):
+    process = leased(sys.executable, "-c", UP.format(handler="signal.SIG_DFL"))
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(number)
+    assert process.wait(20) == 143
