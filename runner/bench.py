@@ -13,6 +13,8 @@ from rich.console import Console
 
 from runner import provenance
 from runner.cluster import free_port
+from runner.dialects import DIALECTS, Facts, Reader
+from runner.dialects.figures import FiguresReader
 from runner.errors import NoBaseError
 from runner.execute import Limits, execute
 from runner.grade import grade, scaling
@@ -25,6 +27,7 @@ from runner.report.progress import Progress, progress
 from runner.report.watch import Watch, title
 from runner.request import Request
 from runner.results import RunPlan, RunRecord, RunWriter, baseline_for, check_writable, records_under
+from runner.spec import ContainerSpec
 from runner.trial import Trial
 
 Run = tuple[Path, RunRecord]
@@ -42,13 +45,14 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     check_writable(ground.out)
     with progress(Console(stderr=True, highlight=False)) as shown:
         try:
-            prepared = prepare(ground, shown)
+            prepared = prepare(ground, shown, image_size=trials[0].image_shape[1])
         except NoBaseError as error:
             if request.engine is not None:
                 raise
             ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
+            ground.check_engine()
             trials = plan(request, ground)
-            prepared = prepare(ground, shown)
+            prepared = prepare(ground, shown, image_size=trials[0].image_shape[1])
         matrix = _Matrix(request, ground, prepared, shown, command, stamp())
         runs = matrix.run_all(trials)
     # pandas and matplotlib take a second to load: after the runs, not before the first step.
@@ -62,7 +66,7 @@ def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
     ground = look(request)
     trials = plan(request, ground)
-    prepared = foresee(ground)
+    prepared = foresee(ground, image_size=trials[0].image_shape[1])
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")
         for spec in launch(make_job(trial, ground, prepared, run_id=f"RUN{number}")):
@@ -132,6 +136,7 @@ class _Matrix:
             writer=writer,
             limits=Limits(wall_s=self.request.timeout_s, silence_s=self.request.inactivity_timeout_s),
             watch=watch,
+            readers=readers(trial, specs),
         )
         outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         graded = grade(
@@ -154,6 +159,23 @@ class _Matrix:
         writer.finish(record)
         watch.ended(record)
         return writer.directory, record
+
+
+def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
+    """By container, what reads the figures that a program leaves to the framework's own log."""
+    if trial.dialect is None:
+        return {}
+    found: dict[str, Reader] = {}
+    for spec in specs:
+        facts = Facts(
+            batch_per_device=trial.batch_per_device,
+            devices=trial.world_size,
+            warmup=trial.warmup,
+            container=spec.name,
+            command=spec.argv,
+        )
+        found[spec.name] = FiguresReader(DIALECTS[trial.dialect](facts), iterations=trial.iterations)
+    return found
 
 
 def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -> Job:

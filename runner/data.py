@@ -1,4 +1,4 @@
-"""`dlscale data`: a small real data set to try with, and data sets in the format that MXNet reads."""
+"""`dlscale data`: a small real data set to try with, and data sets in the forms that the frameworks read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runner import request as ask
 from runner.cache import cache_dir
 from runner.engines.environment import ensure_environment
 from runner.engines.process import follow
-from runner.errors import RequestError, RunFailedError
+from runner.errors import RequestError
 from runner.ground import WORKLOADS, look
 from runner.provenance import SUITE_ROOT
 from runner.report.progress import progress
@@ -51,32 +51,38 @@ def sample(
 @data_app.command()
 def pack(
     directory: Annotated[Path, typer.Argument(help="folder of class folders with JPEGs")],
-    out: Annotated[Path, typer.Option("--out", help="RecordIO file to write, NAME.rec")],
+    out: Annotated[
+        Path, typer.Option("--out", help="NAME.rec (MXNet), NAME.lmdb (Caffe) or NAME.tfrecord (TensorFlow)")
+    ],
+    image_size: Annotated[
+        str,
+        typer.Option("--image-size", help="pixels to train at, for an LMDB, whose images have one size", metavar="N"),
+    ] = "224",
     engine: Annotated[str | None, typer.Option("--engine", help="docker or venv")] = None,
 ) -> None:
-    """Pack a folder of JPEGs into MXNet's RecordIO: NAME.rec, NAME.idx, and NAME.json with classes and images left out."""
-    if out.suffix != ".rec":
-        raise RequestError(f"--out={out} must end in .rec; type for example --out=train.rec")
-    if directory.is_file():
-        raise RequestError(f"{directory} is a file; give the folder of class folders that is to be packed")
+    """Pack a folder of JPEGs into one file that a framework reads, with NAME.json beside it: classes, and images left out."""
+    if out.suffix not in dataset.PACKED:
+        raise RequestError(f"--out={out} must end in {' or '.join(dataset.PACKED)}; type for example --out=train.rec")
+    if directory.is_file() or directory.suffix in dataset.PACKED:
+        raise RequestError(f"{directory} is no folder of class folders; give the one that is to be packed")
     request = Request.model_validate(
         {
-            "framework": "mxnet",
+            "framework": dataset.PACKED[out.suffix].framework,
             "device": "cpu",
             "data": directory,
             "engine": ask.choice("ENGINE", engine, ask.EngineName),
         }
     )
-    from runner.prepare import prepare  # noqa: PLC0415 - it loads numpy, which `--help` need not wait for
+    from runner.prepare import pack_data  # noqa: PLC0415 - it loads numpy, which `--help` need not wait for
 
     ground = look(request)
     with progress(Console(stderr=True, highlight=False)) as shown:
-        packed = prepare(ground, shown).data
-    if packed is None:
-        raise RunFailedError(f"{directory} was not packed")
+        packed = pack_data(ground, shown, image_size=ask.count("--image-size", image_size) or 224)
     out.parent.mkdir(parents=True, exist_ok=True)
-    for suffix in (".idx", ".json", ".rec"):
+    copy = shutil.copytree if packed.is_dir() else shutil.copyfile
+    for suffix in dataset.PACKED[out.suffix].beside:
         shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))
+    copy(packed, out)
     found = dataset.inspect(out)
     Console(highlight=False, soft_wrap=True).print(
         f"{out}: {found.images} images in {found.classes} classes", markup=False

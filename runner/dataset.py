@@ -1,10 +1,11 @@
-"""Data sets on disk: folders of class folders with JPEGs, and the RecordIO files packed from them. Looks, and changes nothing."""
+"""Data sets on disk: folders of class folders with JPEGs, and what was packed from them. Looks, and changes nothing."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,25 +17,64 @@ from runner.trial import Dataset
 JPEG_SUFFIXES: Final = frozenset({".jpg", ".jpeg"})
 
 
+@dataclass(frozen=True)
+class Packed:
+    """A packed form of a data set.
+
+    Attributes:
+        framework: whose programs read it.
+        label: what people call it.
+        beside: suffixes of the files that belong to it.
+    """
+
+    framework: str
+    label: str
+    beside: tuple[str, ...] = (".json",)
+
+
+# By the suffix of the file, or of the directory.
+PACKED: Final[Mapping[str, Packed]] = {
+    ".rec": Packed("mxnet", "MXNet's RecordIO", beside=(".json", ".idx")),
+    ".lmdb": Packed("caffe", "Caffe's LMDB"),
+    ".tfrecord": Packed("tensorflow", "TensorFlow's TFRecord"),
+}
+
+
 class PackIndex(BaseModel):
-    """What `data pack` writes beside a RecordIO file: class names, number of images, and the images left out."""
+    """What `data pack` writes beside a packed data set: class names, number of images, and the images left out.
+
+    `size` is the height and width in pixels of packed images, None where they have their own.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     classes: tuple[str, ...]
     images: int
     skipped: tuple[str, ...]
+    size: int | None = None
 
 
 def inspect(path: Path) -> Dataset:
     """Look at what DATA names.
 
     Raises:
-        RequestError: it does not exist, is empty, holds no JPEG in class folders, or is a RecordIO file without its index.
+        RequestError: it does not exist, is empty, holds no JPEG in class folders, or was packed and lacks its index.
     """
     if not path.exists():
         raise RequestError(f"DATA={path} does not exist; `dlscale data sample DIR` writes a small data set to try with")
-    return _inspect_folder(path.resolve()) if path.is_dir() else _inspect_recordio(path.resolve())
+    path = path.resolve()
+    if path.suffix in PACKED:
+        return _inspect_packed(path, PACKED[path.suffix])
+    if path.is_dir():
+        return _inspect_folder(path)
+    raise RequestError(
+        f"DATA={path} is neither a folder nor a {', '.join(PACKED)}; give a folder of class folders with JPEGs"
+    )
+
+
+def place(path: Path) -> Path:
+    """The folder that a job needs to read a data set: its own, or the one that a packed one lies in with its index."""
+    return path.parent if path.suffix in PACKED else path
 
 
 def _inspect_folder(path: Path) -> Dataset:
@@ -52,21 +92,18 @@ def _inspect_folder(path: Path) -> Dataset:
     return Dataset(path=str(path), images=images, classes=len(classes), digest=digest.hexdigest())
 
 
-def _inspect_recordio(path: Path) -> Dataset:
-    if path.suffix != ".rec":
-        raise RequestError(
-            f"DATA={path} is neither a folder nor a .rec file; give a folder of class folders with JPEGs"
-        )
+def _inspect_packed(path: Path, form: Packed) -> Dataset:
+    again = f"pack it again with `dlscale data pack DIR --out {path.name}`"
+    missing = [suffix for suffix in form.beside if not path.with_suffix(suffix).exists()]
+    if missing:
+        raise RequestError(f"DATA={path} has no {path.stem}{missing[0]} beside it; {again}")
     try:
         index = PackIndex.model_validate_json(path.with_suffix(".json").read_text(encoding="utf-8"))
-        size = path.stat().st_size
-        has_offsets = path.with_suffix(".idx").exists()
+        size = (path / "data.mdb" if path.is_dir() else path).stat().st_size
     except (OSError, ValidationError) as error:
-        raise RequestError(
-            f"DATA={path} has no readable {path.stem}.json beside it; pack it again with `dlscale data pack`"
-        ) from error
-    if not has_offsets or not index.images:
-        raise RequestError(f"DATA={path} lacks its .idx file or holds no image; pack it again with `dlscale data pack`")
+        raise RequestError(f"DATA={path} or the {path.stem}.json beside it can't be read; {again}") from error
+    if not index.images:
+        raise RequestError(f"DATA={path} holds no image; {again}")
     facts = json.dumps([list(index.classes), index.images, size]).encode()
     return Dataset(
         path=str(path), images=index.images, classes=len(index.classes), digest=hashlib.sha256(facts).hexdigest()

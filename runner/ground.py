@@ -50,6 +50,18 @@ class Ground:
     workloads_sha256: str
     out: Path
 
+    def check_engine(self) -> None:
+        """Refuse an image that runs in a container only where there is none.
+
+        Raises:
+            RequestError: with why that is.
+        """
+        if self.engine.name == "venv" and self.image.needs_container:
+            why = f" ({self.engine.reason})" if self.engine.reason else ""
+            raise RequestError(
+                f"{self.image.needs_container}, and ENGINE=venv has none{why}; start Docker and ask for ENGINE=docker"
+            )
+
 
 def look(request: Request) -> Ground:
     """Look at the machine, the catalog, the data and the engines that a request needs.
@@ -65,7 +77,7 @@ def look(request: Request) -> Ground:
     engine = choose_engine(request.engine)
     if request.data and engine.name == "docker" and job_user() == IMAGE_USER:
         refuse_private(request.data)
-    return Ground(
+    ground = Ground(
         node=node,
         device=device,
         engine=engine,
@@ -75,6 +87,8 @@ def look(request: Request) -> Ground:
         workloads_sha256=tree_sha256(WORKLOADS),
         out=request.out or SUITE_ROOT / "results" / node.name,
     )
+    ground.check_engine()
+    return ground
 
 
 def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> ImageSpec:
@@ -102,7 +116,7 @@ def refuse_private(data: Path) -> None:
     Raises:
         RequestError: with the command that opens it.
     """
-    folder = data.resolve() if data.is_dir() else data.resolve().parent
+    folder = dataset.place(data.resolve())
     readable = stat.S_IROTH | stat.S_IXOTH
     if folder.stat().st_mode & readable != readable:
         raise RequestError(

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from runner.bench import make_job
 from runner.engines.process import CommandError, run
-from runner.errors import RunFailedError
+from runner.errors import RequestError, RunFailedError
 from runner.execute import run_tool
 from runner.ground import Ground, look
 from runner.launch.job import Job, spec
@@ -33,7 +33,7 @@ from runner.request import Request
 from runner.results import read_events, records_under
 from runner.trial import Trial
 
-BARE: Final = {"mxnet": "imagenet_cnn/bare_mxnet.py", "pytorch": "imagenet_cnn/bare_pytorch.py"}
+BARE: Final = {name: f"imagenet_cnn/bare_{name}.py" for name in ("mxnet", "pytorch", "tensorflow")}
 _RATE = re.compile(r"^images/sec (\S+)$")
 _FIRST = re.compile(r"^first step (\S+)$")
 
@@ -68,12 +68,17 @@ def measure_overhead(request: Request) -> None:
     """Run the pairs and print them with their medians.
 
     Raises:
+        RequestError: the framework's own binary is the loop, so that there is nothing barer.
         RunFailedError: a run of either side failed.
     """
     ground = look(request)
+    if ground.image.framework not in BARE:
+        raise RequestError(
+            f"FRAMEWORK={ground.image.framework} trains in its own program, which the suite only starts; ask for {', '.join(BARE)}"
+        )
     trial = plan(request, ground)[0]
     with progress(Console(stderr=True, highlight=False)) as shown:
-        prepared = prepare(ground, shown)
+        prepared = prepare(ground, shown, image_size=trial.image_shape[1])
         pairs = []
         for number in range(request.repeat):
             shown.stage(f"pair {number + 1} of {request.repeat}")

@@ -1,10 +1,11 @@
-"""Packs a folder of JPEGs into MXNet's RecordIO, inside the image's own MXNet, and keeps the result by the data's digest."""
+"""Packs a folder of JPEGs into the form that a framework reads, with the image's own framework, and keeps it by the data's digest."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,24 +15,57 @@ from runner.execute import run_tool
 from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.trial import Dataset
 
-PROGRAM: Final = "imagenet_cnn/pack_recordio.py"
-NAME: Final = "images.rec"
+
+@dataclass(frozen=True)
+class Packer:
+    """A program that packs a folder.
+
+    Attributes:
+        program: relative to `workloads/`.
+        suffix: of what it writes.
+        sized: whether it writes all images in one size, so that each image size is packed anew.
+        needed: whether the framework's program reads nothing but packed data.
+    """
+
+    program: str
+    suffix: str
+    sized: bool = False
+    needed: bool = True
 
 
-def packed_path(data: Dataset, cache: Path) -> Path:
+PACKERS: Final[Mapping[str, Packer]] = {
+    "caffe": Packer("imagenet_cnn/pack_lmdb.py", ".lmdb", sized=True),
+    "mxnet": Packer("imagenet_cnn/pack_recordio.py", ".rec"),
+    "tensorflow": Packer("imagenet_cnn/pack_tfrecord.py", ".tfrecord", needed=False),
+}
+
+
+def packed_path(data: Dataset, cache: Path, *, framework: str, image_size: int) -> Path:
     """Where the packed form of a data set is, or will be."""
-    return cache / "recordio" / data.digest[:16] / NAME
+    packer = PACKERS[framework]
+    size = f"-{image_size}" if packer.sized else ""
+    return cache / "packed" / f"{data.digest[:16]}{size}" / f"images{packer.suffix}"
 
 
 def pack(
-    *, data: Dataset, engine: Engine, image: str, cache: Path, cpus: tuple[int, ...], say: Callable[[str], None]
+    *,
+    data: Dataset,
+    framework: str,
+    image_size: int,
+    engine: Engine,
+    image: str,
+    cache: Path,
+    cpus: tuple[int, ...],
+    say: Callable[[str], None],
 ) -> Path:
     """Pack a folder once; a second call finds it packed.
 
     Args:
         data: the folder.
+        framework: who is to read it.
+        image_size: height and width in pixels that it will be trained at.
         engine: runs the packer.
-        image: an MXNet image (or environment) of that engine.
+        image: an image (or environment) of that framework and engine.
         cache: where packed data sets are kept.
         cpus: cores that the packer may use.
         say: told of every line of progress.
@@ -39,23 +73,29 @@ def pack(
     Raises:
         RunFailedError: the packer failed.
     """
-    target = packed_path(data, cache)
+    target = packed_path(data, cache, framework=framework, image_size=image_size)
     if target.exists():
         return target
+    packer = PACKERS[framework]
+    size = (f"--image-size={image_size}",) if packer.sized else ()
     draft = target.parent.with_name(f"{target.parent.name}.{os.getpid()}.part")
     draft.mkdir(parents=True)
     try:
         if engine.user() == IMAGE_USER and os.getuid() == 0:
             os.chown(draft, *(int(part) for part in IMAGE_USER.split(":")))
-        run_tool(engine, _spec(data, engine, image, draft, cpus), say)
+        words = (packer.program, target.name, *size)
+        run_tool(engine, _spec(data, engine, image, out=draft, cpus=cpus, words=words), say)
         draft.replace(target.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return target
 
 
-def _spec(data: Dataset, engine: Engine, image: str, out: Path, cpus: tuple[int, ...]) -> ContainerSpec:
+def _spec(
+    data: Dataset, engine: Engine, image: str, *, out: Path, cpus: tuple[int, ...], words: tuple[str, ...]
+) -> ContainerSpec:
     """The packer's container: the only one that may write anywhere, and only into the new directory."""
+    program, name, *more = words
     site = engine.site(Path(data.path))
     mounts = (*engine.mounts(Path(data.path)), Mount(source=str(out), target=engine.place(out), read_only=False))
     run_id = f"pack-{data.digest[:8]}-{os.getpid()}"
@@ -63,9 +103,10 @@ def _spec(data: Dataset, engine: Engine, image: str, out: Path, cpus: tuple[int,
         site.python,
         f"{site.workloads}/lease.py",
         site.python,
-        f"{site.workloads}/{PROGRAM}",
+        f"{site.workloads}/{program}",
         site.data or data.path,
-        f"{engine.place(out)}/{NAME}",
+        f"{engine.place(out)}/{name}",
+        *more,
     )
     return ContainerSpec(
         name=f"dlscale-{run_id}",

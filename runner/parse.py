@@ -168,12 +168,12 @@ class Bandwidth(EventBase):
 
 
 class RunStop(EventBase):
-    """The rank has done all its iterations."""
+    """The rank has done all its iterations; `parameter_norm` is null where it is not finite, or where nobody can read the weights."""
 
     event: Literal["run_stop"]
     iterations: int
     samples: int
-    parameter_norm: float | None
+    parameter_norm: float | None = None
 
 
 Event = Annotated[

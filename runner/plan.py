@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from runner.cluster import Node
+from runner.dataset import PACKED
 from runner.errors import RequestError
 from runner.ground import Ground
 from runner.request import Device, Request
@@ -72,9 +74,10 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     defaults = workload.defaults[device]
     model = workload.find_model(request.model or defaults.model, framework=framework)
     workload.check_precision(request.precision, framework=framework, device=device)
-    if ground.dataset and ground.dataset.path.endswith(".rec") and framework != "mxnet":
+    packed = PACKED.get(PurePath(ground.dataset.path).suffix) if ground.dataset else None
+    if ground.dataset and packed and packed.framework != framework:
         raise RequestError(
-            f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={ground.dataset.path} is MXNet's RecordIO; give the folder"
+            f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={ground.dataset.path} is {packed.label}; give the folder"
         )
     asked = scales(request, ground.device, ground.node, framework)
     every = tuple(sorted({1, *asked}))
@@ -151,6 +154,7 @@ def _trial(cell: _Cell, scale: int, repeat: int) -> Trial:
         version=ground.image.version,
         workload=workload.name,
         program=workload.program(ground.image.framework),
+        dialect=workload.dialects.get(ground.image.framework),
         model=cell.model.name,
         mode=request.mode,
         strategy=chosen.name,

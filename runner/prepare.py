@@ -8,6 +8,7 @@ from pathlib import Path
 
 from runner.cache import cache_dir
 from runner.cluster import free_mib
+from runner.dataset import PACKED
 from runner.engines import docker
 from runner.engines.base import Engine
 from runner.engines.docker import DockerEngine
@@ -16,9 +17,10 @@ from runner.engines.venv import VenvEngine
 from runner.errors import RequestError
 from runner.ground import WORKLOADS, Ground
 from runner.images.build import ensure
-from runner.pack import pack, packed_path
+from runner.pack import PACKERS, pack, packed_path
 from runner.report.progress import Progress
 from runner.results import EngineDetails, ImageUsed
+from runner.trial import Dataset
 
 
 @dataclass(frozen=True)
@@ -37,30 +39,53 @@ class Prepared:
     seconds: float
 
 
-def prepare(ground: Ground, shown: Progress) -> Prepared:
-    """Build or find the image, or the environment where there is no container engine, and pack the data if MXNet reads it.
+def prepare(ground: Ground, shown: Progress, *, image_size: int) -> Prepared:
+    """Build or find the image, or the environment where there is no container engine, and pack the data if the framework wants that.
 
     Raises:
         RequestError: too little disk, or an image that can't be built here.
         RunFailedError: the data could not be packed.
     """
     started = time.monotonic()
-    engine, image = _docker(ground, shown) if ground.engine.name == "docker" else _venv(ground, shown)
+    engine, image = _engine(ground, shown)
     data = Path(ground.dataset.path) if ground.dataset else None
-    if data and ground.dataset and _needs_packing(ground):
-        shown.stage(f"packing {ground.dataset.images} images into RecordIO")
-        data = pack(
-            data=ground.dataset,
-            engine=engine,
-            image=image.reference,
-            cache=cache_dir(),
-            cpus=ground.node.cores,
-            say=shown.stage,
-        )
+    if ground.dataset and _needs_packing(ground):
+        data = _pack(ground, ground.dataset, engine, image, shown, image_size=image_size)
     return _prepared(ground, engine, image, data, time.monotonic() - started)
 
 
-def foresee(ground: Ground) -> Prepared:
+def pack_data(ground: Ground, shown: Progress, *, image_size: int) -> Path:
+    """Pack the data into the form that the framework reads, needed or not; returns where it is.
+
+    Raises:
+        RequestError: too little disk, or an image that can't be built here.
+        RunFailedError: the data could not be packed.
+    """
+    if ground.dataset is None:
+        raise RequestError("there is no data to pack; give a folder of class folders with JPEGs")
+    engine, image = _engine(ground, shown)
+    return _pack(ground, ground.dataset, engine, image, shown, image_size=image_size)
+
+
+def _engine(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
+    return _docker(ground, shown) if ground.engine.name == "docker" else _venv(ground, shown)
+
+
+def _pack(ground: Ground, data: Dataset, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int) -> Path:
+    shown.stage(f"packing {data.images} images for {ground.image.framework}")
+    return pack(
+        data=data,
+        framework=ground.image.framework,
+        image_size=image_size,
+        engine=engine,
+        image=image.reference,
+        cache=cache_dir(),
+        cpus=ground.node.cores,
+        say=shown.stage,
+    )
+
+
+def foresee(ground: Ground, *, image_size: int) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
     engine: Engine
     if ground.engine.name == "docker":
@@ -75,7 +100,7 @@ def foresee(ground: Ground) -> Prepared:
     image = ImageUsed(reference=ground.image.reference, id=None, digest=None, lock_sha256=ground.image.lock_sha256)
     data = Path(ground.dataset.path) if ground.dataset else None
     if ground.dataset and _needs_packing(ground):
-        data = packed_path(ground.dataset, cache_dir())
+        data = packed_path(ground.dataset, cache_dir(), framework=ground.image.framework, image_size=image_size)
     return _prepared(ground, engine, image, data, 0.0)
 
 
@@ -94,10 +119,6 @@ def _docker(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
 
 def _venv(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
     image, cache = ground.image, cache_dir()
-    if image.library_path:
-        raise RequestError(
-            f"{image.name} finds its CUDA libraries only inside its image; start Docker and ask for ENGINE=docker"
-        )
     shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({ground.engine.reason})")
     free = free_mib(cache)
     if (
@@ -121,5 +142,6 @@ def _venv(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
 
 
 def _needs_packing(ground: Ground) -> bool:
-    """MXNet's own input pipeline reads RecordIO."""
-    return bool(ground.dataset and ground.image.framework == "mxnet" and Path(ground.dataset.path).is_dir())
+    """Whether the data is a folder and the framework's own input pipeline reads none."""
+    packer = PACKERS.get(ground.image.framework)
+    return bool(ground.dataset and packer and packer.needed and Path(ground.dataset.path).suffix not in PACKED)

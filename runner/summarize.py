@@ -16,7 +16,7 @@ from runner import metrics
 from runner.metrics import GlobalWindows, Measurement
 from runner.report.summary import Row, Status, Summary
 from runner.results import RunRecord
-from runner.trial import AnyTrial, ForeignTrial
+from runner.trial import AnyTrial, ForeignTrial, Trial
 
 
 def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
@@ -32,7 +32,8 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
     units = [record.measurement.throughput.unit for _, record in records if record.measurement.throughput]
     rows = tuple(_row(scale, by_scale[scale], base, unit=units[0] if units else "samples/s") for scale in scales)
     trial = first.trial
-    title, setting = _what(trial)
+    largest = max((record.trial for _, record in records), key=lambda trial: trial.world_size)
+    title, setting = _what(trial, largest)
     return Summary(
         title=title,
         rows=rows,
@@ -47,17 +48,20 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
     )
 
 
-def _what(trial: AnyTrial) -> tuple[str, str]:
-    """What was run as a title, and how in one line."""
+def _what(trial: AnyTrial, largest: AnyTrial) -> tuple[str, str]:
+    """What was run as a title, and how in one line; `trial` is of the smallest scale."""
     if isinstance(trial, ForeignTrial):
         batch = f", batch {trial.batch_per_device} per device (as asked)" if trial.batch_per_device else ""
         warmup = f", without the first {trial.warmup} iterations" if trial.warmup else ""
         return trial.name, f"dialect {trial.dialect}{batch}{warmup}"
     size = trial.image_shape[1]
     batch = f"batch {trial.batch_per_device} per device"
+    if trial.scaling == "strong":
+        batch = f"batch {trial.global_batch} in all"
+    way = f", {largest.way}" if isinstance(largest, Trial) and largest.world_size > 1 else ""
     return (
         f"{trial.framework} {trial.version}: {trial.model} {trial.mode}",
-        f"{trial.model} {size}×{size}, {batch}, {trial.precision}, {trial.scaling} scaling",
+        f"{trial.model} {size}×{size}, {batch}, {trial.precision}, {trial.scaling} scaling{way}",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from runner.dialects.base import DialectName
 from runner.request import (
     AskedDialect,
     Compression,
@@ -73,6 +74,7 @@ class Trial(BaseModel):
 
     Attributes:
         program: training program, relative to `workloads/`.
+        dialect: what its figures are read in, where the program leaves them to the framework's own log.
         world_size: devices that train together.
         processes: ranks that drive them (fewer than devices where one process drives several).
         iterations, warmup: measured iterations of this trial, and those before them.
@@ -96,6 +98,7 @@ class Trial(BaseModel):
     version: str
     workload: str
     program: str
+    dialect: DialectName | None = None
     model: str
     mode: Mode
     strategy: StrategyName
@@ -129,6 +132,13 @@ class Trial(BaseModel):
     cpus_per_worker: int | None
     repeat: int
     key: str
+
+    @property
+    def way(self) -> str:
+        """How several devices train together, with what makes a difference: `kvstore dist_sync`, `horovod over gloo`."""
+        if self.kvstore:
+            return f"{self.strategy} {self.kvstore}"
+        return f"{self.strategy} over {self.horovod.operations}" if self.horovod else self.strategy
 
 
 class ForeignTrial(BaseModel):

@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from runner import yamlfile
+from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
 from runner.request import Device, Mode, Precision
 from runner.sanity import SanityBand
@@ -74,6 +75,7 @@ class Workload(BaseModel):
 
     Attributes:
         programs: training program of each framework, a file of the workload's folder.
+        dialects: of programs that leave their figures to the framework's own log, the dialect of that log.
         unit: plural noun of what throughput counts.
         training_samples: samples of one epoch, which turns iterations into epochs.
         num_classes: classes of synthetic labels; a data set brings its own number.
@@ -87,6 +89,7 @@ class Workload(BaseModel):
     source: str
     modes: tuple[Mode, ...]
     programs: Mapping[str, str]
+    dialects: Mapping[str, DialectName] = {}
     unit: str
     training_samples: Count
     num_classes: Annotated[int, Field(ge=2)]
@@ -106,7 +109,8 @@ class Workload(BaseModel):
         for device, defaults in self.defaults.items():
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
-        for framework in {name for model in self.models for name in model.frameworks} | set(self.precisions):
+        named = {name for model in self.models for name in model.frameworks}
+        for framework in named | set(self.precisions) | set(self.dialects):
             if framework not in self.programs:
                 raise ValueError(f"{framework!r} has no program; add it to programs")
         return self

@@ -24,7 +24,7 @@ _GLOG: Final = re.compile(
     r"^[IWEF]\d{4,8} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d\.\d+) +\d+ (?P<file>[\w.]+):\d+\] (?P<message>.*)$"
 )
 _STEP: Final = re.compile(
-    r"^Iteration (?P<iteration>\d+)"
+    r"^(?:\[\S+\] )?Iteration (?P<iteration>\d+)"
     r"(?: \((?:\S+ iter/s, (?P<seconds>[\d.e+-]+)s/\d+ iters?|\S+ s)\))?"
     r"(?:, [\d.]+/[\d.]+ep)?, loss = (?P<loss>\S+)$"
 )

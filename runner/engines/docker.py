@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from runner import dataset
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
 from runner.engines.user import job_user
 from runner.errors import RequestError
@@ -106,10 +107,10 @@ class DockerEngine:
         return Site(python="python3", workloads=WORKLOADS, data=data and _data_target(data))
 
     def mounts(self, data: Path | None) -> tuple[Mount, ...]:
-        """Programs and data, read-only; beside a data file its directory, where its index is."""
+        """Programs and data, read-only; packed data with the directory that it lies in, where its index is."""
         found = [Mount(source=str(self.workloads), target=WORKLOADS)]
         if data:
-            found.append(Mount(source=str(data.parent if data.is_file() else data), target=DATA))
+            found.append(Mount(source=str(dataset.place(data)), target=DATA))
         return tuple(found)
 
     def place(self, directory: Path) -> str:
@@ -271,8 +272,8 @@ def remove_all(client: DockerClient) -> tuple[str, ...]:
 
 
 def _data_target(data: Path) -> str:
-    """Where a data set appears: a folder at the fixed place, a file under its own name in it."""
-    return f"{DATA}/{data.name}" if data.is_file() else DATA
+    """Where a data set appears: a folder at the fixed place, packed data under its own name in it."""
+    return DATA if dataset.place(data) == data else f"{DATA}/{data.name}"
 
 
 def _line(stream: int, text: bytes) -> Line:

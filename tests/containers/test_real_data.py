@@ -8,7 +8,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 LEARN = ("--batch=16", "--iterations=30", "--warmup=2", "--workers=1", "--device=cpu", "--image-size=32")
 
 
-@pytest.fixture(scope="module", params=["mxnet", "pytorch"])
+@pytest.fixture(scope="module", params=["caffe", "mxnet", "pytorch", "tensorflow"])
 def ended(request, dlscale, sample, tmp_path_factory):
     return dlscale(
         "bench", f"--framework={request.param}", f"--data={sample}", *LEARN, out=tmp_path_factory.mktemp(request.param)
@@ -30,12 +30,21 @@ def test_damaged_images_are_named_and_are_no_crash(ended):
     assert names == ["cut_short.jpg", "no_image.jpg"]
 
 
-def test_a_packed_file_is_the_same_data(dlscale, sample, tmp_path):
+@pytest.mark.parametrize(
+    ("framework", "files"),
+    [
+        ("mxnet", ["set.idx", "set.json", "set.rec"]),
+        ("caffe", ["set.json", "set.lmdb"]),
+        ("tensorflow", ["set.json", "set.tfrecord"]),
+    ],
+)
+def test_a_packed_file_is_the_same_data(dlscale, sample, tmp_path, framework, files):
     tmp_path.chmod(0o755)  # pytest makes it private to root
-    done = dlscale("data", "pack", sample, f"--out={tmp_path / 'set.rec'}")
+    packed = tmp_path / files[-1]
+    done = dlscale("data", "pack", sample, f"--out={packed}", "--image-size=32")
     assert done.code == 0, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["set.idx", "set.json", "set.rec"]
-    trained = dlscale("bench", "--framework=mxnet", f"--data={tmp_path / 'set.rec'}", *LEARN, out=tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
+    trained = dlscale("bench", f"--framework={framework}", f"--data={packed}", *LEARN, out=tmp_path / "out")
     assert trained.code == 0, trained.stderr
     assert trained.records[0].trial.dataset.images == 160
 

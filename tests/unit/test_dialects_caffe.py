@@ -96,6 +96,13 @@ def test_lines_with_epochs_as_nvidias_0_17_writes_them():
     ) == [(100, 400, 18.1), (99, 396, 18.0)]
 
 
+def test_lines_with_the_number_of_the_node_before_them_as_nvidias_0_17_3_writes_them():
+    assert windows(
+        "    [0.0] Iteration 2 (2.02 s), loss = 7.1",
+        "    [0.0] Iteration 100 (31.2456 iter/s, 3.13644s/98 iter), 1.2/10.7ep, loss = 6.9",
+    ) == [(98, 392, 3.13644)]
+
+
 def test_seconds_too_short_for_the_clock_go_with_the_next_line():
     assert windows(step(0, 1), step(1, 0), step(2, 0.001), step(3, 0.002)) == [(2, 8, 0.001), (1, 4, 0.002)]
 

@@ -71,3 +71,12 @@ def test_without_a_baseline_there_is_no_speedup():
 def test_degraded_runs_are_shown_and_said_to_be():
     row = summarize([run("a"), run("b", status="degraded")]).rows[0]
     assert (row.status, row.repeats) == ("degraded", 2)
+
+
+def test_the_setting_says_how_several_devices_train_and_which_batch_is_meant():
+    one = record(trial=examples.trial(scaling="strong", batch_per_device=64, global_batch=64))
+    stores = {"strategy": "kvstore", "kvstore": "dist_sync", "world_size": 2, "processes": 2}
+    two = record(trial=examples.trial(scaling="strong", **stores, global_batch=64), run_id="two")
+    found = summarize([(Path("one"), one), (Path("two"), two)]).setting
+    assert found == "resnet18 32×32, batch 64 in all, fp32, strong scaling, kvstore dist_sync"
+    assert summarize([(Path("one"), record())]).setting == "resnet18 32×32, batch 32 per device, fp32, weak scaling"
