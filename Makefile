@@ -60,11 +60,12 @@ test: .venv/ready-dev ## run every test that this machine can run
 lint: .venv/ready-dev ## ruff, mypy, shellcheck, Dockerfile checks
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/mypy
-	@.venv/bin/shellcheck .ci/run
+	@.venv/bin/shellcheck .ci/run workloads/lease.sh
 	@.venv/bin/hadolint --config images/hadolint.yaml $$(find images -name Dockerfile)
 verify: .venv/ready ## fail if a generated file differs from what generates it
 	@$(DLSCALE) images verify
 	@$(DLSCALE) schema --check
+	@$(DLSCALE) matrix --check
 lock: .venv/ready-dev ## resolve the runner's own requirements again
 	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \
 	  --no-header --no-emit-index-url --extra build pyproject.toml -o requirements.lock

@@ -217,6 +217,17 @@ def overhead(
 
 
 @app.command()
+def matrix(
+    *,
+    check: Annotated[bool, typer.Option("--check", help="fail if the README has another one")] = False,
+) -> None:
+    """Write the support matrix into the README, from the catalog and the records in results/."""
+    from runner.support import export  # noqa: PLC0415 - commands load what they need
+
+    export(check=check)
+
+
+@app.command()
 def schema(
     *,
     check: Annotated[bool, typer.Option("--check", help="fail if the committed schema differs")] = False,

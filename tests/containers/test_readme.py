@@ -37,15 +37,3 @@ def test_the_command_works(command, sample, tmp_path, client):
 
 def test_the_readme_has_commands():
     assert len(COMMANDS) > 10
-
-
-def test_the_support_matrix_is_the_catalogs():
-    from runner.catalog import load_images
-
-    rows = re.findall(
-        r"^\| (\w+ \S+) \| (CPU|GPU) \|([^|]*)\|([^|]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE
-    )
-    images = load_images(ROOT).images
-    assert [(name, device.lower()) for name, device, _, _ in rows] == [(image.name, image.device) for image in images]
-    for (_, _, _, driver), image in zip(rows, images, strict=True):
-        assert driver.strip() == (f"≥ {image.minimum_driver}" if image.minimum_driver else "")

@@ -28,13 +28,17 @@ STARTS_PROCESSES_OF_OS = re.compile(r"^(system|popen|fork|forkpty|posix_spawnp?|
 PURE = sorted(
     [
         *(ROOT / "runner" / "launch").glob("*.py"),
+        *(ROOT / "runner" / "dialects").glob("*.py"),
         *(
             ROOT / "runner" / f"{name}.py"
             for name in ("doctor", "failures", "grade", "interconnect", "measure", "metrics", "parse")
         ),
         *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
-        *(ROOT / "runner" / f"{name}.py" for name in ("plan", "sanity", "spec", "summarize", "trial")),
-        *(ROOT / "runner" / "report" / f"{name}.py" for name in ("export", "figures", "findings", "plot", "summary")),
+        *(ROOT / "runner" / f"{name}.py" for name in ("plan", "sanity", "spec", "strategy", "summarize", "trial")),
+        *(
+            ROOT / "runner" / "report" / f"{name}.py"
+            for name in ("export", "figures", "findings", "matrix", "plot", "summary")
+        ),
     ]
 )
 EFFECTS = {

@@ -1,0 +1,82 @@
+"""A rank that is killed in mid-run ends the whole job, and the record says which rank it was.
+
+Prevents: ranks that wait for a dead one until the time limit, a failed run that names the launcher or a bystander, containers or
+processes that outlive their job.
+"""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import running, wait_until
+from test_strategies import PAIRS
+
+from runner.spec import LABEL_RUN
+
+# The baseline on one device runs to its end first; the run on two then has some ten seconds to be killed in.
+LONG = (
+    *("--device=cpu", "--model=lenet", "--image-size=32", "--batch=4", "--workers=2", "--repeat=1"),
+    *("--iterations=2000", "--warmup=2"),
+)
+RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
+ENDS_WITHIN_S = 10
+
+
+def ranks(client):
+    """Process ids of the training processes of the run on two devices, by rank."""
+    found = {}
+    for container in client.containers.list(filters={"label": LABEL_RUN}):
+        for pid, _, arguments in (row for row in container.top(ps_args="-eo pid,ppid,args")["Processes"]):
+            environment = dict(
+                word.split("=", 1) for word in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in word
+            )
+            own = [environment[name] for name in RANKS if name in environment]
+            if "TF_CONFIG" in environment:
+                own = [json.loads(environment["TF_CONFIG"])["task"]["index"]]
+            is_program = "/train_" in arguments and not any(
+                word in arguments for word in ("lease.py", "distributed.run", "horovodrun", "mpirun", "tf_workers.py")
+            )
+            if is_program and environment.get("DMLC_ROLE") == "worker":
+                own = [container.name[-1]]  # the store deals out ranks as workers come, the container's number is ours
+            if is_program and own:
+                found[int(own[0])] = int(pid)
+    return found
+
+
+def in_its_windows(out):
+    """Whether the run on two devices is being measured."""
+    return any('"event":"window"' in path.read_text() for path in out.glob("*-2cpu-r1/events.jsonl"))
+
+
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.processes > 1], ids=str)
+def test_a_killed_rank_ends_the_run_and_is_named(client, start, tmp_path, pair):
+    words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings)
+    process = start("bench", *words, *LONG, f"--out={tmp_path}")
+    assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
+    assert process.poll() is None, process.communicate()[1]
+    of_the_run = [psutil.Process(pid) for pid in ranks(client).values()]
+    assert len(of_the_run) == 2
+    os.kill(ranks(client)[1], signal.SIGKILL)
+    assert wait_until(lambda: not running(client), ENDS_WITHIN_S), "containers were left running"
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3, stderr
+    (path,) = tmp_path.glob("*-2cpu-r1/record.json")
+    record = json.loads(path.read_text())
+    assert record["outcome"]["status"] == "failed"
+    reason = record["outcome"]["reason"]
+    killed = killed_rank(path.parent, pair)
+    assert f"rank {killed}: killed (exit code " in reason, reason
+    assert "SIGKILL" in reason
+    assert "its last event was " in reason
+    assert not any(worker.is_running() for worker in of_the_run)
+
+
+def killed_rank(directory, pair):
+    """The rank that was killed, as its own events name it."""
+    if pair.strategy != "kvstore":
+        return 1
+    said = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
+    return next(event["rank"] for event in said if event["container"].endswith("worker1"))

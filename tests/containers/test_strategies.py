@@ -1,0 +1,137 @@
+"""Every strategy on two CPU workers, for real: the same samples give the same losses as on one worker, however they are shared.
+
+Prevents: ranks that train a model each and look twice as fast, gradients that are added and not averaged, a batch that is not
+divided, samples counted twice, two ranks on one core, a speedup against somebody else's baseline.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+ITERATIONS, WARMUP, GLOBAL_BATCH = 20, 2, 8
+# LeNet has neither batch normalization, which sees a rank's own batch, nor dropout, which draws each rank's own numbers.
+TRAINING = (
+    *("--device=cpu", "--model=lenet", "--image-size=32", "--scaling=strong", "--repeat=1", "--workers=1,2"),
+    *(f"--batch={GLOBAL_BATCH}", f"--iterations={ITERATIONS}", f"--warmup={WARMUP}"),
+)
+# fp32 sums in another order; what ranks that never meet would lose differs by more than half.
+TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A framework with a strategy and its settings; `processes` drive its two devices."""
+
+    framework: str
+    strategy: str
+    settings: tuple[str, ...] = ()
+    processes: int = 2
+    synchronous: bool = True
+    transport: str = "loopback"
+
+    def __str__(self):
+        return "-".join((self.framework, self.strategy, *(word.rpartition("=")[2] for word in self.settings)))
+
+
+PAIRS = [
+    Pair("mxnet", "kvstore", ("--kvstore=device",), processes=1, transport="process"),
+    Pair("mxnet", "kvstore", ("--kvstore=dist_sync",)),
+    Pair("mxnet", "kvstore", ("--kvstore=dist_sync_device",)),
+    Pair("mxnet", "kvstore", ("--kvstore=dist_async",), synchronous=False),
+    Pair("pytorch", "ddp"),
+    Pair("tensorflow", "mirrored", processes=1, transport="process"),
+    Pair("tensorflow", "multiworker"),
+    Pair("mxnet", "horovod", ("--controller=gloo",)),
+    Pair("pytorch", "horovod", ("--controller=gloo",)),
+    Pair("pytorch", "horovod", ("--controller=mpi", "--fusion-threshold=16", "--cycle-time=2"), transport="shm"),
+    Pair("tensorflow", "horovod", ("--controller=gloo",)),
+]
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=str)
+def pair(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def ended(pair, dlscale, tmp_path_factory):
+    out = tmp_path_factory.mktemp(str(pair))
+    words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings)
+    done = dlscale("bench", *words, *TRAINING, out=out)
+    assert done.code == 0, done.stderr
+    return done
+
+
+def events(ended, scale, name):
+    (directory,) = (path.parent for path in ended.out.glob(f"*-{scale}cpu-r1/record.json"))
+    found = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
+    return sorted((event for event in found if event["event"] == name), key=lambda event: event["rank"])
+
+
+def test_the_record_has_two_devices_and_all_their_samples(pair, ended):
+    trial, measurement = ended.record(2).trial, ended.record(2).measurement
+    assert (trial.strategy, trial.world_size, trial.processes) == (pair.strategy, 2, pair.processes)
+    assert (trial.batch_per_device, trial.global_batch) == (GLOBAL_BATCH // 2, GLOBAL_BATCH)
+    assert measurement.samples == ITERATIONS * GLOBAL_BATCH
+    assert [start["world_size"] for start in events(ended, 2, "run_start")] == [2] * pair.processes
+    assert [start["global_batch"] for start in events(ended, 2, "run_start")] == [GLOBAL_BATCH] * pair.processes
+    assert sorted(measurement.losses) == [str(rank) for rank in range(pair.processes)]
+    assert ended.record(2).transport.used == pair.transport
+
+
+def test_both_devices_hold_one_model(pair, ended):
+    evaluations = ended.record(2).measurement.evaluations.values()
+    for number, iteration in enumerate((WARMUP, WARMUP + ITERATIONS)):
+        assert {own[number].iteration for own in evaluations} == {iteration}
+        losses = [loss for own in evaluations for loss in own[number].losses]
+        assert len(losses) == 2
+        if pair.synchronous:
+            assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_two_workers_lose_what_one_loses_on_the_same_samples(pair, ended):
+    (one,) = ended.record(1).measurement.losses.values()
+    two = [sum(step) / len(step) for step in zip(*ended.record(2).measurement.losses.values(), strict=True)]
+    assert len(one) == len(two) == WARMUP + ITERATIONS
+    assert one[-1] < 0.5 * one[0], "a curve this flat would prove nothing"
+    if pair.synchronous:
+        assert two == pytest.approx(one, rel=TOLERANCE)
+    else:
+        assert two[0] == pytest.approx(one[0], rel=TOLERANCE)  # the same samples and weights, before anybody stepped
+        assert two != pytest.approx(one, rel=TOLERANCE)
+
+
+def test_the_speedup_is_against_its_own_baseline(ended):
+    scaling = ended.record(2).scaling
+    assert scaling.baseline_run_id == ended.record(1).run_id
+    rates = [ended.record(scale).measurement.throughput.value for scale in (1, 2)]
+    assert scaling.speedup.value == pytest.approx(rates[1] / rates[0])
+    assert ended.record(1).trial.key == ended.record(2).trial.key
+
+
+def test_each_rank_has_cores_of_its_own_and_as_many_threads(pair, ended):
+    share = len(os.sched_getaffinity(0)) // 2
+    cores = [env["cpus"] for env in events(ended, 2, "env")]
+    assert [len(own) for own in cores] == [share * 2 // pair.processes] * pair.processes
+    assert len({core for own in cores for core in own}) == share * 2
+    assert ended.record(2).trial.threads == share
+    assert len(events(ended, 1, "env")[0]["cpus"]) == share
+
+
+def test_more_workers_than_cores_need_a_word_and_leave_a_mark(dlscale, tmp_path):
+    workers = len(os.sched_getaffinity(0)) + 1
+    words = ("--framework=mxnet", "--device=cpu", "--model=lenet", f"--workers={workers}")
+    refused = dlscale("bench", *words, out=tmp_path)
+    assert refused.code == 2
+    assert "--oversubscribe" in refused.stderr
+    assert refused.records == []
+    ended = dlscale("bench", *words, "--oversubscribe", out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    record = ended.record(workers)
+    assert record.trial.oversubscribed
+    assert record.validity.status == "degraded"
+    assert f"{workers} CPU workers shared cores" in record.validity.reasons[0]
