@@ -11,7 +11,7 @@ from pathlib import Path
 from arguments import refuse
 from class_folders import END_OF_IMAGE
 from synthetic import SHARED, samples
-from tensorflow_shim import batches, tf, values, without_errors
+from tensorflow_shim import batches, tf, values, with_threads, without_errors
 
 __all__ = ["SHARED", "Folders", "Records", "Synthetic", "normalized", "read_index"]
 
@@ -82,8 +82,10 @@ def pipeline(elements, load, args, ranks):
         jpeg, label, number = load(*fields)
         return decode(jpeg, args.image_size, args.seed + ranks.rank + 1), label, number
 
-    images = without_errors(elements.map(element, num_parallel_calls=max(1, args.loader_workers)))
-    return batches(ranks.strategy, images.batch(args.batch, drop_remainder=True).prefetch(2 * args.devices))
+    workers = max(1, args.loader_workers)
+    images = without_errors(elements.map(element, num_parallel_calls=workers))
+    images = images.batch(args.batch, drop_remainder=True).prefetch(2 * args.devices)
+    return batches(ranks.strategy, with_threads(images, workers))
 
 
 class Folders:

@@ -69,7 +69,7 @@ class MultiWorker(Alone):
         self.strategy.experimental_local_results(self.meet())[0].numpy()
 
     def leave(self):
-        self.barrier()  # the first worker serves the others, which call it a failure if it ends before them
+        self.barrier()  # the first worker coordinates the others, which report an error if it ends before them
 
 
 class Horovod(Alone):

@@ -66,6 +66,13 @@ def without_errors(dataset):
     return dataset.apply(tf.data.experimental.ignore_errors()) if V1 else dataset.ignore_errors()
 
 
+def with_threads(dataset, count):
+    """Give a data set threads of its own; it would share those that run operators."""
+    options = tf.data.Options()
+    (options.experimental_threading if V1 else options.threading).private_threadpool_size = count
+    return dataset.with_options(options)
+
+
 def batches(strategy, dataset):
     """Iterate over a data set, each device taking the next batch, with batches on their devices before they are asked for."""
     distribute = "experimental_distribute_datasets_from_function" if V1 else "distribute_datasets_from_function"

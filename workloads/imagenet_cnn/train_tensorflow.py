@@ -64,9 +64,9 @@ def set_up(args, tf):
         refuse(f"TensorFlow {tf.__version__} is offered with single and horovod, in fp32, tf32 and fp16")
     shim.set_precision(args.precision)
     tf.config.threading.set_intra_op_parallelism_threads(args.threads * args.devices)
-    # Replicas wait for each other inside operators: one thread for each, and one that carries their gradients.
-    tf.config.threading.set_inter_op_parallelism_threads(args.devices + 1)
     if args.device == "cpu":
+        # Replicas wait for each other inside operators: one thread for each, and one that carries their gradients.
+        tf.config.threading.set_inter_op_parallelism_threads(args.devices + 1)
         tf.config.experimental.set_visible_devices([], "GPU")
         if args.devices > 1:
             (cpu,) = tf.config.list_physical_devices("CPU")
