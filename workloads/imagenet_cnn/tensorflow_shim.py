@@ -1,7 +1,8 @@
 """Imports TensorFlow, and evens out what differs between 2.x and the vendor's 1.15: `from tensorflow_shim import tf`.
 
-1.15 has the same Keras models, `tf.function` and OneDeviceStrategy under other names or not at all; only what the training program
-calls is here. Of its other strategies none works with Keras models in a loop of one's own, so 1.15 has single and horovod.
+Only what the training program calls is here. What is said of 1.15 follows its documentation; it has not been run in that container.
+1.15 refuses to assign to a mirrored variable inside a replica (https://github.com/tensorflow/tensorflow/issues/37834), which is where
+the program updates its weights; it is offered with single and horovod.
 """
 
 import os
