@@ -44,7 +44,7 @@ def packed_path(data: Dataset, cache: Path, *, framework: str, image_size: int) 
     """Where the packed form of a data set is, or will be."""
     packer = PACKERS[framework]
     size = f"-{image_size}" if packer.sized else ""
-    return cache / "packed" / f"{data.digest[:16]}{size}" / f"images{packer.suffix}"
+    return cache / "packed" / framework / f"{data.digest[:16]}{size}" / f"images{packer.suffix}"
 
 
 def pack(

@@ -95,3 +95,6 @@ def test_only_a_form_with_one_image_size_is_packed_anew_for_another(tmp_path):
     for framework, packer in PACKERS.items():
         paths = {packed_path(data, tmp_path, framework=framework, image_size=size) for size in (32, 224)}
         assert len(paths) == (2 if packer.sized else 1)
+    # Each in a directory of its own, which is moved into place as a whole.
+    folders = {packed_path(data, tmp_path, framework=name, image_size=32).parent for name in PACKERS}
+    assert len(folders) == len(PACKERS)
