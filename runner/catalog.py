@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from runner import yamlfile
 from runner.errors import RequestError, nearest
-from runner.images.versions import BaseSpec, Device, Entry, Frozen, Kind, VersionsFile
+from runner.images.versions import BaseSpec, Device, Entry, Frozen, Horovod, Kind, VersionsFile
 from runner.nvml import Gpu
 
 IMAGES: Final = Path("images")
@@ -41,6 +41,7 @@ class ImageSpec(Frozen):
         size_mib: size of the built image.
         directory: where its Dockerfile and its lock are.
         extension: what was added to the framework's plain image; None for a plain image.
+        build_requirements: packages of the lock that only the build of an extension needs.
         parent: the plain image that an extension is added to.
         build_base: the base on which an extension is compiled.
     """
@@ -66,6 +67,7 @@ class ImageSpec(Frozen):
     directory: Path
     extension: Extension | None = None
     extension_version: str | None = None
+    build_requirements: tuple[str, ...] = ()
     parent: ImageSpec | None = None
     build_base: BaseSpec | None = None
 
@@ -310,9 +312,7 @@ def load_images(root: Path) -> Catalog:
         root=root,
         bases=tuple(file.base(name) for name in file.bases),
         images=tuple(image for image, _ in pairs),
-        extended=tuple(
-            _with_horovod(file, image, size_mib=entry.horovod.size_mib) for image, entry in pairs if entry.horovod
-        ),
+        extended=tuple(_with_horovod(file, image, entry.horovod) for image, entry in pairs if entry.horovod),
     )
 
 
@@ -342,17 +342,18 @@ def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> Imag
     )
 
 
-def _with_horovod(file: VersionsFile, plain: ImageSpec, *, size_mib: int) -> ImageSpec:
+def _with_horovod(file: VersionsFile, plain: ImageSpec, entry: Horovod) -> ImageSpec:
     base = file.base(file.horovod.base)
     return plain.model_copy(
         update={
             "reference": f"{plain.reference}-horovod",
             "base": base,
             "requires_python": f"=={base.python}.*",
-            "requirements": file.horovod.requirements,
+            "requirements": (*file.horovod.requirements, *entry.build_requirements),
+            "build_requirements": tuple(requirement.partition("==")[0] for requirement in entry.build_requirements),
             "extra_index": None,
-            "wheels_mib": file.horovod.wheels_mib,
-            "size_mib": size_mib,
+            "wheels_mib": entry.wheels_mib,
+            "size_mib": entry.size_mib,
             "directory": plain.directory / "horovod",
             "extension": "horovod",
             "extension_version": file.horovod.version,

@@ -132,8 +132,16 @@ class Cuda(Frozen):
 
 
 class Horovod(Frozen):
-    """One framework's image with Horovod in it: the size that it was measured to have."""
+    """One framework's image with Horovod in it.
 
+    Attributes:
+        build_requirements: what only its build needs: CUDA's compiler, for an image with NCCL.
+        wheels_mib: size of Horovod's source and of what it needs, as measured.
+        size_mib: size of the built image, as measured.
+    """
+
+    build_requirements: tuple[Pin, ...] = ()
+    wheels_mib: Annotated[int, Field(gt=0)]
     size_mib: Annotated[int, Field(gt=0)]
 
 
@@ -149,7 +157,6 @@ class HorovodBuild(Frozen):
 
     version: ImageVersion
     requirements: Annotated[tuple[Pin, ...], Field(min_length=1)]
-    wheels_mib: Annotated[int, Field(gt=0)]
     base: str
     build_base: str
 

@@ -237,9 +237,9 @@ def test_no_archive_and_an_image_that_is_not_built_are_one_sentence(tmp_path):
                 *("2.21.0-cpu", "2.21.0-cpu-horovod", "1.0"),
             ],
         ),
-        (["pytorch"], None, ["2.13.0-cpu", "2.13.0-cpu-horovod", "2.6.0", "2.15.0"]),
+        (["pytorch"], None, ["2.13.0-cpu", "2.13.0-cpu-horovod", "2.6.0", "2.15.0", "2.15.0-horovod"]),
         (["pytorch:2.6.0", "mxnet:1.9.1"], None, ["1.9.1", "2.6.0"]),
-        (["pytorch"], "gpu", ["2.6.0", "2.15.0"]),
+        (["pytorch"], "gpu", ["2.6.0", "2.15.0", "2.15.0-horovod"]),
     ],
 )
 def test_names_mean_images(names, device, expected):

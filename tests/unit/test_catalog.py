@@ -209,7 +209,7 @@ def test_a_lock_that_is_gone_is_named_with_the_way_to_make_it():
         ),
         (
             "size_mib: 652\n",
-            "size_mib: 652\n      horovod: {size_mib: 1}\n",
+            "size_mib: 652\n      horovod: {wheels_mib: 1, size_mib: 1}\n",
             "images.caffe 1.0 has Horovod, which is added to",
         ),
         ("nvidia/caffe:20.03-py3", "nvidia/caffe", "string should match pattern"),

@@ -52,7 +52,10 @@ def test_every_framework_that_horovod_serves_has_it_on_cpus(framework):
             ("mxnet", "1.9.1-cu112", "gpu"),
             "mxnet 1.9.1-cu112 has no image with Horovod; versions of mxnet that have: 1.9.1",
         ),
-        (("caffe", "1.0", "cpu"), "caffe 1.0 has no image with Horovod; these have: mxnet 1.9.1, pytorch 2.13.0-cpu, "),
+        (
+            ("caffe", "1.0", "cpu"),
+            "caffe 1.0 has no image with Horovod; these have: mxnet 1.9.1, pytorch 2.13.0-cpu, pytorch 2.15.0, ",
+        ),
     ],
 )
 def test_an_image_without_it_is_refused_with_those_that_have_it(image, sentence):
@@ -89,6 +92,18 @@ def test_its_dockerfile_takes_the_framework_compiles_on_one_base_and_runs_on_ano
     assert "HOROVOD_WITHOUT_MXNET" not in text
     assert all(f"HOROVOD_WITHOUT_{other}=1" in text for other in ("PYTORCH", "TENSORFLOW"))
     assert "g++" not in MXNET.base.packages
+
+
+def test_cudas_compiler_builds_it_and_is_not_in_it():
+    image = CATALOG.with_horovod(CATALOG.find("pytorch", "2.15.0", "gpu"))
+    assert "nvidia-cuda-nvcc" in image.build_requirements
+    assert {pin.name for pin in read_lock(image.lock_path.read_text(encoding="utf-8"))} > set(image.build_requirements)
+    builder, runtime = dict(render(CATALOG))[image.dockerfile].split(f"FROM {image.base.reference}")
+    assert "HOROVOD_GPU_OPERATIONS=NCCL" in builder
+    assert "HOROVOD_BUILD_CUDA_CC_LIST=75,80,86,90,100,120" in builder
+    for name in image.build_requirements:
+        assert f"/^{name}==/,/[^\\\\]$/d" in builder  # struck from what goes into the environment
+    assert "/compiler" not in runtime
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
