@@ -135,16 +135,16 @@ def list_images() -> None:
     except EngineError:
         client = None
     table = Table(box=None, pad_edge=False)
-    for header in ("image", "device", "GPU code", "driver", "built", "MiB"):
-        table.add_column(header, justify="right" if header == "MiB" else "left", no_wrap=header != "GPU code")
+    for header in ("image", "device", "GPU code", "driver ≥", "built", "MiB"):
+        table.add_column(header, justify="right" if header == "MiB" else "left", no_wrap=True)
     for image in load_images(SUITE_ROOT).everything:
         built = find_built(image, client) if client else None
         state = built.id.partition(":")[2][:12] if built else "no"
         table.add_row(
-            image.reference,
+            f"{image.framework}:{image.tag}",  # what `images build` takes
             image.device,
-            " ".join(image.compute_capabilities),
-            f"≥ {image.minimum_driver}" if image.minimum_driver else "",
+            f"{image.compute_capabilities[0]}–{image.compute_capabilities[-1]}" if image.compute_capabilities else "",
+            image.minimum_driver or "",
             "outdated" if client and is_outdated(image, client) else state,
             str(built.size_mib if built else image.size_mib),
         )
