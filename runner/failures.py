@@ -58,10 +58,10 @@ class Death(NamedTuple):
     exit_code: int
 
 
-# How each launcher says which rank ended first, in its own words.
-_DEATHS: Final = (
-    # torchrun; each failed rank has such a pair of lines, the one that failed first comes last
-    re.compile(r"^ *rank +: (?P<rank>\d+) .*\n(?:.*\n)?? *exitcode +: (?P<code>-?\d+)", re.MULTILINE),
+# torchrun's words for a rank that failed; the one that did so first comes last.
+_TORCHRUN: Final = re.compile(r"^ *rank +: (?P<rank>\d+) .*\n(?:.*\n)?? *exitcode +: (?P<code>-?\d+)", re.MULTILINE)
+# The words of the launchers that name the first one first.
+_LAUNCHERS: Final = (
     re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)", re.MULTILINE),  # horovodrun --gloo
     re.compile(
         r"noticed that process rank (?P<rank>\d+) with .* exited on signal (?P<signal>\d+)", re.DOTALL
@@ -102,15 +102,18 @@ def explain(exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[i
 def _first_death(lines: Iterable[str]) -> Death | None:
     """Who ended first, as the launcher says; one that was killed from outside comes before those that its end made fail."""
     text = "\n".join(lines)
-    for pattern in _DEATHS:
-        deaths = []
-        for match in pattern.finditer(text):
-            groups = match.groupdict()
-            code = int(groups["code"]) if groups.get("code") else -int(groups["signal"])
-            deaths.append(Death(int(groups["rank"]), code))
-        if deaths:
-            return next((death for death in deaths if death.exit_code in KILLED), deaths[-1])
-    return None
+    found = [_deaths(_TORCHRUN, text)[::-1], *(_deaths(pattern, text) for pattern in _LAUNCHERS)]
+    deaths = next((deaths for deaths in found if deaths), [])
+    return next((death for death in deaths if death.exit_code in KILLED), deaths[0] if deaths else None)
+
+
+def _deaths(pattern: re.Pattern[str], text: str) -> list[Death]:
+    found = []
+    for match in pattern.finditer(text):
+        groups = match.groupdict()
+        code = int(groups["code"]) if groups.get("code") else -int(groups["signal"])
+        found.append(Death(int(groups["rank"]), code))
+    return found
 
 
 def _signal_name(code: int) -> str:

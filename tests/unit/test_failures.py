@@ -61,6 +61,25 @@ def test_a_rank_that_others_followed_is_not_the_one_to_blame():
     assert explain(1, swapped).startswith("rank 1: killed")
 
 
+HOROVODRUN = """\
+[1]<stderr>:TypeError: zero_grad() got an unexpected keyword argument
+Process 1 exit with status code 1.
+Terminating remaining workers after failure of Process 1.
+Process 0 exit with status code 143.
+RuntimeError: Horovod detected that one or more processes exited with non-zero status, thus causing the job to be terminated. \
+The first process to do so was:
+Process name: 1
+Exit code: 1
+"""
+
+
+def test_horovodrun_the_first_that_it_names_is_to_blame():
+    found = explain(1, HOROVODRUN.splitlines())
+    assert found == "rank 1: exit code 1; it last said: TypeError: zero_grad() got an unexpected keyword argument"
+    killed = HOROVODRUN.replace("status code 1.", "status code 1.\nProcess 3 exit with status code 137.", 1)
+    assert explain(1, killed.splitlines()).startswith("rank 3: killed (exit code 137, SIGKILL)")
+
+
 def test_tensorflow_workers():
     assert explain(1, WORKERS.splitlines()) == "rank 1: exit code 1; it last said: ValueError: no such label"
 

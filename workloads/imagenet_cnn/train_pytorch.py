@@ -7,7 +7,8 @@
     horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
 
 fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolutions round their inputs to TF32; fp16 and bf16 are
-torch.autocast with weights in fp32. On a GPU all but fp32 lay images out channels-last, which tensor cores want.
+torch.autocast with weights in fp32. On a GPU all but fp32 lay images out channels-last, which tensor cores want, and weights too,
+except for Horovod.
 """
 
 import contextlib
@@ -109,7 +110,9 @@ class Training:
         torch.manual_seed(args.seed)  # the same on all ranks: they start from the same weights
         channels_last = self.on_gpu and args.precision != "fp32"
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
-        self.net = build(args.model, args.image_size, args.num_classes).to(device, memory_format=self.layout)
+        # Horovod takes contiguous tensors only; the gradients of a weight lie as the weight does, cuDNN turns both at little cost.
+        weights = torch.contiguous_format if args.strategy == "horovod" else self.layout
+        self.net = build(args.model, args.image_size, args.num_classes).to(device, memory_format=weights)
         self.parameters = list(self.net.parameters())
         self.model = ranks.model(self.net)
         self.reseed()
@@ -134,7 +137,7 @@ class Training:
 
     def step(self):
         images, labels = next(self.batches)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         with self.autocast:
             loss = self.loss(self.model(images), labels)
         self.scaler.scale(loss).backward()
