@@ -180,7 +180,7 @@ def test_a_set_of_images_moves_through_files(client, tmp_path):
     ensure(CPU[0], client=client, cache=cache_dir(), report=print)
     (tmp_path / "Dockerfile").write_text(f"FROM {CPU[0].base.reference}\nLABEL moved=1\n", encoding="utf-8")
     reference = "dlscale/test:moved"
-    made, _ = client.images.build(path=str(tmp_path), tag=reference)
+    made, _ = client.images.build(path=str(tmp_path), tag=reference, rm=True)
     try:
         archive.save([reference], client=client, directory=tmp_path / "set", report=print)
         client.images.remove(reference)
