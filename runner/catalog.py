@@ -14,6 +14,7 @@ from runner import yamlfile
 from runner.errors import RequestError, nearest
 from runner.images.versions import BaseSpec, Device, Entry, Frozen, Horovod, Kind, VersionsFile
 from runner.nvml import Gpu
+from runner.request import StrategyName
 
 IMAGES: Final = Path("images")
 Extension = Literal["horovod"]
@@ -40,6 +41,7 @@ class ImageSpec(Frozen):
         wheels_mib: size of its wheels.
         size_mib: size of the built image.
         directory: where its Dockerfile and its lock are.
+        strategies: those that it can train with; None for all that its framework has.
         extension: what was added to the framework's plain image; None for a plain image.
         build_requirements: packages of the lock that only the build of an extension needs.
         parent: the plain image that an extension is added to.
@@ -66,6 +68,7 @@ class ImageSpec(Frozen):
     size_mib: int
     directory: Path
     extension: Extension | None = None
+    strategies: tuple[StrategyName, ...] | None = None
     extension_version: str | None = None
     build_requirements: tuple[str, ...] = ()
     parent: ImageSpec | None = None
@@ -338,6 +341,7 @@ def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> Imag
         library_path=entry.library_path,
         wheels_mib=entry.wheels_mib,
         size_mib=entry.size_mib,
+        strategies=entry.strategies,
         directory=root / IMAGES / framework / entry.version,
     )
 

@@ -14,6 +14,7 @@ from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
+from runner.launch import STRATEGIES
 from runner.provenance import SUITE_ROOT, tree_sha256
 from runner.request import Device, EngineName, Request
 from runner.trial import Dataset
@@ -107,7 +108,9 @@ def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> Im
         fitting = [i for i in catalog.images if i.device == device and misfit(i, node.gpus, node.driver) is None]
         image = min(fitting, key=lambda i: i.size_mib) if fitting else catalog.smallest(device)
     catalog.check_fit(image, node.gpus, node.driver)
-    return catalog.with_horovod(image) if request.strategy == "horovod" else image
+    # A framework that Horovod does not know is refused with the strategies that it has, when the plan is made.
+    wanted = request.strategy == "horovod" and image.framework in STRATEGIES["horovod"].frameworks
+    return catalog.with_horovod(image) if wanted else image
 
 
 def refuse_private(data: Path) -> None:

@@ -10,12 +10,13 @@ import math
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from runner.catalog import ImageSpec
 from runner.cluster import Node
 from runner.dataset import PACKED
 from runner.errors import RequestError
 from runner.ground import Ground
-from runner.request import Device, Request
-from runner.strategy import Chosen, choose, default_strategy
+from runner.request import Request
+from runner.strategy import Chosen, choose, offered
 from runner.trial import Trial, comparison_key
 from runner.workload import Defaults, Model
 
@@ -28,33 +29,37 @@ MAX_WINDOW = 50
 MAX_LOADER_WORKERS = 8
 
 
-def scales(request: Request, device: Device, node: Node, framework: str) -> tuple[int, ...]:
+def scales(request: Request, image: ImageSpec, node: Node) -> tuple[int, ...]:
     """Numbers of devices to run on, ascending; CPU workers may be more than the cores where that was allowed.
 
     Raises:
         RequestError: more devices than the machine offers, with what to ask for instead.
     """
+    device = image.device
     asked = request.gpus if device == "gpu" else request.workers
-    offered = len(node.gpus) if device == "gpu" else len(node.cores)
+    there = len(node.gpus) if device == "gpu" else len(node.cores)
     variable, unit = ("GPUS", "GPUs") if device == "gpu" else ("WORKERS", "cores")
-    if device == "gpu" and not offered:
+    if device == "gpu" and not there:
         wanted = f"GPUS={','.join(map(str, asked))}" if asked else "DEVICE=gpu"
         raise RequestError(
             f"{wanted} asked, {node.name} offers none ({node.gpu_reason}); ask for DEVICE=cpu WORKERS=1,2 instead"
         )
-    if asked and asked[-1] > 1 and default_strategy(framework, device) == "single":
-        raise RequestError(f"{variable}={asked[-1]} asked, {framework} trains on one CPU worker; ask for {variable}=1")
-    if asked and asked[-1] > offered and not (request.oversubscribe and device == "cpu"):
+    alone = offered(image) == ("single",)
+    if asked and asked[-1] > 1 and alone:
+        raise RequestError(f"{variable}={asked[-1]} asked, {image.name} trains on one device; ask for {variable}=1")
+    if asked and asked[-1] > there and not (request.oversubscribe and device == "cpu"):
         step = " or add --oversubscribe" if device == "cpu" else ""
         raise RequestError(
-            f"{variable}={asked[-1]} asked, {node.name} offers {offered} {unit}; ask for {variable}={offered} or fewer{step}"
+            f"{variable}={asked[-1]} asked, {node.name} offers {there} {unit}; ask for {variable}={there} or fewer{step}"
         )
     if asked:
         return asked
+    if alone:
+        return (1,)
     if device == "cpu":
-        return (1, 2) if offered > 1 and default_strategy(framework, device) != "single" else (1,)
-    powers = [2**exponent for exponent in range(offered.bit_length()) if 2**exponent <= offered]
-    return tuple(sorted({*powers, offered}))
+        return (1, 2) if there > 1 else (1,)
+    powers = [2**exponent for exponent in range(there.bit_length()) if 2**exponent <= there]
+    return tuple(sorted({*powers, there}))
 
 
 def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
@@ -79,14 +84,14 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         raise RequestError(
             f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={ground.dataset.path} is {packed.label}; give the folder"
         )
-    asked = scales(request, ground.device, ground.node, framework)
+    asked = scales(request, ground.image, ground.node)
     every = tuple(sorted({1, *asked}))
     cell = _Cell(
         request=request,
         ground=ground,
         model=model,
         image_size=workload.image_size(model, device=device, asked=request.image_size),
-        strategy=choose(request, framework=framework, device=device, asked=asked),
+        strategy=choose(request, image=ground.image, asked=asked),
         total=_total_iterations(request, ground, request.batch or defaults.batch, defaults),
         largest=every[-1],
     )

@@ -151,6 +151,11 @@ def refuse_unbuilt(request: Request) -> None:
         RequestError: several nodes, both kinds of device, or an interconnect that one host can't have.
     """
     if request.nodes > 1 or request.hosts:
+        if request.framework == "caffe":
+            raise RequestError(
+                "FRAMEWORK=caffe on several nodes asked, but Caffe has no distributed training; ask for one node and GPUS=n, or for "
+                "FRAMEWORK=mxnet, pytorch or tensorflow"
+            )
         asked = f"HOSTS={request.hosts}" if request.hosts else f"NODES={request.nodes}"
         raise RequestError(
             f"{asked} asked, this version runs on one host; leave NODES and HOSTS out and scale with GPUS or WORKERS"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runner.catalog import ImageSpec
 from runner.errors import RequestError
 from runner.launch import DEFAULT_STRATEGY, STRATEGIES
 from runner.request import Controller, Device, KvStore, Operations, Request, StrategyName
@@ -34,50 +35,60 @@ class Chosen:
         return 1 if STRATEGIES[self.name].one_process else scale
 
 
-def choose(request: Request, *, framework: str, device: Device, asked: tuple[int, ...]) -> Chosen:
+def choose(request: Request, *, image: ImageSpec, asked: tuple[int, ...]) -> Chosen:
     """Take the strategy that was asked for, or the one that the framework's users expect, with its settings.
 
     Args:
         request: what was asked.
-        framework: the image's.
-        device: what the trials run on.
+        image: what the trials run in.
         asked: numbers of devices, ascending.
 
     Raises:
         RequestError: a pair that does not exist, or a setting of another strategy.
     """
-    default = default_strategy(framework, device)
+    default = default_strategy(image)
     name = request.strategy or default
-    _refuse_pair(name, framework, device)
+    _refuse_pair(name, image)
     if name == "single" and asked[-1] > 1 and (request.gpus or request.workers):
         step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
         raise RequestError(f"STRATEGY=single drives one device, {asked[-1]} asked; {step}")
-    _refuse_settings_of_others(request, name, framework)
+    _refuse_settings_of_others(request, name, image.framework)
     return Chosen(
         name=name,
-        kvstore=_kvstore(request, device) if name == "kvstore" else None,
-        horovod=_horovod(request, device) if name == "horovod" else None,
+        kvstore=_kvstore(request, image.device) if name == "kvstore" else None,
+        horovod=_horovod(request, image.device) if name == "horovod" else None,
     )
 
 
-def default_strategy(framework: str, device: Device) -> StrategyName:
-    """What a user of the framework expects on several devices; `single` where it knows no other way."""
-    default = DEFAULT_STRATEGY[framework]
-    return default if device in STRATEGIES[default].devices else "single"
+def default_strategy(image: ImageSpec) -> StrategyName:
+    """What a user of the framework expects on several devices; `single` where the image knows no other way."""
+    default = DEFAULT_STRATEGY[image.framework]
+    return default if default in offered(image) else "single"
 
 
-def _refuse_pair(name: StrategyName, framework: str, device: Device) -> None:
-    offered = [other for other, strategy in STRATEGIES.items() if framework in strategy.frameworks]
-    if framework not in STRATEGIES[name].frameworks:
+def offered(image: ImageSpec) -> tuple[StrategyName, ...]:
+    """The strategies that an image can train with; with Horovod, where it has that, too."""
+    return tuple(
+        name
+        for name, strategy in STRATEGIES.items()
+        if image.framework in strategy.frameworks
+        and image.device in strategy.devices
+        and (image.strategies is None or name in image.strategies)
+    )
+
+
+def _refuse_pair(name: StrategyName, image: ImageSpec) -> None:
+    if name in offered(image):
+        return
+    of_framework = [other for other, strategy in STRATEGIES.items() if image.framework in strategy.frameworks]
+    if name not in of_framework:
         raise RequestError(
-            f"STRATEGY={name} is not offered by FRAMEWORK={framework}; {framework} offers {', '.join(offered)}, "
+            f"STRATEGY={name} is not offered by FRAMEWORK={image.framework}; {image.framework} offers {', '.join(of_framework)}, "
             f"{name} is offered by {', '.join(STRATEGIES[name].frameworks)}"
         )
-    if device not in STRATEGIES[name].devices:
-        here = [other for other in offered if device in STRATEGIES[other].devices]
-        raise RequestError(
-            f"STRATEGY={name} drives several GPUs, {framework} knows no such way for DEVICE={device}; ask for STRATEGY={', '.join(here)}"
-        )
+    raise RequestError(
+        f"STRATEGY={name} is not offered by {image.name} on DEVICE={image.device}; ask for STRATEGY={' or '.join(offered(image))}"
+    )
 
 
 def _refuse_settings_of_others(request: Request, name: StrategyName, framework: str) -> None:

@@ -10,6 +10,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from runner.request import StrategyName
+
 Device = Literal["cpu", "gpu"]
 Kind = Literal["wheels", "debian", "container"]
 
@@ -193,6 +195,7 @@ class Entry(Frozen):
     wheels_mib: Annotated[int, Field(ge=0)] = 0
     size_mib: Annotated[int, Field(gt=0)]
     horovod: Horovod | None = None
+    strategies: tuple[StrategyName, ...] | None = None
 
     @property
     def kind(self) -> Kind:

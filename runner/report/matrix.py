@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from runner.catalog import ImageSpec
-from runner.launch import STRATEGIES
 from runner.request import StrategyName
 from runner.results import RunRecord
+from runner.strategy import offered
 from runner.trial import Trial
 
 HEADERS = ("image", "device", "compute capability", "driver", "strategy", "ran on")
@@ -38,11 +38,7 @@ def strategies_of(image: ImageSpec) -> tuple[StrategyName, ...]:
     """The strategies that an image can train with: an image with Horovod is built for that alone."""
     if image.extension:
         return (image.extension,)
-    return tuple(
-        name
-        for name, strategy in STRATEGIES.items()
-        if name != "horovod" and image.framework in strategy.frameworks and image.device in strategy.devices
-    )
+    return tuple(name for name in offered(image) if name != "horovod")
 
 
 def _row(image: ImageSpec, strategy: StrategyName, ran: Sequence[tuple[Trial, RunRecord]]) -> tuple[str, ...]:

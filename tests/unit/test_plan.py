@@ -100,6 +100,24 @@ def test_horovod_takes_gloo_for_all_unless_told_otherwise():
     assert mpi.horovod.operations == "mpi"
 
 
+def test_caffe_trains_on_one_cpu_worker_and_on_several_gpus():
+    assert [t.world_size for t in plan(Request(repeat=1), ground("caffe"))] == [1]
+    with pytest.raises(RequestError, match="WORKERS=2 asked, caffe 1.0 trains on one device; ask for WORKERS=1"):
+        plan(Request(workers=(2,)), ground("caffe"))
+    last = plan(Request(repeat=1), ground("caffe", "gpu"))[-1]
+    assert (last.world_size, last.processes, last.strategy, last.dialect) == (4, 1, "caffe", "caffe")
+
+
+def test_an_image_may_offer_less_than_its_framework():
+    old = next(image for image in CATALOG.images if image.version == "1.15.5-nvidia")
+    assert [t.world_size for t in plan(Request(repeat=1), ground("tensorflow", "gpu", image=old))] == [1]
+    with pytest.raises(
+        RequestError,
+        match="STRATEGY=mirrored is not offered by tensorflow 1.15.5-nvidia on DEVICE=gpu; ask for STRATEGY=single",
+    ):
+        plan(Request(strategy="mirrored", gpus=(1,)), ground("tensorflow", "gpu", image=old))
+
+
 def test_more_workers_than_cores_run_only_where_that_was_asked_for_and_it_is_recorded():
     one, three = plan(Request(workers=(3,), oversubscribe=True, repeat=1), ground())
     assert (one.oversubscribed, three.oversubscribed) == (False, True)
