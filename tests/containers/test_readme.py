@@ -26,6 +26,8 @@ def test_the_command_works(command, sample, tmp_path, client):
         gpus = any(word.startswith("GPUS=") for word in words)
         words += [small for small in SMALL if not (gpus and small == "DEVICE=cpu")] + [f"OUT={tmp_path / 'out'}"]
         words += [] if any(word.startswith("BATCH=") for word in words) else ["BATCH=4"]
+    if words[1] == "bench" and words[0].endswith("dlscale"):
+        words.insert(2, f"--out={tmp_path / 'out'}")
     if words[:2] == ["make", "overhead"]:
         words.append("REPEAT=1")
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL)

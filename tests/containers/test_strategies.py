@@ -34,7 +34,9 @@ class Pair:
     transport: str = "loopback"
 
     def __str__(self):
-        return "-".join((self.framework, self.strategy, *(word.rpartition("=")[2] for word in self.settings)))
+        return "-".join(
+            (self.framework, self.strategy, *(word.rpartition("=")[2].lstrip("-") for word in self.settings))
+        )
 
 
 PAIRS = [
@@ -44,6 +46,7 @@ PAIRS = [
     Pair("mxnet", "kvstore", ("--kvstore=dist_async",), synchronous=False),
     Pair("pytorch", "ddp"),
     Pair("tensorflow", "mirrored", processes=1, transport="process"),
+    Pair("tensorflow", "mirrored", ("--xla",), processes=1, transport="process"),
     Pair("tensorflow", "multiworker"),
     Pair("mxnet", "horovod", ("--controller=gloo",)),
     Pair("pytorch", "horovod", ("--controller=gloo",)),

@@ -1,0 +1,59 @@
+"""What packers of single files share: the command line, the order, what is left out, and a result that is there as a whole or not.
+
+Standard library only. JPEGs that are cut short or do not decode are left out and named in `skipped`. Progress goes to standard error,
+one JSON line at the end to standard output.
+"""
+
+import argparse
+import json
+import random
+import sys
+from pathlib import Path
+
+from arguments import refuse
+from class_folders import class_folders, is_whole
+
+PROGRESS_EVERY = 500
+
+
+def pack(description, *, suffixes, decodes, open_writer):
+    """Read DIR and OUT from the command line and pack DIR into OUT, with OUT.json {classes, images, skipped} beside it.
+
+    suffixes: of all files that are written, `.json` among them and OUT's own last: where there is an OUT, the rest is complete.
+    decodes: whether the framework reads these bytes of a JPEG to the end.
+    open_writer: given the paths to write by suffix, an object with `write(number, jpeg, label, name)` and `close()`.
+    """
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    if args.out.suffix != suffixes[-1]:
+        refuse(f"{args.out} does not end with {suffixes[-1]}; give a name that does")
+    if not args.folder.is_dir():
+        refuse(f"{args.folder} is not a folder; give one that holds one folder of JPEGs a class")
+    classes, images = class_folders(args.folder)
+    # Readers take a stretch or a window of the file at a time: in the folders' order it would hold few classes.
+    random.Random(0).shuffle(images)
+
+    partial = {suffix: args.out.with_suffix(f".partial{suffix}") for suffix in suffixes}
+    writer = open_writer(partial)
+    packed, skipped = 0, []
+    for seen, (name, label) in enumerate(images, start=1):
+        jpeg = (args.folder / name).read_bytes()
+        if is_whole(jpeg) and decodes(jpeg):
+            writer.write(packed, jpeg, label, name)
+            packed += 1
+        else:
+            skipped.append(name)
+        if seen % PROGRESS_EVERY == 0 or seen == len(images):
+            print(f"{seen} of {len(images)} images, {len(skipped)} left out", file=sys.stderr, flush=True)
+    writer.close()
+    index = {"classes": classes, "images": packed, "skipped": sorted(skipped)}
+    partial[".json"].write_text(json.dumps(index) + "\n", encoding="utf-8")
+    if not packed:
+        for path in partial.values():
+            path.unlink()
+        refuse(f"{args.folder} holds no JPEG in class folders that decodes (CLASS/NAME.jpg); give a folder that does")
+    for suffix in suffixes:
+        partial[suffix].rename(args.out.with_suffix(suffix))
+    print(json.dumps({"path": str(args.out), **index}))
