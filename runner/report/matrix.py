@@ -50,7 +50,7 @@ def _row(image: ImageSpec, strategy: StrategyName, ran: Sequence[tuple[Trial, Ru
     return (
         image.name,
         "GPU" if image.device == "gpu" else "CPU",
-        ", ".join(image.compute_capabilities),
+        ", ".join(image.compute_capabilities) + (" and newer" if image.ptx else ""),
         f"≥ {image.minimum_driver}" if image.minimum_driver else "",
         _with_kinds(strategy, [trial for trial, _ in own]),
         "; ".join(dict.fromkeys(_place(record) for _, record in own)) or NOWHERE,
