@@ -82,7 +82,11 @@ def bench(
     mode: Annotated[Text, _flag("--mode", help="train")] = None,
     data: Annotated[
         Text,
-        _flag("--data", help="folder of class folders with JPEGs, or a .rec file (default: synthetic)", metavar="PATH"),
+        _flag(
+            "--data",
+            help="folder of class folders with JPEGs, or a .rec, .lmdb or .tfrecord made of one (default: synthetic)",
+            metavar="PATH",
+        ),
     ] = None,
     iterations: Annotated[Text, _flag("--iterations", help="measured iterations on one device", metavar="N")] = None,
     epochs: Annotated[

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from runner import dataset
-from runner.catalog import Catalog, ImageSpec, load_images, misfit
+from runner.catalog import Catalog, load_images, misfit
 from runner.cluster import Node, inspect_local
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
+from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
 from runner.provenance import SUITE_ROOT, tree_sha256
 from runner.request import Device, EngineName, Request

@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from runner.catalog import ImageSpec
 from runner.cluster import Node
 from runner.dataset import PACKED
 from runner.errors import RequestError
 from runner.ground import Ground
+from runner.images.spec import ImageSpec
 from runner.request import Request
 from runner.strategy import Chosen, choose, offered
 from runner.trial import Trial, comparison_key

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runner.catalog import ImageSpec
 from runner.errors import RequestError
+from runner.images.spec import ImageSpec
 from runner.launch import DEFAULT_STRATEGY, STRATEGIES
 from runner.request import Controller, Device, KvStore, Operations, Request, StrategyName
 from runner.trial import Horovod

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from runner.cache import alone
-from runner.catalog import IMAGES, ImageSpec
+from runner.catalog import IMAGES
 from runner.cluster import free_mib
 from runner.errors import RequestError
 from runner.images.base import base_id, ensure_base
 from runner.images.container import container_id, ensure_container
 from runner.images.packages import check_packages
+from runner.images.spec import ImageSpec
 from runner.images.wheelhouse import fetch
 from runner.provenance import SUITE_ROOT, read_git
 

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from runner import request as ask
 from runner.cache import cache_dir
-from runner.catalog import Catalog, ImageSpec, load_images
+from runner.catalog import Catalog, load_images
 from runner.errors import RequestError, nearest
+from runner.images.spec import ImageSpec
 from runner.provenance import SUITE_ROOT
 from runner.report.progress import progress
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from runner.catalog import ImageSpec
 from runner.errors import RequestError
 from runner.images import registry
 from runner.images.lock import header, replace
+from runner.images.spec import ImageSpec
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.catalog import ImageSpec
 from runner.errors import RequestError
 from runner.images.base import ensure_base, package_list
 from runner.images.lock import header, replace
 from runner.images.mirror import VARIABLE
+from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 
 if TYPE_CHECKING:

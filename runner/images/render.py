@@ -7,10 +7,11 @@ from pathlib import Path
 
 import jinja2
 
-from runner.catalog import IMAGES, Catalog, ImageSpec
+from runner.catalog import IMAGES, Catalog
 from runner.errors import DlscaleError, RequestError
 from runner.images.base import recipe
 from runner.images.container import source
+from runner.images.spec import ImageSpec
 
 
 def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:

@@ -176,7 +176,7 @@ class Container(Frozen):
 
 
 class Entry(Frozen):
-    """One image; the fields are those of `catalog.ImageSpec`.
+    """One image; the fields are those of `spec.ImageSpec`.
 
     Its software is wheels on a base (`requirements`), Debian packages of a base whose suite is locked, or a vendor's `container`.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from runner.catalog import ImageSpec
+from runner.images.spec import ImageSpec
 from runner.request import StrategyName
 from runner.results import RunRecord
 from runner.strategy import offered

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.catalog import ImageSpec, load_images
+from runner.catalog import load_images
 from runner.errors import RequestError
+from runner.images.spec import ImageSpec
 from runner.nvml import Gpu
 
 ROOT = Path(__file__).parents[2]

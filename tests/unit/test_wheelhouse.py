@@ -15,9 +15,10 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag
 from wheels import make_index, make_wheel
 
-from runner.catalog import ImageSpec, load_images
+from runner.catalog import load_images
 from runner.errors import RequestError
 from runner.images import wheelhouse
+from runner.images.spec import ImageSpec
 from runner.images.wheelhouse import Pin, Target, fetch, read_lock, size_mib
 
 CATALOG = load_images(Path(__file__).parents[2])

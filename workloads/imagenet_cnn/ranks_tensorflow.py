@@ -1,8 +1,9 @@
 """How the replicas of the TensorFlow program meet and average their gradients.
 
-One alone, one process with several devices, several processes by TF_CONFIG, or Horovod. Each class joins the others when it is made. `strategy` is the tf.distribute strategy of this process; `offset` is added to the
-number that it gives a replica; `average`, called in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights
-equal, `barrier` waits for all processes, `leave` says goodbye.
+One alone, one process with several devices, several processes by TF_CONFIG, or Horovod. Each class joins the others when it is made.
+`strategy` is the tf.distribute strategy of this process; `offset` is added to the number that it gives a replica; `average`, called
+in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal, `barrier` waits for all processes, `leave`
+says goodbye.
 """
 
 import json

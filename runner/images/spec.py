@@ -1,0 +1,168 @@
+"""`ImageSpec`: one version of one framework as an image, with what it needs, where its files are and what it runs on."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Final, Literal
+
+from packaging.version import Version
+
+from runner.errors import RequestError
+from runner.images.versions import BaseSpec, Device, Frozen, Kind
+from runner.request import StrategyName
+
+Extension = Literal["horovod"]
+_LOCKS: Final[dict[Kind, str]] = {"wheels": "requirements", "debian": "packages", "container": "container"}
+
+
+class ImageSpec(Frozen):
+    """One version of one framework, as an image.
+
+    Attributes:
+        reference: image name and tag, `dlscale/mxnet:1.9.1`.
+        kind: what its software comes as: wheels on a base, a base's Debian packages, or a vendor's container.
+        base: the system below it; None where a vendor's container is.
+        container: the vendor's container, `registry/name:tag`.
+        python: version of the Python inside, `3.11`.
+        requires_python: Pythons of a host that can install the lock.
+        compute_capabilities: those the libraries hold machine code for, rising.
+        ptx: whether they hold PTX of the newest of these too.
+        cuda: CUDA release of the libraries.
+        minimum_driver: oldest driver that this CUDA release runs on.
+        requirements: the pinned inputs of the lock.
+        extra_index: a second package index, asked only for what the machine's own sources do not have.
+        library_path: folders below site-packages/nvidia whose libraries the framework needs and can't find by itself.
+        wheels_mib: size of its wheels.
+        size_mib: size of the built image.
+        directory: where its Dockerfile and its lock are.
+        strategies: those that it can train with; None for all that its framework has.
+        extension: what was added to the framework's plain image; None for a plain image.
+        build_requirements: packages of the lock that only the build of an extension needs.
+        parent: the plain image that an extension is added to.
+        build_base: the base on which an extension is compiled.
+    """
+
+    framework: str
+    version: str
+    reference: str
+    device: Device
+    kind: Kind
+    base: BaseSpec | None
+    container: str | None
+    python: str
+    requires_python: str
+    compute_capabilities: tuple[str, ...]
+    ptx: bool
+    cuda: str | None
+    minimum_driver: str | None
+    requirements: tuple[str, ...]
+    extra_index: str | None
+    library_path: tuple[str, ...]
+    wheels_mib: int
+    size_mib: int
+    directory: Path
+    extension: Extension | None = None
+    strategies: tuple[StrategyName, ...] | None = None
+    extension_version: str | None = None
+    build_requirements: tuple[str, ...] = ()
+    parent: ImageSpec | None = None
+    build_base: BaseSpec | None = None
+
+    @property
+    def name(self) -> str:
+        """As a sentence calls it: `mxnet 1.9.1`, `mxnet 1.9.1 with horovod 0.28.1`."""
+        plain = f"{self.framework} {self.version}"
+        return f"{plain} with {self.extension} {self.extension_version}" if self.extension else plain
+
+    @property
+    def tag(self) -> str:
+        """What follows the colon of its reference."""
+        return self.reference.partition(":")[2]
+
+    @property
+    def lock_path(self) -> Path:
+        """What names every piece of its software: hashed requirements, Debian packages, or the vendor's container."""
+        return self.directory / f"{_LOCKS[self.kind]}.lock"
+
+    @property
+    def dockerfile(self) -> Path:
+        """The rendered Dockerfile."""
+        return self.directory / "Dockerfile"
+
+    @property
+    def sdist(self) -> str | None:
+        """The one package that is compiled from its source; all others are wheels."""
+        return self.extension
+
+    @property
+    def patches(self) -> tuple[Path, ...]:
+        """What this source needs: in every image, then with this framework."""
+        if self.extension is None:
+            return ()
+        folder = self.directory.parents[2] / "templates" / self.extension
+        return tuple(path for name in ("common", self.framework) if (path := folder / f"{name}.patch").exists())
+
+    @property
+    def needs_container(self) -> str | None:
+        """Why the image's lock can't be installed into an environment outside of a container; None if it can."""
+        if self.extension:
+            return f"{self.name} is compiled when its image is built"
+        if self.kind == "container":
+            return f"{self.name} is a container of its vendor"
+        if self.kind == "debian":
+            return f"{self.name} is packages of Debian, which are installed in its image"
+        if self.library_path:
+            return f"{self.name} finds its CUDA libraries only inside its image"
+        return None
+
+    @property
+    def lock_sha256(self) -> str:
+        """Names the exact software inside, in records and labels.
+
+        Raises:
+            RequestError: the lock is not there.
+        """
+        try:
+            return hashlib.sha256(self.lock_path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise RequestError(
+                f"{self.lock_path}: can't be read ({error.strerror}); restore it from the repository or run `dlscale images lock`"
+            ) from error
+
+    @property
+    def build_mib(self) -> int:
+        """Disk that a build takes at its peak.
+
+        The engine holds the wheels twice (the context it received, the builder's layer) and what they install twice (builder, image);
+        a vendor's container is there once, below a thin layer.
+        """
+        return self.size_mib if self.kind == "container" else 2 * self.wheels_mib + 2 * self.size_mib
+
+    def supports(self, capability: str) -> bool:
+        """Whether a GPU of this compute capability can run the image's code.
+
+        Machine code runs on the same major version and an equal or higher minor one; PTX is compiled by the driver for anything newer
+        (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility").
+        """
+        wanted = capability_number(capability)
+        held = [capability_number(text) for text in self.compute_capabilities]
+        machine_code = any(major == wanted[0] and minor <= wanted[1] for major, minor in held)
+        return machine_code or (self.ptx and bool(held) and max(held) <= wanted)
+
+    def runs_with(self, driver: str) -> bool:
+        """Whether a driver is new enough for the image's CUDA release."""
+        return self.minimum_driver is None or Version(_digits(driver)) >= Version(self.minimum_driver)
+
+
+def capability_number(text: str) -> tuple[int, int]:
+    """A compute capability as numbers that can be ordered."""
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
+
+
+def _digits(driver: str) -> str:
+    """The part of a driver's version that orders it; vendors append words."""
+    found = re.match(r"\d+(\.\d+)*", driver)
+    return found.group() if found else "0"
