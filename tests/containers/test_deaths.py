@@ -16,10 +16,10 @@ from test_strategies import PAIRS
 
 from runner.spec import LABEL_RUN
 
-# The baseline on one device runs to its end first; the run on two then has some ten seconds to be killed in.
+# The baseline on one device runs to its end first; the run on two then has some seconds to be killed in.
 LONG = (
     *("--device=cpu", "--model=lenet", "--image-size=32", "--batch=4", "--workers=2", "--repeat=1"),
-    *("--iterations=2000", "--warmup=2"),
+    *("--iterations=1000", "--warmup=2"),
 )
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
 ENDS_WITHIN_S = 10

@@ -1,0 +1,57 @@
+"""Caffe through the suite: its own binary trains, and the figures are those of its own log.
+
+Prevents: a rate from warm-up or from the log's tail, samples that Caffe never saw, a second CPU worker that Caffe does not have.
+"""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+STEP = re.compile(r"^I\d{4} (\d\d):(\d\d):(\d\d\.\d+) .* Iteration (\d+) \(.*, loss = (\S+)$", re.MULTILINE)
+WARMUP, ITERATIONS, BATCH = 2, 20, 8
+
+
+@pytest.fixture(scope="module")
+def ended(dlscale, tmp_path_factory):
+    words = ("--framework=caffe", "--device=cpu", "--model=lenet", f"--batch={BATCH}")
+    done = dlscale(
+        "bench", *words, f"--iterations={ITERATIONS}", f"--warmup={WARMUP}", out=tmp_path_factory.mktemp("caffe")
+    )
+    assert done.code == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def lines(ended):
+    """By iteration: when Caffe wrote its line, in seconds of the day, and the loss on it."""
+    (log,) = ended.out.glob("*/logs/*.log")
+    found = STEP.findall(log.read_text())
+    return {int(n): (3600 * int(h) + 60 * int(m) + float(s), float(loss)) for h, m, s, n, loss in found}
+
+
+def test_the_measured_windows_are_those_between_the_end_of_warm_up_and_the_last_iteration(ended, lines):
+    (record,) = ended.records
+    measurement = record.measurement
+    assert record.trial.dialect == "caffe"
+    assert measurement.samples == ITERATIONS * BATCH
+    seconds = (lines[WARMUP + ITERATIONS][0] - lines[WARMUP][0]) % 86_400
+    # Windows of less than Caffe's millisecond clock keep that clock's seconds.
+    assert measurement.training_time_s == pytest.approx(seconds, abs=0.001 * len(measurement.windows))
+
+
+def test_its_losses_and_weights_are_in_the_record(ended, lines):
+    (record,) = ended.records
+    (losses,) = record.measurement.losses.values()
+    assert losses[0] == lines[0][1]
+    assert set(losses) >= {loss for n, (_, loss) in lines.items() if n <= WARMUP + ITERATIONS}
+    assert record.measurement.parameter_norms["0"] > 0
+    assert record.provenance.framework_version == "1.0.0"
+
+
+def test_a_second_cpu_worker_is_refused_in_one_sentence(dlscale, tmp_path):
+    done = dlscale("bench", "--framework=caffe", "--device=cpu", "--workers=2", out=tmp_path)
+    assert done.code == 2
+    assert "caffe 1.0 trains on one device; ask for WORKERS=1" in done.stderr
+    assert done.records == []
