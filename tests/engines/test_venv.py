@@ -9,7 +9,7 @@ import examples
 import pytest
 
 from runner import bench
-from runner.errors import NoBaseError
+from runner.errors import NoBaseError, RequestError
 from runner.ground import EngineChoice
 from runner.request import Request
 
@@ -68,10 +68,10 @@ def _without_a_base(monkeypatch):
     """An engine that answers on a machine where no base image can be had."""
     real = bench.prepare
 
-    def prepare(ground, shown):
+    def prepare(ground, shown, *, image_size):
         if ground.engine.name == "docker":
             raise NoBaseError("mmdebstrap, which builds the base, is not installed; install it")
-        return real(ground, shown)
+        return real(ground, shown, image_size=image_size)
 
     monkeypatch.setattr("runner.ground.choose_engine", lambda _: EngineChoice("docker", None))
     monkeypatch.setattr(bench, "prepare", prepare)
@@ -101,4 +101,21 @@ def test_an_engine_that_was_asked_for_is_never_replaced(monkeypatch, tmp_path):
     _without_a_base(monkeypatch)
     with pytest.raises(NoBaseError):
         bench.bench(Request(engine="docker", device="cpu", workers=(1,), out=tmp_path), command=("dlscale", "bench"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"framework": "caffe"}, "caffe 1.0 is packages of Debian"),
+        (
+            {"framework": "mxnet", "strategy": "horovod"},
+            "mxnet 1.9.1 with horovod 0.28.1 is compiled when its image is built",
+        ),
+    ],
+)
+def test_what_is_nothing_without_its_image_is_refused_before_anything_starts(tmp_path, words, why):
+    request = Request(engine="venv", device="cpu", workers=(1,), out=tmp_path, **words)
+    with pytest.raises(RequestError, match=f"^{why}.*start Docker and ask for ENGINE=docker$"):
+        bench.bench(request, command=("dlscale", "bench"))
     assert not list(tmp_path.iterdir())
