@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from runner.parse import split_mark
+from runner.parse import untag
 
 # As the kernel's own ending of a process reads: 128 + SIGKILL of a shell, -SIGKILL of Python's launchers.
 KILLED: Final = (137, -9)
@@ -80,14 +80,14 @@ def explain(exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[i
         last_events: by rank, the last event that it wrote; what its ranks are, as far as they were heard of.
     """
     heard = last_events or {}
-    found = [split_mark(line) for line in last_lines]
-    death = _first_death([text for marked, text in found if marked is None])
+    found = [untag(line) for line in last_lines]
+    death = _first_death([line.text for line in found if line.rank is None])
     if death is None and len(heard) == 1:
         death = Death(next(iter(heard)), exit_code)
     who = f"rank {death.rank}: " if death else ""
     code = death.exit_code if death else exit_code
     # A rank under a launcher speaks in marked lines; alone in its container, it says all there is.
-    own = [text for marked, text in found if death and marked == death.rank] or [text for _, text in found]
+    own = [line.said for line in found if death and line.rank == death.rank] or [line.said for line in found]
     event = f"; its last event was {heard[death.rank]}" if death and death.rank in heard else ""
     said = event + _last_words(own)
     for cause in CAUSES:

@@ -10,7 +10,7 @@ from typing import Final
 from runner import interconnect, measure, metrics
 from runner.cluster import Gpu
 from runner.interconnect import Transport
-from runner.metrics import Measurement
+from runner.metrics import Measurement, Steadiness
 from runner.outcome import Outcome
 from runner.parse import Event
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
@@ -70,8 +70,13 @@ def _doubts(trial: Trial, measurement: Measurement) -> list[str]:
     if trial.oversubscribed:
         found.append(f"{trial.world_size} CPU workers shared cores (--oversubscribe)")
     if measurement.steady and not measurement.steady.steady:
-        found.append(f"the rate never settled: the later half is {measurement.steady.drift:+.1%} off the earlier")
+        found.append(unsettled(measurement.steady))
     return found
+
+
+def unsettled(steady: Steadiness) -> str:
+    """Say that a rate drifted all the time."""
+    return f"the rate never settled: the later half is {steady.drift:+.1%} off the earlier"
 
 
 def _missing(trial: Trial, measurement: Measurement) -> list[str]:
@@ -134,12 +139,14 @@ def _bad_losses(trial: Trial, measurement: Measurement, workload: Workload) -> l
 
 def _broken_losses(trial: Trial, measurement: Measurement) -> list[str]:
     """Losses of a log, which has those that the framework shows; the sanity band wants all of them."""
-    shown = [loss for curve in measurement.losses.values() for loss in curve]
-    if not shown:
+    if not any(measurement.losses.values()):
         return [f"the {trial.dialect} log shows no loss"]
-    return (
-        [] if all(loss is not None and math.isfinite(loss) for loss in shown) else ["a loss in the log is not finite"]
-    )
+    return [] if finite_losses(measurement) else ["a loss in the log is not finite"]
+
+
+def finite_losses(measurement: Measurement) -> bool:
+    """Whether every loss that was told is a number."""
+    return all(loss is not None and math.isfinite(loss) for curve in measurement.losses.values() for loss in curve)
 
 
 def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | None) -> ScalingFigures:

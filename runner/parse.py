@@ -8,13 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 PREFIX = "::dlscale:: "
-# How launchers mark a rank's line: torchrun `[rank1]:` or `[default1]:`, horovodrun `[1]<stderr>:`, mpirun `[1,1]<stderr>:`.
-_MARK = re.compile(r"^\[(?:rank|default|\d+,)?(?P<rank>\d+)\](?:<std(?:out|err)>)?:\s?")
+# `mpirun --tag-output` writes `[job,rank]<stdout>:`, horovodrun `[rank]<stdout>:`, torchrun `[rank3]:` or `[default3]:`; the first
+# two can put the date before it.
+_TAG: Final = re.compile(
+    r"^(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4} ?)?"
+    r"\[(?:(?:[^\]]*[,@])?(?P<rank>\d+)\]<std(?:out|err)>:|(?:rank|default)(?P<local>\d+)\]:)(?P<text>.*)$"
+)
 
 
 class EventBase(BaseModel):
@@ -187,10 +192,24 @@ class EventError(Exception):
     """A line that begins like an event but is none; the message says what is wrong with it."""
 
 
-def split_mark(text: str) -> tuple[int | None, str]:
-    """A line's rank and the line itself, where a launcher marked it; (None, line) where none did."""
-    mark = _MARK.match(text)
-    return (int(mark["rank"]), text[mark.end() :]) if mark else (None, text)
+@dataclass(frozen=True)
+class Line:
+    """A line without the prefix of a launcher, and the rank that such a prefix names."""
+
+    text: str
+    rank: int | None
+
+    @property
+    def said(self) -> str:
+        """The text without the space that may stand after a prefix."""
+        return self.text if self.rank is None else self.text.removeprefix(" ")
+
+
+def untag(text: str) -> Line:
+    """Take a launcher's prefix off a line."""
+    if match := _TAG.match(text):
+        return Line(text=match["text"], rank=int(match["rank"] or match["local"]))
+    return Line(text=text, rank=None)
 
 
 def parse_line(text: str, *, received: float, container: str) -> Event | None:
@@ -199,7 +218,7 @@ def parse_line(text: str, *, received: float, container: str) -> Event | None:
     Raises:
         EventError: the line has the prefix and breaks the contract.
     """
-    _, said = split_mark(text)
+    said = untag(text).said
     if not said.startswith(PREFIX):
         return None
     try:

@@ -9,25 +9,17 @@ figure. A log speaks for the whole job: rank 0 holds the samples of all devices,
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import ClassVar, Final, Literal, Protocol
 
 from runner.errors import RunFailedError
-from runner.parse import Event, FirstStep, Loss, RunStop, WarmupEnd, Window
+from runner.parse import Event, FirstStep, Line, Loss, RunStop, WarmupEnd, Window, untag
 
 DialectName = Literal["caffe", "mxnet", "tf_cnn_benchmarks", "horovod", "nccl-tests"]
 
 SHOWN: Final = 200
-
-# `mpirun --tag-output` writes `[job,rank]<stdout>:`, horovodrun `[rank]<stdout>:`, torchrun `[rank3]:` or `[default3]:`; the first
-# two can put the date before it.
-_TAG: Final = re.compile(
-    r"^(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4} ?)?"
-    r"\[(?:(?:[^\]]*[,@])?(?P<rank>\d+)\]<std(?:out|err)>:|(?:rank|default)(?P<local>\d+)\]:)(?P<text>.*)$"
-)
 
 
 class DialectError(RunFailedError):
@@ -99,21 +91,6 @@ class Reader(Protocol):
         Raises:
             DialectError: no line is in this dialect, or the log lacks what the figures need.
         """
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line without the prefix of a launcher, and the rank that such a prefix names."""
-
-    text: str
-    rank: int | None
-
-
-def untag(text: str) -> Line:
-    """Take a launcher's prefix off a line."""
-    if match := _TAG.match(text):
-        return Line(text=match["text"], rank=int(match["rank"] or match["local"]))
-    return Line(text=text, rank=None)
 
 
 def finite(text: str) -> float | None:

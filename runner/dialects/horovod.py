@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Final
 
-from runner.dialects.base import DialectName, Facts, Line, LogReader, Track, finite
-from runner.parse import Event
+from runner.dialects.base import DialectName, Facts, LogReader, Track, finite
+from runner.parse import Event, Line
 
 # Defaults of --num-batches-per-iter and --num-warmup-batches in all of Horovod's synthetic benchmarks.
 BATCHES_PER_ITER: Final = 10

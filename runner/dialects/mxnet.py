@@ -21,8 +21,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from runner.dialects.base import DialectError, DialectName, Facts, Line, LogReader, Track, finite
-from runner.parse import Event
+from runner.dialects.base import DialectError, DialectName, Facts, LogReader, Track, finite
+from runner.parse import Event, Line
 
 _SPEED: Final = re.compile(
     r"(?:\bNode\[(?P<node>\d+)\] +)?"

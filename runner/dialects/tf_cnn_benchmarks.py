@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Final
 
-from runner.dialects.base import DialectName, Facts, Line, LogReader, Track, finite
-from runner.parse import Event
+from runner.dialects.base import DialectName, Facts, LogReader, Track, finite
+from runner.parse import Event, Line
 
 # Batches before step 1 when --num_warmup_batches is not given.
 WARMUP_BATCHES: Final = 10

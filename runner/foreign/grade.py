@@ -6,14 +6,13 @@ should have taken, whether its ranks hold one model, and over which wire they me
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from runner import measure
 from runner.dialects.nccl_tests import bus_bandwidth
-from runner.grade import Graded
+from runner.grade import Graded, finite_losses, unsettled
 from runner.interconnect import Evidence, Transport
 from runner.metrics import MIN_STEADY_WINDOWS, Measurement, Throughput
 from runner.outcome import Outcome
@@ -68,7 +67,7 @@ def judge(outcome: Outcome, measurement: Measurement) -> Validity:
         against.append(f"the run {outcome.status}: {outcome.reason}")
     elif measurement.throughput is None:
         against.append("the log tells how long nothing took")
-    elif not all(loss is not None and math.isfinite(loss) for curve in measurement.losses.values() for loss in curve):
+    elif not finite_losses(measurement):
         against.append("a loss in the log is not finite; a smaller learning rate may train")
     if against:
         return Validity(status="invalid", reasons=tuple(against))
@@ -86,4 +85,4 @@ def _doubts(measurement: Measurement) -> list[str]:
         return [
             f"the log times {windows} stretch{'es' * (windows > 1)}; whether the rate settled takes {MIN_STEADY_WINDOWS}"
         ]
-    return [f"the rate never settled: the later half is {steady.drift:+.1%} off the earlier"]
+    return [unsettled(steady)]

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from runner import measure
 from runner.dialects import DIALECTS, DialectError, auto, detect
-from runner.dialects.base import Line, untag
-from runner.parse import parse_events
+from runner.parse import Line, parse_events, untag
 
 NOISE = [
     "",

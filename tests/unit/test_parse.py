@@ -33,6 +33,11 @@ def test_a_window_is_read_with_when_and_where_it_was_heard():
     assert (found.rank, found.samples, found.seconds, found.received, found.container) == (1, 64, 1.0, 9.0, "w0")
 
 
+@pytest.mark.parametrize("mark", ["[0]<stdout>:", "[1,0]<stdout>:", "[1,0]<stdout>: ", "[default1]:", "[rank1]: "])
+def test_an_event_that_a_launcher_marked_with_its_rank_is_an_event(mark):
+    assert parse(mark + line(WINDOW)) == parse(line(WINDOW))
+
+
 @pytest.mark.parametrize("text", ["epoch 1 done", "", " ::dlscale:: {}", "Speed: 35 samples/sec"])
 def test_ordinary_output_is_no_event(text):
     assert parse(text) is None

@@ -65,3 +65,8 @@ def test_requests_that_contradict_themselves(fields, sentence):
         ask.refuse_unbuilt(Request(**fields))
     assert str(caught.value).startswith(sentence)
     assert "\n" not in str(caught.value)
+
+
+def test_caffe_on_several_nodes_is_refused_for_what_caffe_is():
+    with pytest.raises(RequestError, match="but Caffe has no distributed training; ask for one node and GPUS=n"):
+        ask.refuse_unbuilt(Request(framework="caffe", nodes=2))
