@@ -156,8 +156,8 @@ def execute(
         for spec in specs:
             running.follow(engine.start(spec))
         phases["create"] = time.monotonic() - started
-        heard = _Hearing(running, writer, watch, readers or {})
-        _follow(running, heard, specs=specs, limits=limits, started=started)
+        hearing = _Hearing(running, writer, watch, readers or {})
+        _follow(running, hearing, specs=specs, limits=limits, started=started)
         status, reason = "ok", None
     except EngineError as error:
         status, reason = "failed", f"{engine.name} would not start a container: {error}"

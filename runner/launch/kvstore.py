@@ -14,7 +14,7 @@ from runner.spec import ContainerSpec
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
     """One container for one process; else scheduler, server, and one container a worker with its own cores or GPU."""
     worker = (job.site.python, *program(job))
-    if not (job.trial.kvstore or "").startswith("dist"):
+    if job.trial.processes == 1:
         return (spec(job, role="worker", argv=worker, cpus=job.cpus),)
     # ps-lite's variables: https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training
     meeting = {
