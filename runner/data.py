@@ -79,10 +79,12 @@ def pack(
     with progress(Console(stderr=True, highlight=False)) as shown:
         packed = pack_data(ground, shown, image_size=ask.count("--image-size", image_size) or 224)
     out.parent.mkdir(parents=True, exist_ok=True)
-    copy = shutil.copytree if packed.is_dir() else shutil.copyfile
     for suffix in dataset.PACKED[out.suffix].beside:
         shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))
-    copy(packed, out)
+    if packed.is_dir():
+        shutil.copytree(packed, out, dirs_exist_ok=True)  # written over, as a file is
+    else:
+        shutil.copyfile(packed, out)
     found = dataset.inspect(out)
     Console(highlight=False, soft_wrap=True).print(
         f"{out}: {found.images} images in {found.classes} classes", markup=False

@@ -44,6 +44,8 @@ def test_a_packed_file_is_the_same_data(dlscale, sample, tmp_path, framework, fi
     done = dlscale("data", "pack", sample, f"--out={packed}", "--image-size=32")
     assert done.code == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == files
+    again = dlscale("data", "pack", sample, f"--out={packed}", "--image-size=32")
+    assert again.code == 0, again.stderr
     trained = dlscale("bench", f"--framework={framework}", f"--data={packed}", *LEARN, out=tmp_path / "out")
     assert trained.code == 0, trained.stderr
     assert trained.records[0].trial.dataset.images == 160
