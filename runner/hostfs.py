@@ -5,6 +5,7 @@ A file that the kernel does not offer, or refuses to read (a link's speed while 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,7 @@ class Nic(BaseModel):
         state: the kernel's operstate: up, down, unknown (loopback is always unknown).
         speed_mbit: link speed in Mbit/s; None where the driver does not know one (virtio, veth, a link that is down).
         mtu: largest packet in bytes.
+        address: the first IPv4 address; None without one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,6 +34,7 @@ class Nic(BaseModel):
     speed_mbit: int | None
     mtu: int
     kind: NicKind
+    address: str | None = None
 
 
 class Hca(BaseModel):
@@ -96,8 +99,13 @@ def cpu_model(sys_root: Path) -> str | None:
     return None
 
 
-def read_nics(sys_root: Path) -> tuple[Nic, ...]:
-    """Every network interface, by name."""
+def read_nics(sys_root: Path, *, addresses: Mapping[str, str] | None = None) -> tuple[Nic, ...]:
+    """Every network interface, by name.
+
+    Args:
+        sys_root: root of the /sys that is read.
+        addresses: IPv4 address by interface, which no file tells.
+    """
     found = []
     for directory in _directories(sys_root / "sys/class/net"):
         speed = read_int(directory / "speed")
@@ -108,6 +116,7 @@ def read_nics(sys_root: Path) -> tuple[Nic, ...]:
                 speed_mbit=speed if speed and speed > 0 else None,  # -1: the driver does not know
                 mtu=read_int(directory / "mtu") or 0,
                 kind=_nic_kind(directory),
+                address=(addresses or {}).get(directory.name),
             )
         )
     return tuple(found)

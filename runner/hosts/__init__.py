@@ -1,0 +1,1 @@
+"""Other machines: which there are, how their engines are reached, what they have, and how images and programs get there."""
