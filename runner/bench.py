@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from runner import provenance
-from runner.cluster import free_port
+from runner.cluster import PORTS, free_ports
 from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
 from runner.errors import NoBaseError
@@ -20,7 +20,7 @@ from runner.execute import Limits, execute
 from runner.grade import grade, scaling
 from runner.ground import EngineChoice, Ground, look
 from runner.launch import launch
-from runner.launch.job import Job
+from runner.launch.job import Job, take_seats
 from runner.plan import plan
 from runner.prepare import Prepared, foresee, prepare
 from runner.report.progress import Progress, progress
@@ -181,10 +181,11 @@ def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
 def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -> Job:
     """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
     engine = prepared.engine
+    node = ground.node.model_copy(update={"ports": free_ports(PORTS)})
     return Job(
         run_id=run_id,
         trial=trial,
-        node=ground.node.model_copy(update={"rendezvous_port": free_port()}),
+        seats=take_seats(trial, {ground.node.name: node}, network="none"),
         site=engine.site(prepared.data),
         image=prepared.image_used.reference,
         user=engine.user(),

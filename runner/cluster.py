@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from runner.cgroup import read_limits, usable_cores
 from runner.hostfs import Hca, Nic
 from runner.nvml import Gpu, read_gpus
 
-__all__ = ["Cluster", "Gpu", "Hca", "Nic", "Node", "free_mib", "free_port", "inspect_local"]
+__all__ = ["Gpu", "Hca", "Nic", "Node", "free_mib", "free_ports", "inspect_local"]
+
+# Enough for every rank that one job has on a node, and some beside.
+PORTS = 64
 
 
 class Node(BaseModel):
@@ -31,7 +35,7 @@ class Node(BaseModel):
         memory_mib: installed memory, or the control groups' limit where that is lower.
         gpu_reason: why there are no GPUs; None when there are.
         cuda_driver: the newest CUDA version that the driver speaks.
-        rendezvous_port: a TCP port that was free a moment ago, where the ranks of a job find each other.
+        ports: TCP ports that were free a moment ago, where the ranks of a job find each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,15 +51,7 @@ class Node(BaseModel):
     hcas: tuple[Hca, ...]
     driver: str | None
     cuda_driver: str | None
-    rendezvous_port: int
-
-
-class Cluster(BaseModel):
-    """The machines that a run may use, the first of them the one where ranks meet."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    nodes: tuple[Node, ...]
+    ports: tuple[int, ...]
 
 
 def inspect_local(
@@ -85,19 +81,20 @@ def inspect_local(
         hcas=hostfs.read_hcas(sys_root),
         driver=inventory.driver,
         cuda_driver=inventory.cuda_driver,
-        rendezvous_port=free_port(),
+        ports=free_ports(PORTS),
     )
 
 
-def free_port() -> int:
-    """A TCP port that no process of this machine holds, on any of its addresses.
+def free_ports(count: int) -> tuple[int, ...]:
+    """TCP ports that no process of this machine holds, on any of its addresses.
 
-    The kernel hands these out in turn and not again soon, so that it is still free when the ranks bind it.
+    The kernel hands these out in turn and not again soon, so that they are still free when the ranks bind them.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    with ExitStack() as held:
+        found = [held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) for _ in range(count)]
+        for probe in found:
+            probe.bind(("", 0))
+        return tuple(probe.getsockname()[1] for probe in found)
 
 
 def free_mib(path: Path) -> int:

@@ -12,6 +12,7 @@ from runner.cluster import Gpu
 from runner.parse import Event, Nccl, Net, RunStart
 from runner.request import Interconnect
 from runner.trial import Trial
+from runner.wire import Wire
 
 Used = Literal["none", "process", "loopback", "nvlink", "pcie", "shm", "ethernet", "infiniband", "unknown"]
 
@@ -51,22 +52,22 @@ class Transport(BaseModel):
     evidence: Evidence
 
 
-def environment(trial: Trial) -> dict[str, str]:
-    """Translate the request into the variables of the libraries that carry gradients on one host.
+def environment(trial: Trial, wire: Wire | None) -> dict[str, str]:
+    """Translate the request into the variables of the libraries that carry gradients; on one host there is no wire.
 
     NCCL's are documented in "Environment Variables" of its user guide; Gloo's by torch.distributed.
     """
     if trial.world_size == 1:
         return {}
     if trial.device == "cpu":
-        return {"GLOO_SOCKET_IFNAME": "lo"} if trial.strategy == "ddp" else {}
+        return {"GLOO_SOCKET_IFNAME": wire.iface if wire else "lo"} if trial.strategy == "ddp" else {}
     # NCCL writes a log per process, which the program reports; standard output stays clean.
     chosen = {
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH",
         "NCCL_DEBUG_FILE": "/tmp/nccl.%h.%p.log",  # noqa: S108 - the one writable place of a read-only container
-        "NCCL_SOCKET_IFNAME": "lo",
-        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": f"={wire.iface}" if wire else "lo",
+        "GLOO_SOCKET_IFNAME": wire.iface if wire else "lo",
     }
     match trial.interconnect:
         case "shm":

@@ -116,7 +116,7 @@ def _bare(_: Request, ground: Ground, trial: Trial, prepared: Prepared) -> Side:
     """The bare loop in the same environment, with the same cores and threads."""
     job = make_job(trial, ground, prepared, run_id=f"bare-{time.monotonic_ns()}")
     lines: list[str] = []
-    run_tool(prepared.engine, spec(job, role="tool", argv=_argv(job), cpus=job.cpus), lines.append)
+    run_tool(prepared.engine, spec(job, job.head, role="tool", argv=_argv(job)), lines.append)
     return Side(rate=_figure(_RATE, lines), first_step_s=_figure(_FIRST, lines))
 
 

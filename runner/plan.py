@@ -17,7 +17,7 @@ from runner.ground import Ground
 from runner.images.spec import ImageSpec
 from runner.request import Request
 from runner.strategy import Chosen, choose, offered
-from runner.trial import Trial, comparison_key
+from runner.trial import Placed, Trial, comparison_key
 from runner.workload import Defaults, Model
 
 # Synchronized window edges in a run: enough for an interval, few enough not to be felt (an asynchronous engine such as MXNet's
@@ -172,6 +172,7 @@ def _trial(cell: _Cell, scale: int, repeat: int) -> Trial:
         world_size=scale,
         processes=processes,
         nodes=1,
+        placement=(Placed(node=ground.node.name, devices=scale),),
         batch_per_device=batch,
         global_batch=batch * scale,
         image_shape=(3, cell.image_size, cell.image_size),

@@ -6,14 +6,15 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Role = Literal["worker", "scheduler", "server", "tool"]
+# A daemon serves the others and is ended with them; all else ends by itself.
+Role = Literal["worker", "scheduler", "server", "daemon", "tool"]
 
 LABEL_RUN = "dlscale.run-id"
 LABEL_ROLE = "dlscale.role"
 
 
 class Mount(BaseModel):
-    """A directory or file of the host inside the container, read-only unless a tool has to write there."""
+    """A directory, file or named volume of the host inside the container, read-only unless a tool has to write there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,7 +42,10 @@ class ContainerSpec(BaseModel):
         shm_mib: size of /dev/shm in MiB (data loader workers and Gloo/NCCL shared memory live there).
         tmp_mib: size of the writable /tmp in MiB.
         user: numeric `uid:gid`.
-        network: `none` (its own namespace with a loopback only) or `container:<name>` (that container's namespace).
+        network: `none` (its own namespace with a loopback only), `container:<name>` (that container's namespace), `host` (a job on
+            several hosts) or the name of a network that the run made for itself.
+        hostname: its own name for itself; the engine's choice when None.
+        verbs: whether it reaches the host's RDMA adapters, and may lock the memory that they read.
         labels: run id and role, by which `dlscale clean` finds it.
     """
 
@@ -63,4 +67,6 @@ class ContainerSpec(BaseModel):
     tmp_mib: int = 1024
     user: str
     network: str = "none"
+    hostname: str | None = None
+    verbs: bool = False
     labels: dict[str, str]

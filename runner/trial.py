@@ -14,6 +14,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from runner.dialects.base import DialectName
+from runner.link import Link
 from runner.request import (
     AskedDialect,
     Compression,
@@ -27,6 +28,7 @@ from runner.request import (
     Scaling,
     StrategyName,
 )
+from runner.wire import Wire
 
 # The longest command line in a title, in characters.
 SHOWN: Final = 60
@@ -69,6 +71,16 @@ class Horovod(BaseModel):
     compression: Compression
 
 
+class Placed(BaseModel):
+    """A node of a job: how many of its devices the job has, and how the other nodes reach it; no wire where it is the only one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node: str
+    devices: int
+    wire: Wire | None = None
+
+
 class Trial(BaseModel):
     """One cell of the run matrix.
 
@@ -77,6 +89,9 @@ class Trial(BaseModel):
         dialect: what its figures are read in, where the program leaves them to the framework's own log.
         world_size: devices that train together.
         processes: ranks that drive them (fewer than devices where one process drives several).
+        placement: the nodes in order, rank 0 on the first; empty in records older than this field, which ran on one.
+        link: what the links between the nodes were slowed down to; None for links as they are.
+        probe_bytes: sizes of the messages that are timed on the job's own wires before its first step.
         iterations, warmup: measured iterations of this trial, and those before them.
         window: iterations between two synchronized window edges.
         data: `synthetic`, or the data set's path.
@@ -111,6 +126,9 @@ class Trial(BaseModel):
     world_size: int
     processes: int
     nodes: int
+    placement: tuple[Placed, ...] = ()
+    link: Link | None = None
+    probe_bytes: tuple[int, ...] = ()
     batch_per_device: int
     global_batch: int
     image_shape: tuple[int, int, int]

@@ -5,7 +5,7 @@ from pathlib import Path
 from runner.cluster import Gpu, Node
 from runner.engines.base import Site
 from runner.engines.docker import DATA, WORKLOADS
-from runner.launch.job import Job
+from runner.launch.job import Job, take_seats
 from runner.spec import Mount
 from runner.trial import Trial
 
@@ -40,7 +40,7 @@ def node(**changes):
             "hcas": (),
             "driver": None,
             "cuda_driver": None,
-            "rendezvous_port": 45678,
+            "ports": tuple(range(45678, 45742)),
         }
         | changes
     )
@@ -58,8 +58,10 @@ def gpu_node(count=4, **changes):
 
 
 def trial(**changes):
+    values = {"placement": ({"node": "here", "devices": changes.get("world_size", 1)},)}
     return Trial.model_validate(
-        {
+        values
+        | {
             "framework": "mxnet",
             "version": "1.9.1",
             "workload": "imagenet_cnn",
@@ -105,10 +107,11 @@ def horovod(**changes):
 
 
 def job(the_trial, **changes):
+    of_node = changes.pop("node", None) or node()
     values = {
         "run_id": "run-1",
         "trial": the_trial,
-        "node": node(),
+        "seats": take_seats(the_trial, {"here": of_node}, network="none"),
         "site": Site(python="python3", workloads=WORKLOADS, data=None),
         "image": f"dlscale/{the_trial.framework}:{the_trial.version}",
         "user": "10001:10001",

@@ -26,6 +26,8 @@ DATA: Final = "/dlscale/data"
 OUT: Final = "/dlscale/out"
 STOP_GRACE_S: Final = 8
 PIDS_LIMIT: Final = 8192
+# Docker hands over every device below a directory.
+RDMA_DEVICES: Final = "/dev/infiniband"
 _REFUSALS: Final = {
     "FileNotFoundError": "its socket does not exist",
     "PermissionError": "its socket may not be used by this user; add yourself to the group docker",
@@ -210,6 +212,10 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
         },
         "log_config": {"type": "none"},  # the attached connection is the log; a second copy on disk serves nobody
     }
+    if spec.verbs:
+        host["devices"] = [f"{RDMA_DEVICES}:{RDMA_DEVICES}:rwm"]
+        host["cap_add"] = ["IPC_LOCK"]
+        host["ulimits"].append(Ulimit(name="memlock", soft=-1, hard=-1))
     if spec.cpus:
         host["cpuset_cpus"] = ",".join(map(str, spec.cpus))
     if spec.memory_mib:
@@ -229,6 +235,7 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
         "environment": spec.env,
         "name": spec.name,
         "user": spec.user,
+        "hostname": spec.hostname,
         "labels": spec.labels,
         "stdin_open": True,
         "host": host,
@@ -242,6 +249,10 @@ def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ..
     argv += ["--tmpfs", f"/tmp:{TMP_OPTIONS},size={spec.tmp_mib}m"]  # noqa: S108 - inside the container
     argv += ["--shm-size", f"{spec.shm_mib}m"]
     argv += ["--pids-limit", str(PIDS_LIMIT), "--ulimit", "core=0:0", "--log-driver", "none"]
+    if spec.hostname:
+        argv += ["--hostname", spec.hostname]
+    if spec.verbs:
+        argv += ["--device", RDMA_DEVICES, "--cap-add", "IPC_LOCK", "--ulimit", "memlock=-1:-1"]
     if spec.cpus:
         argv += ["--cpuset-cpus", ",".join(map(str, spec.cpus))]
     if spec.memory_mib:

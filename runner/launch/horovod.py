@@ -19,9 +19,7 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
         job.site.python,
         *program(job),
     )
-    return (
-        spec(job, role="worker", processes=trial.processes, argv=argv, cpus=job.cpus, env=environment(trial.horovod)),
-    )
+    return (spec(job, job.head, role="worker", processes=trial.processes, argv=argv, env=environment(trial.horovod)),)
 
 
 def tuning(horovod: Horovod) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What every launcher shares: the training program's argv, its environment, and a spec with the suite's limits."""
+"""What every launcher shares: a trial with the nodes that it runs on, the training program's argv and environment, and a container."""
 
 from __future__ import annotations
 
@@ -8,9 +8,61 @@ from runner import interconnect
 from runner.cluster import Node
 from runner.engines.base import Site
 from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount, Role
-from runner.trial import Trial
+from runner.trial import Placed, Trial
 
 LOOPBACK = "127.0.0.1"
+# Seconds after which a job on several hosts ends by itself when it has heard nothing from the runner.
+HEARTBEAT_S = 60
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One node's share of a job.
+
+    Attributes:
+        placed: its devices and its wire, as the trial has them.
+        first: number of its first rank in the job.
+        processes: its ranks.
+        cores, gpus: those of the node that the job has.
+        ports: TCP ports of the node that nobody else uses.
+        network: what its containers live in: `none`, `host`, or a network that the run makes for itself.
+    """
+
+    node: Node
+    placed: Placed
+    first: int
+    processes: int
+    cores: tuple[int, ...]
+    gpus: tuple[int, ...]
+    ports: tuple[int, ...]
+    network: str
+
+    @property
+    def address(self) -> str:
+        """Where the other nodes, or the ranks of the only one, find it."""
+        return self.placed.wire.address if self.placed.wire else LOOPBACK
+
+    @property
+    def iface(self) -> str:
+        """The interface with that address."""
+        return self.placed.wire.iface if self.placed.wire else "lo"
+
+    @property
+    def memory_mib(self) -> int:
+        """All but an eighth of the node's memory, so that a leak ends the job and not the host."""
+        return self.node.memory_mib * 7 // 8
+
+    def worker_cores(self, worker: int, share: int | None) -> tuple[int, ...]:
+        """The cores of one worker that has a container of its own; handed out round and round where they are too few.
+
+        Args:
+            worker: number of the worker on this node.
+            share: cores that each worker has for itself; None for all of them.
+        """
+        if share is None:
+            return self.cores
+        places = (self.cores[(share * worker + core) % len(self.cores)] for core in range(share))
+        return tuple(sorted(set(places)))
 
 
 @dataclass(frozen=True)
@@ -18,47 +70,56 @@ class Job:
     """A trial with everything that launching it needs.
 
     Attributes:
+        seats: the nodes, in the order of the ranks.
         user: numeric `uid:gid` inside containers.
         mounts: the directories that the engine has to bring in (programs, data).
-        memory_mib: memory limit of each worker.
     """
 
     run_id: str
     trial: Trial
-    node: Node
+    seats: tuple[Seat, ...]
     site: Site
     image: str
     user: str
     mounts: tuple[Mount, ...]
 
     @property
-    def memory_mib(self) -> int:
-        """All but an eighth of the host's memory, so that a leak ends the job and not the host."""
-        return self.node.memory_mib * 7 // 8
+    def head(self) -> Seat:
+        """The node with rank 0, where the ranks meet."""
+        return self.seats[0]
 
-    @property
-    def cpus(self) -> tuple[int, ...]:
-        """The cores of the whole job: one share a CPU worker, as far as there are cores; all cores beside GPUs."""
-        share = self.trial.cpus_per_worker
-        return self.node.cores if share is None else self.node.cores[: share * self.trial.world_size]
 
-    @property
-    def gpus(self) -> tuple[int, ...]:
-        """The GPUs of the whole job."""
-        return tuple(gpu.index for gpu in self.node.gpus[: self.trial.world_size]) if self.trial.device == "gpu" else ()
+def take_seats(trial: Trial, nodes: dict[str, Node], *, network: str) -> tuple[Seat, ...]:
+    """Give each node of a trial its ranks and its devices.
 
-    def worker_cpus(self, worker: int) -> tuple[int, ...]:
-        """The cores of one worker that has a container of its own; handed out round and round where they are too few."""
-        share = self.trial.cpus_per_worker
-        if share is None:
-            return self.node.cores
-        places = (self.cpus[(share * worker + core) % len(self.cpus)] for core in range(share))
-        return tuple(sorted(set(places)))
+    Args:
+        trial: with its placement.
+        nodes: by name.
+        network: of a job on several nodes.
+    """
+    seats: list[Seat] = []
+    share = trial.cpus_per_worker
+    for placed in trial.placement:
+        node = nodes[placed.node]
+        seats.append(
+            Seat(
+                node=node,
+                placed=placed,
+                first=sum(seat.processes for seat in seats),
+                processes=trial.processes * placed.devices // trial.world_size,
+                cores=node.cores if share is None else node.cores[: share * placed.devices],
+                gpus=tuple(gpu.index for gpu in node.gpus[: placed.devices]) if trial.device == "gpu" else (),
+                ports=node.ports,
+                network=network if len(trial.placement) > 1 else "none",
+            )
+        )
+    return tuple(seats)
 
 
 def leased(job: Job, *argv: str) -> tuple[str, ...]:
-    """Put a command under the lease: it ends when the runner's end of standard input closes."""
-    return (job.site.python, f"{job.site.workloads}/lease.py", *argv)
+    """Put a command under the lease: it ends when the runner's end of standard input closes, or on several hosts falls silent."""
+    beat = (f"--heartbeat={HEARTBEAT_S}",) if job.head.network == "host" else ()
+    return (job.site.python, f"{job.site.workloads}/lease.py", *beat, *argv)
 
 
 def program(job: Job) -> tuple[str, ...]:
@@ -89,50 +150,61 @@ def program(job: Job) -> tuple[str, ...]:
         flags["kvstore"] = trial.kvstore
     if trial.horovod:
         flags["compression"] = trial.horovod.compression
+    if trial.probe_bytes:
+        flags["probe"] = ",".join(map(str, trial.probe_bytes))
     words = (f"--{name}={value}" for name, value in flags.items())
     return (f"{job.site.workloads}/{trial.program}", *words, *(("--xla",) if trial.xla else ()))
 
 
 def spec(
     job: Job,
+    seat: Seat,
     *,
     role: Role,
     number: int = 0,
     processes: int = 1,
     argv: tuple[str, ...],
-    cpus: tuple[int, ...],
+    cpus: tuple[int, ...] | None = None,
     gpus: tuple[int, ...] | None = None,
     env: dict[str, str] | None = None,
-    network: str = "none",
+    network: str | None = None,
 ) -> ContainerSpec:
-    """A container of this job, with the environment and limits that all of them have; with all its GPUs unless told otherwise."""
+    """A container of this job on one of its nodes, with the environment and limits that all of them have.
+
+    It has all cores and GPUs of the seat, and its network, unless told otherwise.
+    """
     trial = job.trial
+    alone = seat.placed.wire is None
     common = {
         "HOME": "/tmp",  # noqa: S108 - the one writable place of a read-only container
         "USER": "bench",  # the runner's own uid has no name inside, and PyTorch's compiler asks for one
         "OMP_NUM_THREADS": str(trial.threads),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
+        **({} if alone else {"DLSCALE_NODE": seat.node.name}),
     }
+    wire = seat.placed.wire
     return ContainerSpec(
         name=name(job, role, number),
-        node=job.node.name,
+        node=seat.node.name,
         role=role,
         number=number,
         processes=processes,
         image=job.image,
         argv=leased(job, *argv),
-        env={**common, **interconnect.environment(trial), **(env or {})},
+        env={**common, **interconnect.environment(trial, wire), **(env or {})},
         mounts=job.mounts,
-        gpus=job.gpus if gpus is None else gpus,
-        cpus=cpus,
-        memory_mib=job.memory_mib,
+        gpus=seat.gpus if gpus is None else gpus,
+        cpus=seat.cores if cpus is None else cpus,
+        memory_mib=seat.memory_mib,
         user=job.user,
-        network=network,
+        network=network or seat.network,
+        hostname=None if alone else seat.node.name,
+        verbs=bool(wire and wire.hcas) and role == "worker",
         labels={LABEL_RUN: job.run_id, LABEL_ROLE: role},
     )
 
 
 def name(job: Job, role: Role, number: int) -> str:
-    """The container's name: unique on the host, and found again by eye."""
+    """The container's name: unique on every host of the job, and found again by eye."""
     return f"dlscale-{job.run_id}-{role}{number}"

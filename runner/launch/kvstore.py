@@ -1,55 +1,66 @@
 """Strategy `kvstore`: MXNet's key-value store.
 
-With `device` or `nccl` a single process drives all devices of the host. With `dist_sync`, `dist_sync_device` or `dist_async` each
-device has a process of its own, and they meet at a parameter server: a scheduler, a server, and the workers, each a container, all
-in the network namespace of the scheduler's.
+With `device` or `nccl` a single process drives all devices of the host. With `dist_sync`, `dist_sync_device` or `dist_async` several
+processes meet at parameter servers: a scheduler on the first node, a server on each, and the workers, each a container. On one host
+they share the network namespace of the scheduler's.
 """
 
 from __future__ import annotations
 
-from runner.launch.job import LOOPBACK, Job, name, program, spec
-from runner.spec import ContainerSpec
+from runner.launch.job import Job, Seat, name, program, spec
+from runner.spec import ContainerSpec, Role
 
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
-    """One container for one process; else scheduler, server, and one container a worker with its own cores or GPU."""
+    """One container for one process; else scheduler, servers, and one container a worker with its own cores or GPUs."""
     worker = (job.site.python, *program(job))
     if job.trial.processes == 1:
-        return (spec(job, role="worker", argv=worker, cpus=job.cpus),)
-    # ps-lite's variables: https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training
-    meeting = {
-        "DMLC_PS_ROOT_URI": LOOPBACK,
-        "DMLC_PS_ROOT_PORT": str(job.node.rendezvous_port),
-        "DMLC_NUM_SERVER": "1",
-        "DMLC_NUM_WORKER": str(job.trial.processes),
-        "DMLC_NODE_HOST": LOOPBACK,
-        "DMLC_INTERFACE": "lo",
-    }
+        return (spec(job, job.head, role="worker", argv=worker),)
     # Importing MXNet with one of these roles runs that role until the workers are done; the shim lets it be imported everywhere.
     helper = (job.site.python, f"{job.site.workloads}/imagenet_cnn/mxnet_shim.py")
-    inside = f"container:{name(job, 'scheduler', 0)}"
-    return (
-        spec(job, role="scheduler", argv=helper, cpus=job.cpus, gpus=(), env={**meeting, "DMLC_ROLE": "scheduler"}),
+    inside = f"container:{name(job, 'scheduler', 0)}" if len(job.seats) == 1 else None
+    found = [spec(job, job.head, role="scheduler", argv=helper, gpus=(), env=_meeting(job, job.head, "scheduler"))]
+    found += [
         spec(
             job,
+            seat,
             role="server",
+            number=number,
             argv=helper,
-            cpus=job.cpus,
             gpus=(),
-            env={**meeting, "DMLC_ROLE": "server"},
+            env=_meeting(job, seat, "server"),
             network=inside,
-        ),
-        *(
+        )
+        for number, seat in enumerate(job.seats)
+    ]
+    per_worker = job.trial.world_size // job.trial.processes
+    share = job.trial.cpus_per_worker and job.trial.cpus_per_worker * per_worker
+    for seat in job.seats:
+        found += [
             spec(
                 job,
+                seat,
                 role="worker",
-                number=number,
+                number=seat.first + worker_number,
                 argv=worker,
-                cpus=job.worker_cpus(number),
-                gpus=job.gpus[number : number + 1],
-                env={**meeting, "DMLC_ROLE": "worker"},
+                cpus=seat.worker_cores(worker_number, share),
+                gpus=seat.gpus[per_worker * worker_number : per_worker * (worker_number + 1)],
+                env=_meeting(job, seat, "worker"),
                 network=inside,
             )
-            for number in range(job.trial.processes)
-        ),
-    )
+            for worker_number in range(seat.processes)
+        ]
+    return tuple(found)
+
+
+def _meeting(job: Job, seat: Seat, role: Role) -> dict[str, str]:
+    """ps-lite's variables: https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training."""
+    return {
+        "DMLC_ROLE": role,
+        "DMLC_PS_ROOT_URI": job.head.address,
+        "DMLC_PS_ROOT_PORT": str(job.head.ports[0]),
+        "DMLC_NUM_SERVER": str(len(job.seats)),
+        "DMLC_NUM_WORKER": str(job.trial.processes),
+        "DMLC_NODE_HOST": seat.address,
+        "DMLC_INTERFACE": seat.iface,
+    }

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from runner.launch.job import LOOPBACK, Job, program, spec
+from runner.launch.job import Job, program, spec
 from runner.spec import ContainerSpec
 
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
-    """One container; the suite's own launcher starts the workers in it, since TensorFlow brings none."""
-    first, count = job.node.rendezvous_port, job.trial.processes
-    argv = (
-        job.site.python,
-        f"{job.site.workloads}/tf_workers.py",
-        f"--cluster={','.join(f'{LOOPBACK}:{first + worker}' for worker in range(count))}",
-        "--first=0",
-        f"--count={count}",
-        job.site.python,
-        *program(job),
+    """One container a node; the suite's own launcher starts the workers in it, since TensorFlow brings none."""
+    cluster = ",".join(f"{seat.address}:{port}" for seat in job.seats for port in seat.ports[: seat.processes])
+    return tuple(
+        spec(
+            job,
+            seat,
+            role="worker",
+            number=number,
+            processes=seat.processes,
+            argv=(
+                job.site.python,
+                f"{job.site.workloads}/tf_workers.py",
+                f"--cluster={cluster}",
+                f"--first={seat.first}",
+                f"--count={seat.processes}",
+                job.site.python,
+                *program(job),
+            ),
+        )
+        for number, seat in enumerate(job.seats)
     )
-    return (spec(job, role="worker", processes=count, argv=argv, cpus=job.cpus),)

@@ -8,4 +8,4 @@ from runner.spec import ContainerSpec
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
     """One container with the training program."""
-    return (spec(job, role="worker", argv=(job.site.python, *program(job)), cpus=job.cpus),)
+    return (spec(job, job.head, role="worker", argv=(job.site.python, *program(job))),)

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from runner.launch.job import LOOPBACK, Job, program, spec
+from runner.launch.job import Job, Seat, program, spec
 from runner.spec import ContainerSpec
 
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
-    """One container; `--standalone` makes torchrun its own rendezvous on a free port of the loopback."""
-    argv = (
-        job.site.python,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--local-addr={LOOPBACK}",  # without a network the host name leads nowhere
-        "--tee=2",  # standard error carries each line's rank; the events on standard output stay as they are
-        "--log-dir=/tmp/torchrun",
-        f"--nproc-per-node={job.trial.processes}",
-        *program(job),
+    """One container a node."""
+    return tuple(
+        spec(
+            job,
+            seat,
+            role="worker",
+            number=number,
+            processes=seat.processes,
+            argv=(
+                job.site.python,
+                "-m",
+                "torch.distributed.run",
+                *_rendezvous(job, number),
+                f"--local-addr={seat.address}",  # without a network, the host's name leads nowhere
+                "--tee=2",  # standard error carries each line's rank; the events on standard output stay as they are
+                "--log-dir=/tmp/torchrun",
+                f"--nproc-per-node={seat.processes}",
+                *program(job),
+            ),
+        )
+        for number, seat in enumerate(job.seats)
     )
-    return (spec(job, role="worker", processes=job.trial.processes, argv=argv, cpus=job.cpus),)
+
+
+def _rendezvous(job: Job, number: int) -> tuple[str, ...]:
+    """Alone, torchrun is its own rendezvous on a free port of the loopback; several meet at the first, each with its fixed number."""
+    if len(job.seats) == 1:
+        return ("--standalone",)
+    head: Seat = job.head
+    return (
+        f"--nnodes={len(job.seats)}",
+        f"--node-rank={number}",
+        f"--master-addr={head.address}",
+        f"--master-port={head.ports[0]}",
+    )

@@ -114,7 +114,7 @@ def test_another_transport_than_asked_is_said_with_both_names():
 
 
 def test_shm_forbids_peer_to_peer():
-    env = interconnect.environment(examples.trial(**GPUS, interconnect="shm"))
+    env = interconnect.environment(examples.trial(**GPUS, interconnect="shm"), None)
     assert env["NCCL_P2P_DISABLE"] == "1"
-    assert "NCCL_P2P_DISABLE" not in interconnect.environment(examples.trial(**GPUS))
+    assert "NCCL_P2P_DISABLE" not in interconnect.environment(examples.trial(**GPUS), None)
     assert interconnect.environment(examples.trial(**DDP)) == {"GLOO_SOCKET_IFNAME": "lo"}
