@@ -1,10 +1,13 @@
 """First process of every container: runs the job, reaps it, and ends it when standard input closes.
 
-    python3 lease.py PROGRAM ARGS...
+    python3 lease.py [--heartbeat=SECONDS] PROGRAM ARGS...
 
 The runner holds the other end of standard input open. When the runner dies, however it dies, the kernel closes that end
 and the whole job is terminated here (SIGTERM, five seconds, SIGKILL), so no orphan keeps a GPU. SIGTERM and SIGINT do the
 same. The exit code is the program's (128 + signal number if a signal ended it), or 143 when the lease ran out.
+
+A runner on another host can't count on that: where the network between them is cut, its end never closes. With --heartbeat it
+writes a byte every now and then, and the lease also runs out when none has come for SECONDS; standard error then says so.
 """
 
 import ctypes
@@ -89,8 +92,17 @@ def end_all():
         time.sleep(0.02)
 
 
+def arguments(argv):
+    """Split the command line: (seconds of silence that end the lease, None for any number; program and its arguments)."""
+    option, _, value = argv[0].partition("=")
+    if option != "--heartbeat":
+        return None, argv
+    return float(value), argv[1:]
+
+
 def main(argv):
-    """Run `argv` under the lease and return its exit code."""
+    """Run a program under the lease and return its exit code."""
+    silence, argv = arguments(argv)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -100,8 +112,10 @@ def main(argv):
         signal.signal(number, lambda got, _frame: ending.append(got))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     program = spawn(argv)
+    heard = time.monotonic()
     while True:
-        ready, _, _ = select.select([0, woken], [], [])
+        left = None if silence is None else max(0.0, heard + silence - time.monotonic())
+        ready, _, _ = select.select([0, woken], [], [], left)
         if woken in ready:
             os.read(woken, 4096)
         code = reap().get(program)
@@ -109,6 +123,12 @@ def main(argv):
             end_all()
             return code
         if ending or (0 in ready and not os.read(0, 4096)):
+            end_all()
+            return LEASE_ENDED
+        if 0 in ready:
+            heard = time.monotonic()
+        elif silence is not None and time.monotonic() >= heard + silence:
+            os.write(2, f"lease: nothing heard from the runner for {silence:g} s\n".encode())
             end_all()
             return LEASE_ENDED
 

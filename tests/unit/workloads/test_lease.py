@@ -1,0 +1,98 @@
+"""Prevents: a job that outlives a runner that can no longer be heard, a job that is ended although its runner is there, an exit code
+that is lost on the way, processes of the job that are left over."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+WORKLOADS = Path(__file__).parents[3] / "workloads"
+FOREVER = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(300)"
+ENDED = 143
+
+
+def start(*options, program=FOREVER, words=()):
+    return subprocess.Popen(
+        [sys.executable, str(WORKLOADS / "lease.py"), *options, sys.executable, "-c", program, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.fixture
+def lease():
+    """Start programs under the lease; none outlives the test."""
+    started = []
+
+    def begin(*options, **more):
+        started.append(start(*options, **more))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def program_of(process):
+    return int(process.stdout.readline())
+
+
+def gone(pid):
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_silence_ends_the_job_and_says_so(lease):
+    process = lease("--heartbeat=0.5")
+    pid = program_of(process)
+    assert process.wait(30) == ENDED
+    assert process.stderr.read() == b"lease: nothing heard from the runner for 0.5 s\n"
+    assert gone(pid)
+
+
+def test_each_byte_puts_the_end_off(lease):
+    process = lease("--heartbeat=2")
+    pid = program_of(process)
+    for _ in range(20):  # twice the time that silence would be given
+        process.stdin.write(b".")
+        process.stdin.flush()
+        time.sleep(0.2)
+        assert process.poll() is None
+    process.stdin.close()
+    assert process.wait(30) == ENDED
+    assert process.stderr.read() == b""
+    assert gone(pid)
+
+
+def test_without_the_option_silence_means_nothing(lease):
+    process = lease()
+    program_of(process)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)
+
+
+@pytest.mark.parametrize("options", [(), ("--heartbeat=60",)])
+def test_the_closed_end_of_a_runner_that_died_ends_the_job_at_once(lease, options):
+    process = lease(*options)
+    pid = program_of(process)
+    process.stdin.close()
+    assert process.wait(30) == ENDED
+    assert process.stderr.read() == b""
+    assert gone(pid)
+
+
+@pytest.mark.parametrize("options", [(), ("--heartbeat=60",)])
+def test_the_exit_code_is_the_programs_own(lease, options):
+    assert lease(*options, program="raise SystemExit(7)").wait(30) == 7
+
+
+def test_options_of_the_program_are_not_the_leases(lease):
+    process = lease(program="import sys; print(sys.argv[1:])", words=("--heartbeat=0.01",))
+    assert process.wait(30) == 0
+    assert process.stdout.read() == b"['--heartbeat=0.01']\n"
