@@ -117,4 +117,4 @@ def test_shm_forbids_peer_to_peer():
     env = interconnect.environment(examples.trial(**GPUS, interconnect="shm"), None)
     assert env["NCCL_P2P_DISABLE"] == "1"
     assert "NCCL_P2P_DISABLE" not in interconnect.environment(examples.trial(**GPUS), None)
-    assert interconnect.environment(examples.trial(**DDP)) == {"GLOO_SOCKET_IFNAME": "lo"}
+    assert interconnect.environment(examples.trial(**DDP), None) == {"GLOO_SOCKET_IFNAME": "lo"}
