@@ -34,8 +34,11 @@ server = socket.socket(socket.AF_UNIX)
 server.bind(near)
 server.listen()
 def carry(a, b):
-    while data := a.recv(65536):
-        b.sendall(data)
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+    except OSError:
+        pass
     b.close()
 while True:
     client, _ = server.accept()
@@ -330,7 +333,8 @@ def test_an_engine_of_another_authority_is_refused(keys, port):
 
 def test_an_engine_that_does_not_know_us(keys, port):
     tls = Tls(ca=keys / "ca.pem", cert=keys / "other.pem", key=keys / "other.key")
-    assert "it does not accept our certificate" in refusal(host(f"tcp://127.0.0.1:{port}", tls=tls))
+    # Whether its word reaches us before it hangs up is a race.
+    assert "correct `tls`" in refusal(host(f"tcp://127.0.0.1:{port}", tls=tls))
 
 
 def test_a_certificate_that_is_not_there(keys):
