@@ -1,7 +1,8 @@
 """Runs the containers of one trial to their end and keeps every line that they write. The only stage that waits.
 
 Containers start in order; the first that fails ends the others. Each ends too at the wall-clock limit, after too long a
-silence, at Ctrl-C, or when the record can't be written any more. Whatever happens, no container is left.
+silence, at Ctrl-C, or when the record can't be written any more. Daemons are ended once all others have. Whatever happens, no
+container is left.
 """
 
 from __future__ import annotations
@@ -186,15 +187,17 @@ def _follow(
     limits: Limits,
     started: float,
 ) -> None:
-    """Take in lines until every container has ended.
+    """Take in lines until every container but the daemons has ended.
 
     Raises:
-        _Stop: a limit was reached, a container failed, or an event broke the contract.
+        _Stop: a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
     """
     workers = {spec.name for spec in specs if spec.role == "worker"}
+    daemons = {spec.name for spec in specs if spec.role == "daemon"}
+    awaited = {spec.name for spec in specs} - daemons
     heard = time.monotonic()
     workers_ended: float | None = None
-    while len(running.exit_codes) < len(specs):
+    while not awaited <= set(running.exit_codes):
         now = time.monotonic()
         if now - started > limits.wall_s:
             raise _Stop("timeout", f"no end after {limits.wall_s:.0f} s; give a longer --timeout if the job needs it")
@@ -204,7 +207,7 @@ def _follow(
                 f"no output for {limits.silence_s:.0f} s; the job hangs, or needs a longer --inactivity-timeout",
             )
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:
-            left = ", ".join(sorted(set(running.containers) - set(running.exit_codes)))
+            left = ", ".join(sorted(awaited - set(running.exit_codes)))
             raise _Stop("failed", f"{left} did not end although every worker had")
         try:
             name, said = running.said.get(timeout=POLL_S)
@@ -215,6 +218,8 @@ def _follow(
             hearing.line(name, said, received=heard)
             continue
         running.exit_codes[name] = said
+        if name in daemons:
+            raise _Stop("failed", f"{running.explain(name)}; it ended before those that it serves")
         if said != 0:
             raise _Stop("failed", running.explain(name))
         hearing.ended(name, received=heard)

@@ -140,6 +140,31 @@ def test_helpers_that_outlive_the_workers_do_not_hang_the_run(monkeypatch):
     assert outcome.reason == "s0 did not end although every worker had"
 
 
+def test_a_daemon_is_ended_with_the_last_of_those_that_it_serves_and_its_end_is_none_of_the_outcome():
+    marker = f"daemon-{os.getpid()}"
+    outcome = run(
+        spec(f"import time; time.sleep(300) #{marker}", name="d1", role="daemon"),
+        spec("import time; time.sleep(0.5)", name="s0", role="server"),
+        spec("pass", name="w0"),
+    )
+    assert (outcome.status, outcome.exit_codes) == ("ok", {"s0": 0, "w0": 0})
+    assert not wait_gone(marker)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_daemon_that_dies_before_its_time_is_named_however_it_ended(code):
+    marker = f"served-{os.getpid()}-{code}"
+    outcome = run(
+        spec(f"import sys; print('bind: address in use'); sys.exit({code})", name="d1", role="daemon"),
+        spec(f"import time; time.sleep(300) #{marker}"),
+    )
+    assert outcome.status == "failed"
+    assert outcome.reason == (
+        f"d1: exit code {code}; it last said: bind: address in use; it ended before those that it serves"
+    )
+    assert not wait_gone(marker)
+
+
 def test_a_container_that_will_not_start_ends_those_that_did():
     marker = f"first-{os.getpid()}"
 
