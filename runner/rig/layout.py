@@ -1,0 +1,232 @@
+"""Where everything of a rig is: the names, addresses, paths and cores that follow from its number and its nodes' numbers.
+
+Rigs 0 to 9 are the user's; tests take others, so that they never take a user's rig down. Values in, values out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+# Sockets, keys and configuration, gone after a reboot as the rig itself is. Short, since a socket's path has at most 107 bytes.
+RUN: Final = Path("/run/dlscale-rig")
+NAMESPACES: Final = Path("/run/netns")  # where `ip netns` keeps them
+MOST_NODES: Final = 64
+USERS: Final = range(10)
+TESTS: Final = range(10, 20)
+
+# A second interface: none, one in the first's network, or one in a network of its own.
+Second = Literal["none", "same", "other"]
+
+
+class RigNode(BaseModel):
+    """One node of a rig.
+
+    Attributes:
+        name: its name in hosts.yaml.
+        namespace: its network namespace.
+        addresses: IPv4 address by interface, `eth0` first.
+        cores: logical CPUs of the machine that its containers run on.
+        run: sockets, configuration, process ids.
+        data: its engine's images and containers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    namespace: str
+    addresses: dict[str, str]
+    cores: tuple[int, ...]
+    run: Path
+    data: Path
+
+    @property
+    def address(self) -> str:
+        """IPv4 address of `eth0`, where its ssh server listens. Its host name too: the one name that every resolver knows."""
+        return self.addresses["eth0"]
+
+    @property
+    def group(self) -> str:
+        """The control group of its containers, below each hierarchy's root."""
+        return self.namespace
+
+    @property
+    def socket(self) -> Path:
+        """Where its engine listens."""
+        return self.run / "docker.sock"
+
+    @property
+    def host_name(self) -> Path:
+        """The namespace that holds its host name."""
+        return self.run / "uts"
+
+    @property
+    def ssh_url(self) -> str:
+        """Its engine as another machine reaches it."""
+        return f"ssh://root@{self.address}:22{self.socket}"
+
+    @property
+    def unix_url(self) -> str:
+        """Its engine as this machine reaches it without a network."""
+        return f"unix://{self.socket}"
+
+    def port_of(self, interface: str) -> str:
+        """The switch's end of an interface's link."""
+        return f"{self.name}{interface}"
+
+
+class Layout(BaseModel):
+    """A whole rig.
+
+    Attributes:
+        number: which of the machine's rigs.
+        second: whether every node has an `eth1`, and in which network.
+        data: directory of all nodes' images and containers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    second: Second
+    nodes: tuple[RigNode, ...]
+    data: Path
+
+    @property
+    def run(self) -> Path:
+        """Directory of sockets, keys and configuration."""
+        return run_directory(self.number)
+
+    @property
+    def switch(self) -> str:
+        """Namespace of the bridges: in the machine's own, Docker's firewall would drop what they forward."""
+        return f"{prefix(self.number)}sw"
+
+    @property
+    def bridges(self) -> dict[str, str]:
+        """The bridge that each interface's links are plugged into."""
+        return {
+            "none": {"eth0": "br0"},
+            "same": {"eth0": "br0", "eth1": "br0"},
+            "other": {"eth0": "br0", "eth1": "br1"},
+        }[self.second]
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The networks of its interfaces; the machine is in the first."""
+        first, other = f"10.77.{self.number}.0/24", f"10.78.{self.number}.0/24"
+        return (first, other) if self.second == "other" else (first,)
+
+    @property
+    def machine_address(self) -> str:
+        """The machine's own address in the first network."""
+        return f"10.77.{self.number}.1"
+
+    @property
+    def uplink(self) -> str:
+        """The machine's own end of its link to the switch."""
+        return uplink(self.number)
+
+    @property
+    def ssh_config(self) -> Path:
+        """For `ssh -F`."""
+        return self.run / "ssh_config"
+
+    @property
+    def key(self) -> Path:
+        """The private key that all nodes let in."""
+        return self.run / "key"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The nodes' host keys."""
+        return self.run / "known_hosts"
+
+    def node(self, name: str) -> RigNode:
+        """The node of a name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return {node.name: node for node in self.nodes}[name]
+
+    def hosts_file(self, *, way: Literal["ssh", "unix"] = "ssh", nodes: int | None = None) -> Path:
+        """Where a hosts.yaml is: of all nodes or the first few, their engines reached over ssh or at their sockets."""
+        words = ["hosts", *(["unix"] if way == "unix" else []), *([str(nodes)] if nodes else [])]
+        return self.run / f"{'-'.join(words)}.yaml"
+
+
+def prefix(number: int) -> str:
+    """How the names of a rig's namespaces and control groups begin."""
+    return f"dlrig{number}-"
+
+
+def uplink(number: int) -> str:
+    """The machine's own interface into a rig."""
+    return f"dlrig{number}"
+
+
+def run_directory(number: int) -> Path:
+    """A rig's directory of sockets, keys and configuration."""
+    return RUN / str(number)
+
+
+def data_directory(number: int, parent: Path) -> Path:
+    """A rig's directory of images and containers; its name marks it as one that may be deleted."""
+    return parent / f"dlscale-rig-{number}"
+
+
+def plan(
+    *, number: int, nodes: int, parent: Path, second: Second = "none", core_groups: Sequence[Sequence[int]] = ((0,),)
+) -> Layout:
+    """Lay a rig out.
+
+    Args:
+        number: which of the machine's rigs, 0 to 19.
+        nodes: how many, 1 to 64.
+        parent: the directory that holds its data directory.
+        second: whether every node has an `eth1`, and in which network.
+        core_groups: the machine's logical CPUs, those of one physical core together.
+    """
+    data = data_directory(number, parent)
+    return Layout(
+        number=number,
+        second=second,
+        data=data,
+        nodes=tuple(
+            RigNode(
+                name=f"n{place}",
+                namespace=f"{prefix(number)}n{place}",
+                addresses=_addresses(number, place, second),
+                cores=share(core_groups, nodes=nodes, place=place - 1),
+                run=run_directory(number) / f"n{place}",
+                data=data / f"n{place}",
+            )
+            for place in range(1, nodes + 1)
+        ),
+    )
+
+
+def share(core_groups: Sequence[Sequence[int]], *, nodes: int, place: int) -> tuple[int, ...]:
+    """The logical CPUs of one node: its part of the machine's cores, or one that it shares where there are fewer cores than nodes.
+
+    Example: ``share([(0, 4), (1, 5), (2, 6), (3, 7)], nodes=2, place=1)`` gives ``(2, 3, 6, 7)``.
+    """
+    cores = len(core_groups)
+    own = (
+        core_groups[place * cores // nodes : (place + 1) * cores // nodes]
+        if cores >= nodes
+        else [core_groups[place % cores]]
+    )
+    return tuple(sorted(cpu for group in own for cpu in group))
+
+
+def _addresses(number: int, place: int, second: Second) -> dict[str, str]:
+    addresses = {"eth0": f"10.77.{number}.{10 + place}"}
+    if second == "same":
+        addresses["eth1"] = f"10.77.{number}.{110 + place}"
+    elif second == "other":
+        addresses["eth1"] = f"10.78.{number}.{10 + place}"
+    return addresses
