@@ -22,7 +22,7 @@ help: ## list targets and variables
 .venv/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "dlscale needs Python 3.10 or newer; set PYTHON=/path/to/one" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "dlscale needs Python's venv module; install it (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 2; }
-	@echo "Setting up the runner (once) ..."
+	@echo "Setting up the runner (once) ..." >&2
 	@$(PYTHON) -m venv .venv
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -45,6 +45,10 @@ regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=re
 	@$(DLSCALE) regrade $(call quote,$(DIR))
 overhead: .venv/ready ## what the suite itself costs, against the same training without it
 	@$(DLSCALE) overhead $(FLAGS)
+
+.PHONY: rig
+rig: .venv/ready ## several hosts on this machine, prints their HOSTS file: NODES=4 RATE=1gbit; NODES=0 takes them down
+	@$(DLSCALE) rig --nodes=$(call quote,$(NODES)) $(if $(RATE),--rate=$(call quote,$(RATE))) $(if $(DELAY),--delay=$(call quote,$(DELAY)))
 
 .PHONY: base images sample
 base: .venv/ready ## make the base image, from a registry or this machine's own Debian mirror

@@ -18,6 +18,7 @@ from runner.data import data_app
 from runner.errors import DlscaleError
 from runner.images.cli import images_app
 from runner.request import Request
+from runner.rig.cli import rig
 
 app = typer.Typer(
     help="Measures how fast deep-learning training runs and how well it scales, in a way somebody else can repeat.",
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.add_typer(images_app, name="images")
 app.add_typer(data_app, name="data")
+app.command()(rig)
 
 Text = str | None
 
