@@ -1,33 +1,31 @@
 """Runs the containers of one trial to their end and keeps every line that they write. The only stage that waits.
 
-Containers start in order; the first that fails ends the others. Each ends too at the wall-clock limit, after too long a
-silence, at Ctrl-C, or when the record can't be written any more. Daemons are ended once all others have. Whatever happens, no
-container is left.
+The first container that fails ends the others. Each ends too at the wall-clock limit, after too long a silence, at Ctrl-C, when a node
+is lost, or when the record can't be written any more. Daemons are ended once all others have. Whatever happens, no container is left
+where an engine still answers; where none does, the lease ends the node's part.
 """
 
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from runner.dialects import Reader
-from runner.engines.base import Container, Engine, EngineError, Line
+from runner.engines.base import Engine, EngineError, Line
 from runner.errors import RunFailedError
 from runner.failures import explain
-from runner.outcome import Outcome, Status
+from runner.outcome import Outcome
 from runner.parse import Event, EventError, parse_line
 from runner.results import RunWriter
+from runner.running import TAIL_LINES, Lost, Running, Stop
 from runner.spec import ContainerSpec
 
 POLL_S: Final = 0.25
-# Lines of a container that are kept for a sentence on its end; torchrun alone writes 45 after a rank's last words.
-TAIL_LINES: Final = 200
 # How long scheduler and servers may outlive the last worker before they are ended.
 HELPERS_GRACE_S: Final = 30.0
 
@@ -39,56 +37,25 @@ class Limits:
     wall_s: float
     silence_s: float
 
+    def check(self, now: float, *, started: float, heard: float) -> None:
+        """Hold the time since the start and since the last line against the limits.
 
-class _Stop(Exception):  # noqa: N818 - it ends a run in order; it is no error
-    def __init__(self, status: Status, reason: str) -> None:
-        super().__init__(reason)
-        self.status: Status = status
-        self.reason = reason
-
-
-@dataclass
-class _Running:
-    """The containers of a run, and what they have said so far."""
-
-    containers: dict[str, Container] = field(default_factory=dict)
-    said: queue.Queue[tuple[str, Line | int]] = field(default_factory=queue.Queue)
-    tails: dict[str, deque[str]] = field(default_factory=dict)
-    exit_codes: dict[str, int] = field(default_factory=dict)
-    last_events: dict[str, dict[int, str]] = field(default_factory=dict)
-
-    def follow(self, container: Container) -> None:
-        """Read a container's lines in a thread of their own; its exit code comes last."""
-        self.containers[container.name] = container
-        self.tails[container.name] = deque(maxlen=TAIL_LINES)
-        self.last_events[container.name] = {}
-        threading.Thread(target=self._read, args=(container,), daemon=True).start()
-
-    def _read(self, container: Container) -> None:
-        for line in container.lines():
-            self.said.put((container.name, line))
-        self.said.put((container.name, container.wait()))
-
-    def explain(self, name: str) -> str:
-        """Why a container ended as it did."""
-        return f"{name}: {explain(self.exit_codes[name], self.tails[name], last_events=self.last_events[name])}"
-
-    def end(self) -> None:
-        """Stop all in parallel, the last started first, and remove them."""
-        stops = [threading.Thread(target=c.stop) for c in reversed(self.containers.values())]
-        for stop in stops:
-            stop.start()
-        for stop in stops:
-            stop.join()
-        for container in self.containers.values():
-            container.remove()
+        Raises:
+            Stop: one is reached.
+        """
+        if now - started > self.wall_s:
+            raise Stop("timeout", f"no end after {self.wall_s:.0f} s; give a longer --timeout if the job needs it")
+        if now - heard > self.silence_s:
+            raise Stop(
+                "silent", f"no output for {self.silence_s:.0f} s; the job hangs, or needs a longer --inactivity-timeout"
+            )
 
 
 @dataclass
 class _Hearing:
     """Where what the containers say goes: events to the record and to `watch`, all else to the log and to a dialect's reader."""
 
-    running: _Running
+    running: Running
     writer: RunWriter
     watch: Callable[[Event], None]
     readers: Mapping[str, Reader]
@@ -97,12 +64,12 @@ class _Hearing:
         """Take in one line.
 
         Raises:
-            _Stop: it is an event that breaks the contract.
+            Stop: it is an event that breaks the contract.
         """
         try:
             event = parse_line(line.text, received=received, container=name) if line.stream == "stdout" else None
         except EventError as error:
-            raise _Stop("failed", str(error)) from error
+            raise Stop("failed", str(error)) from error
         if event is not None:
             self._event(event)
             return
@@ -130,7 +97,7 @@ class _Hearing:
 
 def execute(
     *,
-    engine: Engine,
+    engines: Mapping[str, Engine],
     specs: Sequence[ContainerSpec],
     writer: RunWriter,
     limits: Limits,
@@ -140,8 +107,8 @@ def execute(
     """Run all containers of a trial.
 
     Args:
-        engine: starts the containers.
-        specs: the containers, in the order in which they start.
+        engines: by node, what starts its containers.
+        specs: the containers, in the order in which they start on their node.
         writer: takes every line and event as it comes.
         limits: when to give up.
         watch: told of every event, for progress.
@@ -151,18 +118,16 @@ def execute(
         The outcome, whatever it is: a full disk is one too, only a bug raises.
     """
     started = time.monotonic()
-    running = _Running()
+    running = Running({spec.name: spec.node for spec in specs})
     phases: dict[str, float] = {}
     try:
-        for spec in specs:
-            running.follow(engine.start(spec))
+        running.start(engines, specs)
         phases["create"] = time.monotonic() - started
         hearing = _Hearing(running, writer, watch, readers or {})
-        _follow(running, hearing, specs=specs, limits=limits, started=started)
+        with running.signs_of_life({spec.node: engines[spec.node] for spec in specs}):
+            _follow(running, hearing, specs=specs, limits=limits, started=started)
         status, reason = "ok", None
-    except EngineError as error:
-        status, reason = "failed", f"{engine.name} would not start a container: {error}"
-    except _Stop as stop:
+    except Stop as stop:
         status, reason = stop.status, stop.reason
     except RunFailedError as error:  # the record can't be written any more
         status, reason = "failed", str(error)
@@ -180,7 +145,7 @@ def execute(
 
 
 def _follow(
-    running: _Running,
+    running: Running,
     hearing: _Hearing,
     *,
     specs: Sequence[ContainerSpec],
@@ -190,7 +155,7 @@ def _follow(
     """Take in lines until every container but the daemons has ended.
 
     Raises:
-        _Stop: a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
+        Stop: a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
     """
     workers = {spec.name for spec in specs if spec.role == "worker"}
     daemons = {spec.name for spec in specs if spec.role == "daemon"}
@@ -199,16 +164,10 @@ def _follow(
     workers_ended: float | None = None
     while not awaited <= set(running.exit_codes):
         now = time.monotonic()
-        if now - started > limits.wall_s:
-            raise _Stop("timeout", f"no end after {limits.wall_s:.0f} s; give a longer --timeout if the job needs it")
-        if now - heard > limits.silence_s:
-            raise _Stop(
-                "silent",
-                f"no output for {limits.silence_s:.0f} s; the job hangs, or needs a longer --inactivity-timeout",
-            )
+        limits.check(now, started=started, heard=heard)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:
             left = ", ".join(sorted(awaited - set(running.exit_codes)))
-            raise _Stop("failed", f"{left} did not end although every worker had")
+            raise Stop("failed", f"{left} did not end although every worker had")
         try:
             name, said = running.said.get(timeout=POLL_S)
         except queue.Empty:
@@ -217,11 +176,17 @@ def _follow(
         if isinstance(said, Line):
             hearing.line(name, said, received=heard)
             continue
+        if isinstance(said, Lost):
+            raise Stop(
+                "failed",
+                f"{running.nodes[name]} was lost: its engine does not answer any more ({said.why}); see whether the machine, its "
+                "network and its engine are up, then `dlscale clean` removes what a lost node kept",
+            )
         running.exit_codes[name] = said
         if name in daemons:
-            raise _Stop("failed", f"{running.explain(name)}; it ended before those that it serves")
+            raise Stop("failed", f"{running.explain(name)}; it ended before those that it serves")
         if said != 0:
-            raise _Stop("failed", running.explain(name))
+            raise Stop("failed", running.explain(name))
         hearing.ended(name, received=heard)
         if workers <= set(running.exit_codes):
             workers_ended = heard

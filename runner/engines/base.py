@@ -40,7 +40,7 @@ class EngineFacts(BaseModel):
 
 
 class EngineError(Exception):
-    """The engine refused to create or start a container; the message is the engine's own."""
+    """The engine refused something or does not answer any more; the message is the engine's own."""
 
 
 class Site(BaseModel):
@@ -84,7 +84,14 @@ class Container(Protocol):
         """Yield every line as it is written, until the container ends."""
 
     def wait(self) -> int:
-        """Block until the container has ended and return its exit code."""
+        """Block until the container has ended and return its exit code.
+
+        Raises:
+            EngineError: the engine can't tell any more.
+        """
+
+    def beat(self) -> None:
+        """Let the lease know that the runner is there. Safe after the end."""
 
     def stop(self) -> None:
         """End it: the lease is let go, then terminate, then kill. Safe to call twice and after the end."""
@@ -93,15 +100,12 @@ class Container(Protocol):
         """Remove what is left of it. Safe after any failure."""
 
 
-class Engine(Protocol):
-    """Starts containers on one host."""
+class Describer(Protocol):
+    """Knows what containers look like in an engine, and starts none: what launchers and dry runs need."""
 
     @property
     def name(self) -> str:
         """The value of ENGINE that names it."""
-
-    def facts(self) -> EngineFacts:
-        """Ask the engine about itself; never raises."""
 
     def site(self, data: Path | None) -> Site:
         """Tell launchers where programs and data are found."""
@@ -115,12 +119,26 @@ class Engine(Protocol):
     def user(self) -> str:
         """Numeric `uid:gid` that a job runs as; never root inside a container."""
 
+    def command_line(self, spec: ContainerSpec) -> str:
+        """Print the spec as the shell command that would start the same thing."""
+
+
+class Engine(Describer, Protocol):
+    """Starts containers on one host."""
+
+    def facts(self) -> EngineFacts:
+        """Ask the engine about itself; never raises."""
+
+    def check(self) -> None:
+        """Ask the engine for a sign of life.
+
+        Raises:
+            EngineError: none came.
+        """
+
     def start(self, spec: ContainerSpec) -> Container:
         """Create and start a container.
 
         Raises:
             EngineError: the engine would not.
         """
-
-    def command_line(self, spec: ContainerSpec) -> str:
-        """Print the spec as the shell command that would start the same thing."""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner import dataset
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
-from runner.engines.user import job_user
+from runner.engines.docker_options import create_options, docker_run
+from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
 from runner.spec import LABEL_RUN, ContainerSpec, Mount
 
@@ -25,15 +26,11 @@ WORKLOADS: Final = "/dlscale/workloads"
 DATA: Final = "/dlscale/data"
 OUT: Final = "/dlscale/out"
 STOP_GRACE_S: Final = 8
-PIDS_LIMIT: Final = 8192
-# Docker hands over every device below a directory.
-RDMA_DEVICES: Final = "/dev/infiniband"
 _REFUSALS: Final = {
     "FileNotFoundError": "its socket does not exist",
     "PermissionError": "its socket may not be used by this user; add yourself to the group docker",
     "ConnectionRefusedError": "its socket refuses connections",
 }
-TMP_OPTIONS: Final = "rw,exec,nosuid,nodev,mode=1777"  # exec: compilers of frameworks load what they write there
 
 
 def connect(*, timeout_s: int = 60) -> DockerClient:
@@ -84,25 +81,19 @@ def gpu_request(info: dict[str, Any]) -> GpuRequest | None:
     return "cdi" if named or any("nvidia" in path.name for path in specs) else None
 
 
-class DockerEngine:
-    """Containers of the Docker engine that the environment names."""
+class DockerPlan:
+    """What runs in Docker, before any engine is asked: enough for a dry run of machines that are elsewhere.
+
+    Args:
+        workloads: the training programs: a directory of this machine, or the named volume that other machines have them in.
+        gpus_by: how the engine is asked for GPUs.
+    """
 
     name = "docker"
 
-    def __init__(self, client: DockerClient, workloads: Path) -> None:
-        self.client = client
+    def __init__(self, workloads: Path | str, *, gpus_by: GpuRequest | None = "nvidia") -> None:
         self.workloads = workloads
-        self.info: dict[str, Any] = client.info()
-
-    def facts(self) -> EngineFacts:
-        """Version, GPU support and root directory of the engine."""
-        return EngineFacts(
-            name=self.name,
-            available=True,
-            version=self.info["ServerVersion"],
-            gpu_request=gpu_request(self.info),
-            root_dir=self.info["DockerRootDir"],
-        )
+        self.gpus_by = gpus_by
 
     def site(self, data: Path | None) -> Site:
         """Programs and data are bind-mounted at fixed places."""
@@ -121,8 +112,40 @@ class DockerEngine:
         return OUT
 
     def user(self) -> str:
-        """The runner's own user, or the image's when the runner is root."""
-        return job_user()
+        """The runner's own user, so that private programs and data stay readable; the image's for root, and on other machines."""
+        return job_user() if isinstance(self.workloads, Path) else IMAGE_USER
+
+    def command_line(self, spec: ContainerSpec) -> str:
+        """The `docker run` that starts the same container."""
+        return shlex.join(docker_run(spec, self.gpus_by))
+
+
+class DockerEngine(DockerPlan):
+    """Containers of one Docker engine."""
+
+    def __init__(self, client: DockerClient, workloads: Path | str) -> None:
+        self.info: dict[str, Any] = client.info()
+        super().__init__(workloads, gpus_by=gpu_request(self.info))
+        self.client = client
+
+    def facts(self) -> EngineFacts:
+        """Version, GPU support and root directory of the engine."""
+        return EngineFacts(
+            name=self.name,
+            available=True,
+            version=self.info["ServerVersion"],
+            gpu_request=self.gpus_by,
+            root_dir=self.info["DockerRootDir"],
+        )
+
+    def check(self) -> None:
+        """Ask for a sign of life.
+
+        Raises:
+            EngineError: none came.
+        """
+        with _engine_errors():
+            self.client.ping()
 
     def start(self, spec: ContainerSpec) -> Container:
         """Create the container, attach to it, then start it, so that no line is lost."""
@@ -130,12 +153,10 @@ class DockerEngine:
         from requests.exceptions import RequestException  # noqa: PLC0415
 
         api = self.client.api
-        options = dict(create_options(spec, gpu_request(self.info)))
+        options = dict(create_options(spec, self.gpus_by))
         host = api.create_host_config(**options.pop("host"))
-        try:
+        with _engine_errors():
             identifier = api.create_container(**options, host_config=host)["Id"]
-        except (DockerException, RequestException) as error:
-            raise EngineError(_sentence(error)) from error
         try:
             socket = api.attach_socket(identifier, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
             api.start(identifier)
@@ -144,10 +165,6 @@ class DockerEngine:
                 api.remove_container(identifier, force=True)
             raise EngineError(_sentence(error)) from error
         return DockerContainer(self.client, spec.name, identifier, socket)
-
-    def command_line(self, spec: ContainerSpec) -> str:
-        """The `docker run` that starts the same container."""
-        return shlex.join(docker_run(spec, gpu_request(self.info)))
 
 
 class DockerContainer:
@@ -174,100 +191,30 @@ class DockerContainer:
                 yield _line(stream, text)
 
     def wait(self) -> int:
-        """Exit code, once the container has ended."""
-        return int(self.client.api.wait(self.identifier, timeout=None)["StatusCode"])
+        """Exit code, once the container has ended.
+
+        Raises:
+            EngineError: the engine can't tell any more.
+        """
+        with _engine_errors():
+            return int(self.client.api.wait(self.identifier, timeout=None)["StatusCode"])
+
+    def beat(self) -> None:
+        """Write one byte to the container's standard input; a container that has ended hears nothing."""
+        with contextlib.suppress(OSError, ValueError):
+            self._socket._sock.send(b"\n")  # noqa: SLF001 - the SDK hands over a reader, which has no way to write
 
     def stop(self) -> None:
         """Terminate, and kill after the grace time."""
-        from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-
-        with contextlib.suppress(DockerException):
+        with contextlib.suppress(EngineError), _engine_errors():
             self.client.api.stop(self.identifier, timeout=STOP_GRACE_S)
 
     def remove(self) -> None:
         """Let the lease go and remove the container with its anonymous volumes."""
-        from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-
         with contextlib.suppress(OSError):
             self._socket.close()
-        with contextlib.suppress(DockerException):
+        with contextlib.suppress(EngineError), _engine_errors():
             self.client.api.remove_container(self.identifier, force=True, v=True)
-
-
-def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str, Any]:
-    """The spec in the words of the SDK: arguments of `create_container`, and under `host` those of `create_host_config`."""
-    from docker.types import DeviceRequest, Ulimit  # noqa: PLC0415 - loaded with the client
-
-    host: dict[str, Any] = {
-        "network_mode": spec.network,
-        "read_only": True,
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
-        "tmpfs": {"/tmp": f"{TMP_OPTIONS},size={spec.tmp_mib}m"},  # noqa: S108 - inside the container
-        "shm_size": f"{spec.shm_mib}m",
-        "pids_limit": PIDS_LIMIT,
-        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-        "binds": {
-            mount.source: {"bind": mount.target, "mode": "ro" if mount.read_only else "rw"} for mount in spec.mounts
-        },
-        "log_config": {"type": "none"},  # the attached connection is the log; a second copy on disk serves nobody
-    }
-    if spec.verbs:
-        host["devices"] = [f"{RDMA_DEVICES}:{RDMA_DEVICES}:rwm"]
-        host["cap_add"] = ["IPC_LOCK"]
-        host["ulimits"].append(Ulimit(name="memlock", soft=-1, hard=-1))
-    if spec.cpus:
-        host["cpuset_cpus"] = ",".join(map(str, spec.cpus))
-    if spec.memory_mib:
-        host["mem_limit"] = f"{spec.memory_mib}m"
-    if spec.gpus and gpus_by == "cdi":
-        host["device_requests"] = [
-            DeviceRequest(driver="cdi", device_ids=[f"nvidia.com/gpu={gpu}" for gpu in spec.gpus])
-        ]
-    elif spec.gpus:
-        host["device_requests"] = [
-            DeviceRequest(driver="nvidia", device_ids=[str(gpu) for gpu in spec.gpus], capabilities=[["gpu"]])
-        ]
-    return {
-        "image": spec.image,
-        "command": list(spec.argv[1:]),
-        "entrypoint": [spec.argv[0]],
-        "environment": spec.env,
-        "name": spec.name,
-        "user": spec.user,
-        "hostname": spec.hostname,
-        "labels": spec.labels,
-        "stdin_open": True,
-        "host": host,
-    }
-
-
-def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ...]:
-    """The spec in the words of the command line; `tests/unit` holds it against `create_options`."""
-    argv = ["docker", "run", "--interactive", "--name", spec.name, "--user", spec.user, "--network", spec.network]
-    argv += ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
-    argv += ["--tmpfs", f"/tmp:{TMP_OPTIONS},size={spec.tmp_mib}m"]  # noqa: S108 - inside the container
-    argv += ["--shm-size", f"{spec.shm_mib}m"]
-    argv += ["--pids-limit", str(PIDS_LIMIT), "--ulimit", "core=0:0", "--log-driver", "none"]
-    if spec.hostname:
-        argv += ["--hostname", spec.hostname]
-    if spec.verbs:
-        argv += ["--device", RDMA_DEVICES, "--cap-add", "IPC_LOCK", "--ulimit", "memlock=-1:-1"]
-    if spec.cpus:
-        argv += ["--cpuset-cpus", ",".join(map(str, spec.cpus))]
-    if spec.memory_mib:
-        argv += ["--memory", f"{spec.memory_mib}m"]
-    if spec.gpus and gpus_by == "cdi":
-        argv += [word for gpu in spec.gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
-    elif spec.gpus:
-        argv += ["--gpus", f'"device={",".join(map(str, spec.gpus))}"']
-    for mount in spec.mounts:
-        argv += ["--volume", f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}"]
-    for key, value in sorted(spec.labels.items()):
-        argv += ["--label", f"{key}={value}"]
-    for key, value in sorted(spec.env.items()):
-        argv += ["--env", f"{key}={value}"]
-    return (*argv, "--entrypoint", spec.argv[0], spec.image, *spec.argv[1:])
 
 
 def remove_all(client: DockerClient) -> tuple[str, ...]:
@@ -289,6 +236,18 @@ def _data_target(data: Path) -> str:
 
 def _line(stream: int, text: bytes) -> Line:
     return Line(stream="stdout" if stream == 1 else "stderr", text=text.decode(errors="replace").rstrip("\r"))
+
+
+@contextlib.contextmanager
+def _engine_errors() -> Iterator[None]:
+    """Turn the SDK's errors, and those of the connection below it, into the engine's own words."""
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    try:
+        yield
+    except (DockerException, RequestException) as error:
+        raise EngineError(_sentence(error)) from error
 
 
 def _sentence(error: Exception) -> str:

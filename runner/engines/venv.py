@@ -6,6 +6,7 @@ isolation: the job sees the host's files and network, and the record says so.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import queue
@@ -56,6 +57,9 @@ class VenvEngine:
         """The runner's own user: without a container there is no other."""
         return f"{os.getuid()}:{os.getgid()}"
 
+    def check(self) -> None:
+        """Nothing to ask: the processes are this one's own."""
+
     def start(self, spec: ContainerSpec) -> Container:
         """Start the process tree with a pipe as its lease."""
         try:
@@ -102,6 +106,12 @@ class VenvContainer:
         """Exit code, 128 + signal number if a signal ended it."""
         code = self._process.wait()
         return 128 - code if code < 0 else code
+
+    def beat(self) -> None:
+        """Write one byte to the lease holder."""
+        with contextlib.suppress(OSError, ValueError):
+            if self._process.stdin:
+                os.write(self._process.stdin.fileno(), b"\n")
 
     def stop(self) -> None:
         """Terminate; the lease holder ends its tree. Kill the session if even that hangs."""

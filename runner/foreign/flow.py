@@ -197,7 +197,7 @@ def _run(
     watch = Watch(shown, trial)
     reader = _reader(trial, spec.name)
     outcome = execute(
-        engine=engine,
+        engines={spec.node: engine},
         specs=(spec,),
         writer=writer,
         limits=Limits(wall_s=request.timeout_s, silence_s=request.inactivity_timeout_s),

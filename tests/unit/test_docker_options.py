@@ -3,29 +3,30 @@
 import examples
 import pytest
 
-from runner.engines import docker
+from runner.engines import docker, docker_options
 from runner.launch import launch
+from runner.spec import Mount
 
 SINGLE = launch(examples.job(examples.trial()))[0]
 GPU = launch(examples.job(examples.trial(device="gpu", cpus_per_worker=None), node=examples.gpu_node(2)))[0]
 
 
 def test_a_job_has_no_rights_to_give_away():
-    host = docker.create_options(SINGLE, None)["host"]
+    host = docker_options.create_options(SINGLE, None)["host"]
     assert host["cap_drop"] == ["ALL"]
     assert host["security_opt"] == ["no-new-privileges"]
     assert host["read_only"] is True
     assert host["network_mode"] == "none"
-    assert all(bind["mode"] == "ro" for bind in host["binds"].values())
-    assert not any("docker.sock" in source for source in host["binds"])
+    assert all(mount["ReadOnly"] for mount in host["mounts"])
+    assert not any("docker.sock" in mount["Source"] for mount in host["mounts"])
     assert "privileged" not in host
-    assert docker.create_options(SINGLE, None)["user"] == "10001:10001"
+    assert docker_options.create_options(SINGLE, None)["user"] == "10001:10001"
 
 
 @pytest.mark.parametrize("gpus_by", ["nvidia", "cdi"])
 def test_printed_and_created_container_are_the_same(gpus_by):
-    options = docker.create_options(GPU, gpus_by)
-    argv = docker.docker_run(GPU, gpus_by)
+    options = docker_options.create_options(GPU, gpus_by)
+    argv = docker_options.docker_run(GPU, gpus_by)
     host = options["host"]
 
     def value(flag):
@@ -45,18 +46,39 @@ def test_printed_and_created_container_are_the_same(gpus_by):
     }
     assert list(argv[argv.index(options["image"]) + 1 :]) == options["command"]
     assert value("--entrypoint") == options["entrypoint"][0]
+    (mount,) = host["mounts"]
+    assert value("--mount") == f"type={mount['Type']},source={mount['Source']},target={mount['Target']},readonly"
+
+
+def test_rdma_needs_the_adapters_and_locked_memory_and_nothing_else():
+    spec = SINGLE.model_copy(update={"verbs": True, "network": "host", "hostname": "n1"})
+    options = docker_options.create_options(spec, None)
+    host = options["host"]
+    assert (host["devices"], host["cap_add"]) == (["/dev/infiniband:/dev/infiniband:rwm"], ["IPC_LOCK"])
+    assert [(limit.name, limit.hard) for limit in host["ulimits"]] == [("core", 0), ("memlock", -1)]
+    assert options["hostname"] == "n1"
+    line = " ".join(docker_options.docker_run(spec, None))
+    assert "--hostname n1 --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1:-1" in line
+    alone = docker_options.create_options(SINGLE, None)
+    assert "cap_add" not in alone["host"]
+    assert "devices" not in alone["host"]
+
+
+def test_a_source_that_is_no_path_is_a_named_volume():
+    spec = SINGLE.model_copy(update={"mounts": (Mount(source="dlscale-x", target="/a"), Mount(source="/x", target="/b"))})
+    assert [mount["Type"] for mount in docker_options.create_options(spec, None)["host"]["mounts"]] == ["volume", "bind"]
 
 
 def test_nvidia_driver_is_asked_by_index():
-    request = docker.create_options(GPU, "nvidia")["host"]["device_requests"][0]
+    request = docker_options.create_options(GPU, "nvidia")["host"]["device_requests"][0]
     assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == ("nvidia", ["0"], [["gpu"]])
-    assert docker.docker_run(GPU, "nvidia")[docker.docker_run(GPU, "nvidia").index("--gpus") + 1] == '"device=0"'
+    assert docker_options.docker_run(GPU, "nvidia")[docker_options.docker_run(GPU, "nvidia").index("--gpus") + 1] == '"device=0"'
 
 
 def test_cdi_is_asked_by_name():
-    request = docker.create_options(GPU, "cdi")["host"]["device_requests"][0]
+    request = docker_options.create_options(GPU, "cdi")["host"]["device_requests"][0]
     assert (request["Driver"], request["DeviceIDs"]) == ("cdi", ["nvidia.com/gpu=0"])
-    assert docker.docker_run(GPU, "cdi")[docker.docker_run(GPU, "cdi").index("--device") + 1] == "nvidia.com/gpu=0"
+    assert docker_options.docker_run(GPU, "cdi")[docker_options.docker_run(GPU, "cdi").index("--device") + 1] == "nvidia.com/gpu=0"
 
 
 @pytest.mark.parametrize(

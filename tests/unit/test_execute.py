@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from runner import running
 from runner.engines.base import EngineError
 from runner.engines.venv import VenvEngine
 from runner.errors import RunFailedError
@@ -39,10 +40,10 @@ class Sheet:
         self.events.append(event)
 
 
-def spec(program, *, name="w0", role="worker"):
+def spec(program, *, name="w0", role="worker", node="here"):
     return ContainerSpec(
         name=name,
-        node="here",
+        node=node,
         role=role,
         image="none",
         argv=(sys.executable, str(WORKLOADS / "lease.py"), sys.executable, "-u", "-c", textwrap.dedent(program)),
@@ -53,7 +54,9 @@ def spec(program, *, name="w0", role="worker"):
 
 
 def run(*specs, limits=GENEROUS, sheet=None, watch=lambda _: None):
-    return execute(engine=VenvEngine(None, WORKLOADS), specs=specs, writer=sheet or Sheet(), limits=limits, watch=watch)
+    return execute(
+        engines={"here": VenvEngine(None, WORKLOADS)}, specs=specs, writer=sheet or Sheet(), limits=limits, watch=watch
+    )
 
 
 def alive(marker):
@@ -176,10 +179,78 @@ def test_a_container_that_will_not_start_ends_those_that_did():
 
     specs = (spec(f"import time; time.sleep(300) #{marker}"), spec("pass", name="w1"))
     outcome = execute(
-        engine=Refusing(None, WORKLOADS), specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None
+        engines={"here": Refusing(None, WORKLOADS)}, specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None
     )
-    assert outcome.reason == "venv would not start a container: no such image"
+    assert outcome.reason == "venv would not start w1: no such image"
     assert not wait_gone(marker)
+
+
+class Silent(VenvEngine):
+    """Runs containers, and answers no question."""
+
+    def check(self):
+        raise EngineError("no answer within 5 s")
+
+
+class Gone(VenvEngine):
+    """Goes away with its first container, as an engine that is stopped does."""
+
+    def start(self, spec):
+        container = super().start(spec)
+
+        def wait():
+            raise EngineError("Connection refused")
+
+        container.wait = wait
+        return container
+
+
+def on_two_nodes(second, program, *, other):
+    engines = {"n1": VenvEngine(None, WORKLOADS), "n2": second}
+    specs = (spec(program, node="n1"), spec(other, name="w1", node="n2"))
+    return execute(engines=engines, specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("engine", "other", "why"),
+    [(Silent, "import time; time.sleep(300)", "no answer within 5 s"), (Gone, "pass", "Connection refused")],
+)
+def test_a_lost_node_ends_the_job_on_the_others_and_is_named(monkeypatch, engine, other, why):
+    monkeypatch.setattr(running, "BEAT_S", 0.1)
+    marker = f"left-{os.getpid()}"
+    outcome = on_two_nodes(engine(None, WORKLOADS), f"import time; time.sleep(300) #{marker}", other=other)
+    assert outcome.status == "failed"
+    assert outcome.reason.startswith(f"n2 was lost: its engine does not answer any more ({why});")
+    assert not wait_gone(marker)
+
+
+def test_a_failed_container_on_one_of_several_nodes_is_named_with_its_node():
+    outcome = on_two_nodes(VenvEngine(None, WORKLOADS), "import time; time.sleep(300)", other="raise SystemExit(7)")
+    assert outcome.reason == "n2: w1: exit code 7"
+
+
+def test_an_engine_that_will_not_start_is_named_with_its_node():
+    class Refusing(VenvEngine):
+        def start(self, spec):
+            raise EngineError("no such image")
+
+    marker = f"begun-{os.getpid()}"
+    outcome = on_two_nodes(Refusing(None, WORKLOADS), f"import time; time.sleep(300) #{marker}", other="pass")
+    assert outcome.reason == "n2: venv would not start w1: no such image"
+    assert not wait_gone(marker)
+
+
+def test_containers_on_several_nodes_hear_from_the_runner(monkeypatch):
+    monkeypatch.setattr(running, "BEAT_S", 0.1)
+
+    def beating(node):
+        lease = (sys.executable, str(WORKLOADS / "lease.py"), "--heartbeat=2", sys.executable, "-c")
+        return spec("", name=node, node=node).model_copy(update={"argv": (*lease, "import time; time.sleep(4)")})
+
+    engines = {node: VenvEngine(None, WORKLOADS) for node in ("n1", "n2")}
+    specs = (beating("n1"), beating("n2"))
+    outcome = execute(engines=engines, specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None)
+    assert outcome.status == "ok", outcome.reason
 
 
 def test_a_disk_that_fills_ends_the_job():

@@ -17,7 +17,7 @@ import pytest
 from records import record
 
 from runner import results
-from runner.engines import docker
+from runner.engines import docker, docker_options
 from runner.engines.docker import DATA
 from runner.errors import RequestError
 from runner.foreign.grade import UNITS, grade
@@ -168,11 +168,12 @@ def test_the_container_is_as_confined_as_every_job_and_starts_with_the_shells_le
     vendor = Image(used=IMAGE.used, entrypoint=("/opt/vendor/entrypoint.sh",))
     (trial,) = trials(node, "gpu", gpus=(2,))
     found = container(trial, image=vendor, place=place(node, "/data/set"), run_id="run-1")
-    assert " ".join(docker.docker_run(found, "nvidia")) == (
+    assert " ".join(docker_options.docker_run(found, "nvidia")) == (
         "docker run --interactive --name dlscale-run-1-worker0 --user 10001:10001 --network none --read-only --cap-drop ALL "
         "--security-opt no-new-privileges --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777,size=1024m --shm-size 1024m "
         "--pids-limit 8192 --ulimit core=0:0 --log-driver none --cpuset-cpus 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15 "
-        '--memory 7168m --gpus "device=0,1" --volume /suite/workloads:/dlscale/workloads:ro --volume /data/set:/dlscale/data:ro '
+        '--memory 7168m --gpus "device=0,1" --mount type=bind,source=/suite/workloads,target=/dlscale/workloads,readonly '
+        "--mount type=bind,source=/data/set,target=/dlscale/data,readonly "
         "--label dlscale.role=worker --label dlscale.run-id=run-1 --env HOME=/tmp --env PYTHONDONTWRITEBYTECODE=1 "
         "--env PYTHONUNBUFFERED=1 --env USER=bench --entrypoint /bin/sh corp/net:7 /dlscale/workloads/lease.sh "
         "/opt/vendor/entrypoint.sh python3 train.py --epochs 2"

@@ -8,7 +8,7 @@ import os
 import examples
 import pytest
 
-from runner.engines import docker, venv
+from runner.engines import docker_options, venv
 from runner.launch import DEFAULT_STRATEGY, STRATEGIES, launch
 from runner.launch.job import Job
 
@@ -168,7 +168,7 @@ CASES: dict[str, tuple[Job, str | None]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_command_lines_are_those_on_file(name):
     job, gpus_by = CASES[name]
-    lines = "".join(" \\\n  ".join(_words(docker.docker_run(spec, gpus_by))) + "\n\n" for spec in launch(job))
+    lines = "".join(" \\\n  ".join(_words(docker_options.docker_run(spec, gpus_by))) + "\n\n" for spec in launch(job))
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("DLSCALE_GOLDEN") == "write":
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,98 @@
+"""A `ContainerSpec` in Docker's words, twice: the SDK's, by which it starts, and the command line's, which a dry run prints. Pure.
+
+`tests/unit/test_docker_options.py` holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from runner.engines.base import GpuRequest
+from runner.spec import ContainerSpec, Mount
+
+PIDS_LIMIT: Final = 8192
+# Docker hands over every device below a directory.
+RDMA_DEVICES: Final = "/dev/infiniband"
+TMP_OPTIONS: Final = "rw,exec,nosuid,nodev,mode=1777"  # exec: compilers of frameworks load what they write there
+
+
+def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str, Any]:
+    """The spec in the words of the SDK: arguments of `create_container`, and under `host` those of `create_host_config`."""
+    from docker import types  # noqa: PLC0415 - loaded with the client
+
+    host: dict[str, Any] = {
+        "network_mode": spec.network,
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "tmpfs": {"/tmp": f"{TMP_OPTIONS},size={spec.tmp_mib}m"},  # noqa: S108 - inside the container
+        "shm_size": f"{spec.shm_mib}m",
+        "pids_limit": PIDS_LIMIT,
+        "ulimits": [types.Ulimit(name="core", soft=0, hard=0)],
+        "mounts": [
+            types.Mount(mount.target, mount.source, type=_kind(mount), read_only=mount.read_only) for mount in spec.mounts
+        ],
+        "log_config": {"type": "none"},  # the attached connection is the log; a second copy on disk serves nobody
+    }
+    if spec.verbs:
+        host["devices"] = [f"{RDMA_DEVICES}:{RDMA_DEVICES}:rwm"]
+        host["cap_add"] = ["IPC_LOCK"]
+        host["ulimits"].append(types.Ulimit(name="memlock", soft=-1, hard=-1))
+    if spec.cpus:
+        host["cpuset_cpus"] = ",".join(map(str, spec.cpus))
+    if spec.memory_mib:
+        host["mem_limit"] = f"{spec.memory_mib}m"
+    if spec.gpus and gpus_by == "cdi":
+        host["device_requests"] = [
+            types.DeviceRequest(driver="cdi", device_ids=[f"nvidia.com/gpu={gpu}" for gpu in spec.gpus])
+        ]
+    elif spec.gpus:
+        host["device_requests"] = [
+            types.DeviceRequest(driver="nvidia", device_ids=[str(gpu) for gpu in spec.gpus], capabilities=[["gpu"]])
+        ]
+    return {
+        "image": spec.image,
+        "command": list(spec.argv[1:]),
+        "entrypoint": [spec.argv[0]],
+        "environment": spec.env,
+        "name": spec.name,
+        "user": spec.user,
+        "hostname": spec.hostname,
+        "labels": spec.labels,
+        "stdin_open": True,
+        "host": host,
+    }
+
+
+def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ...]:
+    """The spec in the words of the command line; `tests/unit` holds it against `create_options`."""
+    argv = ["docker", "run", "--interactive", "--name", spec.name, "--user", spec.user, "--network", spec.network]
+    argv += ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    argv += ["--tmpfs", f"/tmp:{TMP_OPTIONS},size={spec.tmp_mib}m"]  # noqa: S108 - inside the container
+    argv += ["--shm-size", f"{spec.shm_mib}m"]
+    argv += ["--pids-limit", str(PIDS_LIMIT), "--ulimit", "core=0:0", "--log-driver", "none"]
+    if spec.hostname:
+        argv += ["--hostname", spec.hostname]
+    if spec.verbs:
+        argv += ["--device", RDMA_DEVICES, "--cap-add", "IPC_LOCK", "--ulimit", "memlock=-1:-1"]
+    if spec.cpus:
+        argv += ["--cpuset-cpus", ",".join(map(str, spec.cpus))]
+    if spec.memory_mib:
+        argv += ["--memory", f"{spec.memory_mib}m"]
+    if spec.gpus and gpus_by == "cdi":
+        argv += [word for gpu in spec.gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
+    elif spec.gpus:
+        argv += ["--gpus", f'"device={",".join(map(str, spec.gpus))}"']
+    for mount in spec.mounts:
+        read_only = ",readonly" if mount.read_only else ""
+        argv += ["--mount", f"type={_kind(mount)},source={mount.source},target={mount.target}{read_only}"]
+    for key, value in sorted(spec.labels.items()):
+        argv += ["--label", f"{key}={value}"]
+    for key, value in sorted(spec.env.items()):
+        argv += ["--env", f"{key}={value}"]
+    return (*argv, "--entrypoint", spec.argv[0], spec.image, *spec.argv[1:])
+
+
+def _kind(mount: Mount) -> str:
+    """A path has to be there: unlike `--volume`, `--mount` makes no directory for one that is misspelt."""
+    return "bind" if mount.source.startswith("/") else "volume"
