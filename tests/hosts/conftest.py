@@ -1,0 +1,90 @@
+"""One rig of four nodes for the whole session, mended after every test; where there can be none, its tests are skipped with the reason.
+
+It goes down with the session, also when that is killed. A test that breaks a rig for good leases one of its own.
+"""
+
+import io
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+import docker
+import pytest
+
+from runner.errors import RequestError
+from runner.rig.lease import leased
+from runner.rig.tools import refuse_unfit
+
+NODES = 4
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.hosts)
+
+
+@pytest.fixture(scope="session")
+def fit():
+    """This user and machine can make a rig."""
+    try:
+        refuse_unfit()
+    except RequestError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def session_rig(fit):
+    """Four nodes with `eth0`, and `eth1` in a network of its own; use `rig`, which mends it."""
+    with leased(nodes=NODES, second="other") as rig:
+        yield rig
+
+
+@pytest.fixture
+def rig(session_rig):
+    """The session's rig: all links up and unshaped, all engines and ssh servers running. `rig.hosts(2)` lists its first two nodes."""
+    yield session_rig
+    session_rig.mend()
+
+
+@pytest.fixture
+def engine():
+    """A client of a node's engine, at its socket."""
+    opened = []
+
+    def connect(node):
+        client = docker.DockerClient(base_url=node.unix_url, timeout=60)
+        opened.append(client)
+        return client
+
+    yield connect
+    for client in opened:
+        client.close()
+
+
+def wait_until(condition, seconds):
+    """Poll a condition; its last value."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return value
+
+
+@pytest.fixture(scope="session")
+def tiny_image(tmp_path_factory):
+    """Put an image of this machine's `sleep` and `cat` into an engine, for tests of hosts that need no framework."""
+    libraries = set()
+    for program in ("/bin/sleep", "/bin/cat"):
+        linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout.split()
+        libraries |= {word for word in linked if word.startswith("/")}
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", dereference=True) as archive:
+        for path in sorted(libraries | {"/bin/sleep", "/bin/cat"}):
+            archive.add(path)
+
+    def put(client):
+        client.api.import_image_from_data(content.getvalue(), repository="tiny", tag="test")
+        return "tiny:test"
+
+    return put

@@ -1,0 +1,417 @@
+"""Prevents: nodes that are one host in disguise (one network, one engine, one set of images); a rate that nothing holds a link to; a
+fault that breaks more than it says; a rig that a kill -9 leaves behind, in whole or in part; a rig that its user can't get rid of.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import docker
+import pytest
+from conftest import wait_until
+
+from runner.errors import RequestError
+from runner.hosts.hostsfile import load_hosts
+from runner.link import Link
+from runner.rig import remains
+from runner.rig.layout import TESTS, USERS, prefix, run_directory, uplink
+from runner.rig.lease import leased
+from runner.rig.rig import Rig
+
+ROOT = Path(__file__).parents[2]
+
+
+def inside(node, *argv):
+    """Run a program in a node's network."""
+    return subprocess.run(
+        ["nsenter", f"--net=/run/netns/{node.namespace}", *argv], capture_output=True, text=True, timeout=30
+    )
+
+
+def reaches(node, address, port):
+    """Whether a TCP connection from a node comes to pass."""
+    code = f"import socket; socket.create_connection(({address!r}, {port}), timeout=2)"
+    return inside(node, sys.executable, "-c", code).returncode == 0
+
+
+def qdiscs(namespace, device):
+    said = subprocess.run(["tc", "-n", namespace, "-json", "-s", "qdisc", "show", "dev", device], capture_output=True)
+    return json.loads(said.stdout)
+
+
+def ssh(rig, node, *command):
+    argv = [
+        "/usr/bin/ssh",
+        "-F",
+        str(rig.layout.ssh_config),
+        "-o",
+        "ConnectTimeout=3",
+        f"root@{node.address}",
+        *command,
+    ]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def tunnel(rig, node, directory):
+    """A client of a node's engine at the end of an ssh tunnel, as an ssh:// endpoint is reached."""
+    local = directory / f"{node.name}.sock"
+    forward = ["-nNT", "-o", "ExitOnForwardFailure=yes", "-L", f"{local}:{node.socket}"]
+    process = subprocess.Popen(["/usr/bin/ssh", "-F", str(rig.layout.ssh_config), *forward, f"root@{node.address}"])
+    try:
+        assert wait_until(local.exists, 10)
+        client = docker.DockerClient(base_url=f"unix://{local}", timeout=10)
+        yield client
+        client.close()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_nodes_reach_each_other_and_the_machine(rig):
+    for node in rig.nodes:
+        for other in rig.nodes:
+            assert reaches(node, other.address, 22), (node.name, other.name)
+    with socket.create_server((rig.layout.machine_address, 0)) as server:
+        assert all(reaches(node, rig.layout.machine_address, server.getsockname()[1]) for node in rig.nodes)
+
+
+def test_nodes_share_no_port_interface_or_image(rig, engine, tiny_image):
+    """A port that is taken on one node is free on the next, an image that one engine has is unknown to the next."""
+    first, second = rig.nodes[:2]
+    tiny_image(engine(first))
+    with pytest.raises(docker.errors.ImageNotFound):
+        engine(second).images.get("tiny:test")
+    roots = {engine(node).info()["DockerRootDir"] for node in rig.nodes}
+    assert len(roots) == len(rig.nodes)
+    interfaces = inside(first, "ls", "/proc/sys/net/ipv4/conf").stdout.split()
+    assert sorted(interfaces) == ["all", "default", "eth0", "eth1", "lo"]
+
+
+def test_every_engine_answers_at_its_socket_and_over_ssh(rig, engine, tmp_path):
+    for node in rig.nodes:
+        at_socket = engine(node).info()
+        assert at_socket["Name"] == node.address
+        with tunnel(rig, node, tmp_path) as client:
+            assert client.info()["ID"] == at_socket["ID"]
+        told = ssh(rig, node, "echo $DOCKER_HOST; hostname")
+        assert told.stdout.split() == [node.unix_url, node.address], told.stderr
+
+
+def test_the_rig_s_key_alone_opens_its_ssh_servers(rig, tmp_path):
+    other = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    config = tmp_path / "config"
+    config.write_text(rig.layout.ssh_config.read_text().replace(str(rig.layout.key), str(other)))
+    refused = subprocess.run(
+        ["/usr/bin/ssh", "-F", str(config), f"root@{rig.nodes[0].address}", "true"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert refused.returncode == 255
+    assert "Permission denied (publickey)" in refused.stderr
+
+
+def test_the_hosts_files_list_the_nodes(rig):
+    hosts = load_hosts(str(rig.hosts())).hosts
+    assert [host.name for host in hosts] == ["n1", "n2", "n3", "n4"]
+    address = rig.nodes[1].address
+    socket_path = f"/run/dlscale-rig/{rig.layout.number}/n2/docker.sock"
+    assert hosts[1].endpoint.url == f"ssh://root@{address}:22{socket_path}"
+    assert hosts[1].endpoint.ssh_config == rig.layout.ssh_config
+    assert hosts[1].interfaces["ethernet"].address == address
+    assert [host.endpoint.url for host in load_hosts(str(rig.hosts(2, way="unix"))).hosts][1] == f"unix://{socket_path}"
+
+
+def test_a_container_on_the_host_s_network_is_on_its_node(rig, engine, tiny_image):
+    """Its network, its host name, which libraries tell hosts apart by, and its share of the machine's cores."""
+    for node in rig.nodes[:2]:
+        image = tiny_image(engine(node))
+        files = ["/proc/net/fib_trie", "/etc/hostname", "/proc/self/status"]
+        told = engine(node).containers.run(image, ["/bin/cat", *files], network_mode="host", remove=True).decode()
+        assert f"|-- {node.address}\n" in told
+        assert f"\n{node.address}\n" in told
+        cores = next(line.split()[1] for line in told.splitlines() if line.startswith("Cpus_allowed_list:"))
+        assert cores in (",".join(map(str, node.cores)), f"{node.cores[0]}-{node.cores[-1]}")
+
+
+def test_a_rate_holds_both_directions_of_every_link_and_is_told(rig):
+    two = rig.hosts(2)
+    rig.shape(Link(rate_mbit=100.0, emulated=True))
+    for node in rig.nodes:
+        for namespace, device in ((node.namespace, "eth0"), (rig.layout.switch, f"{node.name}eth0")):
+            (held,) = qdiscs(namespace, device)
+            assert held["kind"] == "tbf"
+            assert held["options"]["rate"] == 12_500_000  # bytes a second
+    sent = qdiscs(rig.nodes[0].namespace, "eth0")[0]["bytes"]
+    assert reaches(rig.nodes[0], rig.nodes[1].address, 22)
+    assert qdiscs(rig.nodes[0].namespace, "eth0")[0]["bytes"] > sent
+    for path in (rig.hosts(), two, rig.hosts(way="unix")):
+        assert load_hosts(str(path)).link == Link(rate_mbit=100.0, emulated=True)
+    rig.shape(Link(rate_mbit=1000.0, emulated=True))
+    assert qdiscs(rig.nodes[3].namespace, "eth0")[0]["options"]["rate"] == 125_000_000
+    rig.shape(None)
+    assert "tbf" not in {held["kind"] for held in qdiscs(rig.nodes[0].namespace, "eth0")}
+    assert load_hosts(str(two)).link is None
+
+
+def test_a_delay_is_there_or_refused_in_one_sentence(rig):
+    probe = ["tc", "-n", rig.layout.switch, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    if subprocess.run(probe, capture_output=True).returncode:
+        with pytest.raises(RequestError, match=r"^DELAY=1ms can't be had, since .* no netem .*; leave DELAY out"):
+            rig.shape(Link(delay_ms=1.0, emulated=True))
+    else:
+        rig.shape(Link(rate_mbit=100.0, delay_ms=1.0, emulated=True))
+        assert [held["kind"] for held in qdiscs(rig.nodes[0].namespace, "eth0")] == ["netem", "tbf"]
+        assert [held["kind"] for held in qdiscs(rig.layout.switch, "n1eth0")] == ["tbf"]
+
+
+def test_a_cut_link_cuts_off_one_node_and_is_mended(rig):
+    first, second, third = rig.nodes[:3]
+    rig.cut_link("n1")
+    assert not reaches(second, first.address, 22)
+    assert reaches(second, third.address, 22)
+    assert reaches(second, first.addresses["eth1"], 22) is False  # sshd is at eth0's address only
+    state = json.loads(
+        subprocess.run(["ip", "-n", first.namespace, "-json", "link", "show", "eth0"], capture_output=True).stdout
+    )
+    assert state[0]["operstate"] == "DOWN"
+    rig.mend_link("n1")
+    assert wait_until(lambda: reaches(second, first.address, 22), 20)
+
+
+def test_the_second_interface_is_a_way_of_its_own(rig):
+    first, second = rig.nodes[:2]
+    rig.cut_link("n1", "eth0")
+    code = f"import socket; socket.create_server(({first.addresses['eth1']!r}, 5000)).accept()"
+    server = subprocess.Popen(["nsenter", f"--net=/run/netns/{first.namespace}", sys.executable, "-c", code])
+    try:
+        assert wait_until(lambda: reaches(second, first.addresses["eth1"], 5000), 10)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_stopped_ssh_server_refuses_and_breaks_its_sessions(rig, tmp_path):
+    node = rig.nodes[0]
+    with tunnel(rig, node, tmp_path) as client:
+        rig.stop_ssh("n1")
+        with pytest.raises(Exception, match=r"(?i)connection|remote end"):
+            client.ping()
+    assert "Connection refused" in ssh(rig, node, "true").stderr
+    assert ssh(rig, rig.nodes[1], "true").returncode == 0
+    rig.start_ssh("n1")
+    assert ssh(rig, node, "true").returncode == 0
+
+
+def test_a_stopped_engine_ends_its_containers_and_starts_again(rig, engine, tiny_image):
+    client = engine(rig.nodes[0])
+    container = client.containers.run(
+        tiny_image(client), ["/bin/sleep", "1000"], network_mode="host", detach=True, stop_signal="SIGKILL"
+    )
+    pid = client.api.inspect_container(container.id)["State"]["Pid"]
+    rig.stop_engine("n1")
+    assert not rig.nodes[0].socket.exists()
+    assert not is_running(pid)
+    assert engine(rig.nodes[1]).ping()
+    rig.start_engine("n1")
+    assert client.containers.get(container.id).status == "exited"
+    container.remove()
+
+
+def test_a_killed_engine_leaves_its_containers_and_starts_again(rig, engine, tiny_image):
+    client = engine(rig.nodes[0])
+    container = client.containers.run(
+        tiny_image(client), ["/bin/sleep", "1000"], network_mode="host", detach=True, stop_signal="SIGKILL"
+    )
+    pid = client.api.inspect_container(container.id)["State"]["Pid"]
+    rig.kill_engine("n1")
+    with pytest.raises(Exception, match=r"(?i)connection"):
+        client.ping()
+    assert is_running(pid)
+    rig.start_engine("n1")
+    assert client.ping()
+    client.containers.get(container.id).remove(force=True)
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def left_of(number):
+    """What is left of a rig, looked for by other means than its own."""
+    namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
+    found = [name for name in namespaces if name.startswith(prefix(number))]
+    found += [f"link {path.name}" for path in Path("/sys/class/net").iterdir() if path.name == uplink(number)]
+    found += [
+        line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"dlscale-rig-{number}/" in line
+    ]
+    found += [
+        line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"dlscale-rig/{number}/" in line
+    ]
+    # The processes of the machine as `ps` lists them: those that have ended show no arguments there.
+    listed = subprocess.run(["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
+    paths = (f"/dlscale-rig/{number}/", f"/dlscale-rig-{number}/")
+    found += [line for line in listed.splitlines() if any(path in line for path in paths)]
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if prefix(number) in (process / "cgroup").read_text() and is_running(process.name):
+                found.append(f"process {process.name} in a group")
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{prefix(number)}*")]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"{prefix(number)}*")]
+    return found + ([str(run_directory(number))] if run_directory(number).exists() else [])
+
+
+@pytest.mark.parametrize("killed", [(), ("dockerd",), ("dockerd", "containerd"), ("dockerd", "containerd", "sshd")])
+def test_down_leaves_nothing_whatever_runs_and_whatever_was_killed(fit, engine, tiny_image, tmp_path, killed):
+    """Containers in no network of the node, paused ones, and those whose engine is gone are found as well."""
+    with leased(nodes=2, parent=tmp_path) as rig:
+        for node in rig.nodes:
+            client = engine(node)
+            image = tiny_image(client)
+            for mode in ("host", "none"):
+                client.containers.run(image, ["/bin/sleep", "1000"], network_mode=mode, detach=True)
+            client.containers.run(image, ["/bin/sleep", "1000"], network_mode="none", detach=True).pause()
+        assert len(left_of(rig.layout.number)) > 20
+        for process in remains.find(rig.layout.number).processes:
+            if process.name in killed:
+                os.kill(process.pid, signal.SIGKILL)
+        rig.down()
+        assert left_of(rig.layout.number) == []
+        assert list(tmp_path.iterdir()) == []
+        rig.down()
+
+
+LEASE = """
+import sys, time
+from pathlib import Path
+from runner.rig.lease import leased
+with leased(nodes=2, parent=Path(sys.argv[1]), report=lambda text: print(text, flush=True)) as rig:
+    print("up", rig.layout.number, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("reached", ["network", "engines", "up"])
+def test_a_leased_rig_goes_down_with_its_process_at_kill_9(fit, tmp_path, reached):
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    before = {number for number in TESTS if run_directory(number).exists()}
+    for line in process.stdout:
+        if line.startswith(reached):
+            break
+    held = {number for number in TESTS if run_directory(number).exists()} - before
+    process.kill()
+    process.communicate()
+    assert wait_until(lambda: not any(left_of(number) for number in held), 20)
+    assert wait_until(lambda: list(tmp_path.iterdir()) == [], 5)
+
+
+def dlscale(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "runner", "rig", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def free_number(fit):
+    """The number of a user's rig that is not there; after the test it is not there again."""
+    number = next(number for number in reversed(USERS) if not run_directory(number).exists())
+    yield number
+    remains.remove(number)
+
+
+def test_the_command_prints_the_path_alone_and_takes_its_rig_down(free_number, tmp_path):
+    which = (f"--number={free_number}", f"--dir={tmp_path}")
+    done = dlscale("--nodes=2", "--rate=1gbit", *which)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"/run/dlscale-rig/{free_number}/hosts.yaml\n"
+    hosts = load_hosts(done.stdout.strip())
+    assert [host.name for host in hosts.hosts] == ["n1", "n2"]
+    assert hosts.link == Link(rate_mbit=1000.0, emulated=True)
+    again = dlscale("--nodes=1", *which)
+    assert again.stdout == done.stdout, again.stderr
+    assert [host.name for host in load_hosts(again.stdout.strip()).hosts] == ["n1"]
+    assert sorted(path.name for path in Path("/run/netns").glob(f"{prefix(free_number)}*")) == [
+        f"dlrig{free_number}-n1",
+        f"dlrig{free_number}-sw",
+    ]
+    for _ in range(2):
+        down = dlscale("--nodes=0", f"--number={free_number}")
+        assert (down.returncode, down.stdout) == (0, "")
+        assert left_of(free_number) == []
+        assert list(tmp_path.iterdir()) == []
+
+
+MILESTONES = ["", "n1/daemon.json", "n1/uts", "n1/containerd.log", "n1/dockerd.log", "n2/sshd.log"]
+
+
+@pytest.mark.parametrize("milestone", MILESTONES)
+def test_a_command_killed_half_way_leaves_nothing_that_is_not_taken_down(free_number, tmp_path, milestone):
+    argv = [sys.executable, "-m", "runner", "rig", "--nodes=2", f"--number={free_number}", f"--dir={tmp_path}"]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    reached = run_directory(free_number) / milestone
+    while not reached.exists():
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert left_of(free_number) != []
+    down = dlscale("--nodes=0", f"--number={free_number}")
+    assert down.returncode == 0, down.stderr
+    assert left_of(free_number) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_rig_is_no_obstacle_to_the_next(free_number, tmp_path):
+    """Somebody deleted a namespace, a directory and the uplink by hand: the next rig comes up all the same."""
+    Rig.up(nodes=2, number=free_number, parent=tmp_path)
+    subprocess.run(["ip", "netns", "delete", f"{prefix(free_number)}n1"], check=True)
+    subprocess.run(["ip", "link", "delete", uplink(free_number)], check=True)
+    (run_directory(free_number) / "n2" / "dockerd.pid").unlink()
+    rig = Rig.up(nodes=2, number=free_number, parent=tmp_path)
+    assert all(ssh(rig, node, "true").returncode == 0 for node in rig.nodes)
+    rig.down()
+    assert left_of(free_number) == []
+
+
+def test_an_engine_that_does_not_start_is_told_in_its_own_words_and_nothing_is_left(free_number, tmp_path, monkeypatch):
+    monkeypatch.setattr("runner.rig.nodes.engine_config", lambda node, machine: "{")
+    with pytest.raises(RequestError, match=r"^dockerd of node n1 did not start: .*daemon\.json"):
+        Rig.up(nodes=2, number=free_number, parent=tmp_path)
+    assert left_of(free_number) == []
+
+
+def test_a_network_that_the_machine_uses_is_not_taken(free_number, tmp_path):
+    made = subprocess.run(["ip", "route", "add", "blackhole", f"10.77.{free_number}.128/25"], capture_output=True)
+    assert made.returncode == 0
+    try:
+        with pytest.raises(
+            RequestError, match=rf"would take the network 10\.77\.{free_number}\.0/24, which this machine has"
+        ):
+            Rig.up(nodes=1, number=free_number, parent=tmp_path)
+    finally:
+        subprocess.run(["ip", "route", "delete", "blackhole", f"10.77.{free_number}.128/25"], check=True)
+    assert left_of(free_number) == []
+
+
+def test_a_second_interface_in_the_first_s_network(fit, tmp_path):
+    with leased(nodes=2, second="same", parent=tmp_path) as rig:
+        first, second = rig.nodes
+        number = rig.layout.number
+        assert first.addresses == {"eth0": f"10.77.{number}.11", "eth1": f"10.77.{number}.111"}
+        assert f"10.77.{number}.112/24" in inside(second, "ip", "-brief", "address").stdout
