@@ -1,0 +1,211 @@
+"""Images and programs on their way to nodes, with engines made of dictionaries.
+
+Prevents: an image that is read once for every node; a node with an old image under the right name; an image that arrives as another
+than it left; one node that fails without its name, or holds up the others; a transfer that is broken off and taken for whole; programs
+that differ from node to node.
+"""
+
+import io
+import tarfile
+from types import SimpleNamespace
+
+import pytest
+from docker.errors import APIError, ImageNotFound
+
+from runner.errors import RequestError
+from runner.hosts import supply
+from runner.hosts.supply import has_image, supply_image
+
+REFERENCE = "dlscale/mxnet:1.9.1"
+BLOCKS = (b"layer one", b"layer two", b"layer three")
+
+
+class Image(SimpleNamespace):
+    def reload(self):
+        pass
+
+
+def image(identifier="sha256:new", *, layers=("sha256:a",), tags=(REFERENCE,), created="2026-11-21", **config):
+    attrs = {"RootFS": {"Layers": list(layers)}, "Created": created, "Config": config, "Size": 300 * 2**20}
+    return Image(id=identifier, attrs=attrs, tags=list(tags))
+
+
+class Kept(list):
+    """Names that loading another image does not take away."""
+
+    def clear(self):
+        pass
+
+
+class Engine:
+    """An engine with images by reference; what is poured into it appears under REFERENCE as `becomes`."""
+
+    def __init__(self, held=None, *, becomes=None, fails=None, reads=True):
+        self.held = {REFERENCE: held} if held else {}
+        self.becomes, self.fails, self.reads = becomes, fails, reads
+        self.saved, self.received, self.removed, self.timeouts = 0, [], [], []
+        self.images = SimpleNamespace(get=self._get, remove=self.removed.append)
+        self.api = SimpleNamespace(timeout=60, get_image=self._save, load_image=self._load)
+
+    def _get(self, reference):
+        if reference not in self.held:
+            raise ImageNotFound(reference)
+        return self.held[reference]
+
+    def _save(self, reference):
+        assert reference == REFERENCE
+        self.saved += 1
+        yield from BLOCKS
+        if self.fails:
+            raise APIError(self.fails)
+
+    def _load(self, stream, quiet):
+        assert quiet
+        self.timeouts.append(self.api.timeout)
+        if not self.reads:
+            raise APIError("write /var/lib/docker/tmp: no space left on device")
+        self.received = list(stream)
+        if self.fails:
+            yield {"error": self.fails}
+            return
+        if REFERENCE in self.held:
+            self.held[REFERENCE].tags.clear()
+        self.held[REFERENCE] = self.becomes
+        yield {"stream": "Loaded image"}
+
+
+def node(name, engine, *, lost=None):
+    return SimpleNamespace(host=SimpleNamespace(name=name), client=engine, lost=lost)
+
+
+def test_an_image_is_read_once_and_lands_where_it_is_missing():
+    new = image()
+    source, empty, full, bare = Engine(new), Engine(becomes=new), Engine(new), Engine(becomes=new)
+    said = []
+    nodes = [node("n1", empty), node("n2", full), node("n3", bare)]
+    assert supply_image(REFERENCE, source=source, nodes=nodes, report=said.append) == "sha256:new"
+    assert source.saved == 1
+    assert tuple(empty.received) == tuple(bare.received) == BLOCKS
+    assert full.received == []
+    assert said[0] == f"n1, n3: loading {REFERENCE}, 300 MiB"
+
+
+def test_nothing_is_read_when_nobody_lacks_it():
+    source = Engine(image())
+    supply_image(REFERENCE, source=source, nodes=[node("n1", Engine(image()))], report=print)
+    assert source.saved == 0
+
+
+def test_an_old_image_is_replaced_and_not_left_without_a_name():
+    old = image("sha256:old", layers=("sha256:z",))
+    engine = Engine(old, becomes=image())
+    supply_image(REFERENCE, source=Engine(image()), nodes=[node("n1", engine)], report=print)
+    assert engine.removed == ["sha256:old"]
+
+
+def test_an_old_image_with_another_name_stays():
+    old = image("sha256:old", layers=("sha256:z",))
+    engine = Engine(old, becomes=image())
+    old.tags = Kept(["dlscale/mxnet:yesterday"])
+    supply_image(REFERENCE, source=Engine(image()), nodes=[node("n1", engine)], report=print)
+    assert engine.removed == []
+
+
+def test_an_engine_that_names_images_otherwise_still_has_the_same_one():
+    """With containerd's store an image's id is that of its manifest; loading the same image would never make the ids equal."""
+    here = image(Env=["PATH=/bin"], Labels={"a": "b"})
+    engine = Engine(image("sha256:manifest", Env=["PATH=/bin"], Labels={"a": "b"}))
+    assert has_image(engine, here, REFERENCE)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        image("sha256:x", layers=("sha256:b",), Env=["A=1"]),
+        image("sha256:x", Env=["A=2"]),
+        image("sha256:x", created="2026-11-22", Env=["A=1"]),
+        image("sha256:x", Env=["A=1"], User="root"),
+    ],
+)
+def test_other_layers_or_another_configuration_is_another_image(other):
+    assert not has_image(Engine(other), image(Env=["A=1"]), REFERENCE)
+
+
+def refusal(source, *nodes):
+    with pytest.raises(RequestError) as caught:
+        supply_image(REFERENCE, source=source, nodes=list(nodes), report=print)
+    return str(caught.value)
+
+
+def test_an_image_that_is_not_here():
+    assert refusal(Engine(), node("n1", Engine())) == (
+        f"{REFERENCE} is not in this machine's engine; build it first with `dlscale images build`"
+    )
+
+
+def test_a_full_disk_is_named_and_the_other_node_gets_its_image():
+    whole = Engine(becomes=image())
+    said = refusal(Engine(image()), node("n1", Engine(reads=False)), node("n2", whole))
+    assert said.startswith("n1: ")
+    assert "no space left on device" in said
+    assert "free some disk there" in said
+    assert tuple(whole.received) == BLOCKS
+
+
+def test_an_error_that_the_engine_answers_is_quoted():
+    said = refusal(Engine(image()), node("n2", Engine(fails="unexpected EOF")))
+    assert said == (f"n2: {REFERENCE} could not be loaded (unexpected EOF); see that its engine is up, then try again")
+
+
+def test_what_arrives_is_held_against_what_left():
+    said = refusal(Engine(image()), node("n1", Engine(becomes=image("sha256:x", layers=("sha256:b",)))))
+    assert said.startswith(f"n1: {REFERENCE} arrived as another image than it left")
+
+
+def test_a_source_that_breaks_off_is_no_end_of_the_image():
+    """A stream that just stops would be loaded as far as it went."""
+    engine = Engine(becomes=image())
+    said = refusal(Engine(image(), fails="input/output error"), node("n1", engine))
+    assert "can't be read from this machine's engine" in said
+    assert REFERENCE not in engine.held
+
+
+def test_a_node_that_takes_nothing_is_given_up(monkeypatch):
+    monkeypatch.setattr(supply, "_STALLED_S", 1.0)
+    monkeypatch.setattr(supply, "_BLOCKS", 1)
+    stuck = Engine(becomes=image())
+    never = SimpleNamespace(timeout=60, load_image=lambda stream, quiet: iter(_wait_for_ever(stream)))
+    stuck.api = never
+    whole = Engine(becomes=image())
+    said = refusal(Engine(image()), node("n1", stuck, lost="Timeout, server n1 not responding."), node("n2", whole))
+    assert said.startswith(f"n1: {REFERENCE} could not be loaded (Timeout, server n1 not responding.)")
+    assert tuple(whole.received) == BLOCKS
+
+
+def _wait_for_ever(stream):
+    import threading
+
+    next(iter(stream))
+    threading.Event().wait(60)
+    yield {}
+
+
+def test_the_engines_own_patience_is_restored():
+    engine = Engine(becomes=image())
+    supply_image(REFERENCE, source=Engine(image()), nodes=[node("n1", engine)], report=print)
+    assert engine.timeouts == [3600]
+    assert engine.api.timeout == 60
+
+
+def test_programs_are_packed_the_same_from_the_same_files(tmp_path):
+    for name, folder in (("one", tmp_path / "one"), ("two", tmp_path / "two")):
+        (folder / "sub" / "__pycache__").mkdir(parents=True)
+        (folder / "sub" / "__pycache__" / "x.pyc").write_bytes(name.encode())
+        (folder / "sub" / "train.py").write_text("print()\n")
+        (folder / "run.sh").write_text("#!/bin/sh\n")
+        (folder / "run.sh").chmod(0o700)
+    packed = supply._packed(tmp_path / "one")
+    assert packed == supply._packed(tmp_path / "two")
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        members = {member.name: (member.isdir(), member.mode, member.uid) for member in tar.getmembers()}
+    assert members == {"run.sh": (False, 0o755, 0), "sub": (True, 0o755, 0), "sub/train.py": (False, 0o644, 0)}
