@@ -23,10 +23,7 @@ def clean(hosts: str | None = None) -> None:
     Raises:
         RequestError: no Docker engine answers, so there is nothing to ask; with hosts, after the others have been cleaned.
     """
-    if hosts is None:
-        removed = remove_left(docker.connect_or_refuse())
-    else:
-        removed = _clean_hosts(hosts)
+    removed = remove_left(docker.connect_or_refuse()) if hosts is None else _clean_hosts(hosts)
     sys.stdout.write("".join(f"removed {name}\n" for name in removed) or "nothing to remove\n")
 
 
@@ -36,10 +33,14 @@ def remove_left(client: DockerClient) -> tuple[str, ...]:
 
     removed = list(docker.remove_all(client))
     by_label = {"label": LABEL_RUN}
-    for left in (*client.volumes.list(filters=by_label), *client.networks.list(filters=by_label)):
+    for volume in client.volumes.list(filters=by_label):
         with contextlib.suppress(APIError):  # in use by somebody else's container, or gone meanwhile
-            left.remove()
-            removed.append(str(left.name))
+            volume.remove()
+            removed.append(str(volume.name))
+    for network in client.networks.list(filters=by_label):
+        with contextlib.suppress(APIError):
+            network.remove()
+            removed.append(str(network.name))
     return tuple(removed)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner.errors import RequestError
 from runner.hosts.endpoint import Connection
+from runner.spec import LABEL_RUN
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -69,30 +70,36 @@ def has_image(client: DockerClient, image: Image, reference: str) -> bool:
     return found is not None and (found.id == image.id or _contents(found) == _contents(image))
 
 
-def supply_programs(
-    client: DockerClient, directory: Path, *, volume: str, target: str, image: str, labels: dict[str, str]
-) -> None:
-    """Copy a directory of programs into a new volume of an engine: what a bind mount is on this machine.
+def supply_programs(node: Connection, directory: Path, *, volume: str, target: str, image: str, run: str) -> None:
+    """Copy a directory of programs into a new volume on a node: what a bind mount is on this machine.
 
     Args:
-        client: the node's engine.
+        node: where to.
         directory: what is copied; compiled Python files are left out.
         volume: name of the volume.
         target: where containers will mount it; the files are put there in a container that is never started.
-        image: any image that the engine has.
-        labels: by which `dlscale clean` finds the volume.
+        image: any image that the node has.
+        run: id of the run, by which `dlscale clean` finds the volume.
 
     Raises:
-        docker.errors.DockerException, requests.RequestException: the engine would not.
+        RequestError: the node's engine would not.
     """
-    api = client.api
-    api.create_volume(volume, labels=labels)
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    api, labels = node.client.api, {LABEL_RUN: run}
     host = api.create_host_config(binds={volume: {"bind": target, "mode": "rw"}}, network_mode="none")
-    holder = api.create_container(image, ["true"], name=f"{volume}-fill", labels=labels, host_config=host)["Id"]
     try:
-        api.put_archive(holder, target, _packed(directory))
-    finally:
-        api.remove_container(holder, force=True)
+        api.create_volume(volume, labels=labels)
+        holder = api.create_container(image, ["true"], name=f"{volume}-fill", labels=labels, host_config=host)["Id"]
+        try:
+            api.put_archive(holder, target, _packed(directory))
+        finally:
+            api.remove_container(holder, force=True)
+    except (DockerException, RequestException) as error:
+        raise RequestError(
+            f"{node.host.name}: the programs could not be copied there ({_words(node, error)}); see that its engine is up and has disk"
+        ) from error
 
 
 def remove_programs(client: DockerClient, volume: str) -> None:
@@ -161,7 +168,7 @@ class _Feed:
                 if "error" in step:
                     self.failure = str(step["error"]).strip()
         except (DockerException, RequestException, OSError) as error:
-            self.failure = self.node.lost or str(getattr(error, "explanation", None) or error).strip()
+            self.failure = _words(self.node, error)
         finally:
             api.timeout = usual_s
 
@@ -220,6 +227,11 @@ def _remove_replaced(client: DockerClient, old: Image | None) -> None:
             old.reload()
             if not old.tags:
                 client.images.remove(str(old.id))
+
+
+def _words(node: Connection, error: Exception) -> str:
+    """What ended a conversation with a node: ssh's last words, else the engine's own."""
+    return node.lost or str(getattr(error, "explanation", None) or error).strip()
 
 
 def _get(client: DockerClient, reference: str) -> Image | None:
