@@ -19,7 +19,7 @@ from runner.errors import RequestError
 from runner.hosts.hostsfile import load_hosts
 from runner.link import Link
 from runner.rig import remains
-from runner.rig.layout import TESTS, USERS, prefix, run_directory, uplink
+from runner.rig.layout import USERS, prefix, run_directory, uplink
 from runner.rig.lease import leased
 from runner.rig.rig import Rig
 
@@ -306,14 +306,14 @@ def test_a_leased_rig_goes_down_with_its_process_at_kill_9(fit, tmp_path, reache
     process = subprocess.Popen(
         [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
-    before = {number for number in TESTS if run_directory(number).exists()}
     for line in process.stdout:
         if line.startswith(reached):
             break
-    held = {number for number in TESTS if run_directory(number).exists()} - before
+    (data,) = tmp_path.iterdir()
+    number = int(data.name.removeprefix("dlscale-rig-"))
     process.kill()
     process.communicate()
-    assert wait_until(lambda: not any(left_of(number) for number in held), 20)
+    assert wait_until(lambda: not left_of(number), 20)
     assert wait_until(lambda: list(tmp_path.iterdir()) == [], 5)
 
 

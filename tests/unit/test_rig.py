@@ -1,0 +1,284 @@
+"""Prevents: two nodes or two rigs with one address, name or path; a node without a core; a hosts file that HOSTS does not read, or that
+keeps quiet about a shaped link; an engine that shares the machine's containers; a token bucket too small for its rate; a mistake that is
+not told in one sentence.
+"""
+
+import json
+import os
+import re
+
+import pytest
+import typer.testing
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.cli import app
+from runner.errors import DlscaleError, RequestError
+from runner.hosts.hostsfile import load_hosts
+from runner.link import Link
+from runner.rig import files, layout, network, shaping, tools
+from runner.rig.cli import read_link
+from runner.rig.rig import core_groups
+
+
+@pytest.fixture
+def two(tmp_path):
+    return layout.plan(number=3, nodes=2, parent=tmp_path, second="other", core_groups=[(0, 2), (1, 3)])
+
+
+def test_everything_has_the_place_that_its_numbers_say(two, tmp_path):
+    first, second = two.nodes
+    assert (first.name, second.name) == ("n1", "n2")
+    assert (first.namespace, second.namespace, two.switch, two.uplink) == (
+        "dlrig3-n1",
+        "dlrig3-n2",
+        "dlrig3-sw",
+        "dlrig3",
+    )
+    assert first.addresses == {"eth0": "10.77.3.11", "eth1": "10.78.3.11"}
+    assert second.addresses == {"eth0": "10.77.3.12", "eth1": "10.78.3.12"}
+    assert two.networks == ("10.77.3.0/24", "10.78.3.0/24")
+    assert two.machine_address == "10.77.3.1"
+    assert two.bridges == {"eth0": "br0", "eth1": "br1"}
+    assert second.ssh_url == "ssh://root@10.77.3.12:22/run/dlscale-rig/3/n2/docker.sock"
+    assert second.unix_url == "unix:///run/dlscale-rig/3/n2/docker.sock"
+    assert second.data == tmp_path / "dlscale-rig-3" / "n2"
+    assert (first.cores, second.cores) == ((0, 2), (1, 3))
+    assert second.port_of("eth1") == "n2eth1"
+
+
+@pytest.mark.parametrize(
+    ("second", "bridges", "address", "networks"),
+    [
+        ("none", {"eth0": "br0"}, None, ("10.77.0.0/24",)),
+        ("same", {"eth0": "br0", "eth1": "br0"}, "10.77.0.111", ("10.77.0.0/24",)),
+        ("other", {"eth0": "br0", "eth1": "br1"}, "10.78.0.11", ("10.77.0.0/24", "10.78.0.0/24")),
+    ],
+)
+def test_a_second_interface_is_in_the_first_s_network_or_in_one_of_its_own(
+    tmp_path, second, bridges, address, networks
+):
+    rig = layout.plan(number=0, nodes=1, parent=tmp_path, second=second)
+    assert rig.bridges == bridges
+    assert rig.nodes[0].addresses.get("eth1") == address
+    assert rig.networks == networks
+
+
+def test_the_largest_rigs_of_all_numbers_share_no_name_address_or_path(tmp_path):
+    rigs = [
+        layout.plan(number=number, nodes=layout.MOST_NODES, parent=tmp_path, second=second)
+        for number in (*layout.USERS, *layout.TESTS)
+        for second in ("same", "other")
+    ]
+    for second in ("same", "other"):
+        nodes = [node for rig in rigs if rig.second == second for node in rig.nodes]
+        addresses = [address for node in nodes for address in node.addresses.values()]
+        addresses += [rig.machine_address for rig in rigs if rig.second == second]
+        assert len(set(addresses)) == len(addresses)
+        assert all(0 < int(part) < 255 for address in addresses for part in address.split(".")[2:] if part != "0")
+        assert len({node.namespace for node in nodes}) == len({node.socket for node in nodes}) == len(nodes)
+        # The kernel's limits: IFNAMSIZ, and sun_path of a Unix socket.
+        assert max(len(node.port_of(interface)) for node in nodes for interface in node.addresses) <= 15
+        assert max(len(f"{node.run}/containerd.sock.ttrpc") for node in nodes) <= 107
+    assert not any(
+        one != other and layout.prefix(other).startswith(layout.prefix(one)) for one in range(20) for other in range(20)
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "nodes", "shares"),
+    [
+        ([(0,), (1,)], 2, [(0,), (1,)]),
+        ([(0,), (1,)], 4, [(0,), (1,), (0,), (1,)]),
+        ([(0,), (1,), (2,)], 2, [(0,), (1, 2)]),
+        ([(0, 4), (1, 5), (2, 6), (3, 7)], 2, [(0, 1, 4, 5), (2, 3, 6, 7)]),
+        ([(5,)], 1, [(5,)]),
+    ],
+)
+def test_nodes_share_the_cores_by_hand(groups, nodes, shares):
+    assert [layout.share(groups, nodes=nodes, place=place) for place in range(nodes)] == shares
+
+
+@given(cores=st.integers(1, 200), nodes=st.integers(1, 64))
+def test_every_node_has_a_core_and_no_core_two_nodes_where_there_are_enough(cores, nodes):
+    shares = [layout.share([(cpu,) for cpu in range(cores)], nodes=nodes, place=place) for place in range(nodes)]
+    assert all(shares)
+    if cores >= nodes:
+        assert sorted(cpu for share in shares for cpu in share) == list(range(cores))
+
+
+def test_threads_of_one_core_are_kept_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 5})
+    for cpu, siblings in {0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3", 5: "4-5"}.items():
+        topology = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(f"{siblings}\n")
+    assert core_groups(tmp_path) == ((0, 2), (1, 3), (5,))
+
+
+def test_cores_of_a_kernel_that_tells_no_siblings_stand_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 0})
+    assert core_groups(tmp_path) == ((0,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        (None, None),
+        (Link(rate_mbit=1000.0, emulated=True), {"rate": "1gbit", "emulated": True}),
+        (Link(rate_mbit=100.0, delay_ms=0.2, emulated=True), {"rate": "100mbit", "delay": "200us", "emulated": True}),
+        (Link(delay_ms=1.0, emulated=True), {"delay": "1ms", "emulated": True}),
+    ],
+)
+def test_the_hosts_file_is_what_hosts_reads_and_tells_of_a_shaped_link(two, tmp_path, link, expected):
+    text = files.hosts_yaml(two.nodes, way="ssh", ssh_config=two.ssh_config, link=link, number=3)
+    assert yaml.safe_load(text).get("link") == expected
+    path = tmp_path / "hosts.yaml"
+    path.write_text(text)
+    read = load_hosts(str(path))
+    assert read.link == link
+    assert [host.endpoint.url for host in read.hosts] == [node.ssh_url for node in two.nodes]
+    assert read.hosts[0].endpoint.ssh_config == tmp_path / "ssh_config"
+    assert read.hosts[0].interfaces["ethernet"].name == "eth0"
+    assert read.hosts[0].cpus == 2
+
+
+def test_the_other_hosts_file_needs_no_ssh(two):
+    text = files.hosts_yaml(two.nodes[:1], way="unix", ssh_config=two.ssh_config, link=None, number=3)
+    assert yaml.safe_load(text) == {
+        "hosts": [
+            {
+                "name": "n1",
+                "engine": "unix:///run/dlscale-rig/3/n1/docker.sock",
+                "cpus": 2,
+                "interfaces": {"ethernet": {"name": "eth0", "address": "10.77.3.11"}},
+            }
+        ]
+    }
+
+
+def test_a_node_s_engine_shares_the_machine_s_gpus_and_registries_and_nothing_else(two):
+    machine = {
+        "data-root": "/var/lib/docker",
+        "hosts": ["unix:///var/run/docker.sock"],
+        "features": {"cdi": True},
+        "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},
+        "live-restore": True,
+    }
+    settings = json.loads(files.engine_config(two.nodes[0], machine=machine))
+    assert settings["features"] == {"cdi": True}
+    assert settings["runtimes"] == {"nvidia": {"path": "nvidia-container-runtime"}}
+    assert settings["data-root"] == str(two.nodes[0].data / "docker")
+    assert settings["hosts"] == ["unix:///run/dlscale-rig/3/n1/docker.sock"]
+    assert settings["containerd"] == "/run/dlscale-rig/3/n1/containerd.sock"
+    assert settings["cgroup-parent"] == "/dlrig3-n1"
+    assert "live-restore" not in settings
+    assert 'address = "/run/dlscale-rig/3/n1/containerd.sock"\n' in files.containerd_config(two.nodes[0])
+
+
+def test_an_ssh_server_listens_at_its_node_s_address_alone(two):
+    lines = files.sshd_config(two.nodes[1], authorized=two.run / "authorized_keys", pam=False).splitlines()
+    assert [line for line in lines if line.startswith("ListenAddress")] == ["ListenAddress 10.77.3.12:22"]
+    assert "AuthenticationMethods publickey" in lines
+    assert "AuthorizedKeysFile /run/dlscale-rig/3/authorized_keys" in lines
+    assert "UsePAM no" in lines
+
+
+def test_host_keys_are_known_by_address():
+    assert files.known_hosts({"10.77.3.11": "ssh-ed25519 AAAA rig\n"}) == "10.77.3.11 ssh-ed25519 AAAA rig\n"
+
+
+@pytest.mark.parametrize(
+    ("link", "leaving_the_node", "leaving_the_switch"),
+    [
+        (None, [], []),
+        (
+            Link(rate_mbit=1000.0, emulated=True),
+            # 10^9 bit/s * 4 ms = 500,000 bytes = 488 kb
+            ["root handle 1: tbf rate 1gbit burst 488kb latency 200ms"],
+            ["root handle 1: tbf rate 1gbit burst 488kb latency 200ms"],
+        ),
+        (Link(delay_ms=1.0, emulated=True), ["root handle 1: netem delay 1ms limit 10000"], []),
+        (
+            Link(rate_mbit=100.0, delay_ms=0.2, emulated=True),
+            [
+                "root handle 1: netem delay 200us limit 10000",
+                "parent 1:1 handle 10: tbf rate 100mbit burst 256kb latency 200ms",
+            ],
+            ["root handle 1: tbf rate 100mbit burst 256kb latency 200ms"],
+        ),
+    ],
+)
+def test_a_link_in_the_words_of_tc(link, leaving_the_node, leaving_the_switch):
+    assert [" ".join(step) for step in shaping.qdiscs(link, delayed=True)] == leaving_the_node
+    assert [" ".join(step) for step in shaping.qdiscs(link, delayed=False)] == leaving_the_switch
+
+
+@given(rate_mbit=st.floats(0.1, 400_000))
+def test_a_bucket_holds_what_arrives_in_a_tick_of_the_kernel(rate_mbit):
+    assert shaping.bucket_kb(rate_mbit) * 1024 >= rate_mbit * 1e6 / 8 / 250 - 1024
+    assert shaping.bucket_kb(rate_mbit) >= 256
+
+
+@pytest.mark.parametrize(
+    ("destination", "taken"),
+    [
+        ("default", None),
+        ("10.0.0.0/8", None),  # the machine's own wide network: ours is a part of it that nobody answers in
+        ("10.77.3.0/24", "10.77.3.0/24"),
+        ("10.77.3.128/25", "10.77.3.0/24"),
+        ("10.78.3.7", "10.78.3.0/24"),
+        ("10.77.4.0/24", None),
+    ],
+)
+def test_a_network_that_a_route_leads_into_is_taken(two, destination, taken):
+    assert network.overlapping([{"dst": destination, "dev": "eth0"}], two.networks) == taken
+
+
+def test_rate_and_delay_are_read_and_mistakes_named():
+    assert read_link(None, None) is None
+    assert read_link("1gbit", "") == Link(rate_mbit=1000.0, emulated=True)
+    assert read_link("", "0.2ms") == Link(delay_ms=0.2, emulated=True)
+    with pytest.raises(RequestError, match=r"^RATE=fast: .* is no rate; write for example 1gbit"):
+        read_link("fast", "1ms")
+    with pytest.raises(RequestError, match=r"^DELAY=1: .* is no delay; write for example 0\.2ms"):
+        read_link("1gbit", "1")
+
+
+def refusal(*words):
+    """The sentence that `dlscale rig` ends with."""
+    result = typer.testing.CliRunner().invoke(app, ["rig", *words])
+    assert isinstance(result.exception, DlscaleError)
+    assert result.exception.exit_code == 2
+    assert result.stdout == ""
+    return str(result.exception)
+
+
+def test_mistakes_on_the_command_line_are_one_sentence(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert refusal("--nodes=two").startswith("NODES=two is not a whole number")
+    assert refusal("--nodes=").startswith("NODES is empty; type for example NODES=2")
+    assert refusal("--nodes=2", "--number=10") == "NUMBER=10 asked, rigs are numbered 0 to 9"
+    assert refusal("--nodes=2", "--rate=1gbps").startswith("RATE=1gbps: ")
+    assert (
+        refusal("--nodes=2") == "a rig is made of network namespaces and engines, which need root; type it after sudo"
+    )
+
+
+def test_missing_programs_are_named_with_their_debian_packages(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(tools, "tool", lambda name: name if name in ("sshd", "tc", "ip") else f"/usr/sbin/{name}")
+    with pytest.raises(RequestError) as refused:
+        tools.refuse_unfit()
+    assert str(refused.value) == (
+        "a rig needs ip, sshd, tc, not found on this machine; install them (Debian: apt-get install iproute2 openssh-server)"
+    )
+
+
+def test_the_number_of_nodes_has_an_end(monkeypatch):
+    monkeypatch.setattr("runner.rig.rig.refuse_unfit", lambda: None)
+    from runner.rig.rig import Rig
+
+    with pytest.raises(RequestError, match=re.escape("NODES=65 asked of the rig, which has 1 to 64 nodes")):
+        Rig.up(nodes=65)
