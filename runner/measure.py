@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runner import metrics
+from runner import attribution, metrics
 from runner.parse import Data, Event, FirstStep, Phase, RunStart, RunStop, WarmupEnd, Window
+
+# Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
+WIRES, PASSES = "probe_wires", "probe_compute"
 
 
 def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Measurement:
@@ -19,20 +22,27 @@ def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Me
     windows = [event for event in events if isinstance(event, Window)]
     joined = metrics.global_windows(windows)
     steady = metrics.steadiness(joined) if joined else None
-    throughput = None
+    starts = [event for event in events if isinstance(event, RunStart)]
+    gradient_bytes = starts[0].gradient_bytes if starts else None
+    throughput = step_parts = None
     if joined and steady:
         kept = joined.since(steady.first_window)
         ci95 = metrics.interval(metrics.rate_distribution([kept], seed=1))
         throughput = metrics.Throughput(value=kept.rate, ci95=ci95, unit=unit)
+        step_parts = attribution.step_parts(
+            events,
+            first_window=steady.first_window,
+            seconds=float(kept.seconds.sum()),
+            gradient_bytes=gradient_bytes,
+        )
     first_steps = [event.received for event in events if isinstance(event, FirstStep)]
-    starts = [event for event in events if isinstance(event, RunStart)]
     stops = [event for event in events if isinstance(event, RunStop)]
     data = [event for event in events if isinstance(event, Data)]
     decoded = [event.decoded for event in data if event.decoded is not None]
     return metrics.Measurement(
         throughput=throughput,
         training_time_s=float(joined.seconds.sum()) if joined else None,
-        first_step_s=max(first_steps) - started if first_steps else None,
+        first_step_s=max(first_steps) - started - _longest(events, WIRES) if first_steps else None,
         step_time_s=metrics.step_times(windows),
         samples=sum(window.samples for window in windows),
         iterations=min((stop.iterations for stop in stops), default=0),
@@ -47,7 +57,15 @@ def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Me
         parameters=starts[0].parameters if starts else None,
         images_decoded=sum(decoded) if decoded else None,
         images_skipped=tuple(sorted({name for event in data for name in event.skipped})),
+        gradient_bytes=gradient_bytes,
+        probe=attribution.exchanges(events),
+        step_parts=step_parts,
     )
+
+
+def _longest(events: Sequence[Event], phase: str) -> float:
+    """Seconds of the slowest rank in a phase; 0 where no rank had it."""
+    return max((event.seconds for event in events if isinstance(event, Phase) and event.name == phase), default=0.0)
 
 
 def phases(events: Sequence[Event]) -> dict[str, float]:
@@ -60,7 +78,9 @@ def phases(events: Sequence[Event]) -> dict[str, float]:
     warm = {event.rank: event.t for event in events if isinstance(event, WarmupEnd)}
     stop = {event.rank: event.t for event in events if isinstance(event, RunStop)}
     if warm.keys() & first.keys():
-        found["warmup"] = max(warm[rank] - first[rank] for rank in warm.keys() & first.keys())
+        found["warmup"] = max(warm[rank] - first[rank] for rank in warm.keys() & first.keys()) - _longest(
+            events, PASSES
+        )
     if stop.keys() & warm.keys():
         found["measure"] = max(stop[rank] - warm[rank] for rank in stop.keys() & warm.keys())
     return found

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
+from runner.attribution import Exchange, StepParts
 from runner.parse import Eval, Event, Loss, Window
 
 RESAMPLES = 10_000
@@ -96,7 +97,11 @@ class Evaluation(Frozen):
 
 
 class Measurement(Frozen):
-    """All figures of one run, from its events alone."""
+    """All figures of one run, from its events alone.
+
+    `probe` are exchanges that were timed before the first step, `step_parts` is where the time of a step went, `gradient_bytes` what
+    a device hands over to be exchanged in one step; empty or None where the program tells nothing of it.
+    """
 
     throughput: Throughput | None
     training_time_s: float | None
@@ -112,6 +117,9 @@ class Measurement(Frozen):
     parameters: int | None
     images_decoded: int | None
     images_skipped: tuple[str, ...]
+    gradient_bytes: int | None = None
+    probe: tuple[Exchange, ...] = ()
+    step_parts: StepParts | None = None
 
 
 @dataclass(frozen=True)

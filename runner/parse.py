@@ -41,7 +41,7 @@ class EventBase(BaseModel):
 
 
 class RunStart(EventBase):
-    """The program knows its world and its model."""
+    """The program knows its world and its model; `gradient_bytes` is what a device hands over to be exchanged in one step."""
 
     event: Literal["run_start"]
     world_size: int
@@ -53,6 +53,7 @@ class RunStart(EventBase):
     num_classes: int
     parameters: int
     seed: int
+    gradient_bytes: int | None = None
 
 
 class Env(EventBase):
@@ -93,7 +94,10 @@ class WarmupEnd(EventBase):
 
 
 class Window(EventBase):
-    """A synchronized stretch of measured iterations: this rank's own samples and wall seconds."""
+    """A synchronized stretch of measured iterations: this rank's own samples and wall seconds.
+
+    `input_seconds` of them the loop waited for its next batch; None where the program can't tell.
+    """
 
     event: Literal["window"]
     index: int
@@ -102,6 +106,7 @@ class Window(EventBase):
     samples: int
     seconds: float
     step_seconds: tuple[float, ...] | None = None
+    input_seconds: float | None = None
 
 
 class Loss(EventBase):
@@ -129,7 +134,7 @@ class Data(EventBase):
 
 
 class Bytes(BaseModel):
-    """Byte counters of one network interface."""
+    """Byte counters of one network interface, or of all NVLinks of one GPU."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -137,12 +142,46 @@ class Bytes(BaseModel):
     tx_bytes: int
 
 
+class PortBytes(Bytes):
+    """Byte counters of one port of an RDMA adapter; its link layer is `InfiniBand`, or `Ethernet` for RoCE."""
+
+    link_layer: str
+
+
+class Peer(BaseModel):
+    """TCP connections of one process between two addresses; `port` is the other end's, `connections` how many there are."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    local: str
+    remote: str
+    port: int
+    connections: int
+
+
 class Net(EventBase):
-    """Byte counters at the start or the stop of the measured windows."""
+    """Byte counters at the start or the stop of the measured windows, and at the stop the peers of the process.
+
+    Counters are the host's: ranks with one `node` and `namespace` read the same interfaces, ranks with one `node` the same ports.
+
+    Attributes:
+        node: the runner's name of the host; None on the only one.
+        namespace: number of the network namespace; None from a program that does not tell.
+        ports: by `adapter:port`.
+        nvlink: by UUID of the GPU.
+        peers: of this process, other hosts only; None at the start, or where the program does not tell.
+        local_connections: TCP connections that never leave the host.
+    """
 
     event: Literal["net"]
     where: Literal["start", "stop"]
     interfaces: dict[str, Bytes]
+    node: str | None = None
+    namespace: int | None = None
+    ports: dict[str, PortBytes] = {}
+    nvlink: dict[str, Bytes] = {}
+    peers: tuple[Peer, ...] | None = None
+    local_connections: int | None = None
 
 
 class Nccl(EventBase):
@@ -157,6 +196,9 @@ class Bandwidth(EventBase):
 
     `algbw_gb_s` is the message ÷ time, `busbw_gb_s` what each link carried, in units of 1e9 bytes a second
     (nccl-tests, doc/PERFORMANCE.md); `wrong` elements of the result, None where nobody checked.
+
+    `operation` is nccl-tests' reduction (`sum`) in its log, and `all_reduce` or `push_pull` of a training program's own probe
+    (`workloads/probe.py`), which also tells the `seconds` of each of its exchanges; `time_us` is then their median.
     """
 
     event: Literal["bandwidth"]
@@ -164,12 +206,20 @@ class Bandwidth(EventBase):
     elements: int
     dtype: str
     operation: str | None
-    root: int | None
-    placement: Literal["out-of-place", "in-place"]
+    root: int | None = None
+    placement: Literal["out-of-place", "in-place"] | None = None
+    seconds: tuple[float, ...] | None = None
     time_us: float
     algbw_gb_s: float
     busbw_gb_s: float
     wrong: int | None
+
+
+class Compute(EventBase):
+    """Seconds of forward and backward passes that exchanged nothing, on all ranks at once."""
+
+    event: Literal["compute"]
+    seconds: tuple[float, ...] = Field(min_length=1)
 
 
 class RunStop(EventBase):
@@ -182,7 +232,20 @@ class RunStop(EventBase):
 
 
 Event = Annotated[
-    RunStart | Env | Phase | FirstStep | WarmupEnd | Window | Loss | Eval | Data | Net | Nccl | Bandwidth | RunStop,
+    RunStart
+    | Env
+    | Phase
+    | FirstStep
+    | WarmupEnd
+    | Window
+    | Loss
+    | Eval
+    | Data
+    | Net
+    | Nccl
+    | Bandwidth
+    | Compute
+    | RunStop,
     Field(discriminator="event"),
 ]
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)

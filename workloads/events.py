@@ -8,19 +8,32 @@ Each line starts with ``::dlscale:: `` and carries the event's name, the rank an
     events.emit("run_start", world_size=2, ...)
 
 event         fields beside event, rank, t
-run_start     world_size, batch_per_device, global_batch, iterations, warmup, image_shape, num_classes, parameters, seed
+run_start     world_size, batch_per_device, global_batch, iterations, warmup, image_shape, num_classes, parameters, seed;
+              gradient_bytes (what a device hands over to be exchanged in one step, or null)
 env           python, framework, framework_version, device, device_names, threads, cpus, cuda, cudnn, nccl (null where absent)
-phase         name (import, model, ...), seconds
+phase         name (import, model, probe_wires, probe_compute, ...), seconds
+bandwidth     operation ("all_reduce", "push_pull"), size_bytes, elements, dtype, seconds (a list, one for each timed exchange),
+              time_us (their median), algbw_gb_s, busbw_gb_s, wrong (elements of the result that are not the sum); by rank 0 alone,
+              before the first step: `probe.py`
+compute       seconds (a list, one for each forward and backward pass whose gradients are dropped): `probe.py`
 first_step    (none) emitted once the first iteration's result is on the device
 warmup_end    iterations
-window        index, start, iterations, samples, seconds; step_seconds (a list, or null where the framework can't time a step)
+window        index, start, iterations, samples, seconds; step_seconds (a list, or null where the framework can't time a step);
+              input_seconds (of `seconds`, how long the loop waited for its next batch, or null)
 loss          first_iteration, values (one a step, this rank's own batch; null where not finite)
 eval          iteration, losses (one a device of this process, in training mode, on a batch that all ranks share: equal on all ranks
               that train one model)
 data          decoded (images that this rank trained on), skipped (names of the images that would not decode)
-net           interfaces: {name: {rx_bytes, tx_bytes}}; where: "start" or "stop" of the measured window
+net           where: "start" or "stop" of the measured windows; interfaces: {name: {rx_bytes, tx_bytes}};
+              ports: {adapter:port: {rx_bytes, tx_bytes, link_layer}} of InfiniBand and RoCE; nvlink: {GPU's UUID: {rx_bytes, tx_bytes}};
+              node (the runner's name of this host, null where there is one), namespace (number of the network namespace);
+              at the stop peers: [{local, remote, port, connections}] of this process, local_connections (those that never leave the host)
 nccl          lines (of NCCL's own log, those that name its transports)
 run_stop      iterations, samples, parameter_norm (equal on all ranks that train one model)
+
+The counters of `net` are the host's, not the rank's: all ranks with the same `node` and `namespace` read the same interfaces, all with
+the same `node` the same ports, all GPUs have a UUID of their own. Who adds up over nodes takes each of these once. At both ends all
+ranks have met right before, so that no rank's traffic is missing. `peers` are the rank's own.
 """
 
 import json
@@ -31,9 +44,12 @@ import sys
 import time
 from pathlib import Path
 
+import counters
+
 PREFIX = "::dlscale:: "
 CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 does not name
-NCCL_WORDS = (" via ", "NCCL version", "Using network")
+# Version, network, the interfaces and adapters that it was given, and what each channel goes over.
+NCCL_WORDS = (" via ", "NCCL version", "Using network", "NET/IB :", "NET/Socket :")
 
 
 class Events:
@@ -69,18 +85,20 @@ class Events:
             self.emit("nccl", lines=lines)
 
     def net(self, where):
-        """Emit the byte counters of every network interface that this process sees."""
-        self.emit("net", where=where, interfaces=interface_bytes())
-
-
-def interface_bytes(path="/proc/net/dev"):
-    """Read ``{interface: {rx_bytes, tx_bytes}}`` from the kernel's table (proc(5))."""
-    interfaces = {}
-    for line in Path(path).read_text(encoding="ascii").splitlines()[2:]:
-        name, _, counters = line.partition(":")
-        fields = counters.split()
-        interfaces[name.strip()] = {"rx_bytes": int(fields[0]), "tx_bytes": int(fields[8])}
-    return interfaces
+        """Emit what this host counts on its wires, and at the `stop` of the measured windows with whom this process is connected."""
+        talks = {}
+        if where == "stop":
+            talks["peers"], talks["local_connections"] = counters.peers()
+        self.emit(
+            "net",
+            where=where,
+            node=os.environ.get("DLSCALE_NODE"),
+            namespace=counters.network_namespace(),
+            interfaces=counters.interface_bytes(),
+            ports=counters.port_bytes(),
+            nvlink=counters.nvlink_bytes(),
+            **talks,
+        )
 
 
 def finite(value):

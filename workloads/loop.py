@@ -7,8 +7,11 @@ The program hands over an object with these methods, and `measure` decides when 
     barrier()       wait for all ranks
     read(losses)    losses of synchronized steps as numbers
     mark()          note the device's time between two steps, without waiting for it
-    evaluate()      losses in training mode on the batch that all ranks share, one a device of this process, as numbers
+    evaluate()      losses in training mode on the batch that all ranks share, one a device of this process, as numbers; whatever
+                    draws random numbers is seeded anew
     step_seconds()  seconds between the marks since the last call, or None where the framework can't tell
+    batches         the `Batches` from which `step` takes its input
+    exchange(n), alone()  what `probe.py` asks for, with a probe
 
 Nothing between two edges of a window waits for the device. Windows are contiguous: each starts where the one before ended, so
 that writing events, which happens right after an edge, is part of the measured time and no sample or second is lost.
@@ -16,23 +19,51 @@ that writing events, which happens right after an edge, is part of the measured 
 
 import time
 
+from probe import compute, wires
 
-def measure(training, events, *, iterations, warmup, window, samples):
+
+class Batches:
+    """Batches of a source, and how long the loop waited for them."""
+
+    def __init__(self, source):
+        self.source = source
+        self.seconds = 0.0
+
+    def __next__(self):
+        start = time.perf_counter()
+        batch = next(self.source)
+        self.seconds += time.perf_counter() - start
+        return batch
+
+    def waited(self):
+        """Seconds that were waited since the last call."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+
+def measure(training, events, *, iterations, warmup, window, samples, probe=()):
     """Run `warmup` (at least 1) and then `iterations` iterations, and emit first_step, warmup_end, net, window, loss and eval.
 
-    `samples` is what one iteration of this rank trains on; `window` the iterations between two edges.
+    `samples` is what one iteration of this rank trains on; `window` the iterations between two edges; `probe` the message sizes in
+    bytes for which the wires are timed before the first step, and with any of them the devices after the last one of warm-up.
     """
+    if probe:
+        wires(training, events, sizes=probe)
     losses = [training.step()]
     training.synchronize()
     events.emit("first_step")
     losses += [training.step() for _ in range(warmup - 1)]
     training.synchronize()
     events.loss(0, training.read(losses))
+    if probe:
+        compute(training, events)
     events.evaluation(warmup, training.evaluate())
 
-    training.barrier()
-    events.emit("warmup_end", iterations=warmup)
+    training.barrier()  # nobody's warm-up is on the wires any more
     events.net("start")
+    training.batches.waited()
+    training.barrier()  # nobody begins while another still reads counters
+    events.emit("warmup_end", iterations=warmup)
     edge = time.monotonic()
     for index, done in enumerate(range(0, iterations, window)):
         count = min(window, iterations - done)
@@ -51,7 +82,9 @@ def measure(training, events, *, iterations, warmup, window, samples):
             samples=count * samples,
             seconds=edge - start,
             step_seconds=training.step_seconds(),
+            input_seconds=training.batches.waited(),
         )
         events.loss(warmup + done, training.read(losses))
+    training.barrier()  # everybody's last step is in the counters
     events.net("stop")
     events.evaluation(warmup + iterations, training.evaluate())

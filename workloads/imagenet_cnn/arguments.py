@@ -41,8 +41,16 @@ def at_least(minimum):
     return number
 
 
+def byte_sizes(text):
+    """Read ``BYTES,BYTES,...``, whole numbers of fp32 elements, as a tuple in ascending order; nothing gives an empty one."""
+    sizes = sorted({int(word) for word in text.split(",")}) if text else []
+    if any(size < 4 or size % 4 for size in sizes):
+        raise argparse.ArgumentTypeError(text + " holds what is no multiple of 4")
+    return tuple(sizes)
+
+
 def training_parser(description):
-    """Build the parser of a training program; every flag is required, so that a record's command line says all."""
+    """Build the parser of a training program; every flag that all frameworks need is required, so that a record's command line says all."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     parser.add_argument("--model", required=True, choices=MODELS)
     parser.add_argument("--image-size", required=True, type=at_least(32), help="height and width in pixels")
@@ -57,6 +65,9 @@ def training_parser(description):
     parser.add_argument("--strategy", required=True, choices=STRATEGIES)
     parser.add_argument("--kvstore", choices=KVSTORES, help="MXNet's store, with --strategy kvstore")
     parser.add_argument("--compression", choices=("none", "fp16"), help="of gradients, with --strategy horovod")
+    parser.add_argument(
+        "--probe", type=byte_sizes, default=(), help="BYTES,...: time exchanges of these sizes, and passes without any"
+    )
     parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
     parser.add_argument("--data", required=True, help="synthetic, a folder of class folders, or a RecordIO file")
     parser.add_argument("--learning-rate", required=True, type=float)

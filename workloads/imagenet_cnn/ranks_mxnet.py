@@ -1,10 +1,14 @@
 """How the processes of the MXNet program meet and join their gradients: one alone, a key-value store, or Horovod.
 
 Each class joins the others when it is made. `trainer` makes what applies the gradients, `step_size` is the number of samples that its
-`step` has to divide by, `barrier` waits for all processes, `leave` says goodbye.
+`step` has to divide by, `barrier` waits for all processes, `exchange` makes what `probe.py` times, `leave` says goodbye.
 """
 
 from mxnet_shim import mx
+from probe import part
+
+# Gluon's trainer numbers its keys from 0, and a store that has seen a number takes no names. Keys from here on are the probe's.
+PROBE_KEY = 1 << 20
 
 
 class Alone:
@@ -22,8 +26,63 @@ class Alone:
     def barrier(self):
         """There is nobody to wait for."""
 
+    def exchange(self, elements, contexts):
+        """There is nobody to exchange anything with."""
+
     def leave(self):
         """There is nobody to take leave of."""
+
+
+class PushPull:
+    """Pushes the buffers of this process to a key of their own and pulls their sum; `workloads/probe.py` says what its methods are for.
+
+    Before the trainer has set an optimizer, a store keeps the sum of what was pushed last.
+    """
+
+    operation = "push_pull"
+
+    def __init__(self, ranks, elements, contexts):
+        self.store, self.key = ranks.store, PROBE_KEY + elements
+        self.devices = ranks.processes * len(contexts)
+        first = ranks.rank * len(contexts)
+        self.parts = [mx.nd.array(part(first + number, elements), ctx=ctx) for number, ctx in enumerate(contexts)]
+        self.buffers = [found.copy() for found in self.parts]
+        self.sums = [found.zeros_like() for found in self.parts]
+        self.store.init(self.key, mx.nd.zeros(elements))
+
+    def fill(self):
+        for buffer, found in zip(self.buffers, self.parts, strict=True):
+            # A distributed store of one CPU device sends out of the array that was pushed, and receives into it too.
+            found.copyto(buffer)
+
+    def run(self):
+        self.store.push(self.key, self.buffers)
+        self.store.pull(self.key, out=self.sums)
+
+    def results(self):
+        return [found.asnumpy() for found in self.sums]
+
+
+class AsynchronousPushPull(PushPull):
+    """The same at a server that steps with what each worker pushes, and wants to be told how: it adds up all that it ever gets.
+
+    What is pulled lies between, so that the sum is looked at when everybody has pushed. The trainer's optimizer, which comes with its first
+    step, takes the place of this one.
+    """
+
+    def __init__(self, ranks, elements, contexts):
+        super().__init__(ranks, elements, contexts)
+        self.pushed, self.barrier = 0, ranks.barrier
+        self.store.set_optimizer(mx.optimizer.Test())
+
+    def run(self):
+        super().run()
+        self.pushed += 1
+
+    def results(self):
+        self.barrier()
+        self.store.pull(self.key, out=self.sums)
+        return [found / self.pushed for found in super().results()]
 
 
 class Local(Alone):
@@ -31,6 +90,9 @@ class Local(Alone):
 
     def __init__(self, name):
         self.store = mx.kv.create(name)
+
+    def exchange(self, elements, contexts):
+        return PushPull(self, elements, contexts) if len(contexts) > 1 else None
 
 
 class Distributed(Local):
@@ -47,6 +109,28 @@ class Distributed(Local):
 
     def barrier(self):
         self.store._barrier()  # noqa: SLF001 - the only way to it; MXNet's own launcher tests use it
+
+    def exchange(self, elements, contexts):
+        return (PushPull if self.synchronous else AsynchronousPushPull)(self, elements, contexts)
+
+
+class AllReduce:
+    """Horovod's sum over all ranks; `workloads/probe.py` says what its methods are for."""
+
+    operation = "all_reduce"
+
+    def __init__(self, ranks, elements, context):
+        self.hvd, self.devices, self.name = ranks.hvd, ranks.processes, f"probe.{elements}"
+        self.part = mx.nd.array(part(ranks.rank, elements), ctx=context)
+
+    def fill(self):
+        """The sum has an array of its own."""
+
+    def run(self):
+        self.sum = self.hvd.allreduce(self.part, op=self.hvd.Sum, name=self.name)
+
+    def results(self):
+        return [self.sum.asnumpy()]
 
 
 class Horovod(Alone):
@@ -66,6 +150,9 @@ class Horovod(Alone):
     def barrier(self):
         mx.nd.waitall()
         self.hvd.allreduce(mx.nd.zeros(1), name="barrier").wait_to_read()
+
+    def exchange(self, elements, contexts):
+        return AllReduce(self, elements, contexts[0])
 
     def leave(self):
         self.hvd.shutdown()

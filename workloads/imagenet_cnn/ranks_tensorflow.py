@@ -2,19 +2,20 @@
 
 One alone, one process with several devices, several processes by TF_CONFIG, or Horovod. Each class joins the others when it is made.
 `strategy` is the tf.distribute strategy of this process; `offset` is added to the number that it gives a replica; `average`, called
-in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal, `barrier` waits for all processes, `leave`
-says goodbye.
+in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal, `barrier` waits for all processes, `exchange`
+makes what `probe.py` times, `leave` says goodbye.
 """
 
 import json
 import os
 
-from tensorflow_shim import tf
+from probe import part
+from tensorflow_shim import tf, values
 
 
-def all_reduce_mean(gradients):
-    """Average over the replicas of the strategy that calls."""
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+def all_reduce(operation, tensors):
+    """Join the tensors of the replicas of the strategy that calls."""
+    return tf.distribute.get_replica_context().all_reduce(operation, tensors)
 
 
 class Alone:
@@ -34,22 +35,59 @@ class Alone:
     def barrier(self):
         """There is nobody to wait for."""
 
+    def exchange(self, elements):
+        """There is nobody to exchange anything with."""
+
     def leave(self):
         """There is nobody to take leave of."""
 
 
-class Mirrored(Alone):
+class AllReduce:
+    """A sum over all replicas; `workloads/probe.py` says what its methods are for.
+
+    `reduce` makes it of the values that the replicas of this process have.
+    """
+
+    operation = "all_reduce"
+
+    def __init__(self, ranks, elements, reduce):
+        self.strategy, self.devices, self.reduce = ranks.strategy, ranks.world_size, reduce
+        self.parts = values(ranks.strategy, lambda replica: tf.constant(part(ranks.offset + replica, elements)))
+
+    def fill(self):
+        """Sums are tensors of their own."""
+
+    def run(self):
+        self.sums = self.reduce(self.parts)
+
+    def results(self):
+        return [found.numpy() for found in self.strategy.experimental_local_results(self.sums)]
+
+
+class Replicas(Alone):
+    """What the strategies that join replicas themselves have in common."""
+
+    def average(self, gradients):
+        return all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+
+    def exchange(self, elements):
+        reduce = tf.function(lambda parts: self.strategy.run(self.sum, args=(parts,)), autograph=False)
+        return AllReduce(self, elements, reduce)
+
+    def sum(self, value):
+        # What comes in from outside of the function is on no device yet, and sums are made where their terms are.
+        return all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value))
+
+
+class Mirrored(Replicas):
     """Several devices of this process: NCCL between GPUs, copies between logical CPU devices."""
 
     def __init__(self, devices):
         self.strategy = tf.distribute.MirroredStrategy(devices)
         self.world_size = len(devices)
 
-    def average(self, gradients):
-        return all_reduce_mean(gradients)
 
-
-class MultiWorker(Alone):
+class MultiWorker(Replicas):
     """The processes that TF_CONFIG lists, one device each; NCCL between GPUs, TensorFlow's own ring over gRPC between CPU workers."""
 
     def __init__(self, *, on_gpu):
@@ -60,11 +98,8 @@ class MultiWorker(Alone):
         self.rank, self.world_size = config["task"]["index"], len(config["cluster"]["worker"])
         self.meet = tf.function(lambda: self.strategy.run(self.greet), autograph=False)
 
-    def average(self, gradients):
-        return all_reduce_mean(gradients)
-
     def greet(self):
-        return all_reduce_mean(tf.zeros([]))
+        return self.sum(tf.zeros([]))
 
     def barrier(self):
         self.strategy.experimental_local_results(self.meet())[0].numpy()
@@ -95,6 +130,11 @@ class Horovod(Alone):
 
     def barrier(self):
         self.hvd.allreduce(tf.zeros([]), name="barrier").numpy()
+
+    def exchange(self, elements):
+        return AllReduce(
+            self, elements, lambda value: self.hvd.allreduce(value, op=self.hvd.Sum, name=f"probe.{elements}")
+        )
 
     def leave(self):
         self.hvd.shutdown()

@@ -1,11 +1,13 @@
 """How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, or Horovod.
 
 Each class joins the others when it is made. `model` and `optimizer` wrap what is trained, `update` applies one step's gradients,
-`barrier` waits for all ranks, `leave` says goodbye.
+`barrier` waits for all ranks, `exchange` makes what `probe.py` times, `leave` says goodbye.
 """
 
 import os
 
+import torch
+from probe import part
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
@@ -29,8 +31,31 @@ class Alone:
     def barrier(self):
         """There is nobody to wait for."""
 
+    def exchange(self, elements, device):
+        """There is nobody to exchange anything with."""
+
     def leave(self):
         """There is nobody to take leave of."""
+
+
+class AllReduce:
+    """A sum over all ranks that `reduce` makes in place; `workloads/probe.py` says what its methods are for."""
+
+    operation = "all_reduce"
+
+    def __init__(self, ranks, elements, device, reduce):
+        self.devices, self.reduce = ranks.world_size, reduce
+        self.part = torch.from_numpy(part(ranks.rank, elements)).to(device)
+        self.buffer = torch.empty_like(self.part)
+
+    def fill(self):
+        self.buffer.copy_(self.part)
+
+    def run(self):
+        self.reduce(self.buffer)
+
+    def results(self):
+        return [self.buffer.cpu().numpy()]
 
 
 class Ddp(Alone):
@@ -46,6 +71,9 @@ class Ddp(Alone):
 
     def barrier(self):
         distributed.barrier()
+
+    def exchange(self, elements, device):
+        return AllReduce(self, elements, device, distributed.all_reduce)
 
     def leave(self):
         distributed.destroy_process_group()
@@ -75,6 +103,12 @@ class Horovod(Alone):
 
     def barrier(self):
         self.hvd.barrier()
+
+    def exchange(self, elements, device):
+        def reduce(buffer):
+            self.hvd.allreduce_(buffer, op=self.hvd.Sum, name=f"probe.{elements}")
+
+        return AllReduce(self, elements, device, reduce)
 
     def leave(self):
         self.hvd.shutdown()

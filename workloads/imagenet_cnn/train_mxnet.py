@@ -22,7 +22,7 @@ from arguments import refuse, training_parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
-from loop import measure
+from loop import Batches, measure
 from placement import local_rank, pin
 
 
@@ -136,12 +136,13 @@ class Training:
         rank, processes = self.ranks.rank, self.ranks.processes
         place = {"contexts": self.contexts, "dtype": self.dtype}
         if args.data == "synthetic":
-            self.batches = Synthetic(args, first=rank * self.local_batch, count=self.local_batch, **place)
+            source = Synthetic(args, first=rank * self.local_batch, count=self.local_batch, **place)
         else:
             check_data(args, read_index(args.data), processes)
             shape = (self.local_batch, 3, args.image_size, args.image_size)
             part = {"rank": rank, "world_size": processes, "workers": args.loader_workers}
-            self.batches = Records(args.data, shape, seed=args.seed, **place, **part)
+            source = Records(args.data, shape, seed=args.seed, **place, **part)
+        self.batches = Batches(source)
 
     def reseed(self):
         """From here on (dropout) each process draws its own numbers."""
@@ -174,6 +175,22 @@ class Training:
         self.reseed()
         return found
 
+    def exchange(self, elements):
+        return self.ranks.exchange(elements, self.contexts)
+
+    def alone(self):
+        from data_mxnet import SHARED, Synthetic
+
+        place = {"contexts": self.contexts, "dtype": self.dtype}
+        images, labels = next(Synthetic(self.args, first=SHARED, count=self.local_batch, **place))
+
+        def run():
+            with self.mx.autograd.record():
+                losses = self.losses(images, labels)
+            self.mx.autograd.backward(losses)  # the next step overwrites these gradients
+
+        return run
+
     def synchronize(self):
         self.mx.nd.waitall()
 
@@ -191,6 +208,10 @@ class Training:
 
     def parameters(self):
         return [p for p in self.net.collect_params().values() if p.grad_req != "null"]
+
+    def gradient_bytes(self):
+        half = self.dtype == "float16" or self.args.compression == "fp16"
+        return (2 if half else 4) * sum(math.prod(p.shape) for p in self.parameters())
 
     def parameter_norm(self):
         arrays = [p.list_data()[0].asnumpy().astype("float64") for p in self.parameters()]
@@ -227,12 +248,13 @@ def main():
         num_classes=args.num_classes,
         parameters=sum(math.prod(p.shape) for p in training.parameters()),
         seed=args.seed,
+        gradient_bytes=training.gradient_bytes(),
     )
     samples = training.local_batch
     lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
-    measure(training, events, **lengths, samples=samples)
+    measure(training, events, **lengths, samples=samples, probe=args.probe)
     if args.data != "synthetic":
-        events.emit("data", decoded=training.batches.decoded, skipped=training.batches.skipped)
+        events.emit("data", decoded=training.batches.source.decoded, skipped=training.batches.source.skipped)
     events.nccl()
     norm = finite(training.parameter_norm())
     events.emit("run_stop", iterations=args.iterations, samples=args.iterations * samples, parameter_norm=norm)

@@ -24,7 +24,7 @@ from arguments import refuse, training_parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
-from loop import measure
+from loop import Batches, measure
 from placement import local_rank, pin
 
 AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
@@ -129,7 +129,7 @@ class Training:
         if args.precision in AUTOCAST:
             self.autocast = torch.autocast(device.type, dtype=getattr(torch, AUTOCAST[args.precision]))
         share = {"rank": ranks.rank, "world_size": ranks.world_size}
-        self.batches = open_data(args, **share, device=device, layout=self.layout)
+        self.batches = Batches(open_data(args, **share, device=device, layout=self.layout))
 
     def reseed(self):
         """From here on (dropout, augmentation) each rank draws its own numbers."""
@@ -162,6 +162,22 @@ class Training:
         self.reseed()
         return [loss]
 
+    def exchange(self, elements):
+        return self.ranks.exchange(elements, self.device)
+
+    def alone(self):
+        from data_torch import SHARED, Synthetic
+
+        images, labels = next(Synthetic(self.args, first=SHARED, device=self.device, layout=self.layout))
+
+        def run():
+            with self.autocast:
+                loss = self.loss(self.net(images), labels)
+            # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.
+            self.torch.autograd.grad(loss, self.parameters)
+
+        return run
+
     def read(self, losses):
         return self.torch.stack(losses).tolist()
 
@@ -177,6 +193,10 @@ class Training:
         if self.on_gpu:
             return [before.elapsed_time(after) / 1e3 for before, after in steps]
         return [after - before for before, after in steps]
+
+    def gradient_bytes(self):
+        size = 2 if self.args.compression == "fp16" else 4  # weights and their gradients are in fp32 at every precision
+        return size * sum(p.numel() for p in self.parameters)
 
     def parameter_norm(self):
         squares = [p.detach().double().square().sum() for p in self.parameters]
@@ -223,11 +243,12 @@ def main():
         num_classes=args.num_classes,
         parameters=sum(p.numel() for p in training.parameters),
         seed=args.seed,
+        gradient_bytes=training.gradient_bytes(),
     )
     lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
-    measure(training, events, **lengths, samples=args.batch)
+    measure(training, events, **lengths, samples=args.batch, probe=args.probe)
     if args.data != "synthetic":
-        events.emit("data", decoded=training.batches.decoded, skipped=sorted(training.batches.skipped))
+        events.emit("data", decoded=training.batches.source.decoded, skipped=sorted(training.batches.source.skipped))
     events.nccl()
     norm = finite(training.parameter_norm())
     events.emit("run_stop", iterations=args.iterations, samples=args.iterations * args.batch, parameter_norm=norm)

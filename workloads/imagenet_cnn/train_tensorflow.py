@@ -25,7 +25,7 @@ from arguments import refuse, training_parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
-from loop import measure
+from loop import Batches, measure
 from placement import local_rank, pin
 
 # Variables of Horovod's own launcher and of Open MPI's.
@@ -145,7 +145,7 @@ class Training:
         self.differentiate = shim.compiled(self.loss_and_gradients, xla=args.xla)
         self.train = tf.function(self.train_all, autograph=False)
         self.test = tf.function(self.test_all, autograph=False)
-        self.batches = open_data(args, ranks)
+        self.batches = Batches(open_data(args, ranks))
 
     def loss(self, images, labels, seed):
         logits = self.tf.cast(self.net([self.normalized(images), seed]), self.tf.float32)
@@ -176,6 +176,14 @@ class Training:
         losses = self.shim.run(self.ranks.strategy, self.loss, (images, labels, seed))
         return self.ranks.strategy.experimental_local_results(losses)
 
+    def pass_one(self, images, labels):
+        """One replica's forward and backward pass; TensorFlow does only what is returned."""
+        return self.differentiate(images, labels, self.tf.constant([self.args.seed, -1]))
+
+    def pass_all(self, images, labels):
+        """A pass on each device of this process."""
+        return self.shim.run(self.ranks.strategy, self.pass_one, (images, labels))
+
     def step(self):
         images, labels = next(self.batches)
         self.iteration += 1
@@ -193,6 +201,16 @@ class Training:
 
         return [float(loss) for loss in self.test(*next(Synthetic(self.args, self.ranks, shared=SHARED)))]
 
+    def exchange(self, elements):
+        return self.ranks.exchange(elements)
+
+    def alone(self):
+        from data_tensorflow import SHARED, Synthetic
+
+        batch = next(Synthetic(self.args, self.ranks, shared=SHARED))
+        run = self.tf.function(self.pass_all, autograph=False)
+        return lambda: run(*batch)
+
     def read(self, losses):
         return [math.fsum(map(float, parts)) / len(parts) for parts in losses]
 
@@ -203,6 +221,12 @@ class Training:
     def step_seconds(self):
         marks, self.marks = self.marks, []
         return None if self.on_gpu else [after - before for before, after in zip(marks, marks[1:])]  # noqa: B905, RUF007 - Python 3.8
+
+    def gradient_bytes(self):
+        size = (
+            2 if self.args.compression == "fp16" else 4
+        )  # variables and their gradients are in fp32 at every precision
+        return size * sum(math.prod(variable.shape) for variable in self.variables)
 
     def parameter_norm(self):
         arrays = [variable.numpy().astype("float64") for variable in self.variables]
@@ -236,12 +260,13 @@ def main():
         num_classes=args.num_classes,
         parameters=sum(math.prod(variable.shape) for variable in training.variables),
         seed=args.seed,
+        gradient_bytes=training.gradient_bytes(),
     )
     samples = args.batch * args.devices
     lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
-    measure(training, events, **lengths, samples=samples)
+    measure(training, events, **lengths, samples=samples, probe=args.probe)
     if args.data != "synthetic":
-        events.emit("data", decoded=training.batches.decoded, skipped=training.batches.skipped)
+        events.emit("data", decoded=training.batches.source.decoded, skipped=training.batches.source.skipped)
     events.nccl()
     norm = finite(training.parameter_norm())
     events.emit("run_stop", iterations=args.iterations, samples=args.iterations * samples, parameter_norm=norm)

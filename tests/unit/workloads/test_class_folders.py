@@ -1,6 +1,8 @@
 """Prevents: labels that differ from run to run or between frameworks, a folder without images taken for a class, a truncated JPEG
 taken for a whole one, a stem of the wrong size, flags that a record's command line would leave out."""
 
+import argparse
+
 import arguments
 import class_folders
 import pytest
@@ -54,7 +56,17 @@ def test_small_images_get_the_small_stem(size, small):
 def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_or_framework():
     parser = arguments.training_parser("")
     optional = [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"]
-    assert optional == ["kvstore", "compression", "xla"]
+    assert optional == ["kvstore", "compression", "probe", "xla"]
+
+
+def test_sizes_of_the_probe_are_whole_elements_each_once():
+    assert arguments.byte_sizes("") == ()
+    assert arguments.byte_sizes("4194304,65536,65536") == (65536, 4194304)
+    for text in ("0", "-4", "6", "4,6"):
+        with pytest.raises(argparse.ArgumentTypeError, match="no multiple of 4"):
+            arguments.byte_sizes(text)
+    with pytest.raises(ValueError, match="many"):  # argparse makes a refusal of it
+        arguments.byte_sizes("many")
 
 
 def test_a_refusal_is_one_line_and_code_2(capsys):

@@ -1,5 +1,6 @@
 """Prevents: a device stopped between window edges, gaps or overlaps between windows, samples or losses that are lost, counted
-twice or numbered wrongly, a first step announced before it is done."""
+twice or numbered wrongly, a first step announced before it is done, a wait for input that goes unseen or is counted twice, counters
+that are read while another rank is still at work, a probe where none was asked for."""
 
 import io
 import itertools
@@ -20,8 +21,10 @@ class Recorder:
         self.calls = []
         self.steps = 0
         self.marks = 0
+        self.batches = loop.Batches(iter(range(1000)))
 
     def step(self):
+        assert next(self.batches) == self.steps
         self.calls.append("step")
         self.steps += 1
         return self.steps - 1
@@ -43,15 +46,36 @@ class Recorder:
     def mark(self):
         self.marks += 1
 
+    def exchange(self, elements):
+        self.calls.append(f"exchange {elements}")
+
+    def alone(self):
+        self.calls.append("alone")
+        return lambda: self.calls.append("pass")
+
     def step_seconds(self):
         marks, self.marks = self.marks, 0
         return [0.5] * (marks - 1)
 
 
-def run(iterations, warmup, window):
-    training, stream = Recorder(), io.StringIO()
+class Calls(io.StringIO):
+    """A stream that notes among the calls of a program when counters were read."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.calls = calls
+
+    def write(self, text):
+        if '"event":"net"' in text:
+            self.calls.append("counters")
+        return super().write(text)
+
+
+def run(iterations, warmup, window, probe=()):
+    training = Recorder()
+    stream = Calls(training.calls)
     emitter = events.Events(rank=0, stream=stream)
-    loop.measure(training, emitter, iterations=iterations, warmup=warmup, window=window, samples=32)
+    loop.measure(training, emitter, iterations=iterations, warmup=warmup, window=window, samples=32, probe=probe)
     lines = stream.getvalue().splitlines()
     return training, [parse.parse_line(line, received=0.0, container="c") for line in lines]
 
@@ -59,9 +83,28 @@ def run(iterations, warmup, window):
 def test_the_device_is_synchronized_after_the_first_step_after_warm_up_and_at_each_edge_only():
     training, _ = run(iterations=5, warmup=3, window=2)
     assert training.calls == [
-        *["step", "synchronize", "step", "step", "synchronize", "evaluate", "barrier"],
-        *["step", "step", "synchronize", "step", "step", "synchronize", "step", "synchronize", "evaluate"],
+        *["step", "synchronize", "step", "step", "synchronize", "evaluate", "barrier", "counters", "barrier"],
+        *["step", "step", "synchronize", "step", "step", "synchronize", "step", "synchronize"],
+        *["barrier", "counters", "evaluate"],
     ]
+
+
+def test_wires_are_timed_before_the_first_step_and_passes_before_what_seeds_anew():
+    training, _ = run(iterations=2, warmup=1, window=2, probe=(16,))
+    assert training.calls[:3] == ["exchange 4", "step", "synchronize"]
+    began = training.calls.index("alone")
+    assert training.calls[3:began] == ["synchronize"]
+    assert training.calls[began : training.calls.index("evaluate")] == [
+        *["alone", "pass", "synchronize", "barrier"],
+        *["pass", "synchronize"] * 3,
+    ]
+
+
+def test_a_wait_for_input_is_in_the_window_that_waited(monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # each look at it is a second later
+    _, found = run(iterations=5, warmup=3, window=2)
+    assert [event.input_seconds for event in found if event.event == "window"] == [2.0, 2.0, 1.0]
 
 
 def test_events_come_in_the_order_of_the_contract():
@@ -71,7 +114,7 @@ def test_events_come_in_the_order_of_the_contract():
         "first_step",
         "loss",
         "eval",
-        *["warmup_end", "net", "window", "loss", "window", "loss", "net"],
+        *["net", "warmup_end", "window", "loss", "window", "loss", "net"],
         "eval",
     ]
 

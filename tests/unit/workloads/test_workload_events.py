@@ -1,4 +1,4 @@
-"""Prevents: a line that the runner can't read back, a NaN that is no JSON, byte counters of the wrong column, a log of another process."""
+"""Prevents: a line that the runner can't read back, a NaN that is no JSON, evidence that is lost on its way, a log of another process."""
 
 import io
 import json
@@ -7,18 +7,11 @@ import os
 import socket
 import time
 
+import counters
 import events
 import pytest
 
 from runner import parse
-
-# proc(5): per interface 8 receive columns, then 8 transmit columns; the name may touch the first number.
-PROC_NET_DEV = """\
-Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo:    3193      29    0    0    0     0          0         0     3193      29    0    0    0     0       0          0
-  eth0:2331607157 1545312   1    2    3     4          5         6  2799536   41530    7    8    9    10      11         12
-"""
 
 
 def emitted(write):
@@ -57,19 +50,34 @@ def test_a_phase_lasts_from_its_start_until_now():
     assert 5 <= event.seconds <= event.t - start + 1e-3
 
 
-def test_byte_counters_are_the_first_and_the_ninth_column(tmp_path):
-    table = tmp_path / "dev"
-    table.write_text(PROC_NET_DEV)
-    assert events.interface_bytes(table) == {
-        "lo": {"rx_bytes": 3193, "tx_bytes": 3193},
-        "eth0": {"rx_bytes": 2331607157, "tx_bytes": 2799536},
-    }
-
-
-def test_the_counters_of_this_machine_reach_the_runner():
+def test_the_counters_of_this_machine_reach_the_runner(monkeypatch):
+    monkeypatch.delenv("DLSCALE_NODE", raising=False)
     event = emitted(lambda e: e.net("start"))
     assert event.where == "start"
     assert "lo" in event.interfaces
+    assert (event.node, event.peers) == (None, None)
+    assert event.namespace > 0
+
+
+def test_a_host_among_several_is_named_and_tells_at_the_stop_whom_it_talks_to(monkeypatch):
+    monkeypatch.setenv("DLSCALE_NODE", "n1")
+    listed = [{"local": "10.77.0.11", "remote": "10.77.0.12", "port": 29500, "connections": 2}]
+    monkeypatch.setattr(counters, "peers", lambda: (listed, 3))
+    ports = {"mlx5_0:1": {"rx_bytes": 4, "tx_bytes": 8, "link_layer": "InfiniBand"}}
+    monkeypatch.setattr(counters, "port_bytes", lambda: ports)
+    monkeypatch.setattr(counters, "nvlink_bytes", lambda: {"GPU-0": {"rx_bytes": 1024, "tx_bytes": 2048}})
+    event = emitted(lambda e: e.net("stop"))
+    assert (event.node, event.local_connections) == ("n1", 3)
+    assert event.peers == (parse.Peer(local="10.77.0.11", remote="10.77.0.12", port=29500, connections=2),)
+    assert event.ports == {"mlx5_0:1": parse.PortBytes(rx_bytes=4, tx_bytes=8, link_layer="InfiniBand")}
+    assert event.nvlink == {"GPU-0": parse.Bytes(rx_bytes=1024, tx_bytes=2048)}
+
+
+def test_counters_of_a_program_that_tells_of_interfaces_alone_are_read():
+    """Records of before there were several hosts."""
+    line = '::dlscale:: {"event":"net","rank":0,"t":1.0,"where":"stop","interfaces":{"lo":{"rx_bytes":1,"tx_bytes":2}}}'
+    event = parse.parse_line(line, received=1.0, container="c")
+    assert (event.node, event.namespace, event.ports, event.nvlink, event.peers) == (None, None, {}, {}, None)
 
 
 def test_the_process_started_before_now_and_after_boot():
@@ -83,6 +91,20 @@ def test_nccl_lines_are_this_process_own_each_once(tmp_path, monkeypatch):
     log.write_text(f"{kept}\nvm:7:7 [0] NCCL INFO Connected all rings\n{kept}\n")
     monkeypatch.setenv("NCCL_DEBUG_FILE", str(tmp_path / "nccl.%h.%p.log"))
     assert emitted(lambda e: e.nccl()).lines == (kept,)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "n1:7:7 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.77.0.11<0>",
+        "n1:7:7 [0] NCCL INFO NET/Socket : Using [0]eth0:10.77.0.11<0>",
+        "n1:7:7 [0] NCCL INFO Using network Socket",
+    ],
+)
+def test_the_adapter_or_interface_that_nccl_was_given_is_kept(tmp_path, monkeypatch, line):
+    (tmp_path / "log").write_text(f"n1:7:7 [0] NCCL INFO Connected all trees\n{line}\n")
+    monkeypatch.setenv("NCCL_DEBUG_FILE", str(tmp_path / "log"))
+    assert emitted(lambda e: e.nccl()).lines == (line,)
 
 
 @pytest.mark.parametrize("pattern", [None, "/nowhere/nccl.%p.log"])

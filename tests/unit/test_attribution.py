@@ -1,0 +1,216 @@
+"""Prevents: time of a step that is counted twice or nowhere, a straggler blamed on the wires, a wait that compute hides blamed on the
+input, a probe read beyond what it measured, evidence that is missing and taken for zero."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.attribution import Exchange, exchange_seconds, exchanges, step_parts
+from runner.measure import measure, phases
+from runner.parse import Bandwidth, Compute, FirstStep, Phase, RunStart, WarmupEnd, Window
+
+SAID = {"t": 0.0, "received": 0.0, "container": "c"}
+
+
+def window(rank, index, *, seconds=1.0, waited=0.0, iterations=10):
+    return Window(
+        event="window",
+        rank=rank,
+        index=index,
+        start=index * seconds,
+        iterations=iterations,
+        samples=iterations,
+        seconds=seconds,
+        input_seconds=waited,
+        **SAID,
+    )
+
+
+def compute(rank, *seconds):
+    return Compute(event="compute", rank=rank, seconds=seconds, **SAID)
+
+
+def bandwidth(size_bytes, *seconds, operation="all_reduce", wrong=0):
+    return Bandwidth(
+        event="bandwidth",
+        rank=0,
+        operation=operation,
+        size_bytes=size_bytes,
+        elements=size_bytes // 4,
+        dtype="float",
+        seconds=seconds or None,
+        time_us=1e6,
+        algbw_gb_s=1.0,
+        busbw_gb_s=1.5,
+        wrong=wrong,
+        **SAID,
+    )
+
+
+def parts(events, *, first=0, seconds=2.0, gradient_bytes=None):
+    return step_parts(events, first_window=first, seconds=seconds, gradient_bytes=gradient_bytes)
+
+
+def test_a_step_is_its_input_the_slowest_rank_and_the_rest():
+    # Two windows of 10 steps in 2 s: 0.1 s a step. The slower rank computes 0.06 s, both wait 0.01 s: 0.03 s are left.
+    events = [window(rank, index, waited=0.1) for rank in (0, 1) for index in (0, 1)]
+    found = parts([*events, compute(0, 0.03, 0.04, 0.05), compute(1, 0.06, 0.09, 0.06)])
+    assert found.step_s == pytest.approx(0.1)
+    assert (found.compute_s, found.compute_slowest_s) == (
+        pytest.approx(0.05),
+        pytest.approx(0.06),
+    )  # medians 0.04 and 0.06
+    assert found.stragglers_s == pytest.approx(0.01)
+    assert (found.input_waited_s, found.input_s) == (pytest.approx(0.01), pytest.approx(0.01))
+    assert found.rest_s == pytest.approx(0.03)
+    assert found.exchange_alone_s is None
+
+
+def test_all_wait_for_the_rank_that_waits_longest_in_each_window():
+    # 0.4 s in the first window, 0.3 s in the second, over 20 steps.
+    events = [window(0, 0, waited=0.4), window(1, 0, waited=0.1), window(0, 1, waited=0.0), window(1, 1, waited=0.3)]
+    assert parts(events).input_waited_s == pytest.approx(0.035)
+
+
+def test_a_wait_while_the_device_computes_costs_nothing():
+    # A GPU computes 0.08 s of each 0.1 s; the loop, which only enqueues, waits 0.09 s for its next batch. It costs 0.02 s.
+    found = parts([window(0, 0, waited=0.9), window(0, 1, waited=0.9), compute(0, 0.08)])
+    assert found.input_waited_s == pytest.approx(0.09)
+    assert found.input_s == pytest.approx(0.02)
+    assert found.rest_s == pytest.approx(0.0)
+
+
+def test_passes_slower_than_those_of_the_job_leave_less_than_nothing_and_it_is_said():
+    found = parts([window(0, 0, waited=0.1), window(0, 1, waited=0.1), compute(0, 0.12)])
+    assert found.input_s == 0.0
+    assert found.rest_s == pytest.approx(-0.02)
+
+
+def test_windows_before_the_steady_state_do_not_count():
+    events = [window(0, 0, waited=5.0), window(0, 1, waited=0.1), window(0, 2, waited=0.1, iterations=5)]
+    found = parts(events, first=1, seconds=1.5)
+    assert found.step_s == pytest.approx(0.1)  # 15 steps
+    assert found.input_waited_s == pytest.approx(0.2 / 15)
+
+
+def test_a_window_that_one_rank_lacks_does_not_count():
+    events = [window(0, 0, waited=0.1), window(0, 1, waited=7.0), window(1, 0, waited=0.2)]
+    assert parts(events, seconds=1.0).input_waited_s == pytest.approx(0.02)
+
+
+def test_what_a_program_does_not_tell_is_missing_and_not_zero():
+    assert parts([window(0, 0, waited=None)]) is None
+    assert parts([compute(0, 0.1)]) is None
+    told = parts([window(0, 0, waited=None), compute(0, 0.05)], seconds=1.0)
+    assert (told.input_waited_s, told.input_s, told.rest_s, told.stragglers_s) == (None, None, None, None)
+    assert told.compute_slowest_s == 0.05
+    halves = parts([window(0, 0, waited=0.1), window(1, 0, waited=None)], seconds=1.0)
+    assert halves is None
+    waited = parts([window(0, 0, waited=0.1)], seconds=1.0)
+    assert (waited.input_s, waited.compute_s, waited.rest_s) == (pytest.approx(0.01), None, None)
+
+
+def test_the_probe_is_the_programs_own_in_the_order_of_sizes_and_by_its_median():
+    events = [bandwidth(4096, 0.5, 0.1, 0.2), bandwidth(64, 0.01, operation="push_pull", wrong=3), bandwidth(1 << 30)]
+    assert exchanges(events) == (
+        Exchange(operation="push_pull", size_bytes=64, seconds=0.01, algbw_gb_s=1.0, busbw_gb_s=1.5, wrong=3),
+        Exchange(operation="all_reduce", size_bytes=4096, seconds=0.2, algbw_gb_s=1.0, busbw_gb_s=1.5, wrong=0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds"),
+    [
+        (100, 1.0),
+        (300, 2.0),  # timed
+        (200, 1.5),  # half way between two sizes
+        (10, 1.0),  # latency
+        (3000, 20.0),  # ten times the largest, at its bandwidth
+    ],
+)
+def test_an_exchange_of_any_size_by_hand(size, seconds):
+    probe = exchanges([bandwidth(300, 2.0), bandwidth(100, 1.0)])
+    assert exchange_seconds(probe, size) == pytest.approx(seconds)
+
+
+def test_without_a_probe_nobody_knows_what_an_exchange_takes():
+    assert exchange_seconds((), 100) is None
+    found = parts([window(0, 0), bandwidth(100, 1.0)], seconds=1.0, gradient_bytes=1000)
+    assert found.exchange_alone_s == pytest.approx(10.0)
+
+
+sizes = st.lists(st.tuples(st.integers(1, 10**9), st.floats(1e-6, 1e3)), min_size=1, max_size=6)
+
+
+@given(sizes, st.integers(1, 2 * 10**9))
+def test_an_exchange_takes_no_less_than_the_fastest_and_grows_with_its_bytes_beyond_the_largest(timed, size):
+    probe = exchanges([bandwidth(size_bytes, seconds) for size_bytes, seconds in timed])
+    found = exchange_seconds(probe, size)
+    assert found >= min(seconds for _, seconds in timed) * (1 - 1e-9)
+    beyond = 2 * max(size_bytes for size_bytes, _ in timed)
+    assert exchange_seconds(probe, 2 * beyond) == pytest.approx(2 * exchange_seconds(probe, beyond))
+
+
+@given(
+    waits=st.lists(st.floats(0, 1), min_size=1, max_size=4),
+    passes=st.lists(st.floats(0.001, 0.5), min_size=1, max_size=4),
+    seconds=st.floats(0.5, 10),
+)
+def test_no_second_is_lost_or_invented(waits, passes, seconds):
+    events = [window(rank, 0, waited=wait) for rank, wait in enumerate(waits)]
+    found = parts([*events, *(compute(rank, one) for rank, one in enumerate(passes))], seconds=seconds)
+    assert found.input_s + found.compute_slowest_s + found.rest_s == pytest.approx(seconds / 10)
+    assert 0 <= found.input_s <= found.input_waited_s
+
+
+def start(**more):
+    return RunStart(
+        event="run_start",
+        rank=0,
+        world_size=2,
+        batch_per_device=1,
+        global_batch=2,
+        iterations=40,
+        warmup=1,
+        image_shape=(3, 32, 32),
+        num_classes=10,
+        parameters=1000,
+        seed=1,
+        **more,
+        **SAID,
+    )
+
+
+def phase(rank, name, seconds):
+    return Phase(event="phase", rank=rank, name=name, seconds=seconds, **SAID)
+
+
+def test_a_measurement_holds_probe_and_parts():
+    events = [start(gradient_bytes=4000), bandwidth(1000, 0.01), compute(0, 0.05), compute(1, 0.07)]
+    events += [window(rank, index, waited=0.1) for rank in (0, 1) for index in range(4)]
+    found = measure(events, started=0.0, unit="images/s")
+    assert found.gradient_bytes == 4000
+    assert [one.size_bytes for one in found.probe] == [1000]
+    assert found.step_parts.stragglers_s == pytest.approx(0.01)
+    assert found.step_parts.rest_s == pytest.approx(0.02)
+    assert found.step_parts.exchange_alone_s == pytest.approx(0.04)
+
+
+def test_events_from_before_there_was_a_probe_give_a_measurement_without():
+    found = measure([start(), *(window(0, index, waited=None) for index in range(4))], started=0.0, unit="images/s")
+    assert (found.gradient_bytes, found.probe, found.step_parts) == (None, (), None)
+
+
+def test_the_probes_are_no_part_of_the_time_to_the_first_step_nor_of_the_warm_up():
+    events = [
+        FirstStep(event="first_step", rank=0, t=8.0, received=30.0, container="c"),
+        FirstStep(event="first_step", rank=1, t=8.5, received=30.5, container="c"),
+        *(phase(rank, "probe_wires", 2.0 + rank) for rank in (0, 1)),
+        *(phase(rank, "probe_compute", 1.0) for rank in (0, 1)),
+        WarmupEnd(event="warmup_end", rank=0, iterations=4, t=12.0, received=34.0, container="c"),
+        WarmupEnd(event="warmup_end", rank=1, iterations=4, t=12.0, received=34.0, container="c"),
+    ]
+    assert measure(events, started=20.0, unit="images/s").first_step_s == pytest.approx(7.5)  # 30.5 - 20 - 3
+    found = phases(events)
+    assert (found["probe_wires"], found["probe_compute"]) == (3.0, 1.0)
+    assert found["warmup"] == pytest.approx(3.0)  # 12 - 8 - 1

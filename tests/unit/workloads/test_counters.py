@@ -1,0 +1,156 @@
+"""Prevents: a counter of the wrong column or unit, an address read backwards, somebody else's connections taken for the job's, NVLinks
+counted once a link and again in the sum, a host without any of it that ends the program."""
+
+import socket
+import sys
+import types
+from pathlib import Path
+
+import counters
+import pytest
+
+# proc(5): per interface 8 receive columns, then 8 transmit columns; the name may touch the first number.
+PROC_NET_DEV = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:    3193      29    0    0    0     0          0         0     3193      29    0    0    0     0       0          0
+  eth0:2331607157 1545312   1    2    3     4          5         6  2799536   41530    7    8    9    10      11         12
+"""
+HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+
+
+def test_byte_counters_are_the_first_and_the_ninth_column(tmp_path):
+    table = tmp_path / "dev"
+    table.write_text(PROC_NET_DEV)
+    assert counters.interface_bytes(table) == {
+        "lo": {"rx_bytes": 3193, "tx_bytes": 3193},
+        "eth0": {"rx_bytes": 2331607157, "tx_bytes": 2799536},
+    }
+
+
+def port(root, adapter, number, *, received, sent, layer):
+    path = root / adapter / "ports" / number
+    (path / "counters").mkdir(parents=True)
+    (path / "counters" / "port_rcv_data").write_text(received)
+    (path / "counters" / "port_xmit_data").write_text(sent)
+    (path / "link_layer").write_text(layer)
+
+
+def test_ports_count_words_of_four_bytes(tmp_path):
+    port(tmp_path, "mlx5_0", "1", received="250\n", sent="1000000000000\n", layer="InfiniBand\n")
+    port(tmp_path, "mlx4_0", "2", received="0\n", sent="1\n", layer="Ethernet\n")
+    port(
+        tmp_path, "mlx5_1", "1", received="N/A (no PMA)\n", sent="0\n", layer="InfiniBand\n"
+    )  # mlx5 says so of a virtual function
+    assert counters.port_bytes(tmp_path) == {
+        "mlx4_0:2": {"rx_bytes": 0, "tx_bytes": 4, "link_layer": "Ethernet"},
+        "mlx5_0:1": {"rx_bytes": 1000, "tx_bytes": 4_000_000_000_000, "link_layer": "InfiniBand"},
+    }
+
+
+def test_a_host_without_rdma_has_no_ports(tmp_path):
+    assert counters.port_bytes(tmp_path / "nothing") == {}
+
+
+@pytest.mark.skipif(
+    sys.byteorder != "little", reason="the kernel's table is written as it lies in this machine's memory"
+)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0100007F:1F90", ("127.0.0.1", 8080)),
+        ("0B004D0A:2345", ("10.77.0.11", 9029)),
+        ("000080FE00000000FF005450B6AF2CFE:0016", ("fe80::5054:ff:fe2c:afb6", 22)),
+        ("0000000000000000FFFF00000B004D0A:0001", ("10.77.0.11", 1)),
+        ("00000000000000000000000001000000:FFFF", ("::1", 65535)),
+    ],
+)
+def test_addresses_lie_in_words_of_memory(text, expected):
+    assert counters.address(text) == expected
+
+
+def entry(local, remote, state, inode):
+    return f"   0: {local} {remote} {state} 00000000:00000000 00:00000000 00000000 1000 0 {inode} 1 0 100 0 0 10 0\n"
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the table below is of such a machine")
+def test_peers_are_established_connections_of_this_process_to_other_hosts(tmp_path):
+    mine, other = "0B004D0A", "0C004D0A"  # 10.77.0.11 and .12
+    four, six = tmp_path / "tcp", tmp_path / "tcp6"
+    four.write_text(
+        HEADER
+        + entry(f"{mine}:9000", f"{other}:2711", "01", 1)
+        + entry(f"{mine}:9001", f"{other}:2711", "01", 2)
+        + entry(f"{mine}:9002", f"{other}:2712", "01", 3)
+        + entry(f"{mine}:9003", f"{other}:2711", "06", 4)  # TIME_WAIT
+        + entry(f"{mine}:9004", "01004D0A:0016", "01", 50)  # another process' ssh
+        + entry("0100007F:9005", "0100007F:2711", "01", 5)  # loopback
+        + entry(f"{mine}:9006", f"{mine}:2711", "01", 6)  # to itself by its own address
+        + entry("00000000:2711", "00000000:0000", "0A", 7)  # LISTEN
+    )
+    six.write_text(
+        HEADER + entry(f"0000000000000000FFFF0000{mine}:9007", f"0000000000000000FFFF0000{other}:2711", "01", 8)
+    )
+    listed, inside = counters.peers((four, six, tmp_path / "absent"), sockets={1, 2, 3, 4, 5, 6, 7, 8})
+    assert listed == [
+        {"local": "10.77.0.11", "remote": "10.77.0.12", "port": 0x2711, "connections": 3},
+        {"local": "10.77.0.11", "remote": "10.77.0.12", "port": 0x2712, "connections": 1},
+    ]
+    assert inside == 2
+
+
+def test_connections_of_this_process_are_found_in_this_machines_tables():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        listed, before = counters.peers()
+        with socket.create_connection(server.getsockname()) as near, server.accept()[0] as far:
+            assert near.getpeername() == far.getsockname()
+            assert counters.peers() == (listed, before + 2)
+        assert counters.peers() == (listed, before)
+
+
+class Nvml(types.ModuleType):
+    """NVML of three GPUs: with links, without any, and one that has left the bus."""
+
+    NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX = 138
+    NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX = 139
+
+    class NVMLError(Exception):
+        pass
+
+    def nvmlInit(self):  # noqa: N802 - NVML's own names
+        pass
+
+    def nvmlDeviceGetCount(self):  # noqa: N802
+        return 3
+
+    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
+        return index
+
+    def nvmlDeviceGetUUID(self, gpu):  # noqa: N802
+        return f"GPU-{gpu}"
+
+    def nvmlDeviceGetFieldValues(self, gpu, fields):  # noqa: N802
+        if gpu == 2:
+            raise self.NVMLError
+        assert [scope for _, scope in fields] == [2**32 - 1] * 2
+        kib = {138: 3, 139: 5}
+        return [
+            types.SimpleNamespace(nvmlReturn=3 * gpu, value=types.SimpleNamespace(ullVal=kib[kind]))
+            for kind, _ in fields
+        ]
+
+
+def test_nvlinks_are_counted_in_kib_for_each_gpu_that_has_them(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml("pynvml"))
+    assert counters.nvlink_bytes() == {"GPU-0": {"rx_bytes": 5 * 1024, "tx_bytes": 3 * 1024}}
+
+
+def test_without_nvml_there_are_no_nvlinks(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert counters.nvlink_bytes() == {}
+
+
+def test_the_namespace_is_the_number_that_the_kernel_shows():
+    assert str(Path("/proc/self/ns/net").readlink()) == f"net:[{counters.network_namespace()}]"

@@ -1,0 +1,138 @@
+"""Prevents: damaged or lost data that passes for a fast wire, a median taken for a mean, a rank that leaves the common sequence, the
+warm-up in a figure, a bus bandwidth that compares with nobody's, NumPy's thread pools sized before a rank is pinned."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import events
+import numpy as np
+import probe
+import pytest
+
+from runner import parse
+
+WORKLOADS = Path(__file__).parents[3] / "workloads"
+
+
+class Exchange:
+    """What `devices` ranks would exchange; `spoil` changes the result."""
+
+    def __init__(self, training, elements, *, operation, devices):
+        self.training, self.elements = training, elements
+        self.operation, self.devices = operation, devices
+
+    def fill(self):
+        self.training.calls.append("fill")
+
+    def run(self):
+        self.training.calls.append("run")
+
+    def results(self):
+        return [self.training.spoil(sum(probe.part(number, self.elements) for number in range(self.devices)))]
+
+
+class Training:
+    """Notes what the probe asks for; each exchange or pass takes the next of `durations` on a clock of its own."""
+
+    def __init__(self, durations, *, operation="all_reduce", devices=4, spoil=lambda result: result):
+        self.calls, self.durations, self.now = [], iter(durations), 0.0
+        self.operation, self.devices, self.spoil = operation, devices, spoil
+
+    def exchange(self, elements):
+        if self.devices == 1:
+            return None
+        return Exchange(self, elements, operation=self.operation, devices=self.devices)
+
+    def alone(self):
+        return lambda: self.calls.append("run")
+
+    def synchronize(self):
+        if self.calls[-1] == "run":
+            self.now += next(self.durations)
+        self.calls.append("synchronize")
+
+    def barrier(self):
+        self.calls.append("barrier")
+        self.now += 100.0  # however long others take to come
+
+
+def emitted(monkeypatch, training, act, *, rank=0):
+    monkeypatch.setattr(probe.time, "monotonic", lambda: training.now)
+    stream = io.StringIO()
+    act(training, events.Events(rank=rank, stream=stream))
+    return [parse.parse_line(line, received=0.0, container="c") for line in stream.getvalue().splitlines()]
+
+
+def wires(*sizes):
+    return lambda training, emitter: probe.wires(training, emitter, sizes=sizes)
+
+
+def test_an_exchange_takes_the_median_of_three_after_one_that_does_not_count(monkeypatch):
+    found = emitted(monkeypatch, Training([9.0, 0.5, 0.25, 0.125]), wires(1_000_000))
+    assert [event.event for event in found] == ["bandwidth", "phase"]
+    assert found[0].seconds == (0.5, 0.25, 0.125)
+    assert found[0].time_us == 250_000
+    assert (found[0].size_bytes, found[0].elements, found[0].wrong) == (1_000_000, 250_000, 0)
+    assert found[0].algbw_gb_s == 0.004
+    assert found[0].busbw_gb_s == 0.006  # 4 devices: 2 x 3 / 4
+    assert (found[1].name, found[1].rank) == ("probe_wires", 0)
+
+
+def test_all_ranks_do_the_same_and_rank_0_alone_speaks(monkeypatch):
+    first, second = Training([1.0] * 8), Training([0.1, 7.0, 0.01, 3.0] * 2)
+    heard = emitted(monkeypatch, first, wires(64, 128))
+    silent = emitted(monkeypatch, second, wires(64, 128), rank=1)
+    assert first.calls == second.calls == ["fill", "synchronize", "barrier", "run", "synchronize"] * 8
+    assert [event.event for event in heard] == ["bandwidth", "bandwidth", "phase"]
+    assert [event.event for event in silent] == ["phase"]
+
+
+def test_one_alone_has_nobody_to_exchange_anything_with(monkeypatch):
+    assert emitted(monkeypatch, Training([], devices=1), wires(64)) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "wrong"),
+    [
+        (lambda result: result, 0),
+        (lambda result: np.roll(result, 1), 32),  # everything is there, and nothing where it belongs
+        (np.zeros_like, 32),
+        (lambda result: np.where(np.arange(32) == 5, np.nan, result), 1),
+        (lambda result: result / 4, 32),  # averaged
+        (lambda result: np.concatenate([result[:30], probe.part(0, 32)[30:]]), 2),  # the end never came
+    ],
+)
+def test_elements_that_are_not_the_sum_are_counted(monkeypatch, spoil, wrong):
+    (found, _) = emitted(monkeypatch, Training([1.0] * 4, spoil=spoil), wires(128))
+    assert found.wrong == wrong
+
+
+def test_parts_add_up_as_computed_by_hand():
+    # Elements 0 and 9 of three devices: (0 + 0) + (0 + 1) + (0 + 2) = 3, and (1 + 0) + (1 + 1) + (1 + 2) = 6.
+    parts = [probe.part(number, 10) for number in range(3)]
+    assert {one.dtype for one in parts} == {np.dtype("float32")}
+    assert (sum(parts)[0], sum(parts)[9]) == (3.0, 6.0)
+    assert probe.wrong_elements([sum(parts)], 3) == 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "devices", "factor"), [("all_reduce", 2, 1.0), ("all_reduce", 8, 1.75), ("push_pull", 8, 1.0)]
+)
+def test_bus_bandwidth_is_what_leaves_a_device(operation, devices, factor):
+    assert probe.bus_factor(operation, devices) == factor
+
+
+def test_passes_are_timed_one_by_one_when_all_ranks_have_warmed_up(monkeypatch):
+    training = Training([8.0, 0.5, 0.75, 0.25])
+    compute, phase = emitted(monkeypatch, training, probe.compute, rank=2)
+    assert training.calls == ["run", "synchronize", "barrier"] + ["run", "synchronize"] * 3
+    assert (compute.rank, compute.seconds) == (2, (0.5, 0.75, 0.25))
+    assert (phase.name, phase.seconds) == ("probe_compute", 109.5)
+
+
+def test_numpy_is_left_for_after_the_pinning():
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import loop, events; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, str(WORKLOADS)], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,133 @@
+"""What kernel and driver count on this host, and to whom this process talks: the raw evidence of event `net`.
+
+Standard library and syntax of Python 3.6 only, so that it works in any image; NVLink is told where the image has pynvml. What a host
+does not have is left out, what it will not say is not guessed.
+"""
+
+import socket
+import stat
+import struct
+from pathlib import Path
+
+ESTABLISHED = "01"  # include/net/tcp_states.h
+LINK_UNIT = 4  # the kernel gives octets divided by four: Documentation/ABI/stable/sysfs-class-infiniband
+ALL_LINKS = 0xFFFFFFFF  # nvml.h: a scopeId of UINT_MAX adds up all links of a GPU
+
+
+def interface_bytes(path="/proc/net/dev"):
+    """Read ``{interface: {rx_bytes, tx_bytes}}`` from the kernel's table (proc(5))."""
+    interfaces = {}
+    for line in Path(path).read_text(encoding="ascii").splitlines()[2:]:
+        name, _, counters = line.partition(":")
+        fields = counters.split()
+        interfaces[name.strip()] = {"rx_bytes": int(fields[0]), "tx_bytes": int(fields[8])}
+    return interfaces
+
+
+def port_bytes(root="/sys/class/infiniband"):
+    """Read ``{adapter:port: {rx_bytes, tx_bytes, link_layer}}`` of every InfiniBand and RoCE port.
+
+    RDMA passes the kernel's interfaces by, so that its bytes are here alone. The link layer is `InfiniBand` or `Ethernet` (RoCE).
+    """
+    ports = {}
+    for port in sorted(Path(root).glob("*/ports/*")):
+        try:
+            received, sent = (
+                int((port / "counters" / name).read_text()) for name in ("port_rcv_data", "port_xmit_data")
+            )
+            layer = (port / "link_layer").read_text().strip()
+        except (OSError, ValueError):  # a port that is down may answer with an error, or not at all
+            continue
+        ports[f"{port.parents[1].name}:{port.name}"] = {
+            "rx_bytes": received * LINK_UNIT,
+            "tx_bytes": sent * LINK_UNIT,
+            "link_layer": layer,
+        }
+    return ports
+
+
+def nvlink_bytes():
+    """Read ``{GPU's UUID: {rx_bytes, tx_bytes}}`` of the GPUs that NVML shows here and that have NVLinks (NVML counts KiB)."""
+    try:
+        import pynvml
+    except ImportError:
+        return {}
+    links = {}
+    try:
+        pynvml.nvmlInit()
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
+            kinds = (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)
+            received, sent = pynvml.nvmlDeviceGetFieldValues(gpu, [(kind, ALL_LINKS) for kind in kinds])
+            if received.nvmlReturn or sent.nvmlReturn:
+                continue
+            uuid = pynvml.nvmlDeviceGetUUID(gpu)
+            links[uuid if isinstance(uuid, str) else uuid.decode()] = {
+                "rx_bytes": received.value.ullVal * 1024,
+                "tx_bytes": sent.value.ullVal * 1024,
+            }
+    except pynvml.NVMLError:
+        return links
+    return links
+
+
+def network_namespace():
+    """Number of this process' network namespace: processes with the same one on the same host read the same interfaces."""
+    return Path("/proc/self/ns/net").stat().st_ino
+
+
+def own_sockets():
+    """Inode numbers of the sockets that this process holds."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            status = entry.stat()
+        except OSError:  # closed since it was listed
+            continue
+        if stat.S_ISSOCK(status.st_mode):
+            found.add(status.st_ino)
+    return found
+
+
+def address(text):
+    """Turn the kernel's ``0100007F:1F90`` into ("127.0.0.1", 8080); an IPv4 address inside IPv6 is written as IPv4."""
+    digits, _, port = text.partition(":")
+    # Words of 32 bits as they lie in memory, each written as a number of this machine.
+    words = [int(digits[start : start + 8], 16) for start in range(0, len(digits), 8)]
+    raw = struct.pack(f"={len(words)}I", *words)
+    if raw[:12] == bytes(10) + b"\xff\xff":
+        raw = raw[12:]
+    return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw), int(port, 16)
+
+
+def stays_here(local, remote):
+    """Whether what goes from one address to the other never leaves the host."""
+    return remote in {local, "::1"} or remote.startswith("127.")
+
+
+def peers(tables=("/proc/self/net/tcp", "/proc/self/net/tcp6"), sockets=None):
+    """List the hosts that this process has TCP connections with.
+
+    Returns:
+        ``[{local, remote, port, connections}]``, one entry for each pair of addresses and port of the other end, and the number of
+        connections that never leave this host, which are in no entry.
+    """
+    sockets = own_sockets() if sockets is None else sockets
+    abroad, inside = {}, 0
+    for table in tables:
+        if not Path(table).exists():  # a kernel without IPv6
+            continue
+        for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
+            fields = line.split()
+            if fields[3] != ESTABLISHED or int(fields[9]) not in sockets:
+                continue
+            local, (remote, port) = address(fields[1])[0], address(fields[2])
+            if stays_here(local, remote):
+                inside += 1
+            else:
+                abroad[local, remote, port] = abroad.get((local, remote, port), 0) + 1
+    listed = [
+        {"local": local, "remote": remote, "port": port, "connections": count}
+        for (local, remote, port), count in sorted(abroad.items())
+    ]
+    return listed, inside

@@ -1,0 +1,109 @@
+"""What the wires and the devices of a job can do by themselves, so that a poor speedup can be told apart. Standard library at import.
+
+`wires` times exchanges of buffers of fp32 among the ranks of the job, in the framework's own library and over the job's own
+connections, before the first step. `compute` times forward and backward passes that exchange nothing, after the warm-up. All ranks do
+the same sequence, whatever they measure. Neither changes a weight, a random number of the training or an optimizer's state.
+
+The program hands over the object that `loop.py` describes; for its probe it has two more methods:
+
+    exchange(elements)  a new buffer of fp32 on each device of this process, None where there is nobody to exchange it with
+    alone()             a function that enqueues one forward and backward pass on a batch that nobody trains on and drops the gradients
+
+An exchange has
+
+    operation   `all_reduce`: every device gets the sum. `push_pull`: every worker sends its buffer to where the sum is made, and gets it
+    devices     how many add to the sum
+    fill()      put `part` of each device into its buffer
+    run()       enqueue one exchange
+    results()   what the devices of this process got in the last one, as NumPy arrays
+
+Bandwidths are those of nccl-tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) in 1e9 bytes a second: `algbw` is
+the buffer's bytes ÷ seconds. `busbw` is what has to leave each device in that time: of an all-reduce among n devices algbw x 2 (n - 1) / n,
+whatever the algorithm; of a push_pull algbw, as a worker sends and gets its buffer once. A server carries that for each of its workers.
+"""
+
+import statistics
+import time
+
+TIMED = 3  # after one untimed exchange or pass, which connects, allocates and compiles
+ELEMENT_BYTES = 4
+# Contributions repeat after so many elements: sums stay exact in fp32, and an element in another's place does not go unseen.
+PERIOD = 8
+
+
+def part(number, elements):
+    """What device `number` of all adds to the sum: (elements,) in fp32, element i is i mod 8 + number."""
+    import numpy as np  # here, as its thread pools take their place at import, before which a rank has to be pinned
+
+    return (np.arange(elements, dtype=np.int32) % PERIOD + number).astype(np.float32)
+
+
+def wrong_elements(results, devices):
+    """How many elements of the results are not the sum of the parts of `devices` devices."""
+    import numpy as np
+
+    found = 0
+    for result in results:
+        total = np.arange(result.size, dtype=np.int32) % PERIOD * devices + devices * (devices - 1) // 2
+        found += int((result != total).sum())
+    return found
+
+
+def bus_factor(operation, devices):
+    """How much has to leave each device for each byte of the buffer."""
+    return 2 * (devices - 1) / devices if operation == "all_reduce" else 1.0
+
+
+def wires(training, events, *, sizes):
+    """Time exchanges of buffers of `sizes` bytes; rank 0 emits one `bandwidth` for each size, all the phase `probe_wires`."""
+    began = time.monotonic()
+    for size in sizes:
+        exchange = training.exchange(size // ELEMENT_BYTES)
+        if exchange is None:
+            return
+        seconds = [timed(exchange, training) for _ in range(1 + TIMED)][1:]
+        wrong = wrong_elements(exchange.results(), exchange.devices)
+        median = statistics.median(seconds)
+        algbw = size / median / 1e9
+        if events.rank == 0:
+            events.emit(
+                "bandwidth",
+                operation=exchange.operation,
+                size_bytes=size,
+                elements=size // ELEMENT_BYTES,
+                dtype="float",
+                seconds=seconds,
+                time_us=median * 1e6,
+                algbw_gb_s=algbw,
+                busbw_gb_s=algbw * bus_factor(exchange.operation, exchange.devices),
+                wrong=wrong,
+            )
+    events.phase("probe_wires", began)
+
+
+def timed(exchange, training):
+    """Seconds of one exchange on this rank, from when all ranks have met."""
+    exchange.fill()
+    training.synchronize()
+    training.barrier()
+    start = time.monotonic()
+    exchange.run()
+    training.synchronize()
+    return time.monotonic() - start
+
+
+def compute(training, events):
+    """Time passes that exchange nothing, on all ranks at once as in a step, since they share what a host has."""
+    began = time.monotonic()
+    run = training.alone()
+    run()
+    training.synchronize()
+    training.barrier()
+    seconds = []
+    for _ in range(TIMED):
+        start = time.monotonic()
+        run()
+        training.synchronize()
+        seconds.append(time.monotonic() - start)
+    events.emit("compute", seconds=seconds)
+    events.phase("probe_compute", began)
