@@ -33,17 +33,5 @@ def tuning(horovod: Horovod) -> tuple[str, ...]:
 
 
 def environment(horovod: Horovod) -> dict[str, str]:
-    """The loopback for Gloo, and for Open MPI what it needs in a container without a network, capabilities or ssh."""
-    chosen = {"HOROVOD_GLOO_IFACE": "lo"}
-    if horovod.operations != "nccl":
-        chosen["HOROVOD_CPU_OPERATIONS"] = horovod.operations
-    if horovod.controller == "mpi":
-        # https://www.open-mpi.org/faq/?category=tcp, ?category=sm: which wires, and no reading of other processes' memory,
-        # which Docker's system call filter forbids.
-        chosen |= {
-            "OMPI_MCA_plm": "isolated",
-            "OMPI_MCA_btl": "self,vader",
-            "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-            "OMPI_MCA_oob_tcp_if_include": "lo",
-        }
-    return chosen
+    """What Open MPI needs in a container without ssh; its wires are `interconnect`'s."""
+    return {"OMPI_MCA_plm": "isolated"} if horovod.controller == "mpi" else {}

@@ -62,5 +62,4 @@ def _meeting(job: Job, seat: Seat, role: Role) -> dict[str, str]:
         "DMLC_NUM_SERVER": str(len(job.seats)),
         "DMLC_NUM_WORKER": str(job.trial.processes),
         "DMLC_NODE_HOST": seat.address,
-        "DMLC_INTERFACE": seat.iface,
     }

@@ -1,0 +1,63 @@
+"""`Transport`: what was asked of the wires, what carried the gradients, and how that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from runner.interconnect.evidence import Evidence
+from runner.request import Interconnect
+
+# `process` is the memory of a single process, `ipoib` IP over InfiniBand: sockets, and no verbs.
+Used = Literal[
+    "none",
+    "process",
+    "loopback",
+    "nvlink",
+    "pcie",
+    "shm",
+    "ethernet",
+    "ipoib",
+    "infiniband",
+    "roce",
+    "unknown",
+]
+
+
+class Transport(BaseModel):
+    """The transport that was asked for and the one that carried the gradients.
+
+    The figures between nodes are empty or None on one node, and where the evidence does not tell.
+
+    Attributes:
+        interfaces: by node, the network interface that carried the gradients.
+        hcas: ports of RDMA adapters that did.
+        gradient_bytes: what each device hands over to be exchanged in one step.
+        sent_bytes_per_step: by node, what left it over those interfaces or ports, headers included.
+        expected_bytes_per_step: what the algorithm has all nodes together send for these gradients (`gradient_factor`).
+        emulated: what is not a real wire about it, for titles and tables; None for real machines on links as they are.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requested: Interconnect
+    used: Used
+    evidence: Evidence
+    interfaces: Mapping[str, str] = {}
+    hcas: tuple[str, ...] = ()
+    gradient_bytes: int | None = None
+    sent_bytes_per_step: Mapping[str, float] = {}
+    expected_bytes_per_step: float | None = None
+    emulated: str | None = None
+
+    @property
+    def interface(self) -> str | None:
+        """The interface in words; several where the nodes name it differently."""
+        return ", ".join(dict.fromkeys(self.interfaces.values())) or None
+
+    @property
+    def label(self) -> str:
+        """For titles and tables: `ethernet`, `ethernet (emulated 1gbit)`."""
+        return f"{self.used} ({self.emulated})" if self.emulated else self.used
