@@ -192,7 +192,7 @@ def spec(
         processes=processes,
         image=job.image,
         argv=leased(job, *argv),
-        env={**common, **interconnect.environment(trial, wire), **(env or {})},
+        env={**common, **interconnect.environment(trial, wire, node=None if alone else seat.node.name), **(env or {})},
         mounts=job.mounts,
         gpus=seat.gpus if gpus is None else gpus,
         cpus=seat.cores if cpus is None else cpus,
