@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from pydantic import BaseModel, ConfigDict
 from runner import hostfs
 from runner.cgroup import read_limits, usable_cores
 from runner.hostfs import Hca, Nic
+from runner.hosts.snapshot import addresses as own_addresses
 from runner.nvml import Gpu, read_gpus
 
-__all__ = ["Gpu", "Hca", "Nic", "Node", "free_mib", "free_ports", "inspect_local"]
+__all__ = ["Gpu", "Hca", "Nic", "Node", "free_mib", "free_ports", "inspect_local", "read_node"]
 
 # Enough for every rank that one job has on a node, and some beside.
 PORTS = 64
@@ -64,24 +65,56 @@ def inspect_local(
         nvml: a module with nvidia-ml-py's interface; that library itself when None.
         affinity: CPU ids that the scheduler allows; asked of the kernel when None.
     """
+    return read_node(
+        name=socket.gethostname(),
+        sys_root=sys_root,
+        nvml=nvml,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        affinity=os.sched_getaffinity(0) if affinity is None else affinity,
+        addresses=own_addresses() if sys_root == Path("/") else {},
+        ports=free_ports(PORTS),
+    )
+
+
+def read_node(
+    *,
+    name: str,
+    sys_root: Path,
+    nvml: Any | None,
+    visible: str | None,
+    affinity: Iterable[int],
+    addresses: Mapping[str, str],
+    ports: Sequence[int],
+) -> Node:
+    """Describe a machine from its files and what else was asked there: this one, or another by its snapshot.
+
+    Args:
+        name: what the suite calls it.
+        sys_root: root of its /proc and /sys.
+        nvml: a module with nvidia-ml-py's interface; that library itself when None.
+        visible: its CUDA_VISIBLE_DEVICES; None when that is not set.
+        affinity: CPU ids that its scheduler allows.
+        addresses: IPv4 address by interface.
+        ports: TCP ports that were free.
+    """
     limits = read_limits(sys_root)
-    allowed = frozenset(os.sched_getaffinity(0) if affinity is None else affinity)
+    allowed = frozenset(affinity)
     cores = sorted(allowed if limits.cpus is None else allowed & limits.cpus)
-    inventory = read_gpus(sys_root=sys_root, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    inventory = read_gpus(sys_root=sys_root, nvml=nvml, visible=visible)
     memory = [size for size in (hostfs.memory_total_bytes(sys_root), limits.memory_bytes) if size is not None]
     return Node(
-        name=socket.gethostname(),
+        name=name,
         cores=tuple(cores[: usable_cores(len(cores), limits.cpu_quota)]),
         cpu_quota=limits.cpu_quota,
         cpu_model=hostfs.cpu_model(sys_root),
         memory_mib=min(memory, default=0) // 2**20,
         gpus=inventory.gpus,
         gpu_reason=inventory.reason,
-        nics=hostfs.read_nics(sys_root),
+        nics=hostfs.read_nics(sys_root, addresses=addresses),
         hcas=hostfs.read_hcas(sys_root),
         driver=inventory.driver,
         cuda_driver=inventory.cuda_driver,
-        ports=free_ports(PORTS),
+        ports=tuple(ports),
     )
 
 

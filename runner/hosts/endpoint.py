@@ -27,6 +27,8 @@ _ANSWER_S: Final = 10
 """An engine that is there answers at once."""
 _CALL_S: Final = 60
 """For calls that do work: creating a container on a busy disk."""
+_FOLDER: Final = 70
+"""Characters; a socket's whole path has 107 at most (unix(7))."""
 _ANY_VERSION: Final = "1.41"
 """Only there because the SDK wants one; the engine is asked for its own without it."""
 _LOGIN_S: Final = 30.0
@@ -209,7 +211,8 @@ def _tunnel(host: Host, undo: contextlib.ExitStack) -> Tunnel:
     config = host.endpoint.ssh_config
     if config and not config.is_file():
         raise RequestError(f"{host.name}: {config} is not there; correct `ssh_config` in the hosts file")
-    folder = Path(tempfile.mkdtemp(prefix="dlscale-"))
+    short = len(tempfile.gettempdir()) <= _FOLDER
+    folder = Path(tempfile.mkdtemp(prefix="dlscale-", dir=None if short else "/tmp"))  # noqa: S108 - mkdtemp makes it private
     undo.callback(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"
     try:

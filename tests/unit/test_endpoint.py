@@ -10,6 +10,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -147,7 +148,14 @@ def test_a_tunnel_that_is_gone_says_so_in_sshs_words(tmp_path, ssh):
         assert connection.lost == "Warning: this is no ssh"
 
 
-def test_ssh_ends_when_the_runner_is_killed(tmp_path, ssh):
+@pytest.fixture
+def short():
+    """A folder for what a killed process leaves; a socket in pytest's own would have too long a path."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+def test_ssh_ends_when_the_runner_is_killed(tmp_path, ssh, short):
     """A tunnel left behind keeps the leases of the node's jobs alive: nothing there would ever end."""
     pid_file = ssh(FAKE_SSH)
     far = tmp_path / "far.sock"
@@ -156,7 +164,13 @@ def test_ssh_ends_when_the_runner_is_killed(tmp_path, ssh):
         f"c = connect(Host(name='n1', endpoint=Endpoint(url='ssh://n1{far}'))); print('up', flush=True); time.sleep(600)"
     )
     with engine(far):
-        child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": short},
+        )
         assert child.stdout.readline() == "up\n"
         pid = int(pid_file.read_text())
         assert alive(pid)
