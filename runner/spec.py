@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from runner.link import Link
+
 # A daemon serves the others and is ended with them; all else ends by itself.
 Role = Literal["worker", "scheduler", "server", "daemon", "tool"]
 
@@ -45,6 +47,9 @@ class ContainerSpec(BaseModel):
         network: `none` (its own namespace with a loopback only), `container:<name>` (that container's namespace), `host` (a job on
             several hosts) or the name of a network that the run made for itself.
         hostname: its own name for itself; the engine's choice when None.
+        aliases: names by which the others on the run's own network find it.
+        link: what everything that it sends over that network is held to; None for as fast as it is.
+        net_admin: whether it may configure the network namespace that it is in.
         verbs: whether it reaches the host's RDMA adapters, and may lock the memory that they read.
         labels: run id and role, by which `dlscale clean` finds it.
     """
@@ -68,5 +73,13 @@ class ContainerSpec(BaseModel):
     user: str
     network: str = "none"
     hostname: str | None = None
+    aliases: tuple[str, ...] = ()
+    link: Link | None = None
+    net_admin: bool = False
     verbs: bool = False
     labels: dict[str, str]
+
+    @property
+    def own_network(self) -> bool:
+        """Whether it lives in a network that the run makes for itself."""
+        return self.network not in ("none", "host") and not self.network.startswith("container:")

@@ -7,14 +7,14 @@ output and its lease: when the runner dies, the engine closes the container's st
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runner import dataset
+from runner.engines import docker_options, network
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
-from runner.engines.docker_options import create_options, docker_run
+from runner.engines.shaper import shape
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
 from runner.spec import LABEL_RUN, ContainerSpec, Mount
@@ -116,8 +116,8 @@ class DockerPlan:
         return job_user() if isinstance(self.workloads, Path) else IMAGE_USER
 
     def command_line(self, spec: ContainerSpec) -> str:
-        """The `docker run` that starts the same container."""
-        return shlex.join(docker_run(spec, self.gpus_by))
+        """The `docker run` that starts the same container, with the commands before and after it for one with a network of its own."""
+        return docker_options.command_line(spec, self.gpus_by)
 
 
 class DockerEngine(DockerPlan):
@@ -148,12 +148,31 @@ class DockerEngine(DockerPlan):
             self.client.ping()
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Create the container, attach to it, then start it, so that no line is lost."""
+        """Create the container, attach to it, then start it, so that no line is lost.
+
+        One that lives in a network of the run's own brings it along, and is held to its link before anybody uses it.
+        """
+        if not spec.own_network:
+            return self._start(spec)
+        network.ensure(self.client, spec)
+        try:
+            container = self._start(spec)
+        except EngineError:
+            network.remove_unused(self.client, spec.network)
+            raise
+        try:
+            shape(self, spec)
+        except EngineError:
+            container.remove()
+            raise
+        return container
+
+    def _start(self, spec: ContainerSpec) -> DockerContainer:
         from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
         from requests.exceptions import RequestException  # noqa: PLC0415
 
         api = self.client.api
-        options = dict(create_options(spec, self.gpus_by))
+        options = dict(docker_options.create_options(spec, self.gpus_by))
         host = api.create_host_config(**options.pop("host"))
         with _engine_errors():
             identifier = api.create_container(**options, host_config=host)["Id"]
@@ -164,16 +183,17 @@ class DockerEngine(DockerPlan):
             with contextlib.suppress(DockerException, RequestException):
                 api.remove_container(identifier, force=True)
             raise EngineError(_sentence(error)) from error
-        return DockerContainer(self.client, spec.name, identifier, socket)
+        return DockerContainer(self.client, spec, identifier, socket)
 
 
 class DockerContainer:
     """A started container and the connection that holds its lease."""
 
-    def __init__(self, client: DockerClient, name: str, identifier: str, socket: Any) -> None:
+    def __init__(self, client: DockerClient, spec: ContainerSpec, identifier: str, socket: Any) -> None:
         self.client = client
-        self.name = name
+        self.name = spec.name
         self.identifier = identifier
+        self._network = spec.network if spec.own_network else None
         self._socket = socket
 
     def lines(self) -> Iterator[Line]:
@@ -210,11 +230,13 @@ class DockerContainer:
             self.client.api.stop(self.identifier, timeout=STOP_GRACE_S)
 
     def remove(self) -> None:
-        """Let the lease go and remove the container with its anonymous volumes."""
+        """Let the lease go and remove the container with its anonymous volumes, and its run's network with the last one in it."""
         with contextlib.suppress(OSError):
             self._socket.close()
         with contextlib.suppress(EngineError), _engine_errors():
             self.client.api.remove_container(self.identifier, force=True, v=True)
+        if self._network:
+            network.remove_unused(self.client, self._network)
 
 
 def remove_all(client: DockerClient) -> tuple[str, ...]:

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import shlex
+from typing import Any, Final, Literal
 
 from runner.engines.base import GpuRequest
+from runner.engines.network import network_create
+from runner.engines.shaper import shapers
 from runner.spec import ContainerSpec, Mount
 
 PIDS_LIMIT: Final = 8192
@@ -30,7 +33,8 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
         "pids_limit": PIDS_LIMIT,
         "ulimits": [types.Ulimit(name="core", soft=0, hard=0)],
         "mounts": [
-            types.Mount(mount.target, mount.source, type=_kind(mount), read_only=mount.read_only) for mount in spec.mounts
+            types.Mount(mount.target, mount.source, type=_kind(mount), read_only=mount.read_only)
+            for mount in spec.mounts
         ],
         "log_config": {"type": "none"},  # the attached connection is the log; a second copy on disk serves nobody
     }
@@ -38,6 +42,8 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
         host["devices"] = [f"{RDMA_DEVICES}:{RDMA_DEVICES}:rwm"]
         host["cap_add"] = ["IPC_LOCK"]
         host["ulimits"].append(types.Ulimit(name="memlock", soft=-1, hard=-1))
+    if spec.net_admin:
+        host["cap_add"] = [*host.get("cap_add", []), "NET_ADMIN"]
     if spec.cpus:
         host["cpuset_cpus"] = ",".join(map(str, spec.cpus))
     if spec.memory_mib:
@@ -60,6 +66,9 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
         "hostname": spec.hostname,
         "labels": spec.labels,
         "stdin_open": True,
+        "networking_config": {"EndpointsConfig": {spec.network: {"Aliases": list(spec.aliases)}}}
+        if spec.own_network
+        else None,
         "host": host,
     }
 
@@ -71,18 +80,19 @@ def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ..
     argv += ["--tmpfs", f"/tmp:{TMP_OPTIONS},size={spec.tmp_mib}m"]  # noqa: S108 - inside the container
     argv += ["--shm-size", f"{spec.shm_mib}m"]
     argv += ["--pids-limit", str(PIDS_LIMIT), "--ulimit", "core=0:0", "--log-driver", "none"]
+    for alias in spec.aliases:
+        argv += ["--network-alias", alias]
     if spec.hostname:
         argv += ["--hostname", spec.hostname]
     if spec.verbs:
         argv += ["--device", RDMA_DEVICES, "--cap-add", "IPC_LOCK", "--ulimit", "memlock=-1:-1"]
+    if spec.net_admin:
+        argv += ["--cap-add", "NET_ADMIN"]
     if spec.cpus:
         argv += ["--cpuset-cpus", ",".join(map(str, spec.cpus))]
     if spec.memory_mib:
         argv += ["--memory", f"{spec.memory_mib}m"]
-    if spec.gpus and gpus_by == "cdi":
-        argv += [word for gpu in spec.gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
-    elif spec.gpus:
-        argv += ["--gpus", f'"device={",".join(map(str, spec.gpus))}"']
+    argv += _gpus(spec, gpus_by)
     for mount in spec.mounts:
         read_only = ",readonly" if mount.read_only else ""
         argv += ["--mount", f"type={_kind(mount)},source={mount.source},target={mount.target}{read_only}"]
@@ -93,6 +103,21 @@ def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ..
     return (*argv, "--entrypoint", spec.argv[0], spec.image, *spec.argv[1:])
 
 
-def _kind(mount: Mount) -> str:
+def _gpus(spec: ContainerSpec, gpus_by: GpuRequest | None) -> list[str]:
+    if not spec.gpus:
+        return []
+    if gpus_by == "cdi":
+        return [word for gpu in spec.gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
+    return ["--gpus", f'"device={",".join(map(str, spec.gpus))}"']
+
+
+def command_line(spec: ContainerSpec, gpus_by: GpuRequest | None) -> str:
+    """All that starting the spec does, a command a line: its network with the first container in it, the container, and its link."""
+    commands = [network_create(spec)] if spec.own_network and spec.number == 0 else []
+    commands += [docker_run(each, gpus_by) for each in (spec, *shapers(spec))]
+    return "\n".join(map(shlex.join, commands))
+
+
+def _kind(mount: Mount) -> Literal["bind", "volume"]:
     """A path has to be there: unlike `--volume`, `--mount` makes no directory for one that is misspelt."""
     return "bind" if mount.source.startswith("/") else "volume"

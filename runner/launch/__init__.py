@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from runner.launch import horovod, kvstore, multiworker, single, torchrun
+from runner.launch import emulated, horovod, kvstore, multiworker, single, torchrun
 from runner.launch.job import Job
 from runner.request import Device, StrategyName
 from runner.spec import ContainerSpec
@@ -52,5 +52,5 @@ DEFAULT_ON_NODES: Mapping[str, StrategyName] = {**DEFAULT_STRATEGY, "tensorflow"
 
 
 def launch(job: Job) -> tuple[ContainerSpec, ...]:
-    """The containers of one trial, in the order in which they start."""
-    return STRATEGIES[job.trial.strategy].specs(job)
+    """The containers of one trial, in the order in which they start; what stands for emulated nodes comes first."""
+    return (*emulated.nodes(job), *STRATEGIES[job.trial.strategy].specs(job))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from runner import interconnect
 from runner.cluster import Node
 from runner.engines.base import Site
 from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount, Role
 from runner.trial import Placed, Trial
+
+Network = Literal["none", "host", "emulated"]
 
 LOOPBACK = "127.0.0.1"
 # Seconds after which a job on several hosts ends by itself when it has heard nothing from the runner.
@@ -25,7 +28,7 @@ class Seat:
         processes: its ranks.
         cores, gpus: those of the node that the job has.
         ports: TCP ports of the node that nobody else uses.
-        network: what its containers live in: `none`, `host`, or a network that the run makes for itself.
+        network: what its containers live in: `none`, `host`, or `emulated`, the namespace of a container that stands for the node.
     """
 
     node: Node
@@ -35,7 +38,7 @@ class Seat:
     cores: tuple[int, ...]
     gpus: tuple[int, ...]
     ports: tuple[int, ...]
-    network: str
+    network: Network
 
     @property
     def address(self) -> str:
@@ -73,6 +76,7 @@ class Job:
         seats: the nodes, in the order of the ranks.
         user: numeric `uid:gid` inside containers.
         mounts: the directories that the engine has to bring in (programs, data).
+        tools: image that emulated nodes are made of, with Python and tc; None where there are none.
     """
 
     run_id: str
@@ -82,6 +86,7 @@ class Job:
     image: str
     user: str
     mounts: tuple[Mount, ...]
+    tools: str | None = None
 
     @property
     def head(self) -> Seat:
@@ -89,13 +94,13 @@ class Job:
         return self.seats[0]
 
 
-def take_seats(trial: Trial, nodes: dict[str, Node], *, network: str) -> tuple[Seat, ...]:
+def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tuple[Seat, ...]:
     """Give each node of a trial its ranks and its devices.
 
     Args:
         trial: with its placement.
         nodes: by name.
-        network: of a job on several nodes.
+        network: of a job on several nodes; one on a single node has none.
     """
     seats: list[Seat] = []
     share = trial.cpus_per_worker
@@ -184,6 +189,8 @@ def spec(
         **({} if alone else {"DLSCALE_NODE": seat.node.name}),
     }
     wire = seat.placed.wire
+    if network is None:
+        network = f"container:{stand_in(job, seat)}" if seat.network == "emulated" else seat.network
     return ContainerSpec(
         name=name(job, role, number),
         node=seat.node.name,
@@ -198,8 +205,8 @@ def spec(
         cpus=seat.cores if cpus is None else cpus,
         memory_mib=seat.memory_mib,
         user=job.user,
-        network=network or seat.network,
-        hostname=None if alone else seat.node.name,
+        network=network,
+        hostname=seat.node.name if network == "host" else None,  # who joins another's namespace has its name too
         verbs=bool(wire and wire.hcas) and role == "worker",
         labels={LABEL_RUN: job.run_id, LABEL_ROLE: role},
     )
@@ -208,3 +215,8 @@ def spec(
 def name(job: Job, role: Role, number: int) -> str:
     """The container's name: unique on every host of the job, and found again by eye."""
     return f"dlscale-{job.run_id}-{role}{number}"
+
+
+def stand_in(job: Job, seat: Seat) -> str:
+    """Name of the container that an emulated node is."""
+    return f"dlscale-{job.run_id}-{seat.node.name}"

@@ -1,0 +1,62 @@
+"""The network that a run makes for itself: a bridge of the engine between its emulated nodes, with no way out and no address of the host.
+
+It comes with the first container that lives in it and goes with the last; what a killed run left, `dlscale clean` removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Final
+
+from runner.engines.base import EngineError
+from runner.spec import LABEL_RUN, ContainerSpec
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+# Without this, Docker gives the host the first address of the network, and a job could reach what listens there.
+NO_HOST: Final = "com.docker.network.bridge.inhibit_ipv4"
+# Nodes start at once, and Docker lets two networks have one name.
+_MAKING: Final = threading.Lock()
+
+
+def ensure(client: DockerClient, spec: ContainerSpec) -> None:
+    """Make the network that a container is to live in, unless another of the run's has made it.
+
+    Raises:
+        EngineError: the engine would not.
+    """
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    try:
+        with _MAKING:
+            if spec.network not in [there.name for there in client.networks.list(names=[spec.network])]:
+                client.networks.create(
+                    spec.network, driver="bridge", internal=True, options={NO_HOST: "true"}, labels=_labels(spec)
+                )
+    except (DockerException, RequestException) as error:
+        said = str(getattr(error, "explanation", None) or error).strip()
+        raise EngineError(
+            f"the network {spec.network} could not be made ({said}); `dlscale clean` removes those that killed runs left"
+        ) from error
+
+
+def remove_unused(client: DockerClient, name: str) -> None:
+    """Remove a network unless a container is still in it. Safe to call at any time, and when the engine is gone."""
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    with contextlib.suppress(DockerException, RequestException):
+        client.api.remove_network(name)
+
+
+def network_create(spec: ContainerSpec) -> tuple[str, ...]:
+    """The same in the words of the command line."""
+    labels = [word for key, value in _labels(spec).items() for word in ("--label", f"{key}={value}")]
+    return ("docker", "network", "create", "--internal", "--opt", f"{NO_HOST}=true", *labels, spec.network)
+
+
+def _labels(spec: ContainerSpec) -> dict[str, str]:
+    return {LABEL_RUN: spec.labels[LABEL_RUN]}
