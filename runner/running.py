@@ -51,15 +51,15 @@ class Running:
     last_events: dict[str, dict[int, str]] = field(default_factory=dict)
 
     def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec]) -> None:
-        """Start every container: in order on its node, the nodes at once.
+        """Start every container: in order on its node, the nodes at once; the daemons of all nodes first, since the others count on them.
 
         Raises:
             Stop: an engine would not.
         """
         nodes = list(dict.fromkeys(spec.node for spec in specs))
 
-        def start_on(node: str) -> None:
-            for spec in (spec for spec in specs if spec.node == node):
+        def start_on(node: str, wave: Sequence[ContainerSpec]) -> None:
+            for spec in (spec for spec in wave if spec.node == node):
                 try:
                     self.follow(engines[node].start(spec))
                 except EngineError as error:
@@ -67,8 +67,9 @@ class Running:
                     raise Stop("failed", f"{engine} would not start {spec.name}: {error}") from error
 
         with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
-            for started in [pool.submit(start_on, node) for node in nodes]:
-                started.result()
+            for wave in ([s for s in specs if s.role == "daemon"], [s for s in specs if s.role != "daemon"]):
+                for started in [pool.submit(start_on, node, wave) for node in nodes]:
+                    started.result()
 
     def follow(self, container: Container) -> None:
         """Read a container's lines in a thread of their own; its exit code comes last."""
