@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner.errors import RequestError
 from runner.hosts.endpoint import Connection
-from runner.spec import LABEL_RUN
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -70,36 +69,30 @@ def has_image(client: DockerClient, image: Image, reference: str) -> bool:
     return found is not None and (found.id == image.id or _contents(found) == _contents(image))
 
 
-def supply_programs(node: Connection, directory: Path, *, volume: str, target: str, image: str, run: str) -> None:
-    """Copy a directory of programs into a new volume on a node: what a bind mount is on this machine.
+def supply_programs(
+    client: DockerClient, directory: Path, *, volume: str, target: str, image: str, labels: dict[str, str]
+) -> None:
+    """Copy a directory of programs into a new volume of an engine: what a bind mount is on this machine.
 
     Args:
-        node: where to.
+        client: the node's engine.
         directory: what is copied; compiled Python files are left out.
         volume: name of the volume.
         target: where containers will mount it; the files are put there in a container that is never started.
-        image: any image that the node has.
-        run: id of the run, by which `dlscale clean` finds the volume.
+        image: any image that the engine has.
+        labels: by which `dlscale clean` finds the volume.
 
     Raises:
-        RequestError: the node's engine would not.
+        docker.errors.DockerException, requests.RequestException: the engine would not.
     """
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
-    api, labels = node.client.api, {LABEL_RUN: run}
+    api = client.api
+    api.create_volume(volume, labels=labels)
     host = api.create_host_config(binds={volume: {"bind": target, "mode": "rw"}}, network_mode="none")
+    holder = api.create_container(image, ["true"], name=f"{volume}-fill", labels=labels, host_config=host)["Id"]
     try:
-        api.create_volume(volume, labels=labels)
-        holder = api.create_container(image, ["true"], name=f"{volume}-fill", labels=labels, host_config=host)["Id"]
-        try:
-            api.put_archive(holder, target, _packed(directory))
-        finally:
-            api.remove_container(holder, force=True)
-    except (DockerException, RequestException) as error:
-        raise RequestError(
-            f"{node.host.name}: the programs could not be copied there ({_words(node, error)}); see that its engine is up and has disk"
-        ) from error
+        api.put_archive(holder, target, _packed(directory))
+    finally:
+        api.remove_container(holder, force=True)
 
 
 def remove_programs(client: DockerClient, volume: str) -> None:
