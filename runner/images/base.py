@@ -38,7 +38,8 @@ _DPKG_OPTIONS: Final = (
     "path-exclude=/usr/share/info/*",
     "path-exclude=/usr/share/locale/*",
 )
-# Removed last: what names this machine or its mirror, what differs from run to run, and what only apt would need.
+# Removed last: what names this machine or its mirror, what differs from run to run (and must not be the same everywhere: sshd's own
+# keys), and what only apt would need.
 _REMOVED: Final = (
     *(
         "etc/apt/sources.list",
@@ -47,6 +48,7 @@ _REMOVED: Final = (
         "etc/machine-id",
         "etc/hostname",
         "etc/resolv.conf",
+        "etc/ssh/ssh_host_*",
     ),
     *(
         "var/cache/apt/*",
