@@ -28,6 +28,7 @@ from runner.rig.tools import tool
 
 # `comm` of what a rig starts; the first two are what becomes the others.
 _OWN_PROGRAMS: Final = re.compile(r"setsid|nsenter|dockerd|containerd.*|sshd.*")
+_NAMED: Final = 3
 _ROUNDS: Final = 20
 _PATIENCE_S: Final = 10.0
 
@@ -66,14 +67,15 @@ class Remains(BaseModel):
 
     @property
     def in_words(self) -> str:
-        """What is there, for an error sentence."""
+        """What is there, for an error sentence: the first few, for what comes later is only there because they are."""
         words = [f"process {process.pid} ({process.name})" for process in self.processes]
         words += [f"mount {mount}" for mount in self.mounts]
         words += [f"namespace {namespace}" for namespace in self.namespaces]
         words += [f"interface {self.uplink}"] if self.uplink else []
         words += [f"control group {group}" for group in self.groups]
         words += [f"directory {directory}" for directory in self.directories]
-        return ", ".join(words)
+        more = [f"{len(words) - _NAMED} more"] if len(words) > _NAMED else []
+        return ", ".join(words[:_NAMED] + more)
 
 
 def find(number: int) -> Remains:
@@ -112,8 +114,9 @@ def remove(number: int) -> None:
             time.sleep(0.1)
     found = find(number)
     if found:
+        why = f" ({refusal})" if refusal else ""
         raise RunFailedError(
-            f"rig {number} was not taken down, {found.in_words} would not go ({refusal}); remove it by hand"
+            f"rig {number} was not taken down, since {found.in_words} would not go{why}; remove them by hand, then take it down again"
         )
 
 

@@ -6,7 +6,6 @@ It goes down with the session, also when that is killed. A test that breaks a ri
 import io
 import subprocess
 import tarfile
-import time
 from pathlib import Path
 
 import docker
@@ -61,14 +60,6 @@ def engine():
     yield connect
     for client in opened:
         client.close()
-
-
-def wait_until(condition, seconds):
-    """Poll a condition; its last value."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return value
 
 
 @pytest.fixture(scope="session")

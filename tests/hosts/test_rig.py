@@ -13,7 +13,7 @@ from pathlib import Path
 
 import docker
 import pytest
-from conftest import wait_until
+from waiting import wait_until
 
 from runner.errors import RequestError
 from runner.hosts.hostsfile import load_hosts
@@ -273,8 +273,10 @@ def left_of(number):
 
 @pytest.mark.parametrize("killed", [(), ("dockerd",), ("dockerd", "containerd"), ("dockerd", "containerd", "sshd")])
 def test_down_leaves_nothing_whatever_runs_and_whatever_was_killed(fit, engine, tiny_image, tmp_path, killed):
-    """Containers in no network of the node, paused ones, and those whose engine is gone are found as well."""
+    """Containers in no network of the node, paused ones, those whose engine is gone and what runs over ssh are found as well."""
     with leased(nodes=2, parent=tmp_path) as rig:
+        argv = ["/usr/bin/ssh", "-F", str(rig.layout.ssh_config), "n1", "sleep 1234 >/dev/null 2>&1 & echo $!"]
+        told = subprocess.run(argv, check=True, timeout=10, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         for node in rig.nodes:
             client = engine(node)
             image = tiny_image(client)
@@ -282,11 +284,13 @@ def test_down_leaves_nothing_whatever_runs_and_whatever_was_killed(fit, engine, 
                 client.containers.run(image, ["/bin/sleep", "1000"], network_mode=mode, detach=True)
             client.containers.run(image, ["/bin/sleep", "1000"], network_mode="none", detach=True).pause()
         assert len(left_of(rig.layout.number)) > 20
+        assert is_running(int(told.stdout))
         for process in remains.find(rig.layout.number).processes:
             if process.name in killed:
                 os.kill(process.pid, signal.SIGKILL)
         rig.down()
         assert left_of(rig.layout.number) == []
+        assert not is_running(int(told.stdout))
         assert list(tmp_path.iterdir()) == []
         rig.down()
 

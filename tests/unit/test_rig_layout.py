@@ -17,7 +17,7 @@ from runner.cli import app
 from runner.errors import DlscaleError, RequestError
 from runner.hosts.hostsfile import load_hosts
 from runner.link import Link
-from runner.rig import files, layout, network, shaping, tools
+from runner.rig import files, layout, network, remains, shaping, tools
 from runner.rig.cli import read_link
 from runner.rig.rig import core_groups
 
@@ -274,6 +274,19 @@ def test_missing_programs_are_named_with_their_debian_packages(monkeypatch):
     assert str(refused.value) == (
         "a rig needs ip, sshd, tc, not found on this machine; install them (Debian: apt-get install iproute2 openssh-server)"
     )
+
+
+def test_what_would_not_go_is_named_in_a_sentence_s_length():
+    left = remains.Remains(
+        processes=(remains.Process(pid=7, name="dockerd", arguments="dockerd"),),
+        mounts=("/run/dlscale-rig/0/n1/uts",),
+        namespaces=("dlrig0-n1", "dlrig0-n2"),
+        uplink="dlrig0",
+        groups=(),
+        directories=(),
+    )
+    assert left.in_words == "process 7 (dockerd), mount /run/dlscale-rig/0/n1/uts, namespace dlrig0-n1, 2 more"
+    assert not remains.Remains(processes=(), mounts=(), namespaces=(), uplink=None, groups=(), directories=())
 
 
 def test_the_number_of_nodes_has_an_end(monkeypatch):
