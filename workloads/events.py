@@ -48,8 +48,11 @@ import counters
 
 PREFIX = "::dlscale:: "
 CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 does not name
-# Version, network, the interfaces and adapters that it was given, and what each channel goes over.
-NCCL_WORDS = (" via ", "NCCL version", "Using network", "NET/IB :", "NET/Socket :")
+# Version, network, the interfaces and adapters that it was given, what each channel goes over, and what kept it from better ones.
+NCCL_WORDS = (
+    *(" via ", "NCCL version", "Using network", "NET/IB :", "NET/Socket :"),
+    *("NCCL WARN", "set by environment", "libibverbs", "P2P is disabled"),
+)
 
 
 class Events:

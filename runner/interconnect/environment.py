@@ -69,7 +69,7 @@ def _nccl(seat: _Seat) -> Mapping[str, str]:
     found = {
         # NCCL writes a log per process, which the program reports; standard output stays clean.
         "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH",
+        "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH",
         "NCCL_DEBUG_FILE": "/tmp/nccl.%h.%p.log",  # noqa: S108 - the one writable place of a read-only container
         # With "=" it is the name itself; eth1 alone would take eth10 too.
         "NCCL_SOCKET_IFNAME": f"={seat.iface}" if seat.wire else seat.iface,

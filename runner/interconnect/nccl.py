@@ -50,7 +50,8 @@ def read_channels(lines: Sequence[str]) -> Channels:
     adapters = {
         match["device"]: match for listed in _ADAPTERS.finditer(joined) for match in _ADAPTER.finditer(listed["list"])
     }
-    groups = {match["device"]: match["names"].split("+") for match in _JOINED.finditer(joined)}
+    # Every adapter is first a virtual device of its own, by its own number; those that join several come after them.
+    groups = {match["device"]: names for match in _JOINED.finditer(joined) if "+" in (names := match["names"])}
     sockets = {
         match["device"]: match["name"]
         for listed in _SOCKETS.finditer(joined)
@@ -67,7 +68,7 @@ def read_channels(lines: Sequence[str]) -> Channels:
             via.add("shm")
         elif channel["verbs"]:
             via.add("verbs")
-            names = groups.get(device)
+            names = groups[device].split("+") if device in groups else ()
             used = [match for key, match in adapters.items() if (match["name"] in names if names else key == device)]
             ports |= {f"{match['name']}:{match['port']}": match["layer"] for match in used}
         elif channel["socket"]:

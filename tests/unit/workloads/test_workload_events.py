@@ -99,6 +99,10 @@ def test_nccl_lines_are_this_process_own_each_once(tmp_path, monkeypatch):
         "n1:7:7 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.77.0.11<0>",
         "n1:7:7 [0] NCCL INFO NET/Socket : Using [0]eth0:10.77.0.11<0>",
         "n1:7:7 [0] NCCL INFO Using network Socket",
+        "n1:7:7 [0] NCCL INFO Failed to open libibverbs.so[.1]",
+        "misc/ibvwrap.cc:212 NCCL WARN Call to ibv_open_device failed",
+        "n1:7:7 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.",
+        "n1:7:7 [1] NCCL INFO P2P is disabled between connected GPUs 2 and 1. You can repress this message with ...",
     ],
 )
 def test_the_adapter_or_interface_that_nccl_was_given_is_kept(tmp_path, monkeypatch, line):

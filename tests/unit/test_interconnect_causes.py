@@ -1,0 +1,200 @@
+"""A run that did not use what was asked passes for one that did, or is called invalid without a word on why."""
+
+import examples
+import pytest
+from wires import DDP, ITERATIONS, ON_GPU, gpu_trial, nccl, on_nodes, sent, start, wire
+
+from runner import interconnect
+from runner.interconnect import Evidence, Transport, mismatch
+
+GOLDEN = examples.ROOT / "tests" / "golden" / "nccl"
+STEPS = ITERATIONS * 1_000_000
+TAIL = "; the record's transport.evidence shows by what"
+HCAS = {"kind": "infiniband", "iface": "eth0", "hcas": ("mlx5_0:1",)}
+VERBS = {"wires": [wire(n, **HCAS) for n in (1, 2)], "interconnect": "infiniband"}
+
+
+def lines(*names):
+    return tuple(line for name in names for line in (GOLDEN / f"{name}.log").read_text(encoding="utf-8").splitlines())
+
+
+def transport(requested, used, *, said=(), ports=(), **changes):
+    evidence = Evidence(traffic=(), nccl_lines=said, ports=ports)
+    return Transport(requested=requested, used=used, evidence=evidence, **changes)
+
+
+def port(name):
+    return interconnect.PortTraffic(node="n1", port=name, link_layer="InfiniBand", rx_bytes=0, tx_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("requested", "used", "settings"),
+    [
+        ("auto", "ethernet", DDP),
+        ("ethernet", "ethernet", DDP),
+        ("infiniband", "infiniband", {**DDP, **ON_GPU}),
+        ("infiniband", "ipoib", DDP),  # Gloo speaks IP and nothing else
+        ("infiniband", "ipoib", {"strategy": "kvstore", "kvstore": "dist_sync"}),
+        ("infiniband", "ipoib", {"strategy": "multiworker"}),
+        ("roce", "roce", {**DDP, **ON_GPU}),
+    ],
+)
+def test_what_was_asked_and_used(requested, used, settings):
+    interfaces = {"n1": "eth0", "n2": "eth0"} if used in ("ethernet", "ipoib") else {}
+    trial = on_nodes(2, interconnect=requested, **settings)
+    assert mismatch(transport(requested, used, interfaces=interfaces), trial) is None
+
+
+@pytest.mark.parametrize(
+    ("requested", "used", "settings"),
+    [
+        ("infiniband", "ethernet", DDP),
+        ("infiniband", "ethernet", {**DDP, **ON_GPU}),
+        ("infiniband", "ipoib", {**DDP, **ON_GPU}),  # NCCL can do better, and was asked to
+        (
+            "infiniband",
+            "ipoib",
+            {"strategy": "horovod", "horovod": examples.horovod(controller="mpi", operations="mpi")},
+        ),
+        ("ethernet", "infiniband", {**DDP, **ON_GPU}),
+        ("ethernet", "ipoib", DDP),
+        ("infiniband", "roce", {**DDP, **ON_GPU}),
+        ("ethernet", "unknown", DDP),
+    ],
+)
+def test_another_kind_is_said_with_both_names(requested, used, settings):
+    said = mismatch(transport(requested, used), on_nodes(2, interconnect=requested, **settings))
+    assert said == f"INTERCONNECT={requested} asked, {used} used{TAIL}"
+
+
+@pytest.mark.parametrize(
+    ("requested", "used", "said", "cause"),
+    [
+        ("infiniband", "ethernet", lines("no-libibverbs"), "the image has no libibverbs"),
+        (
+            "roce",
+            "ethernet",
+            lines("no-device-in-container"),
+            "the container has no /dev/infiniband, or may not use it",
+        ),
+        ("infiniband", "ethernet", lines("ibv-warnings")[:1], "IPC_LOCK and an unlimited memlock"),
+        ("infiniband", "ethernet", lines("ibv-warnings")[1:2], "IPC_LOCK and an unlimited memlock"),
+        ("roce", "ethernet", lines("2.7-roce"), "IPC_LOCK and an unlimited memlock"),
+        ("roce", "ethernet", lines("ibv-warnings")[2:], "GID"),
+        ("infiniband", "ipoib", ("NCCL INFO NCCL_IB_DISABLE set by environment to 1.",), "NCCL_IB_DISABLE"),
+        ("ethernet", "unknown", lines("libfabric-plugin"), "a plugin of the image brought another network"),
+        ("infiniband", "ethernet", lines("2.28-socket-no-adapter"), "the kernel of the node shows none"),
+    ],
+)
+def test_the_cause_between_nodes(requested, used, said, cause):
+    found = mismatch(transport(requested, used, said=said), gpu_trial(interconnect=requested))
+    assert found.startswith(f"INTERCONNECT={requested} asked, {used} used: ")
+    assert cause in found
+    assert found.endswith(TAIL)
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("ports", "cause"),
+    [
+        ((), "NCCL found no adapter, and the kernel of the node shows none"),
+        (("mlx5_0:1",), "NCCL found no adapter: the container has no /dev/infiniband, or may not use it"),
+        (("mlx5_4:1", "mlx4_0:2"), "NCCL found no adapter of the name mlx5_0:1; the node has mlx4_0:2, mlx5_4:1"),
+    ],
+)
+def test_why_no_adapter_was_found(ports, cause):
+    """Every container sees the host's adapters in /sys, and in /dev/infiniband only those that were passed in."""
+    said = lines("2.28-socket-no-adapter")
+    found = transport("infiniband", "ethernet", said=said, ports=tuple(map(port, ports)), interfaces={"n1": "eth0"})
+    assert mismatch(found, gpu_trial(**VERBS)) == f"INTERCONNECT=infiniband asked, ethernet (eth0) used: {cause}{TAIL}"
+
+
+@pytest.mark.parametrize(
+    ("requested", "used", "said", "cause"),
+    [
+        ("nvlink", "shm", lines("p2p-disabled"), "NCCL turned access from one GPU to the other off"),
+        ("nvlink", "shm", lines("2.28-shm"), "NCCL was told so (NCCL_P2P_DISABLE"),
+        ("nvlink", "shm", (), "no NVLink leads from each of these GPUs to the next"),
+        ("nvlink", "pcie", (), "no NVLink leads from each of these GPUs to the next"),
+        ("pcie", "nvlink", (), "NCCL takes NVLink wherever there is one"),
+    ],
+)
+def test_the_cause_within_a_node(requested, used, said, cause):
+    trial = examples.trial(**{**DDP, **ON_GPU, "world_size": 2, "processes": 2, "interconnect": requested})
+    found = mismatch(transport(requested, used, said=said), trial)
+    assert found.startswith(f"INTERCONNECT={requested} asked, {used} used: {cause}")
+
+
+def test_one_device_can_use_no_wrong_wire():
+    assert mismatch(transport("nvlink", "none"), examples.trial(interconnect="nvlink")) is None
+
+
+# ---- the interface
+
+
+def peer(local, remote):
+    return {"local": local, "remote": remote, "port": 4000, "connections": 1}
+
+
+def ran(trial, interface, *, peers=None):
+    """What a job of this trial leaves whose gradients crossed `interface`."""
+    bytes_sent = {"eth0": 2000, "eth1": 2000, interface: STEPS}
+    events = [start(), *sent("n1", bytes_sent, peers=peers), *sent("n2", bytes_sent, rank=1)]
+    return interconnect.used(trial, (), events)
+
+
+def on_eth1(**changes):
+    wires = [wire(number, iface="eth1", address=f"10.77.0.2{number}") for number in (1, 2)]
+    return on_nodes(2, wires=wires, **{**DDP, "iface": "eth1", **changes})
+
+
+def test_the_interface_that_was_asked_for():
+    assert mismatch(ran(on_eth1(), "eth1"), on_eth1()) is None
+
+
+def test_another_interface_is_named_with_its_node():
+    said = mismatch(ran(on_eth1(), "eth0"), on_eth1())
+    assert said == f"IFACE=eth1 asked, eth0 used on n1{TAIL}"
+
+
+def test_without_a_word_of_the_user_any_interface_will_do():
+    assert mismatch(ran(on_eth1(iface=None), "eth0"), on_eth1(iface=None)) is None
+
+
+def test_a_kind_that_was_asked_for_is_the_interface_that_was_chosen_for_it():
+    """Two Ethernets, one of them for storage."""
+    trial = on_eth1(iface=None, interconnect="ethernet")
+    transport_used = ran(trial, "eth0").model_copy(update={"used": "ethernet"})
+    assert mismatch(transport_used, trial).startswith("INTERCONNECT=ethernet (eth1) asked, eth0 used on n1")
+
+
+@pytest.mark.parametrize(
+    ("peers", "cause"),
+    [
+        ([peer("10.77.0.11", "10.77.0.22")], "the two interfaces are in one subnet; give each a subnet of its own"),
+        ([peer("10.77.0.21", "10.77.0.12")], "the two interfaces are in one subnet; give each a subnet of its own"),
+        (
+            [peer("10.77.0.11", "10.77.0.12")],
+            "its ranks reached the others at 10.77.0.12, so that the library did not heed",
+        ),
+    ],
+)
+def test_why_the_bytes_left_elsewhere(peers, cause):
+    """Asked at the right address or at another one: that tells a kernel's route from a library that was not bound."""
+    assert cause in mismatch(ran(on_eth1(), "eth0", peers=peers), on_eth1())
+
+
+def test_an_interface_that_was_asked_for_has_to_be_proved():
+    said = mismatch(transport("auto", "unknown"), on_eth1())
+    assert said == f"IFACE=eth1 asked, and no interface of n1 sent as many bytes as the gradients{TAIL}"
+
+
+def test_verbs_pass_the_interface_by():
+    """There, IFACE says where the ranks meet; the gradients never touch it."""
+    trial = gpu_trial(**VERBS, iface="eth0")
+    said = ("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:1<0>", "Channel 00 : 0 -> 1 [send] via NET/IB/0")
+    found = interconnect.used(
+        trial, (), [start(), nccl(*said), *sent("n1", {"eth1": 5}), *sent("n2", {"eth1": 5}, rank=1)]
+    )
+    assert found.used == "infiniband"
+    assert mismatch(found, trial) is None

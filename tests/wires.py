@@ -1,0 +1,84 @@
+"""What ranks on several nodes tell of their wires, for tests: nodes n1, n2, ... with eth0 and eth1, and what each of them sent."""
+
+import examples
+
+from runner.parse import Nccl, Net, RunStart
+from runner.trial import Placed, Trial
+from runner.wire import Wire
+
+# The example trial measures so many iterations.
+ITERATIONS = 40
+SAID = {"t": 0.0, "received": 0.0}
+DDP = {"framework": "pytorch", "strategy": "ddp"}
+ON_GPU = {"device": "gpu", "cpus_per_worker": None}
+
+
+def wire(number, **changes):
+    return Wire.model_validate({"kind": "ethernet", "iface": "eth0", "address": f"10.77.0.1{number}"} | changes)
+
+
+def on_nodes(nodes=2, *, ranks=None, wires=None, **changes):
+    """A trial with as many ranks on each node: one unless told otherwise."""
+    ranks = ranks or nodes
+    wires = wires or [wire(number) for number in range(1, nodes + 1)]
+    values = {
+        "world_size": ranks,
+        "processes": ranks,
+        "nodes": nodes,
+        "global_batch": 32 * ranks,
+        "placement": tuple(
+            Placed(node=f"n{number}", devices=ranks // nodes, wire=own) for number, own in enumerate(wires, start=1)
+        ),
+    }
+    return examples.trial(**(values | changes))
+
+
+def start(gradient_bytes=1_000_000, parameters=250_000):
+    """What rank 0 says of its model: by default a megabyte of gradients."""
+    return RunStart(
+        event="run_start",
+        rank=0,
+        container="w0",
+        world_size=2,
+        batch_per_device=32,
+        global_batch=64,
+        iterations=ITERATIONS,
+        warmup=4,
+        image_shape=(3, 32, 32),
+        num_classes=10,
+        parameters=parameters,
+        gradient_bytes=gradient_bytes,
+        seed=1,
+        **SAID,
+    )
+
+
+def counted(tx, rx=None):
+    return {"rx_bytes": tx if rx is None else rx, "tx_bytes": tx}
+
+
+def net(where, tx, *, rank=0, node=None, **fields):
+    """Counters as one rank reads them; `tx` by interface."""
+    interfaces = {name: counted(count) for name, count in tx.items()}
+    values = {"event": "net", "rank": rank, "container": f"w{rank}", "where": where, "interfaces": interfaces}
+    return Net.model_validate({**values, "node": node, **SAID, **fields})
+
+
+def sent(node, tx, *, rank=0, before=10**9, ports=None, layer="InfiniBand", peers=None):
+    """Both ends of the measured windows on one node: `tx` bytes by interface and by port were sent between them."""
+
+    def at(added):
+        return {name: {**counted(before + added * count), "link_layer": layer} for name, count in (ports or {}).items()}
+
+    return [
+        net("start", dict.fromkeys(tx, before), rank=rank, node=node, ports=at(0)),
+        net("stop", {k: before + v for k, v in tx.items()}, rank=rank, node=node, ports=at(1), peers=peers),
+    ]
+
+
+def nccl(*lines, rank=0):
+    return Nccl(event="nccl", rank=rank, container=f"w{rank}", lines=lines, **SAID)
+
+
+def gpu_trial(nodes=2, **changes) -> Trial:
+    return on_nodes(nodes, **{**DDP, **ON_GPU, **changes})
