@@ -11,12 +11,10 @@ from pathlib import Path
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 PREFIX = "::dlscale:: "
 SIZES = (65536, 1048576)
-FLAGS = tuple(
-    """
-    --image-size=32 --num-classes=10 --batch=2 --iterations=4 --warmup=2 --window=2 --precision=fp32 --device=cpu
-    --data=synthetic --learning-rate=0.01 --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=1 --cpus-per-worker=0
-    --loader-workers=0
-    """.split()
+FLAGS = (
+    *("--image-size=32", "--num-classes=10", "--batch=2", "--iterations=4", "--warmup=2", "--window=2"),
+    *("--precision=fp32", "--device=cpu", "--data=synthetic", "--learning-rate=0.01", "--momentum=0.9"),
+    *("--weight-decay=0.0001", "--seed=1", "--threads=1", "--cpus-per-worker=0", "--loader-workers=0"),
 )
 
 
