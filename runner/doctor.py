@@ -11,8 +11,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from runner.cluster import Node
+from runner.cluster import Hca, Nic, Node
 from runner.engines.base import EngineFacts
+from runner.nvml import GpuHealth
 from runner.vitals import Vitals
 
 Level = Literal["ok", "warn", "bad"]
@@ -68,10 +69,10 @@ def diagnose(
     """Judge the machine; the order is that of the report."""
     return (
         *_engines(node, engines),
-        *_gpus(node, vitals),
+        *gpu_findings(node, health=vitals.gpus, nvidia_pci=vitals.nvidia_pci),
         *_processor(node, vitals),
         *_memory(node, vitals),
-        *_network(node),
+        *wire_findings([nic for nic in node.nics if nic.kind not in ("loopback", "virtual")], node.hcas),
         *_disks(vitals, images),
         *_images(images),
     )
@@ -117,10 +118,17 @@ def _engines(node: Node, engines: Sequence[EngineFacts]) -> Iterator[Finding]:
             yield Finding(level="ok", subject=subject, sentence=f"{answers}, hands out GPUs by {way}")
 
 
-def _gpus(node: Node, vitals: Vitals) -> Iterator[Finding]:
+def gpu_findings(node: Node, *, health: Sequence[GpuHealth], nvidia_pci: Sequence[str]) -> Iterator[Finding]:
+    """Judge the GPUs of a machine.
+
+    Args:
+        node: the machine.
+        health: what would disturb its GPUs.
+        nvidia_pci: NVIDIA's GPUs on its PCI bus, whether or not a driver holds them.
+    """
     if not node.gpus:
         # A GPU on the bus that no driver answers for is money asleep; no GPU at all is an ordinary machine.
-        asleep = bool(vitals.nvidia_pci) and node.driver is None
+        asleep = bool(nvidia_pci) and node.driver is None
         yield Finding(
             level="bad" if asleep else "ok",
             subject="GPUs",
@@ -129,9 +137,9 @@ def _gpus(node: Node, vitals: Vitals) -> Iterator[Finding]:
         )
         return
     yield Finding(level="ok", subject="driver", sentence=f"NVIDIA {node.driver}, CUDA up to {node.cuda_driver}")
-    health = {gpu.index: gpu for gpu in vitals.gpus}
+    states = {gpu.index: gpu for gpu in health}
     for gpu in node.gpus:
-        state = health.get(gpu.index)
+        state = states.get(gpu.index)
         subject = f"GPU {gpu.index}"
         what = f"{gpu.name}, {gpu.memory_mib:,} MiB, compute capability {gpu.compute_capability}"
         if state and state.slowdowns:
@@ -219,15 +227,17 @@ def _memory(node: Node, vitals: Vitals) -> Iterator[Finding]:
     )
 
 
-def _network(node: Node) -> Iterator[Finding]:
-    for nic in node.nics:
-        if nic.kind in ("loopback", "virtual"):
-            continue
+def wire_findings(nics: Sequence[Nic], hcas: Sequence[Hca]) -> Iterator[Finding]:
+    """Tell of interfaces, and judge the ports of RDMA adapters."""
+    for nic in nics:
         speed = f"{nic.speed_mbit:,} Mbit/s" if nic.speed_mbit else "speed unknown to its driver"
+        address = f", {nic.address}" if nic.address else ""
         yield Finding(
-            level="ok", subject=f"interface {nic.name}", sentence=f"{nic.kind}, {nic.state}, {speed}, MTU {nic.mtu}"
+            level="ok",
+            subject=f"interface {nic.name}",
+            sentence=f"{nic.kind}, {nic.state}, {speed}, MTU {nic.mtu}{address}",
         )
-    for hca in node.hcas:
+    for hca in hcas:
         up = hca.state == "ACTIVE"
         yield Finding(
             level="ok" if up else "warn",

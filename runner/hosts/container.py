@@ -25,10 +25,7 @@ def engine_errors(connection: Connection) -> Iterator[None]:
     try:
         yield
     except (DockerException, RequestException) as error:
-        said = connection.lost or getattr(error, "explanation", None) or error
-        raise RequestError(
-            f"{connection.host.name}: its engine did not do what it was asked ({said}); look at dockerd's log there"
-        ) from error
+        raise RequestError(connection.sentence(error)) from error
 
 
 def run_on(connection: Connection, reference: str, argv: Sequence[str], *, gpus_by: GpuRequest | None = None) -> str:

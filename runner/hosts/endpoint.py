@@ -118,6 +118,24 @@ class Connection:
             return None
         return _last_line(self._tunnel.words) or "ssh has ended"
 
+    def sentence(self, error: Exception) -> str:
+        """What an exception of the client says of the node, in one sentence that names it."""
+        if self.lost:
+            return f"{self.host.name}: the connection to it is lost ({self.lost}); see that it is up and on the network"
+        if explanation := getattr(error, "explanation", None):
+            return f"{self.host.name}: its engine refuses ({str(explanation).strip()}); look at dockerd's log there"
+        return engine_sentence(self.host, str(error), words=self._tunnel.words if self._tunnel else "")
+
+    @contextlib.contextmanager
+    def patience(self, seconds: int) -> Iterator[None]:
+        """Let calls to the engine take no longer than this, or as long."""
+        api = self.client.api
+        usual_s, api.timeout = api.timeout, seconds
+        try:
+            yield
+        finally:
+            api.timeout = usual_s
+
     def close(self) -> None:
         """Let go of the engine. Safe to call twice."""
         self._undo.close()

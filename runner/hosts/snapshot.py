@@ -13,7 +13,6 @@ import base64
 import fcntl
 import json
 import os
-import resource
 import socket
 import struct
 import sys
@@ -225,7 +224,6 @@ def one_pair(nvml: Any, handles: Sequence[Any], first: int, second: int) -> dict
 def main(arguments: Sequence[str]) -> None:
     """Print the snapshot."""
     texts = {str(path): read(path) for path in (*matching(FILES), *group_files(), *pci_files())}
-    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     found = {
         "folders": sorted(str(path) for path in matching(FOLDERS) if path.is_dir()),
         "files": {path: text for path, text in sorted(texts.items()) if text is not None},
@@ -233,7 +231,6 @@ def main(arguments: Sequence[str]) -> None:
         "addresses": addresses(),
         "local": local_addresses(),
         "ports": free_ports(int(arguments[0])),
-        "memlock_bytes": None if soft == resource.RLIM_INFINITY else soft,
         "nvml": nvml_answers(unpacked_pynvml("".join(arguments[1:]))) if arguments[1:] else None,
     }
     print(json.dumps(found))  # noqa: T201 - a program

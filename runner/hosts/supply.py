@@ -152,18 +152,15 @@ class _Feed:
         from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
         from requests.exceptions import RequestException  # noqa: PLC0415
 
-        api = self.node.client.api
-        usual_s, api.timeout = api.timeout, _UNPACK_S
         try:
-            # Quiet: the engine would write its progress while we still send and read nothing, until both wait for each other.
-            steps: Iterator[dict[str, Any]] = api.load_image(self._stream(), quiet=True)  # type: ignore[no-untyped-call]
-            for step in steps:
-                if "error" in step:
-                    self.failure = str(step["error"]).strip()
+            with self.node.patience(_UNPACK_S):
+                # Quiet: the engine would write its progress while we still send and read nothing, until both wait for each other.
+                steps: Iterator[dict[str, Any]] = self.node.client.api.load_image(self._stream(), quiet=True)  # type: ignore[no-untyped-call]
+                for step in steps:
+                    if "error" in step:
+                        self.failure = str(step["error"]).strip()
         except (DockerException, RequestException, OSError) as error:
             self.failure = _words(self.node, error)
-        finally:
-            api.timeout = usual_s
 
 
 def _pour(source: DockerClient, reference: str, feeds: Sequence[_Feed], *, size_mib: int, report: Report) -> None:

@@ -25,6 +25,7 @@ from runner.cluster import PORTS, Node
 from runner.engines import docker
 from runner.engines.base import EngineError, EngineFacts, GpuRequest
 from runner.errors import RequestError
+from runner.hostfs import nvidia_pci_functions
 from runner.hosts import snapshot
 from runner.hosts.claims import unmet
 from runner.hosts.clock import Clock, clock_refusal, read_clock
@@ -35,6 +36,7 @@ from runner.hosts.peers import GpuPair, read_pair
 from runner.hosts.supply import supply_image
 from runner.hosts.unpack import Snapshot
 from runner.images.base import ensure_base
+from runner.images.versions import BaseSpec
 from runner.nvml import GpuHealth, read_health
 from runner.provenance import SUITE_ROOT, read_host
 from runner.provenance import Host as HostFacts
@@ -63,7 +65,7 @@ class Surveyed:
         local: every IPv4 address that it has.
         pairs: its GPUs, two by two.
         health: what would disturb its GPUs.
-        memlock_mib: memory that a process in a container may pin there; None when unlimited.
+        nvidia_pci: NVIDIA's GPUs on its PCI bus, whether or not a driver holds them.
     """
 
     host: Host
@@ -75,7 +77,7 @@ class Surveyed:
     local: tuple[str, ...]
     pairs: tuple[GpuPair, ...]
     health: tuple[GpuHealth, ...]
-    memlock_mib: int | None
+    nvidia_pci: tuple[str, ...]
 
 
 def survey(hosts: Hosts, say: Report, *, device: Device | None = None) -> tuple[Surveyed, ...]:
@@ -123,6 +125,11 @@ def at_once(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError,
         return tuple(pool.map(answer, whom))
 
 
+def base_image() -> BaseSpec:
+    """The system that the containers look around in: Python, and nothing that is not needed."""
+    return next(base for base in load_images(SUITE_ROOT).bases if base.name == BASE)
+
+
 def supply_base(connections: Sequence[Connection], say: Report) -> str:
     """Have the suite's base on every node, and return its reference.
 
@@ -131,13 +138,16 @@ def supply_base(connections: Sequence[Connection], say: Report) -> str:
     """
     from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
 
-    base = next(base for base in load_images(SUITE_ROOT).bases if base.name == BASE)
+    base = base_image()
     lacking, having = [], []
     for connection in connections:
         try:
-            connection.client.images.get(base.reference)
+            with engine_errors(connection):
+                connection.client.images.get(base.reference)
             having.append(connection)
-        except ImageNotFound:
+        except RequestError as error:
+            if not isinstance(error.__cause__, ImageNotFound):
+                raise
             lacking.append(connection)
     if not lacking:
         return base.reference
@@ -180,6 +190,7 @@ def examine(connection: Connection, reference: str) -> Surveyed:
         root = Path(folder)
         found.lay_out(root)
         node = found.node(host.name, root, no_gpus=no_gpus)
+        on_bus = nvidia_pci_functions(root)
         facts = read_host(node, root).model_copy(
             update={
                 "hostname": info["Name"],
@@ -204,7 +215,7 @@ def examine(connection: Connection, reference: str) -> Surveyed:
         local=found.local,
         pairs=tuple(read_pair(answer) for answer in found.nvml.pairs) if found.nvml else (),
         health=read_health(node.gpus, nvml=found.recorded_nvml()),
-        memlock_mib=None if found.memlock_bytes is None else found.memlock_bytes // 2**20,
+        nvidia_pci=on_bus,
     )
 
 

@@ -76,7 +76,6 @@ class Snapshot(BaseModel):
         addresses: first IPv4 address by interface.
         local: every IPv4 address that the machine has.
         ports: TCP ports that were free.
-        memlock_bytes: memory that a process in a container may pin; None when unlimited.
         nvml: None where no GPU was handed to the container.
     """
 
@@ -88,7 +87,6 @@ class Snapshot(BaseModel):
     addresses: Mapping[str, str]
     local: tuple[str, ...]
     ports: tuple[int, ...] = Field(min_length=1)
-    memlock_bytes: int | None
     nvml: NvmlAnswers | None
 
     @field_validator("folders", "files")

@@ -1,0 +1,155 @@
+"""`dlscale doctor --hosts`: asks every host, lets every pair meet, and prints what `findings` makes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from runner.catalog import load_images
+from runner.doctor import Finding, to_json
+from runner.engines import docker
+from runner.engines.base import EngineError
+from runner.errors import RequestError
+from runner.hosts.container import engine_errors
+from runner.hosts.endpoint import connect
+from runner.hosts.findings import HostLook, ImageState, common_findings, host_findings, pair_findings
+from runner.hosts.hostsfile import load_hosts
+from runner.hosts.model import Hosts
+from runner.hosts.reach import NodeEnd, ends_of, reach
+from runner.hosts.supply import Report, has_image
+from runner.hosts.survey import Surveyed, at_once, examine, refusals, supply_base
+from runner.provenance import SUITE_ROOT
+from runner.report.findings import findings_table
+
+if TYPE_CHECKING:
+    from docker.models.images import Image
+
+UNUSABLE = 2
+"""The exit code: a request for these hosts can't be met."""
+
+
+def examine_hosts(text: str, *, wire: str | None, as_json: bool) -> int:
+    """Print what is found to standard output, as a table or as JSON, and return the exit code: 2 if a host can't be used.
+
+    Args:
+        text: HOSTS.
+        wire: interface, or its role, on which pairs must meet; see `reach.ends_of`.
+        as_json: for other programs.
+
+    Raises:
+        RequestError: the list itself is wrong, or images/versions.yaml is.
+    """
+    progress = Console(stderr=True, highlight=False)
+    found = findings_of(load_hosts(text), wire=wire, say=lambda words: progress.print(words, style="dim"))
+    if as_json:
+        sys.stdout.write(to_json(found) + "\n")
+    else:
+        Console(highlight=False).print(findings_table(found))
+    return UNUSABLE if any(finding.level == "bad" for finding in found) else 0
+
+
+def findings_of(hosts: Hosts, *, wire: str | None, say: Report) -> tuple[Finding, ...]:
+    """Examine hosts. Puts the suite's base where it is missing, to look around from, and changes nothing else.
+
+    Raises:
+        RequestError: images/versions.yaml is wrong.
+    """
+    here = _images_here()
+    found: list[Finding] = []
+    with contextlib.ExitStack() as undo:
+        say(f"asking {', '.join(host.name for host in hosts.hosts)}")
+        standing = []
+        for host, answer in zip(hosts.hosts, at_once(connect, hosts.hosts), strict=True):
+            if isinstance(answer, RequestError):
+                found.append(_unusable(host.name, answer))
+                continue
+            undo.callback(answer.close)
+            try:
+                standing.append((answer, supply_base([answer], say)))
+            except RequestError as error:
+                found.append(_unusable(host.name, error))
+        seen = []
+        for (connection, _), answered in zip(standing, at_once(lambda one: examine(*one), standing), strict=True):
+            if isinstance(answered, RequestError):
+                found.append(_unusable(connection.host.name, answered))
+            else:
+                seen.append(answered)
+        looks = [_look(one, here) for one in seen]
+        found += [finding for look in looks for finding in host_findings(look)]
+        found += common_findings(looks)
+        found += _pairs(seen, wire, say)
+    return tuple(found)
+
+
+def _pairs(seen: Sequence[Surveyed], wire: str | None, say: Report) -> Sequence[Finding]:
+    """Let those hosts meet that have the interface; the others' lack of it is a finding."""
+    able: list[Surveyed] = []
+    ends: list[NodeEnd] = []
+    found: list[Finding] = []
+    for one in seen:
+        try:
+            ends += ends_of([one], wire)
+            able.append(one)
+        except RequestError as error:
+            found.append(_unusable(one.host.name, error))
+    if len(able) > 1:
+        say(f"letting {', '.join(one.host.name for one in able)} reach each other")
+    names = [one.host.name for one in able]
+    interfaces = dict(zip(names, (end.iface for end in ends), strict=True))
+    return (*found, *pair_findings(reach(able, ends), names=names, interfaces=interfaces))
+
+
+def _look(seen: Surveyed, here: Mapping[str, tuple[str, Image]]) -> HostLook:
+    images: dict[str, ImageState] = {}
+    refused = list(refusals(seen))
+    try:
+        with engine_errors(seen.connection):
+            images = {name: _image_state(seen, *image) for name, image in here.items()}
+    except RequestError as error:
+        refused.append(str(error))
+    return HostLook(
+        host=seen.host,
+        node=seen.node,
+        engine=seen.engine,
+        clock=seen.clock,
+        health=seen.health,
+        nvidia_pci=seen.nvidia_pci,
+        pairs=seen.pairs,
+        images=images,
+        refusals=tuple(refused),
+    )
+
+
+def _image_state(seen: Surveyed, reference: str, image: Image) -> ImageState:
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    try:
+        seen.connection.client.images.get(reference)
+    except ImageNotFound:
+        return "missing"
+    return "same" if has_image(seen.connection.client, image, reference) else "other"
+
+
+def _images_here() -> Mapping[str, tuple[str, Image]]:
+    """By name, those of the suite's images that this machine's engine has; none where there is no engine."""
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    found = {}
+    try:
+        client = docker.connect()
+    except EngineError:
+        return {}
+    with contextlib.closing(client):
+        for spec in load_images(SUITE_ROOT).everything:
+            with contextlib.suppress(ImageNotFound):
+                found[spec.name] = (spec.reference, client.images.get(spec.reference))
+    return found
+
+
+def _unusable(name: str, error: RequestError) -> Finding:
+    said, _, step = str(error).removeprefix(f"{name}: ").partition("; ")
+    return Finding(level="bad", subject=name, sentence=said, next_step=step or None)

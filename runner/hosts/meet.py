@@ -1,0 +1,124 @@
+"""One node's part in the check that every pair of nodes can reach each other: listens, and calls the others, all at once.
+
+    python3 -c "$(cat meet.py)" '{"name": ..., "iface": ..., "address": ..., "port": ..., "peers": {NAME: [ADDRESS, PORT]}, "seconds": ...}'
+
+Runs in a container of the suite's base with the node's network, so it is one file that needs the standard library alone. Both ends
+are bound to the interface that is meant. Each call carries more than one packet of any size in use, since a handshake gets
+through where an MTU that differs swallows everything larger. Prints one line of JSON: the interface's state, and for each peer None
+or why it was not reached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+PAYLOAD = bytes(1 << 18)
+CALL_S = 4.0
+PAUSE_S = 0.2
+
+
+def bound(own: dict[str, Any], port: int) -> socket.socket:
+    """A socket on the node's own end of the wire.
+
+    Raises:
+        OSError: the address is not this node's, or the port is taken.
+    """
+    end = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    with contextlib.suppress(OSError):  # before Linux 5.7 this takes a capability that the container does not have
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, own["iface"].encode())
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    end.bind((own["address"], port))
+    return end
+
+
+def answer(call: socket.socket, heard: set[str]) -> None:
+    """Take one call: a line with the caller's name, the payload, then a word back."""
+    with call, contextlib.suppress(OSError):
+        call.settimeout(CALL_S)
+        taken = b""
+        while len(taken.partition(b"\n")[2]) < len(PAYLOAD):
+            block = call.recv(1 << 16)
+            if not block:
+                return
+            taken += block
+        call.sendall(b"!")
+        heard.add(taken.partition(b"\n")[0].decode())
+
+
+def listen(server: socket.socket, heard: set[str]) -> None:
+    """Take calls until the program ends."""
+    while True:
+        call, _ = server.accept()
+        threading.Thread(target=answer, args=(call, heard), daemon=True).start()
+
+
+def call_once(own: dict[str, Any], address: str, port: int) -> str | None:
+    """Call a peer: None if it answered, else why not."""
+    step = "connecting"
+    try:
+        with bound(own, 0) as call:
+            call.settimeout(CALL_S)
+            call.connect((address, port))
+            step = "sending"
+            call.sendall(own["name"].encode() + b"\n" + PAYLOAD)
+            if call.recv(1):
+                return None
+            return "it hangs up"
+    except socket.timeout:  # noqa: UP041 - one of its own until Python 3.10
+        if step == "connecting":
+            return "no answer"
+        return (
+            "it takes the call, but large packets do not arrive: compare the MTUs of both ends and of what is between"
+        )
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def reach(own: dict[str, Any], peer: str, results: dict[str, str | None], deadline: float) -> None:
+    """Call a peer until it answers or the time is over; its listener may start later than this program."""
+    address, port = own["peers"][peer]
+    while True:
+        results[peer] = call_once(own, address, port)
+        if results[peer] is None or time.monotonic() + PAUSE_S > deadline:
+            return
+        time.sleep(PAUSE_S)
+
+
+def main(own: dict[str, Any]) -> None:
+    """Meet everybody, and print who was met."""
+    deadline = time.monotonic() + own["seconds"]
+    heard: set[str] = set()
+    results: dict[str, str | None] = dict.fromkeys(own["peers"], "no answer")
+    trouble = None
+    try:
+        server = bound(own, own["port"])
+        server.listen(len(results) + 1)
+    except OSError as error:
+        trouble = f"it can't listen at {own['address']}:{own['port']} ({error.strerror})"
+    else:
+        threading.Thread(target=listen, args=(server, heard), daemon=True).start()
+    callers = [
+        threading.Thread(target=reach, args=(own, peer, results, deadline), daemon=True) for peer in own["peers"]
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(max(0.0, deadline - time.monotonic()) + CALL_S)
+    while trouble is None and heard != set(own["peers"]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    try:
+        state = Path("/sys/class/net", own["iface"], "operstate").read_text(encoding="ascii").strip()
+    except OSError:
+        state = "missing"
+    print(json.dumps({"state": state, "trouble": trouble, "results": results}), flush=True)  # noqa: T201 - a program
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
