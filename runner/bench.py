@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import sys
+import zlib
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -40,37 +42,42 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
         RequestError: it can't be met; nothing was started.
         RunFailedError: a run could not be recorded.
     """
-    ground = look(request)
-    trials = plan(request, ground)
-    check_writable(ground.out)
+    name = stamp()
     with progress(Console(stderr=True, highlight=False)) as shown:
-        try:
-            prepared = prepare(ground, shown, image_size=trials[0].image_shape[1])
-        except NoBaseError as error:
-            if request.engine is not None:
-                raise
-            ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
-            ground.check_engine()
+        ground = look(request, say=shown.stage)
+        with closing(ground.fleet):
             trials = plan(request, ground)
-            prepared = prepare(ground, shown, image_size=trials[0].image_shape[1])
-        matrix = _Matrix(request, ground, prepared, shown, command, stamp())
-        runs = matrix.run_all(trials)
+            check_writable(ground.out)
+            try:
+                prepared = prepare(ground, shown, image_size=trials[0].image_shape[1], run=name)
+            except NoBaseError as error:
+                if request.engine is not None or ground.fleet.way != "here":
+                    raise
+                ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
+                ground.check_engine()
+                trials = plan(request, ground)
+                prepared = prepare(ground, shown, image_size=trials[0].image_shape[1], run=name)
+            try:
+                runs = _Matrix(request, ground, prepared, shown, command, name).run_all(trials)
+            finally:
+                prepared.release()
     # pandas and matplotlib take a second to load: after the runs, not before the first step.
     from runner.report.publish import publish  # noqa: PLC0415
 
-    publish(runs, out=ground.out, name=matrix.name, console=Console(highlight=False, soft_wrap=True))
+    publish(runs, out=ground.out, name=name, console=Console(highlight=False, soft_wrap=True))
     return exit_code([record for _, record in runs])
 
 
 def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
-    ground = look(request)
+    ground = look(request, contact=False)
     trials = plan(request, ground)
     prepared = foresee(ground, image_size=trials[0].image_shape[1])
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")
         for spec in launch(make_job(trial, ground, prepared, run_id=f"RUN{number}")):
-            sys.stdout.write(prepared.engine.command_line(spec) + "\n")
+            where = f"# on {spec.node}\n" if trial.nodes > 1 else ""
+            sys.stdout.write(f"{where}{prepared.describer.command_line(spec)}\n")
     return 0
 
 
@@ -101,9 +108,9 @@ class _Matrix:
         asked = self.request.gpus or self.request.workers
         on_file = list(records_under(self.ground.out)) if asked and 1 not in asked else []
         runs: list[Run] = []
-        failed: set[int] = set()
+        failed: set[str] = set()
         for trial in trials:
-            if trial.world_size in failed:
+            if cell(trial) in failed:
                 continue
             baseline = baseline_for(trial, [*on_file, *runs])
             if trial.world_size == 1 and (known := baseline_for(trial, on_file)):
@@ -113,25 +120,33 @@ class _Matrix:
             directory, record = self._run(trial, baseline[1] if baseline else None)
             runs.append((directory, record))
             if record.outcome.status != "ok":
-                failed.add(trial.world_size)
+                failed.add(cell(trial))
             if record.outcome.status == "interrupted":
                 break
         return runs
 
     def _run(self, trial: Trial, baseline: RunRecord | None) -> Run:
         """Run one trial and leave its record, whatever becomes of it."""
-        run_id = f"{self.name}-{trial.framework}-{trial.model}-{trial.world_size}{trial.device}-r{trial.repeat}"
+        run_id = f"{self.name}-{trial.framework}-{trial.model}-{cell(trial)}-r{trial.repeat}"
         job = make_job(trial, self.ground, self.prepared, run_id=run_id)
         specs = launch(job)
-        engine = self.prepared.engine
-        facts = provenance.collect(node=self.ground.node, command=self.command)
+        describer = self.prepared.describer
+        fleet = self.ground.fleet
+        facts = provenance.collect(
+            node=self.ground.node,
+            command=self.command,
+            host=fleet.host,
+            nodes=fleet.used(trial.placement, image_id=self.prepared.image_used.id) if trial.nodes > 1 else (),
+        )
         writer = RunWriter(self.ground.out / run_id)
         writer.create(
-            RunPlan(run_id=run_id, trial=trial, containers=specs, command_lines=tuple(map(engine.command_line, specs)))
+            RunPlan(
+                run_id=run_id, trial=trial, containers=specs, command_lines=tuple(map(describer.command_line, specs))
+            )
         )
         watch = Watch(self.shown, trial)
         outcome = execute(
-            engine=engine,
+            engines=self.prepared.engines,
             specs=specs,
             writer=writer,
             limits=Limits(wall_s=self.request.timeout_s, silence_s=self.request.inactivity_timeout_s),
@@ -140,13 +155,13 @@ class _Matrix:
         )
         outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         graded = grade(
-            trial=trial, outcome=outcome, events=watch.events, gpus=self.ground.node.gpus, workload=self.ground.workload
+            trial=trial, outcome=outcome, events=watch.events, provenance=facts, workload=self.ground.workload
         )
         record = RunRecord(
             run_id=run_id,
             matrix_id=self.name,
             trial=trial,
-            engine=engine.name,
+            engine=describer.name,
             engine_details=self.prepared.engine_details,
             image=self.prepared.image_used,
             outcome=graded.outcome,
@@ -180,17 +195,39 @@ def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
 
 def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -> Job:
     """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
-    engine = prepared.engine
-    node = ground.node.model_copy(update={"ports": free_ports(PORTS)})
+    describer = prepared.describer
+    nodes = {}
+    for member in ground.fleet.members:
+        ports = free_ports(PORTS) if ground.fleet.way == "here" else turned(member.node.ports, run_id)
+        nodes[member.node.name] = member.node.model_copy(update={"ports": ports})
     return Job(
         run_id=run_id,
         trial=trial,
-        seats=take_seats(trial, {ground.node.name: node}, network="none"),
-        site=engine.site(prepared.data),
+        seats=take_seats(trial, nodes, network="host" if ground.fleet.way == "hosts" else "emulated"),
+        site=describer.site(prepared.data),
         image=prepared.image_used.reference,
-        user=engine.user(),
-        mounts=engine.mounts(prepared.data),
+        user=describer.user(),
+        mounts=describer.mounts(prepared.data),
+        tools=prepared.tools,
     )
+
+
+def turned(ports: tuple[int, ...], run_id: str) -> tuple[int, ...]:
+    """A node's ports, begun at another place for each run: the one before may still hold its own for a minute."""
+    first = zlib.crc32(run_id.encode()) % len(ports)
+    return ports[first:] + ports[:first]
+
+
+def cell(trial: Trial) -> str:
+    """What tells a trial from the others of its matrix, but for the repeat: `2cpu`, `16gpu-4nodes-ethernet-1gbit`."""
+    words = [f"{trial.world_size}{trial.device}"]
+    if trial.nodes > 1:
+        words.append(f"{trial.nodes}nodes")
+    if trial.interconnect != "auto":
+        words.append(trial.interconnect)
+    if trial.link:
+        words.append(trial.link.label.removeprefix("emulated").strip().replace(" ", "-") or "unshaped")
+    return "-".join(words)
 
 
 def stamp() -> str:

@@ -47,8 +47,13 @@ def bench(
     version: Annotated[Text, _flag("--version", help="image version (default: the newest that fits)")] = None,
     model: Annotated[Text, _flag("--model", help="network, e.g. resnet50")] = None,
     gpus: Annotated[Text, _flag("--gpus", help="GPUs in all; 1,2,4 is a sweep", metavar="N[,N]")] = None,
-    nodes: Annotated[Text, _flag("--nodes", help="hosts", metavar="N")] = None,
-    hosts: Annotated[Text, _flag("--hosts", help="file that lists the hosts")] = None,
+    nodes: Annotated[
+        Text,
+        _flag("--nodes", help="hosts to spread over; with --link-rate, nodes to emulate on this machine", metavar="N"),
+    ] = None,
+    hosts: Annotated[
+        Text, _flag("--hosts", "-H", help="hosts.yaml, Open MPI hostfile, or a:4,b:4", metavar="FILE|LIST")
+    ] = None,
     workers: Annotated[Text, _flag("--workers", help="CPU workers in all; 1,2 is a sweep", metavar="N[,N]")] = None,
     device: Annotated[Text, _flag("--device", help="cpu or gpu (default: GPUs where there are some)")] = None,
     batch: Annotated[
@@ -78,8 +83,19 @@ def bench(
     oversubscribe: Annotated[
         bool, typer.Option("--oversubscribe", help="let more CPU workers run than there are cores; degrades the record")
     ] = False,
-    interconnect: Annotated[Text, _flag("--interconnect", help="auto, nvlink, pcie or shm")] = None,
-    iface: Annotated[Text, _flag("--iface", help="network interface")] = None,
+    interconnect: Annotated[
+        Text,
+        _flag("--interconnect", help="auto, nvlink, pcie, shm, ethernet, infiniband or roce; several are a sweep"),
+    ] = None,
+    iface: Annotated[Text, _flag("--iface", help="network interface between the nodes")] = None,
+    hca: Annotated[Text, _flag("--hca", help="RDMA adapter between the nodes, e.g. mlx5_0 or mlx5_0:1")] = None,
+    link_rate: Annotated[
+        Text,
+        _flag("--link-rate", help="hold emulated nodes' links to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep"),
+    ] = None,
+    link_delay: Annotated[
+        Text, _flag("--link-delay", help="add this to every packet between emulated nodes, e.g. 0.2ms")
+    ] = None,
     precision: Annotated[Text, _flag("--precision", help="fp32 (default), tf32, fp16 or bf16")] = None,
     mode: Annotated[Text, _flag("--mode", help="train")] = None,
     data: Annotated[
@@ -140,8 +156,10 @@ def bench(
         "compression": ask.choice("COMPRESSION", compression, ask.Compression),
         "xla": xla or None,
         "oversubscribe": oversubscribe or None,
-        "interconnect": ask.choice("INTERCONNECT", interconnect, ask.Interconnect),
+        "interconnect": ask.choices("INTERCONNECT", interconnect, ask.Interconnect),
         "iface": iface or None,
+        "hca": hca or None,
+        "links": ask.links(link_rate, link_delay),
         "precision": ask.choice("PRECISION", precision, ask.Precision),
         "mode": ask.choice("MODE", mode, ask.Mode),
         "data": Path(data) if data else None,
@@ -161,7 +179,7 @@ def bench(
     }
     # What is not given is left to the defaults of `Request`, which so can tell what was given.
     request = Request.model_validate({name: value for name, value in asked.items() if value is not None})
-    ask.refuse_unbuilt(request)
+    ask.refuse_contradictions(request)
     ask.refuse_mixture(request)
     from runner import bench as own  # noqa: PLC0415 - commands load what they need
     from runner.foreign import flow as foreign  # noqa: PLC0415
@@ -174,9 +192,17 @@ def bench(
 def doctor(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON")] = False,
+    hosts: Annotated[Text, _flag("--hosts", "-H", help="look at these instead", metavar="FILE|LIST")] = None,
+    iface: Annotated[
+        Text, _flag("--iface", help="with --hosts: interface, or its role, on which pairs must meet")
+    ] = None,
 ) -> None:
-    """Tell what this machine has, and for each image whether it can run here."""
-    from runner.checkup import examine  # noqa: PLC0415 - commands load what they need
+    """Tell what this machine has, and for each image whether it can run here; with --hosts, what other machines have."""
+    if hosts:
+        from runner.hosts.checkup import examine_hosts  # noqa: PLC0415 - commands load what they need
+
+        raise typer.Exit(examine_hosts(hosts, wire=iface or None, as_json=as_json))
+    from runner.checkup import examine  # noqa: PLC0415
 
     examine(as_json=as_json)
 
@@ -192,11 +218,14 @@ def regrade(
 
 
 @app.command()
-def clean() -> None:
-    """Remove every container that the suite started and a killed run left."""
+def clean(
+    *,
+    hosts: Annotated[Text, _flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,
+) -> None:
+    """Remove every container, volume and network that a killed run left, here or with --hosts on other machines."""
     from runner import cleanup  # noqa: PLC0415 - commands load what they need
 
-    cleanup.clean()
+    cleanup.clean(hosts or None)
 
 
 @app.command()

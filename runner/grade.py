@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner import interconnect, measure, metrics
-from runner.cluster import Gpu
 from runner.interconnect import Transport
 from runner.metrics import Measurement, Steadiness
 from runner.outcome import Outcome
 from runner.parse import Event
+from runner.provenance import Provenance
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
 from runner.sanity import check_losses
 from runner.trial import AnyTrial, Trial
@@ -35,11 +35,17 @@ class Graded:
 
 
 def grade(
-    *, trial: Trial, outcome: Outcome, events: Sequence[Event], gpus: Sequence[Gpu], workload: Workload
+    *, trial: Trial, outcome: Outcome, events: Sequence[Event], provenance: Provenance, workload: Workload
 ) -> Graded:
     """Compute the figures of one run and judge whether they may be used."""
     measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s")
-    transport = interconnect.used(trial, gpus, events)
+    transport = interconnect.used(
+        trial,
+        provenance.gpus,
+        events,
+        nics={node.name: node.nics for node in provenance.nodes},
+        one_machine=provenance.one_machine,
+    )
     with_phases = outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}})
     validity = judge(trial, outcome, measurement, transport, workload)
     return Graded(outcome=with_phases, measurement=measurement, transport=transport, validity=validity)

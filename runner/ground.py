@@ -1,19 +1,21 @@
-"""What a request stands on: the machine, the image, the data, and the engine that will run it. Looks; builds nothing."""
+"""What a request stands on: the machines, the image, the data, and the engine that will run it. Looks; builds nothing."""
 
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from runner import dataset
 from runner.catalog import Catalog, load_images, misfit
-from runner.cluster import Node, inspect_local
+from runner.cluster import Node
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
+from runner.fleet import Fleet, assemble
 from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
 from runner.provenance import SUITE_ROOT, tree_sha256
@@ -39,11 +41,12 @@ class Ground:
     """Everything that planning needs to know.
 
     Attributes:
+        fleet: the machines.
         workloads_sha256: digest of the training programs.
         out: directory of the run directories.
     """
 
-    node: Node
+    fleet: Fleet
     device: Device
     engine: EngineChoice
     image: ImageSpec
@@ -51,6 +54,11 @@ class Ground:
     dataset: Dataset | None
     workloads_sha256: str
     out: Path
+
+    @property
+    def node(self) -> Node:
+        """The first node: the only one, or the one where one-device trials run."""
+        return self.fleet.members[0].node
 
     def check_engine(self) -> None:
         """Refuse an image that runs in a container only where there is none.
@@ -65,29 +73,38 @@ class Ground:
             )
 
 
-def look(request: Request) -> Ground:
-    """Look at the machine, the catalog, the data and the engines that a request needs.
+def look(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Ground:
+    """Look at the machines, the catalog, the data and the engines that a request needs.
+
+    Args:
+        request: what was asked.
+        contact: whether hosts are asked what they are; a dry run believes their list.
+        say: told what is looked at.
 
     Raises:
         RequestError: a file of the suite is wrong, the image is unknown or does not fit the GPUs, DATA is no data set, or the
             engine does not answer.
     """
-    node = inspect_local()
+    fleet = assemble(request, contact=contact, say=say)
+    node = fleet.members[0].node
     device = device_of(request, node)
     workload = next(w for w in load_workloads(SUITE_ROOT) if w.name == WORKLOAD)
-    image = _image(load_images(SUITE_ROOT), request, device, node)
-    engine = choose_engine(request.engine)
+    catalog = load_images(SUITE_ROOT)
+    image = _image(catalog, request, device, node)
+    for member in fleet.members:
+        catalog.check_fit(image, member.node.gpus, member.node.driver)
+    engine = _engine(request, fleet)
     if request.data and engine.name == "docker" and job_user() == IMAGE_USER:
         refuse_private(request.data)
     ground = Ground(
-        node=node,
+        fleet=fleet,
         device=device,
         engine=engine,
         image=image,
         workload=workload,
         dataset=dataset.inspect(request.data) if request.data else None,
         workloads_sha256=tree_sha256(WORKLOADS),
-        out=request.out or SUITE_ROOT / "results" / node.name,
+        out=request.out or SUITE_ROOT / "results" / fleet.machine,
     )
     ground.check_engine()
     return ground
@@ -108,10 +125,16 @@ def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> Im
     else:
         fitting = [i for i in catalog.images if i.device == device and misfit(i, node.gpus, node.driver) is None]
         image = min(fitting, key=lambda i: i.size_mib) if fitting else catalog.smallest(device)
-    catalog.check_fit(image, node.gpus, node.driver)
     # A framework that Horovod does not know is refused with the strategies that it has, when the plan is made.
     wanted = request.strategy == "horovod" and image.framework in STRATEGIES["horovod"].frameworks
     return catalog.with_horovod(image) if wanted else image
+
+
+def _engine(request: Request, fleet: Fleet) -> EngineChoice:
+    """Hosts have Docker or are none; nodes are emulated by it; this machine alone can do without."""
+    if fleet.way == "hosts":
+        return EngineChoice("docker", None)
+    return choose_engine("docker" if fleet.way == "emulated" else request.engine)
 
 
 def refuse_private(data: Path) -> None:

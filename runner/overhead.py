@@ -78,7 +78,7 @@ def measure_overhead(request: Request) -> None:
         )
     trial = plan(request, ground)[0]
     with progress(Console(stderr=True, highlight=False)) as shown:
-        prepared = prepare(ground, shown, image_size=trial.image_shape[1])
+        prepared = prepare(ground, shown, image_size=trial.image_shape[1], run="overhead")
         pairs = []
         for number in range(request.repeat):
             shown.stage(f"pair {number + 1} of {request.repeat}")
@@ -116,7 +116,7 @@ def _bare(_: Request, ground: Ground, trial: Trial, prepared: Prepared) -> Side:
     """The bare loop in the same environment, with the same cores and threads."""
     job = make_job(trial, ground, prepared, run_id=f"bare-{time.monotonic_ns()}")
     lines: list[str] = []
-    run_tool(prepared.engine, spec(job, job.head, role="tool", argv=_argv(job)), lines.append)
+    run_tool(prepared.engines[job.head.node.name], spec(job, job.head, role="tool", argv=_argv(job)), lines.append)
     return Side(rate=_figure(_RATE, lines), first_step_s=_figure(_FIRST, lines))
 
 

@@ -7,17 +7,19 @@ starts.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from runner.cluster import Node
 from runner.dataset import PACKED
 from runner.errors import RequestError
 from runner.ground import Ground
-from runner.images.spec import ImageSpec
-from runner.request import Request
-from runner.strategy import Chosen, choose, offered
+from runner.link import Link
+from runner.request import Device, Interconnect, Request
+from runner.spread import nodes_for, scales
+from runner.strategy import Chosen, choose
 from runner.trial import Placed, Trial, comparison_key
+from runner.wire import KINDS, Wanted, choose_wires
 from runner.workload import Defaults, Model
 
 # Synchronized window edges in a run: enough for an interval, few enough not to be felt (an asynchronous engine such as MXNet's
@@ -25,41 +27,13 @@ from runner.workload import Defaults, Model
 WINDOWS = 10
 # The longest stretch without an edge: a long run shows its rate and stays bounded in what a late fault can hide.
 MAX_WINDOW = 50
+# Messages in bytes that are timed on the job's own wires before its first step: one that latency rules, one that bandwidth does.
+PROBE: Mapping[Device, tuple[int, ...]] = {
+    "cpu": (2**16, 2**20, 2**22),
+    "gpu": (2**16, 2**20, 2**24, 2**28),
+}
 # Decoding processes or threads beside each GPU or CPU worker; more only move the wait elsewhere.
 MAX_LOADER_WORKERS = 8
-
-
-def scales(request: Request, image: ImageSpec, node: Node) -> tuple[int, ...]:
-    """Numbers of devices to run on, ascending; CPU workers may be more than the cores where that was allowed.
-
-    Raises:
-        RequestError: more devices than the machine offers, with what to ask for instead.
-    """
-    device = image.device
-    asked = request.gpus if device == "gpu" else request.workers
-    there = len(node.gpus) if device == "gpu" else len(node.cores)
-    variable, unit = ("GPUS", "GPUs") if device == "gpu" else ("WORKERS", "cores")
-    if device == "gpu" and not there:
-        wanted = f"GPUS={','.join(map(str, asked))}" if asked else "DEVICE=gpu"
-        raise RequestError(
-            f"{wanted} asked, {node.name} offers none ({node.gpu_reason}); ask for DEVICE=cpu WORKERS=1,2 instead"
-        )
-    alone = offered(image) == ("single",)
-    if asked and asked[-1] > 1 and alone:
-        raise RequestError(f"{variable}={asked[-1]} asked, {image.name} trains on one device; ask for {variable}=1")
-    if asked and asked[-1] > there and not (request.oversubscribe and device == "cpu"):
-        step = " or add --oversubscribe" if device == "cpu" else ""
-        raise RequestError(
-            f"{variable}={asked[-1]} asked, {node.name} offers {there} {unit}; ask for {variable}={there} or fewer{step}"
-        )
-    if asked:
-        return asked
-    if alone:
-        return (1,)
-    if device == "cpu":
-        return (1, 2) if there > 1 else (1,)
-    powers = [2**exponent for exponent in range(there.bit_length()) if 2**exponent <= there]
-    return tuple(sorted({*powers, there}))
 
 
 def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
@@ -84,23 +58,30 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         raise RequestError(
             f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={ground.dataset.path} is {packed.label}; give the folder"
         )
-    asked = scales(request, ground.image, ground.node)
+    asked = scales(request, ground.image, ground.fleet.members)
     every = tuple(sorted({1, *asked}))
+    nodes = {scale: nodes_for(scale, ground.fleet.members, request=request, device=device) or 1 for scale in every}
     cell = _Cell(
         request=request,
         ground=ground,
         model=model,
         image_size=workload.image_size(model, device=device, asked=request.image_size),
-        strategy=choose(request, image=ground.image, asked=asked),
+        strategy=choose(request, image=ground.image, asked=asked, nodes=max(nodes.values())),
         total=_total_iterations(request, ground, request.batch or defaults.batch, defaults),
-        largest=every[-1],
+        nodes=nodes,
     )
+    ways = {scale: _ways(cell, scale) for scale in every}
     if ground.dataset and ground.dataset.images < cell.batch(every[-1]) * every[-1]:
         wanted = cell.batch(every[-1]) * every[-1]
         raise RequestError(
             f"DATA={ground.dataset.path} holds {ground.dataset.images} images, one step takes {wanted}; ask for a smaller BATCH"
         )
-    return tuple(_trial(cell, scale, repeat) for repeat in range(1, request.repeat + 1) for scale in every)
+    return tuple(
+        _trial(cell, scale, way, repeat)
+        for repeat in range(1, request.repeat + 1)
+        for scale in every
+        for way in ways[scale]
+    )
 
 
 def _total_iterations(request: Request, ground: Ground, batch: int, defaults: Defaults) -> int:
@@ -113,7 +94,7 @@ def _total_iterations(request: Request, ground: Ground, batch: int, defaults: De
 
 @dataclass(frozen=True)
 class _Cell:
-    """What all trials of a plan share."""
+    """What all trials of a plan share; `nodes` has the number of nodes of each scale."""
 
     request: Request
     ground: Ground
@@ -121,7 +102,7 @@ class _Cell:
     image_size: int
     strategy: Chosen
     total: int
-    largest: int
+    nodes: Mapping[int, int]
 
     def batch(self, scale: int) -> int:
         """Samples a device.
@@ -141,17 +122,59 @@ class _Cell:
     @property
     def share(self) -> int | None:
         """Cores that each CPU worker has for itself, the same at every scale, so that a worker is the same device at all of them."""
-        return max(1, len(self.ground.node.cores) // self.largest) if self.ground.device == "cpu" else None
+        if self.ground.device == "gpu":
+            return None
+        return min(
+            max(1, len(member.node.cores) * nodes // scale)
+            for scale, nodes in self.nodes.items()
+            for member in self.ground.fleet.members[:nodes]
+        )
 
 
-def _trial(cell: _Cell, scale: int, repeat: int) -> Trial:
+@dataclass(frozen=True)
+class _Way:
+    """How the devices of one trial are joined: one of the kinds and one of the links that were asked for."""
+
+    interconnect: Interconnect
+    placement: tuple[Placed, ...]
+    link: Link | None
+
+
+def _ways(cell: _Cell, scale: int) -> tuple[_Way, ...]:
+    """Every way that was asked for at one scale: a network's kind means something between nodes, the others within one.
+
+    Raises:
+        RequestError: a node has not the wire that was asked for.
+    """
+    request, ground, nodes = cell.request, cell.ground, cell.nodes[scale]
+    members = ground.fleet.members[:nodes]
+    each = scale // nodes
+    if nodes == 1:
+        alone = (Placed(node=members[0].node.name, devices=each),)
+        inner = [kind for kind in request.interconnect if kind not in KINDS] if scale > 1 else []
+        return tuple(_Way(kind, alone, None) for kind in inner or ["auto"])
+    found = []
+    ip_only = cell.strategy.ip_only(ground.device)
+    for kind in request.interconnect:
+        wanted = Wanted(interconnect=kind, iface=request.iface, hca=request.hca, ip_only=ip_only)
+        wires = choose_wires([(member.node, member.said) for member in members], wanted)
+        placement = tuple(
+            Placed(node=member.node.name, devices=each, wire=wire.model_copy(update={"hcas": ()}) if ip_only else wire)
+            for member, wire in zip(members, wires, strict=True)
+        )
+        found += [_Way(kind, placement, link) for link in request.links or (ground.fleet.link,)]
+    return tuple(found)
+
+
+def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
     request, ground, workload = cell.request, cell.ground, cell.ground.workload
     batch = cell.batch(scale)
     chosen = Chosen("single") if scale == 1 else cell.strategy
-    processes = chosen.processes(scale)
+    nodes = cell.nodes[scale]
+    processes = chosen.processes(scale, nodes)
     iterations = math.ceil(cell.total / scale) if request.scaling == "weak" else cell.total
     samples = ground.dataset.images if ground.dataset else workload.training_samples
-    threads = cell.share or max(1, len(ground.node.cores) // processes)
+    threads = cell.share or max(1, len(ground.node.cores) * nodes // processes)
     warmup = request.warmup or workload.defaults[cell.ground.device].warmup
     num_classes = max(2, ground.dataset.classes) if ground.dataset else workload.num_classes
     return Trial(
@@ -166,13 +189,15 @@ def _trial(cell: _Cell, scale: int, repeat: int) -> Trial:
         kvstore=chosen.kvstore,
         horovod=chosen.horovod,
         xla=request.xla,
-        oversubscribed=cell.share is not None and cell.share * scale > len(ground.node.cores),
+        oversubscribed=cell.share is not None and cell.share * scale // nodes > len(ground.node.cores),
         precision=request.precision,
         device=cell.ground.device,
         world_size=scale,
         processes=processes,
-        nodes=1,
-        placement=(Placed(node=ground.node.name, devices=scale),),
+        nodes=nodes,
+        placement=way.placement,
+        link=way.link,
+        probe_bytes=PROBE[ground.device] if processes > 1 else (),
         batch_per_device=batch,
         global_batch=batch * scale,
         image_shape=(3, cell.image_size, cell.image_size),
@@ -188,7 +213,8 @@ def _trial(cell: _Cell, scale: int, repeat: int) -> Trial:
         weight_decay=workload.weight_decay,
         seed=request.seed,
         scaling=request.scaling,
-        interconnect=request.interconnect,
+        interconnect=way.interconnect,
+        iface=request.iface if nodes > 1 else None,
         threads=threads,
         loader_workers=min(MAX_LOADER_WORKERS, threads) if ground.dataset else 0,
         cpus_per_worker=cell.share,
@@ -203,7 +229,7 @@ def _key(cell: _Cell, num_classes: int) -> str:
     accelerators = tuple(gpu.name for gpu in ground.node.gpus[:1]) if cell.ground.device == "gpu" else ()
     return comparison_key(
         {
-            "machine": ground.node.name,
+            "machine": ground.fleet.machine,
             "device": cell.ground.device,
             "device_name": accelerators[0] if accelerators else ground.node.cpu_model,
             "cpus_per_worker": cell.share,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,16 +11,21 @@ from runner.cache import cache_dir
 from runner.cluster import free_mib
 from runner.dataset import PACKED
 from runner.engines import docker
-from runner.engines.base import Engine
-from runner.engines.docker import DockerEngine
+from runner.engines.base import Describer, Engine, EngineError
+from runner.engines.docker import WORKLOADS as PROGRAMS
+from runner.engines.docker import DockerEngine, DockerPlan
 from runner.engines.environment import ensure_environment, environment_python
 from runner.engines.venv import VenvEngine
 from runner.errors import RequestError
 from runner.ground import WORKLOADS, Ground
+from runner.hosts.endpoint import Connection
+from runner.hosts.supply import remove_programs, supply_image, supply_programs
 from runner.images.build import ensure
+from runner.images.tools import ensure_tools, tools_base
 from runner.pack import PACKERS, pack, packed_path
 from runner.report.progress import Progress
 from runner.results import EngineDetails, ImageUsed
+from runner.spec import LABEL_RUN
 from runner.trial import Dataset
 
 
@@ -28,30 +34,119 @@ class Prepared:
     """What every trial of a plan runs in.
 
     Attributes:
+        describer: what launchers and dry runs ask.
+        engines: by node, what starts its containers; empty in a dry run of hosts.
         data: what the program reads, None for synthetic data.
         seconds: how long it took to make all this ready.
+        volume: what the programs are in on hosts; None where they are read from this machine.
+        tools: image of emulated nodes; None where there are none.
     """
 
-    engine: Engine
+    describer: Describer
+    engines: Mapping[str, Engine]
     engine_details: EngineDetails
     image_used: ImageUsed
     data: Path | None
     seconds: float
+    volume: str | None = None
+    tools: str | None = None
+
+    def release(self) -> None:
+        """Remove what was brought onto hosts for these runs; the image stays."""
+        for engine in self.engines.values():
+            if self.volume and isinstance(engine, DockerEngine):
+                remove_programs(engine.client, self.volume)
 
 
-def prepare(ground: Ground, shown: Progress, *, image_size: int) -> Prepared:
+def prepare(ground: Ground, shown: Progress, *, image_size: int, run: str) -> Prepared:
     """Build or find the image, or the environment where there is no container engine, and pack the data if the framework wants that.
 
+    Args:
+        ground: what the request stands on.
+        shown: told of each step.
+        image_size: of packed data.
+        run: names what is brought onto hosts, and labels it.
+
     Raises:
-        RequestError: too little disk, or an image that can't be built here.
+        RequestError: too little disk, an image that can't be built here, or a host that can't take it.
         RunFailedError: the data could not be packed.
     """
     started = time.monotonic()
+    if ground.fleet.way == "hosts":
+        return _on_hosts(ground, shown, started=started, run=run)
     engine, image = _engine(ground, shown)
     data = Path(ground.dataset.path) if ground.dataset else None
     if ground.dataset and _needs_packing(ground):
         data = _pack(ground, ground.dataset, engine, image, shown, image_size=image_size)
-    return _prepared(ground, engine, image, data, time.monotonic() - started)
+    return Prepared(
+        describer=engine,
+        engines={member.node.name: engine for member in ground.fleet.members},
+        engine_details=EngineDetails(version=engine.facts().version, reason=ground.engine.reason),
+        image_used=image,
+        data=data,
+        tools=_tools(ground, engine, shown),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _tools(ground: Ground, engine: Engine, shown: Progress) -> str | None:
+    """Have ready what emulated nodes are made of."""
+    if ground.fleet.way != "emulated" or not isinstance(engine, DockerEngine):
+        return None
+    return ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
+
+
+def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> Prepared:
+    """Build or find the image once, bring it and the programs onto every host.
+
+    This machine's engine is where it is built; where there is none, the first host's.
+    """
+    if ground.dataset and _needs_packing(ground):
+        raise RequestError(
+            f"DATA={ground.dataset.path} has to be packed for {ground.image.framework} first; type `dlscale data pack`, put what it writes "
+            "at the same path on every host, and give that"
+        )
+    connections = [seen.connection for seen in ground.fleet.surveyed]
+    try:
+        source = docker.connect()
+    except EngineError:
+        source = connections[0].client
+    built = ensure(ground.image, client=source, cache=cache_dir(), report=shown.stage)
+    supply_image(built.reference, source=source, nodes=connections, report=shown.stage)
+    volume = f"dlscale-{run}-workloads"
+    prepared = Prepared(
+        describer=DockerPlan(volume),
+        engines={c.host.name: DockerEngine(c.client, volume) for c in connections},
+        engine_details=EngineDetails(version=ground.fleet.surveyed[0].engine.version, reason=None),
+        image_used=ImageUsed(
+            reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256
+        ),
+        data=Path(ground.dataset.path) if ground.dataset else None,
+        seconds=time.monotonic() - started,
+        volume=volume,
+    )
+    try:
+        for connection in connections:
+            _copy_programs(connection, volume, image=built.reference, run=run)
+    except BaseException:
+        prepared.release()
+        raise
+    return prepared
+
+
+def _copy_programs(connection: Connection, volume: str, *, image: str, run: str) -> None:
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    try:
+        supply_programs(
+            connection.client, WORKLOADS, volume=volume, target=PROGRAMS, image=image, labels={LABEL_RUN: run}
+        )
+    except (DockerException, RequestException) as error:
+        raise RequestError(
+            f"{connection.host.name}: the training programs could not be copied there ({connection.lost or error}); "
+            "see `dlscale doctor --hosts`"
+        ) from error
 
 
 def pack_data(ground: Ground, shown: Progress, *, image_size: int) -> Path:
@@ -87,11 +182,13 @@ def _pack(ground: Ground, data: Dataset, engine: Engine, image: ImageUsed, shown
 
 def foresee(ground: Ground, *, image_size: int) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
-    engine: Engine
-    if ground.engine.name == "docker":
-        engine = DockerEngine(docker.connect(), WORKLOADS)
+    describer: Describer
+    if ground.fleet.way == "hosts":
+        describer = DockerPlan("dlscale-RUN-workloads")
+    elif ground.engine.name == "docker":
+        describer = DockerEngine(docker.connect(), WORKLOADS)
     else:
-        engine = VenvEngine(
+        describer = VenvEngine(
             environment_python(
                 lock=ground.image.lock_path, requires_python=ground.image.requires_python, cache=cache_dir()
             ),
@@ -101,13 +198,16 @@ def foresee(ground: Ground, *, image_size: int) -> Prepared:
     data = Path(ground.dataset.path) if ground.dataset else None
     if ground.dataset and _needs_packing(ground):
         data = packed_path(ground.dataset, cache_dir(), framework=ground.image.framework, image_size=image_size)
-    return _prepared(ground, engine, image, data, 0.0)
-
-
-def _prepared(ground: Ground, engine: Engine, image: ImageUsed, data: Path | None, seconds: float) -> Prepared:
-    facts = engine.facts()
-    details = EngineDetails(version=facts.version, reason=ground.engine.reason)
-    return Prepared(engine=engine, engine_details=details, image_used=image, data=data, seconds=seconds)
+    details = EngineDetails(version=None, reason=ground.engine.reason)
+    return Prepared(
+        describer=describer,
+        engines={},
+        engine_details=details,
+        image_used=image,
+        data=data,
+        tools=tools_base().reference if ground.fleet.way == "emulated" else None,
+        seconds=0.0,
+    )
 
 
 def _docker(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:

@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 import runner
 from runner import hostfs
-from runner.cluster import Gpu, Node
+from runner.cluster import Gpu, Hca, Nic, Node
 from runner.engines.process import CommandError, run
 from runner.hostfs import read_int, read_text
 from runner.parse import Env
@@ -86,11 +86,37 @@ class Host(BaseModel):
     load_average_1min: float | None
 
 
+class NodeUsed(BaseModel):
+    """One node of a run on several: the same facts of each as of a run on one.
+
+    Attributes:
+        image_id: of the image in its own engine; None where all share one.
+        clock_offset_s, clock_error_s: how far its clock was ahead of the runner's, and by how much that may be wrong; None on the
+            runner's own machine.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    host: Host
+    gpus: tuple[Gpu, ...]
+    nics: tuple[Nic, ...]
+    hcas: tuple[Hca, ...]
+    driver: str | None
+    cuda_driver: str | None
+    engine_version: str | None
+    image_id: str | None
+    clock_offset_s: float | None
+    clock_error_s: float | None
+
+
 class Provenance(BaseModel):
     """Everything that a figure's reader needs to make it again, beside the trial itself.
 
     Attributes:
-        gpus: the GPUs that the run could use.
+        host: of the only node, or of the first.
+        gpus: the GPUs that the run could use there.
+        nodes: all nodes of a run on several; empty on one.
         driver: version of the NVIDIA kernel driver.
         cuda_driver: newest CUDA version that the driver speaks; `cuda` is the one the framework was built with.
         framework: this field and `python`, `cuda`, `cudnn`, `nccl` come from inside the run; None when it did not get that far.
@@ -104,6 +130,7 @@ class Provenance(BaseModel):
     git: Git
     host: Host
     gpus: tuple[Gpu, ...]
+    nodes: tuple[NodeUsed, ...] = ()
     driver: str | None
     cuda_driver: str | None
     cuda: str | None = None
@@ -118,6 +145,12 @@ class Provenance(BaseModel):
     workloads_sha256: str
     recorded_at: AwareDatetime
 
+    @property
+    def one_machine(self) -> bool:
+        """Whether nodes of the run share a machine: their kernels were booted at once."""
+        boots = [node.host.boot_id for node in self.nodes]
+        return len(set(boots)) < len(boots)
+
     def with_environment(self, env: Env) -> Provenance:
         """Add what the training program said of its own software."""
         said = {
@@ -127,20 +160,29 @@ class Provenance(BaseModel):
 
 
 def collect(
-    *, node: Node, command: tuple[str, ...], suite_root: Path = SUITE_ROOT, sys_root: Path = Path("/")
+    *,
+    node: Node,
+    command: tuple[str, ...],
+    host: Host | None = None,
+    nodes: tuple[NodeUsed, ...] = (),
+    suite_root: Path = SUITE_ROOT,
+    sys_root: Path = Path("/"),
 ) -> Provenance:
     """Ask the machine for everything but what only the training program knows.
 
     Args:
-        node: the machine, from `cluster.inspect_local`.
+        node: the machine, or the first of several.
+        host: its own facts where it is not the machine that this runs on.
+        nodes: all of them where there are several.
         command: the argv that started the suite.
         suite_root: the suite's checkout.
         sys_root: root of the /proc, /sys and /etc that are read; a made-up tree in tests.
     """
     return Provenance(
         git=read_git(suite_root),
-        host=read_host(node, sys_root),
+        host=host or read_host(node, sys_root),
         gpus=node.gpus,
+        nodes=nodes,
         driver=node.driver,
         cuda_driver=node.cuda_driver,
         command=command,

@@ -45,7 +45,7 @@ def _grade(directory: Path, record: RunRecord) -> Graded:
     workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
     if workload is None:
         raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
-    return grade(trial=trial, outcome=record.outcome, events=events, gpus=record.provenance.gpus, workload=workload)
+    return grade(trial=trial, outcome=record.outcome, events=events, provenance=record.provenance, workload=workload)
 
 
 def regrade_all(directory: Path) -> int:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
+from runner.link import Link, parse_delay, parse_rate
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Device = Literal["cpu", "gpu"]
@@ -46,6 +47,11 @@ class Request(BaseModel):
         controller, operations, fusion_threshold_mib, cycle_time_ms, compression: Horovod's own, with strategy `horovod`.
         xla: compile the step with XLA (TensorFlow).
         oversubscribe: let CPU workers share cores.
+        interconnect: what carries the gradients; several are a sweep, one trial each.
+        iface, hca: network interface and RDMA adapter by name.
+        hosts: file or list of the machines to run on.
+        nodes: how many of them, each with as many devices; with `links` and without `hosts`, how many to emulate on this machine.
+        links: what the links between emulated nodes are held to; None in it for links as they are. Several are a sweep.
         repeat: process-level repeats of every trial.
         image, command: run this command line in this image instead of a training program of the suite.
         dialect: what the log of that command is read in; `events` when it writes the suite's own (`workloads/events.py`).
@@ -58,7 +64,7 @@ class Request(BaseModel):
     version: str | None = None
     model: str | None = None
     gpus: tuple[int, ...] | None = None
-    nodes: int = 1
+    nodes: int | None = None
     hosts: str | None = None
     workers: tuple[int, ...] | None = None
     device: Device | None = None
@@ -73,8 +79,10 @@ class Request(BaseModel):
     compression: Compression | None = None
     xla: bool = False
     oversubscribe: bool = False
-    interconnect: Interconnect = "auto"
+    interconnect: tuple[Interconnect, ...] = ("auto",)
     iface: str | None = None
+    hca: str | None = None
+    links: tuple[Link | None, ...] | None = None
     precision: Precision = "fp32"
     mode: Mode = "train"
     data: Path | None = None
@@ -144,34 +152,95 @@ def choice(variable: str, text: str | None, allowed: object) -> str | None:
     return text
 
 
-def refuse_unbuilt(request: Request) -> None:
-    """Refuse what this version of the suite can't do, before anything else is looked at.
+def choices(variable: str, text: str | None, allowed: object) -> tuple[str, ...] | None:
+    """Check a comma-separated sweep of words against the values of a Literal type; each counts once, in the order given.
 
     Raises:
-        RequestError: several nodes, both kinds of device, or an interconnect that one host can't have.
+        RequestError: one of them is unknown, or a place is empty.
     """
-    if request.nodes > 1 or request.hosts:
-        if request.framework == "caffe":
-            raise RequestError(
-                "FRAMEWORK=caffe on several nodes asked, but Caffe has no distributed training; ask for one node and GPUS=n, or for "
-                "FRAMEWORK=mxnet, pytorch or tensorflow"
-            )
-        asked = f"HOSTS={request.hosts}" if request.hosts else f"NODES={request.nodes}"
+    if not text:
+        return None
+    words = [choice(variable, part.strip(), allowed) for part in text.split(",")]
+    found = tuple(dict.fromkeys(word for word in words if word))
+    if not all(words):
         raise RequestError(
-            f"{asked} asked, this version runs on one host; leave NODES and HOSTS out and scale with GPUS or WORKERS"
+            f"{variable}={text} has an empty place; type for example {variable}={','.join(get_args(allowed)[:2])}"
         )
+    return found
+
+
+def links(rate: str | None, delay: str | None) -> tuple[Link | None, ...] | None:
+    """Parse LINK_RATE, a comma-separated sweep of tc's rates in which `none` is a link as it is, and LINK_DELAY.
+
+    Raises:
+        RequestError: no rate or no delay.
+    """
+    if not rate and not delay:
+        return None
+    try:
+        delay_ms = parse_delay(delay) if delay else 0.0
+        words = [word.strip() for word in (rate or "none").split(",")]
+        rates = [None if word == "none" else parse_rate(word) for word in words]
+    except ValueError as error:
+        raise RequestError(f"LINK_RATE={rate or ''} LINK_DELAY={delay or ''}: {error}") from error
+    found = [
+        None if rate_mbit is None and not delay_ms else Link(rate_mbit=rate_mbit, delay_ms=delay_ms, emulated=True)
+        for rate_mbit in rates
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def refuse_contradictions(request: Request) -> None:
+    """Refuse words that exclude each other, before anything is looked at.
+
+    Raises:
+        RequestError: both kinds of device, nodes without machines to be them, or a network on one host.
+    """
+    _refuse_nodes(request)
     if request.gpus and (request.workers or request.device == "cpu"):
         other = "WORKERS" if request.workers else "DEVICE=cpu"
         raise RequestError(f"GPUS and {other} exclude each other; ask for GPUS=n, or for DEVICE=cpu WORKERS=n")
     if request.workers and request.device == "gpu":
         raise RequestError("WORKERS counts CPU workers and DEVICE=gpu asks for GPUs; ask for GPUS=n instead")
-    if request.interconnect in ("ethernet", "infiniband", "roce") or request.iface:
-        asked = f"IFACE={request.iface}" if request.iface else f"INTERCONNECT={request.interconnect}"
-        raise RequestError(
-            f"{asked} asked, but a job on one host crosses no network; ask for INTERCONNECT=auto, nvlink, pcie or shm"
-        )
     if request.iterations and request.epochs:
         raise RequestError("ITERATIONS and EPOCHS say the same thing twice; give one of them")
+
+
+def _refuse_nodes(request: Request) -> None:
+    """Refuse several nodes where there is one machine, or a program that knows one; and a network where there is one node."""
+    several = request.hosts is not None or (request.nodes or 1) > 1
+    if several and request.framework == "caffe":
+        raise RequestError(
+            "FRAMEWORK=caffe on several nodes asked, but Caffe has no distributed training; ask for one node and GPUS=n, or for "
+            "FRAMEWORK=mxnet, pytorch or tensorflow"
+        )
+    if several and request.engine == "venv":
+        raise RequestError("ENGINE=venv runs on this machine alone; leave it out: several nodes run in containers")
+    if several and request.image:
+        raise RequestError(
+            "--image runs a command of yours on one host; leave HOSTS and NODES out, or train a model of the suite on several"
+        )
+    if request.links and request.hosts:
+        raise RequestError(
+            f"LINK_RATE and LINK_DELAY slow the links of nodes that are emulated on this machine, and HOSTS={request.hosts} names real "
+            "ones, whose links are never touched; leave one of them out"
+        )
+    if request.links and not several:
+        raise RequestError(
+            "LINK_RATE and LINK_DELAY slow the links between nodes, and there is one node; add NODES=2 to emulate two on this machine"
+        )
+    if several and not request.hosts and not request.links:
+        raise RequestError(
+            f"NODES={request.nodes} asked, but no machines for them; add HOSTS=hosts.yaml (or HOSTS=a:4,b:4), or LINK_RATE=1gbit to emulate "
+            "them on this machine"
+        )
+    network = [kind for kind in request.interconnect if kind in ("ethernet", "infiniband", "roce")]
+    if not several and (network or request.iface or request.hca):
+        asked = network[0] if network else None
+        word = f"INTERCONNECT={asked}" if asked else f"IFACE={request.iface}" if request.iface else f"HCA={request.hca}"
+        raise RequestError(
+            f"{word} asked, but a job on one host crosses no network; ask for INTERCONNECT=auto, nvlink, pcie or shm, or add HOSTS"
+        )
 
 
 def refuse_mixture(request: Request) -> None:

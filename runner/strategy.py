@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from runner.errors import RequestError
 from runner.images.spec import ImageSpec
-from runner.launch import DEFAULT_STRATEGY, STRATEGIES
+from runner.launch import DEFAULT_ON_NODES, DEFAULT_STRATEGY, STRATEGIES
 from runner.request import Controller, Device, KvStore, Operations, Request, StrategyName
 from runner.trial import Horovod
 
@@ -22,47 +22,65 @@ class Chosen:
     Attributes:
         kvstore: with `kvstore` only.
         horovod: with `horovod` only.
+        worker_a_node: whether the workers of a parameter server are one a node.
     """
 
     name: StrategyName
     kvstore: KvStore | None = None
     horovod: Horovod | None = None
+    worker_a_node: bool = False
 
-    def processes(self, scale: int) -> int:
-        """Processes that drive `scale` devices."""
+    def processes(self, scale: int, nodes: int) -> int:
+        """Processes that drive `scale` devices on `nodes` nodes.
+
+        The workers of a parameter server are one a device where a plan stays on one node. Else they are one a node, which adds up the
+        gradients of its own devices before they cross the wire, as MXNet's own launcher has it.
+        """
         if self.name == "kvstore":
-            return scale if self.kvstore and self.kvstore.startswith("dist") else 1
+            if not (self.kvstore and self.kvstore.startswith("dist")):
+                return 1
+            return nodes if self.worker_a_node else scale
         return 1 if STRATEGIES[self.name].one_process else scale
 
+    def ip_only(self, device: Device) -> bool:
+        """Whether what carries the gradients speaks IP and nothing else: all but NCCL and MPI."""
+        return self.name == "kvstore" or (device == "cpu" and not (self.horovod and self.horovod.operations == "mpi"))
 
-def choose(request: Request, *, image: ImageSpec, asked: tuple[int, ...]) -> Chosen:
+
+def choose(request: Request, *, image: ImageSpec, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
     """Take the strategy that was asked for, or the one that the framework's users expect, with its settings.
 
     Args:
         request: what was asked.
         image: what the trials run in.
         asked: numbers of devices, ascending.
+        nodes: the largest number of nodes that a trial runs on.
 
     Raises:
         RequestError: a pair that does not exist, or a setting of another strategy.
     """
-    default = default_strategy(image)
+    default = default_strategy(image, nodes)
     name = request.strategy or default
     _refuse_pair(name, image)
     if name == "single" and asked[-1] > 1 and (request.gpus or request.workers):
         step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
         raise RequestError(f"STRATEGY=single drives one device, {asked[-1]} asked; {step}")
     _refuse_settings_of_others(request, name, image.framework)
+    if nodes > 1 and not STRATEGIES[name].several_nodes:
+        able = [other for other in offered(image) if STRATEGIES[other].several_nodes]
+        step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"
+        raise RequestError(f"STRATEGY={name} does not go beyond one node, {nodes} asked; {step}")
     return Chosen(
         name=name,
-        kvstore=_kvstore(request, image.device) if name == "kvstore" else None,
+        kvstore=_kvstore(request, image.device, nodes) if name == "kvstore" else None,
         horovod=_horovod(request, image.device) if name == "horovod" else None,
+        worker_a_node=nodes > 1,
     )
 
 
-def default_strategy(image: ImageSpec) -> StrategyName:
+def default_strategy(image: ImageSpec, nodes: int = 1) -> StrategyName:
     """What a user of the framework expects on several devices; `single` where the image knows no other way."""
-    default = DEFAULT_STRATEGY[image.framework]
+    default = (DEFAULT_STRATEGY if nodes == 1 else DEFAULT_ON_NODES)[image.framework]
     return default if default in offered(image) else "single"
 
 
@@ -113,13 +131,19 @@ def _refuse_settings_of_others(request: Request, name: StrategyName, framework: 
         )
 
 
-def _kvstore(request: Request, device: Device) -> KvStore:
-    """MXNet's store: inside one process on GPUs, at a parameter server between CPU workers."""
+def _kvstore(request: Request, device: Device, nodes: int) -> KvStore:
+    """MXNet's store: inside one process on the GPUs of one node, at parameter servers between CPU workers and between nodes."""
     if request.kvstore == "nccl" and device == "cpu":
         raise RequestError(
             "KVSTORE=nccl joins GPUs, DEVICE=cpu asked; ask for KVSTORE=device, dist_sync, dist_sync_device or dist_async"
         )
-    return request.kvstore or ("device" if device == "gpu" else "dist_sync")
+    if nodes > 1 and request.kvstore in ("device", "nccl"):
+        raise RequestError(
+            f"KVSTORE={request.kvstore} joins the devices of one node, {nodes} nodes asked; "
+            "ask for KVSTORE=dist_sync_device, dist_sync or dist_async"
+        )
+    default: KvStore = "dist_sync" if device == "cpu" else "device" if nodes == 1 else "dist_sync_device"
+    return request.kvstore or default
 
 
 def _horovod(request: Request, device: Device) -> Horovod:

@@ -50,8 +50,8 @@ class NodeWires(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    roles: Mapping[WireKind, str]
-    addresses: Mapping[str, str]
+    roles: Mapping[WireKind, str] = {}
+    addresses: Mapping[str, str] = {}
     hcas: tuple[str, ...] = ()
 
 

@@ -7,7 +7,8 @@ from runner.engines.base import Site
 from runner.engines.docker import DATA, WORKLOADS
 from runner.launch.job import Job, take_seats
 from runner.spec import Mount
-from runner.trial import Trial
+from runner.trial import Placed, Trial
+from runner.wire import Wire
 
 ROOT = Path(__file__).parents[1]
 
@@ -111,13 +112,28 @@ def job(the_trial, **changes):
     values = {
         "run_id": "run-1",
         "trial": the_trial,
-        "seats": take_seats(the_trial, {"here": of_node}, network="none"),
+        "seats": changes.get("seats") or take_seats(the_trial, {"here": of_node}, network="none"),
         "site": Site(python="python3", workloads=WORKLOADS, data=None),
         "image": f"dlscale/{the_trial.framework}:{the_trial.version}",
         "user": "10001:10001",
         "mounts": (Mount(source="/suite/workloads", target=WORKLOADS),),
     }
     return Job(**(values | changes))
+
+
+def wire(number, **changes):
+    values = {"kind": "ethernet", "iface": "eth0", "address": f"10.0.0.{number}"}
+    return Wire.model_validate(values | changes)
+
+
+def job_on_nodes(the_trial, nodes, *, wires=None, **changes):
+    """A job on several hosts: as many devices on each."""
+    wires = wires or [wire(number) for number in range(1, len(nodes) + 1)]
+    each = the_trial.world_size // len(nodes)
+    placement = tuple(Placed(node=n.name, devices=each, wire=w) for n, w in zip(nodes, wires, strict=True))
+    spread = the_trial.model_copy(update={"nodes": len(nodes), "placement": placement})
+    seats = take_seats(spread, {n.name: n for n in nodes}, network=changes.pop("network", "host"))
+    return job(spread, seats=seats, **changes)
 
 
 def data_site():

@@ -53,6 +53,22 @@ def events(trial, seconds=0.1, losses=None):
     return found
 
 
+def provenance(**changes):
+    """What a run on one machine without GPUs came from."""
+    return Provenance(
+        git=Git(commit="c" * 40, dirty=False, branch="main"),
+        host=Host.model_validate(HOST),
+        gpus=(),
+        driver=None,
+        cuda_driver=None,
+        command=("dlscale", "bench"),
+        suite_version="0.1.0",
+        suite_python="3.11.2",
+        workloads_sha256="b" * 64,
+        recorded_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
+    ).model_copy(update=changes)
+
+
 def record(*, run_id="run-1", trial=None, status="valid", rates=(), outcome=None):
     """A record of a run; `rates` replace the throughput's digits."""
     trial = trial or examples.trial()
@@ -74,17 +90,6 @@ def record(*, run_id="run-1", trial=None, status="valid", rates=(), outcome=None
         measurement=measurement,
         scaling=scaling(trial, run_id, graded, None),
         transport=transport,
-        provenance=Provenance(
-            git=Git(commit="c" * 40, dirty=False, branch="main"),
-            host=Host.model_validate(HOST),
-            gpus=(),
-            driver=None,
-            cuda_driver=None,
-            command=("dlscale", "bench"),
-            suite_version="0.1.0",
-            suite_python="3.11.2",
-            workloads_sha256="b" * 64,
-            recorded_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
-        ),
+        provenance=provenance(),
         validity=validity,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runner.parse import Env, Event, FirstStep, Phase, RunStart, WarmupEnd, Window
 from runner.report.progress import Progress
 from runner.results import RunRecord
-from runner.trial import AnyTrial, Trial
+from runner.trial import AnyTrial, ForeignTrial, Trial
 
 
 class Watch:
@@ -56,8 +56,13 @@ class Watch:
 
 
 def title(trial: AnyTrial) -> str:
-    """A trial in one line: what, on how many of which devices."""
+    """A trial in one line: what, on how many of which devices, and over what where there are several nodes."""
     device = "GPU" if trial.device == "gpu" else "CPU worker"
     plural = "" if trial.world_size == 1 else "s"
     what = f"{trial.framework} {trial.version} {trial.model}" if isinstance(trial, Trial) else trial.name
-    return f"{what} on {trial.world_size} {device}{plural}"
+    line = f"{what} on {trial.world_size} {device}{plural}"
+    if isinstance(trial, ForeignTrial) or trial.nodes == 1:
+        return line
+    wire = trial.placement[0].wire
+    over = [*([wire.kind] if wire else []), *([trial.link.label] if trial.link else [])]
+    return f"{line} of {trial.nodes} nodes over {', '.join(over)}"

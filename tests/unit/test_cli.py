@@ -74,7 +74,9 @@ def refused(tmp_path, *words):
         ),
         (["--precision=fp8"], "unknown PRECISION 'fp8'; known:"),
         (["--data=/no/such/place"], "DATA=/no/such/place does not exist"),
-        (["--nodes=2"], "NODES=2 asked, this version runs on one host"),
+        (["--hosts=a:4,b:4"], "ENGINE=venv runs on this machine alone"),
+        (["--nodes=2", "--link-rate=fast"], "'fast' is no rate; write for example 1gbit"),
+        (["--interconnect=ethernet"], "INTERCONNECT=ethernet asked, but a job on one host crosses no network"),
         (["--timeout=later"], "TIMEOUT=later is not a duration"),
     ],
 )

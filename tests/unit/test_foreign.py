@@ -87,7 +87,7 @@ def dlscale(*words, env=None):
         (["--image=i:1", "--engine=venv", "--", "x"], "ENGINE=venv asked, and --image i:1 runs in a container"),
         (["--image=i:1", "--dialect=mxnte", "--batch=1", "--", "x"], "unknown DIALECT 'mxnte'; known: mxnet"),
         (["--image=i:1", "--dialect=mxnet", "--", "x"], "MXNet's log does not tell the batch size; give --batch N"),
-        (["--image=i:1", "--nodes=2", "--", "x"], "NODES=2 asked, this version runs on one host"),
+        (["--image=i:1", "--nodes=2", "--", "x"], "--image runs a command of yours on one host"),
         (
             ["--image=i:1", "--data=/no/such/place", "--", "x"],
             f"is no folder; give the folder that the command finds at {DATA}",

@@ -2,7 +2,7 @@
 
 import examples
 import pytest
-from records import events, record
+from records import events, provenance, record
 
 from runner.grade import grade, scaling
 from runner.outcome import Outcome
@@ -15,7 +15,7 @@ TWO = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, proc
 
 
 def graded(trial, said, outcome=OK):
-    return grade(trial=trial, outcome=outcome, events=said, gpus=(), workload=WORKLOAD)
+    return grade(trial=trial, outcome=outcome, events=said, provenance=provenance(), workload=WORKLOAD)
 
 
 def reasons(trial, said, outcome=OK):

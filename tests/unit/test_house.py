@@ -161,7 +161,7 @@ def test_every_makefile_variable_is_a_flag_of_bench_and_every_flag_a_variable():
         name for line in re.findall(r"^(?:VARIABLES|SWITCHES) := (.*)$", text, re.MULTILINE) for name in line.split()
     }
     flags = {option for parameter in typer.main.get_command(app).commands["bench"].params for option in parameter.opts}
-    own = {"--dry-run", "--help", "-h"}  # `make plan`, `make help`
+    own = {"--dry-run", "--help", "-h", "-H"}  # `make plan`, `make help`, and short for --hosts
     own |= {"--image", "--dialect", "command"}  # a command line can't be passed through make word for word
     assert {"--" + name.lower().replace("_", "-") for name in variables} == flags - own
 

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from runner.catalog import load_images
 from runner.errors import RequestError
+from runner.fleet import Fleet
 from runner.ground import EngineChoice, Ground
 from runner.plan import plan
 from runner.request import Request
+from runner.spread import Member
 from runner.trial import Dataset
+from runner.wire import NodeWires
 from runner.workload import load_workloads
 
 CATALOG = load_images(examples.ROOT)
@@ -21,8 +24,9 @@ WORKLOAD = load_workloads(examples.ROOT)[0]
 
 def ground(framework="mxnet", device="cpu", **changes):
     image = next(image for image in CATALOG.images if (image.framework, image.device) == (framework, device))
+    node = changes.pop("node", None) or (examples.node() if device == "cpu" else examples.gpu_node(4))
     values = {
-        "node": examples.node() if device == "cpu" else examples.gpu_node(4),
+        "fleet": Fleet("here", node.name, (Member(node, NodeWires()),)),
         "device": device,
         "engine": EngineChoice("docker", None),
         "image": image,
@@ -129,7 +133,7 @@ def test_scale_repeat_and_wires_do_not_change_the_key():
     trials = plan(Request(gpus=(1, 2, 4), repeat=2), ground("pytorch", "gpu"))
     assert len({t.key for t in trials}) == 1
     assert (
-        plan(Request(gpus=(2,), interconnect="shm"), ground("pytorch", "gpu"))[0].key
+        plan(Request(gpus=(2,), interconnect=("shm",)), ground("pytorch", "gpu"))[0].key
         != plan(Request(gpus=(2,), seed=2), ground("pytorch", "gpu"))[0].key
     )
 

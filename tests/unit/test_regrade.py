@@ -23,7 +23,7 @@ def leave(out, run_id, trial, baseline=None, seconds=0.123456789):
     for event in said:
         writer.event(event)
     workload = load_workloads(SUITE_ROOT)[0]
-    graded = grade(trial=trial, outcome=base.outcome, events=said, gpus=(), workload=workload)
+    graded = grade(trial=trial, outcome=base.outcome, events=said, provenance=base.provenance, workload=workload)
     found = base.model_copy(
         update={
             "outcome": graded.outcome,

@@ -4,7 +4,10 @@ import pytest
 
 from runner import request as ask
 from runner.errors import RequestError
+from runner.link import Link
 from runner.request import Request
+
+SLOW = Link(rate_mbit=100, emulated=True)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "abc", "1.5", "1e3", "٣"])
@@ -47,26 +50,55 @@ def test_a_misspelt_word_gets_the_nearest_first():
         ask.choice("PRECISION", "bf61", ask.Precision)
 
 
+def test_a_sweep_of_words_keeps_its_order_and_counts_each_once():
+    assert ask.choices("INTERCONNECT", "infiniband, ethernet,infiniband", ask.Interconnect) == ("infiniband", "ethernet")
+    assert ask.choices("INTERCONNECT", "", ask.Interconnect) is None
+    with pytest.raises(RequestError, match="^unknown INTERCONNECT 'ethernot'; known: ethernet, "):
+        ask.choices("INTERCONNECT", "nvlink,ethernot", ask.Interconnect)
+    with pytest.raises(RequestError, match="^INTERCONNECT=ethernet, has an empty place; type for example"):
+        ask.choices("INTERCONNECT", "ethernet,", ask.Interconnect)
+
+
+def test_links_are_rates_in_tcs_words_and_none_for_a_link_as_it_is():
+    assert ask.links("100mbit,none,1gbit", None) == (
+        Link(rate_mbit=100, emulated=True),
+        None,
+        Link(rate_mbit=1000, emulated=True),
+    )
+    assert ask.links("none", "0.2ms") == (Link(delay_ms=0.2, emulated=True),)
+    assert ask.links(None, "") is None
+
+
+@pytest.mark.parametrize(("rate", "delay"), [("fast", None), ("1gbps", None), ("0mbit", None), (None, "soon")])
+def test_what_is_no_link(rate, delay):
+    with pytest.raises(RequestError, match="write for example"):
+        ask.links(rate, delay)
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"nodes": 2}, "NODES=2 asked, this version runs on one host"),
-        ({"hosts": "hosts.yaml"}, "HOSTS=hosts.yaml asked, this version runs on one host"),
+        ({"nodes": 2}, "NODES=2 asked, but no machines for them; add HOSTS=hosts.yaml (or HOSTS=a:4,b:4), or LINK_RATE=1gbit"),
+        ({"hosts": "h.yaml", "engine": "venv"}, "ENGINE=venv runs on this machine alone"),
+        ({"hosts": "h.yaml", "links": (SLOW,)}, "LINK_RATE and LINK_DELAY slow the links of nodes that are emulated"),
+        ({"links": (SLOW,)}, "LINK_RATE and LINK_DELAY slow the links between nodes, and there is one node; add NODES=2"),
+        ({"hosts": "h.yaml", "image": "i:1"}, "--image runs a command of yours on one host"),
+        ({"hca": "mlx5_0"}, "HCA=mlx5_0 asked, but a job on one host crosses no network"),
         ({"gpus": (1,), "workers": (2,)}, "GPUS and WORKERS exclude each other"),
         ({"gpus": (1,), "device": "cpu"}, "GPUS and DEVICE=cpu exclude each other"),
         ({"workers": (2,), "device": "gpu"}, "WORKERS counts CPU workers and DEVICE=gpu asks for GPUs"),
-        ({"interconnect": "infiniband"}, "INTERCONNECT=infiniband asked, but a job on one host crosses no network"),
+        ({"interconnect": ("infiniband",)}, "INTERCONNECT=infiniband asked, but a job on one host crosses no network"),
         ({"iface": "eth0"}, "IFACE=eth0 asked"),
         ({"iterations": 5, "epochs": 1}, "ITERATIONS and EPOCHS say the same thing twice"),
     ],
 )
 def test_requests_that_contradict_themselves(fields, sentence):
     with pytest.raises(RequestError) as caught:
-        ask.refuse_unbuilt(Request(**fields))
+        ask.refuse_contradictions(Request(**fields))
     assert str(caught.value).startswith(sentence)
     assert "\n" not in str(caught.value)
 
 
 def test_caffe_on_several_nodes_is_refused_for_what_caffe_is():
     with pytest.raises(RequestError, match="but Caffe has no distributed training; ask for one node and GPUS=n"):
-        ask.refuse_unbuilt(Request(framework="caffe", nodes=2))
+        ask.refuse_contradictions(Request(framework="caffe", nodes=2))

@@ -1,0 +1,124 @@
+"""The machines of a request: this one, nodes emulated on it, or the hosts of a list. Looks; starts nothing that outlives the look.
+
+A plan for hosts that are elsewhere needs no contact: it stands on what their list claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from runner import provenance
+from runner.cluster import Node, inspect_local
+from runner.emulate import IFACE, emulated_nodes
+from runner.hosts.declared import declared_node
+from runner.hosts.hostsfile import load_hosts
+from runner.hosts.model import Host, Hosts
+from runner.link import Link
+from runner.provenance import NodeUsed
+from runner.request import Request
+from runner.spread import Member
+from runner.trial import Placed
+from runner.wire import NodeWires
+
+if TYPE_CHECKING:
+    from runner.hosts.survey import Surveyed
+
+Way = Literal["here", "emulated", "hosts"]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The machines of a request.
+
+    Attributes:
+        way: this machine alone, nodes emulated on it, or hosts.
+        machine: whose results these are: this machine's name, or the first host's.
+        members: the nodes that a job may use, in order.
+        link: what the hosts' links are held to, by whatever made them.
+        surveyed: the hosts' connections and what was seen there; empty without contact.
+    """
+
+    way: Way
+    machine: str
+    members: tuple[Member, ...]
+    link: Link | None = None
+    surveyed: tuple[Surveyed, ...] = ()
+
+    @property
+    def host(self) -> provenance.Host | None:
+        """Facts of the first machine; None where that is this one, which is asked before each run."""
+        return self.surveyed[0].facts if self.surveyed else None
+
+    def used(self, placement: Sequence[Placed], *, image_id: str | None) -> tuple[NodeUsed, ...]:
+        """The nodes of a run, for its record."""
+        seen = {of_host.host.name: of_host for of_host in self.surveyed}
+        nodes = {member.node.name: member.node for member in self.members}
+        return tuple(_used(nodes[placed.node], seen.get(placed.node), image_id) for placed in placement)
+
+    def close(self) -> None:
+        """Let go of the hosts."""
+        for seen in self.surveyed:
+            seen.connection.close()
+
+
+def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Fleet:
+    """Find the machines that a request may use.
+
+    Args:
+        request: what was asked.
+        contact: whether the hosts of a list are asked what they are; else the list is believed.
+        say: told what is looked at.
+
+    Raises:
+        RequestError: the list is wrong, or a host can't be used.
+    """
+    if request.hosts is None:
+        return _this_machine(request)
+    hosts = load_hosts(request.hosts)
+    if not contact:
+        members = tuple(_member(host, declared_node(host)) for host in hosts.hosts)
+        return Fleet("hosts", hosts.hosts[0].name, members, hosts.link)
+    return _hosts(hosts, say)
+
+
+def _this_machine(request: Request) -> Fleet:
+    here = inspect_local()
+    if not request.links or not request.nodes:
+        return Fleet("here", here.name, (Member(here, NodeWires()),))
+    nodes = emulated_nodes(here, request.nodes)
+    return Fleet("emulated", here.name, tuple(Member(n, NodeWires(roles={"ethernet": IFACE})) for n in nodes))
+
+
+def _hosts(hosts: Hosts, say: Callable[[str], None]) -> Fleet:
+    from runner.hosts.survey import survey  # noqa: PLC0415 - loads what only hosts need
+
+    surveyed = survey(hosts, say)
+    members = tuple(_member(seen.host, seen.node) for seen in surveyed)
+    return Fleet("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
+
+
+def _used(node: Node, seen: Surveyed | None, image_id: str | None) -> NodeUsed:
+    return NodeUsed(
+        name=node.name,
+        host=seen.facts if seen else provenance.read_host(node),
+        gpus=node.gpus,
+        nics=node.nics,
+        hcas=node.hcas,
+        driver=node.driver,
+        cuda_driver=node.cuda_driver,
+        engine_version=seen.engine.version if seen else None,
+        image_id=image_id,
+        clock_offset_s=seen.clock.offset_s if seen else None,
+        clock_error_s=seen.clock.error_s if seen else None,
+    )
+
+
+def _member(host: Host, node: Node) -> Member:
+    said = NodeWires(
+        roles={role: interface.name for role, interface in host.interfaces.items()},
+        addresses={i.name: i.address for i in host.interfaces.values() if i.address},
+        hcas=host.hcas,
+    )
+    return Member(node, said, host.slots)

@@ -1,0 +1,91 @@
+"""Sixteen GPUs asked and eight given, nodes in another order at each run, one node with more ranks than the others."""
+
+import examples
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.catalog import load_images
+from runner.errors import RequestError
+from runner.request import Request
+from runner.spread import Member, nodes_for, scales
+from runner.wire import NodeWires
+
+CATALOG = load_images(examples.ROOT)
+GPU_IMAGE = CATALOG.find("pytorch", None, "gpu")
+CPU_IMAGE = CATALOG.find("mxnet", None, "cpu")
+
+
+def gpu_members(*counts, slots=None):
+    return [Member(examples.gpu_node(count, name=f"n{i}"), NodeWires(), slots) for i, count in enumerate(counts, 1)]
+
+
+def cpu_members(*counts):
+    return [Member(examples.node(cores=tuple(range(n)), name=f"n{i}"), NodeWires()) for i, n in enumerate(counts, 1)]
+
+
+def nodes(scale, members, device="gpu", **request):
+    return nodes_for(scale, members, request=Request(**request), device=device)
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(1, 1), (2, 1), (4, 1), (8, 2), (12, 3), (16, 4), (6, 2), (5, None), (32, None)]
+)
+def test_as_few_nodes_as_will_do_each_with_as_many_devices(scale, expected):
+    assert nodes(scale, gpu_members(4, 4, 4, 4)) == expected
+
+
+def test_all_nodes_that_were_asked_for_are_used():
+    assert nodes(4, gpu_members(4, 4), nodes=2) == 2
+    assert nodes(1, gpu_members(4, 4), nodes=2) == 1
+    assert nodes(3, gpu_members(4, 4), nodes=2) is None
+
+
+def test_slots_hold_devices_back():
+    assert nodes(4, gpu_members(4, 4, slots=2)) == 2
+    assert nodes(8, gpu_members(4, 4, slots=2)) is None
+
+
+def test_the_smallest_node_bounds_the_others():
+    assert nodes(8, gpu_members(8, 2)) == 1
+    assert nodes(10, gpu_members(8, 2)) is None
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=5), st.integers(1, 40))
+def test_whatever_is_placed_fits(counts, scale):
+    found = nodes(scale, gpu_members(*counts))
+    if found:
+        assert scale % found == 0
+        assert all(scale // found <= count for count in counts[:found])
+
+
+def test_more_than_all_nodes_have_says_what_each_has():
+    with pytest.raises(RequestError) as caught:
+        scales(Request(gpus=(16,), hosts="hosts.yaml"), GPU_IMAGE, gpu_members(4, 4))
+    assert str(caught.value) == "GPUS=16 asked, hosts.yaml offers 8 (n1: 4, n2: 4); add nodes or ask for 8"
+
+
+def test_an_uneven_share_says_what_can_be_shared():
+    with pytest.raises(RequestError) as caught:
+        scales(Request(gpus=(7,), hosts="hosts.yaml"), GPU_IMAGE, gpu_members(4, 4))
+    assert str(caught.value) == (
+        "GPUS=7 asked, and every node has to give as many GPUs as the others (n1: 4, n2: 4); ask for GPUS=4 or 6 or 8"
+    )
+
+
+def test_more_nodes_than_the_list_has():
+    with pytest.raises(RequestError) as caught:
+        scales(Request(nodes=3, hosts="a:4,b:4"), GPU_IMAGE, gpu_members(4, 4))
+    assert str(caught.value) == "NODES=3 asked, a:4,b:4 offers 2 (n1, n2); add nodes or ask for NODES=2"
+
+
+def test_defaults_are_one_cpu_worker_a_node_and_powers_of_two_of_gpus():
+    assert scales(Request(hosts="h"), CPU_IMAGE, cpu_members(8, 8, 8)) == (1, 3)
+    assert scales(Request(hosts="h", nodes=2), CPU_IMAGE, cpu_members(8, 8, 8)) == (1, 2)
+    assert scales(Request(hosts="h"), GPU_IMAGE, gpu_members(4, 4, 4)) == (1, 2, 4, 8, 12)
+
+
+def test_cpu_workers_fill_the_first_node_unless_nodes_are_asked_for():
+    members = cpu_members(4, 4)
+    assert nodes(4, members, device="cpu") == 1
+    assert nodes(4, members, device="cpu", nodes=2) == 2
