@@ -68,6 +68,6 @@ def describe(pairs: Sequence[GpuPair]) -> str:
         else:
             kind = pair.over if pair.direct else f"not direct ({pair.over}; {pair.reason})"
         kinds.setdefault(kind, []).append(f"{pair.first}-{pair.second}")
-    if len(kinds) == 1:
+    if len(kinds) == 1 and len(pairs) > 1:
         return f"all {len(pairs)} pairs: {next(iter(kinds))}"
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())

@@ -1,0 +1,116 @@
+"""What the doctor says of hosts.
+
+Prevents: a host that can't be used among green lines; nodes with different drivers or MTUs that look alike; a wire that nobody tried
+being called good; the next step lost between the layers.
+"""
+
+import pytest
+from examples import gpu_node, node
+
+from runner.engines.base import EngineFacts
+from runner.errors import RequestError
+from runner.hostfs import Hca, Nic
+from runner.hosts.checkup import _unusable
+from runner.hosts.clock import Clock
+from runner.hosts.findings import HostLook, common_findings, host_findings, pair_findings
+from runner.hosts.model import Endpoint, Host, Interface
+from runner.hosts.peers import GpuPair
+from runner.hosts.reach import Unreachable
+
+
+def look(name="n1", **changes):
+    the_host = Host(name=name, endpoint=Endpoint(url=f"ssh://{name}"), interfaces={"ethernet": Interface(name="eth0")})
+    values = {
+        "host": the_host,
+        "node": node(name=name, nics=(nic("eth0"), nic("br0"))),
+        "engine": EngineFacts(name="docker", available=True, version="28.2.2"),
+        "clock": Clock(0.002, 0.003),
+        "health": (),
+        "nvidia_pci": (),
+        "pairs": (),
+        "images": {},
+        "refusals": (),
+    }
+    return HostLook(**(values | changes))
+
+
+def nic(name, **changes):
+    values = {"name": name, "state": "up", "speed_mbit": None, "mtu": 1500, "kind": "virtual", "address": "10.1.0.1"}
+    return Nic.model_validate(values | changes)
+
+
+def by_subject(findings):
+    return {finding.subject: finding for finding in findings}
+
+
+def test_a_host_that_is_well():
+    found = by_subject(host_findings(look()))
+    assert {finding.level for finding in found.values()} == {"ok"}
+    assert found["n1 engine"].sentence == "answers at ssh://n1, version 28.2.2"
+    assert found["n1 clock"].sentence == "0.002 s ahead of this machine's (± 0.003 s)"
+    assert found["n1 interface eth0"].sentence == "virtual, up, speed unknown to its driver, MTU 1500, 10.1.0.1"
+    assert "n1 interface br0" not in found
+
+
+def test_a_refusal_is_bad_and_keeps_its_next_step():
+    found = by_subject(host_findings(look(refusals=("n1: its clock is wrong; run chrony",))))
+    assert (found["n1"].level, found["n1"].sentence, found["n1"].next_step) == (
+        "bad",
+        "its clock is wrong",
+        "run chrony",
+    )
+    finding = _unusable("n2", RequestError("n2: no sshd listens there (refused); start it"))
+    assert (finding.level, finding.subject, finding.next_step) == ("bad", "n2", "start it")
+
+
+def test_a_clock_that_is_off_is_a_warning():
+    assert by_subject(host_findings(look(clock=Clock(0.5, 0.01))))["n1 clock"].level == "warn"
+
+
+def test_gpus_adapters_and_pairs():
+    machine = gpu_node(
+        2, name="n1", hcas=(Hca(name="mlx5_0", port=1, state="DOWN", link_layer="InfiniBand", rate="100"),)
+    )
+    pair = GpuPair(first=0, second=1, direct=True, over="NVLink")
+    engine = EngineFacts(name="docker", available=True, version="26", gpu_request="cdi")
+    found = by_subject(host_findings(look(node=machine, pairs=(pair,), engine=engine)))
+    assert found["n1 GPU 1"].level == "ok"
+    assert found["n1 driver"].sentence == "NVIDIA 580.159.03, CUDA up to 13.0"
+    assert found["n1 GPU pairs"].sentence == "NVLink: 0-1"
+    assert found["n1 adapter mlx5_0 port 1"].level == "warn"
+    assert found["n1 engine"].sentence.endswith("hands out GPUs by CDI device names")
+
+
+def test_images_by_their_state():
+    images = {f"m{index}": "same" for index in range(5)} | {"caffe 1.0": "missing", "mxnet 1.9.1": "other"}
+    said = [finding.sentence for finding in host_findings(look(images=images)) if finding.subject == "n1 images"]
+    assert said == [
+        "m0, m1, m2 and 2 more: as here",
+        "caffe 1.0: not there, the next bench that needs one loads it",
+        "mxnet 1.9.1: not as here, the next bench that needs one replaces it",
+    ]
+
+
+def test_what_hosts_should_have_in_common():
+    one, two = look(), look("n2", node=gpu_node(2, name="n2", nics=(nic("eth0", mtu=9000),)))
+    found = by_subject(common_findings([one, two]))
+    assert found["drivers"].sentence == "differ (n1: none, n2: 580.159.03)"
+    assert found["GPUs"].sentence == "differ (n1: none, n2: NVIDIA H200)"
+    assert found["MTU of ethernet"].sentence == "differ (n1: 1500, n2: 9000)"
+    assert {finding.level for finding in found.values()} == {"warn"}
+    assert list(common_findings([look(), look("n2")])) == []
+
+
+def test_pairs():
+    failed = Unreachable(
+        source="n1", target="n2", iface="eth0", source_state="up", target_state="down", reason="no answer"
+    )
+    (bad,) = pair_findings((failed,), names=["n1", "n2"], interfaces={"n1": "eth0", "n2": "eth0"})
+    assert (bad.level, bad.subject, bad.sentence) == ("bad", "n1 → n2", "no answer (n2's interface is down)")
+    (well,) = pair_findings((), names=["n1", "n2", "n3"], interfaces=dict.fromkeys(("n1", "n2", "n3"), "eth0"))
+    assert (well.level, well.sentence) == ("ok", "all 3 hosts reach each other on eth0")
+
+
+@pytest.mark.parametrize("names", [[], ["n1"]])
+def test_a_host_alone_reaches_nobody(names):
+    assert list(pair_findings((), names=names, interfaces={})) == []

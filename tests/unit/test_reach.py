@@ -1,0 +1,190 @@
+"""Whether nodes reach each other, and who is at fault if not. The program that nodes run is run here, several of it on the loopback.
+
+Prevents: a listener that starts late and is called unreachable; a wire that lets a handshake through and nothing larger; a cut link
+that is blamed on the node at the other end; an engine that died and is described as a firewall.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from examples import node
+
+from runner.errors import RequestError
+from runner.hostfs import Nic
+from runner.hosts import meet
+from runner.hosts.model import Endpoint, Host, Interface
+from runner.hosts.reach import NodeEnd, Unreachable, ends_of, explain
+
+SOURCE = Path(meet.__file__).read_text(encoding="utf-8")
+
+
+def free_ports(count):
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def own(name, places, **changes):
+    peers = {peer: place for peer, place in places.items() if peer != name}
+    address, port = places[name]
+    values = {"name": name, "iface": "lo", "address": address, "port": port, "peers": peers, "seconds": 20.0}
+    return values | changes
+
+
+def begin(values):
+    return subprocess.Popen([sys.executable, "-I", "-S", "-c", SOURCE, json.dumps(values)], stdout=subprocess.PIPE)
+
+
+def ended(process):
+    said, _ = process.communicate(timeout=60)
+    return json.loads(said)
+
+
+def test_three_that_meet_though_one_is_late():
+    places = {name: ("127.0.0.1", port) for name, port in zip("abc", free_ports(3), strict=True)}
+    early = [begin(own(name, places)) for name in "ab"]
+    time.sleep(0.7)
+    answers = [ended(process) for process in (*early, begin(own("c", places)))]
+    assert [answer["results"] for answer in answers] == [
+        {"b": None, "c": None},
+        {"a": None, "c": None},
+        {"a": None, "b": None},
+    ]
+    assert {answer["state"] for answer in answers} == {"unknown"}  # what the kernel says of every loopback
+
+
+def test_one_that_nobody_answers_says_why():
+    places = {name: ("127.0.0.1", port) for name, port in zip("ab", free_ports(2), strict=True)}
+    answer = ended(begin(own("a", places, seconds=0.5)))
+    assert answer["results"] == {"b": "Connection refused"}
+
+
+def test_an_address_that_is_not_the_nodes_own():
+    (port,) = free_ports(1)
+    answer = ended(begin(own("a", {"a": ("192.0.2.1", port)}, seconds=0.5)))
+    assert "can't listen at 192.0.2.1" in answer["trouble"]
+
+
+def test_an_interface_that_is_not_there():
+    (port,) = free_ports(1)
+    answer = ended(begin(own("a", {"a": ("127.0.0.1", port)}, iface="none0", seconds=0.5)))
+    assert answer["state"] == "missing"
+
+
+def test_a_handshake_alone_is_not_enough(monkeypatch):
+    """With an MTU that differs on the way, connections come to pass and everything after them is swallowed."""
+    monkeypatch.setattr(meet, "CALL_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        said = meet.call_once({"name": "a", "iface": "lo", "address": "127.0.0.1"}, "127.0.0.1", port)
+    assert "large packets do not arrive" in said
+
+
+def test_a_caller_that_sends_half_is_not_heard(monkeypatch):
+    monkeypatch.setattr(meet, "CALL_S", 0.3)
+    here, there = socket.socketpair()
+    heard = set()
+    thread = threading.Thread(target=meet.answer, args=(there, heard))
+    thread.start()
+    here.sendall(b"a\n" + meet.PAYLOAD[:1000])
+    thread.join()
+    assert heard == set()
+    here.close()
+
+
+def failed(source, target, reason="No route to host", states=("up", "up")):
+    return Unreachable(
+        source=source,
+        target=target,
+        iface="eth0",
+        source_state=states[0],
+        target_state=states[1],
+        reason=reason,
+    )
+
+
+def test_nothing_to_explain():
+    assert explain(()) is None
+
+
+def test_an_interface_that_is_down_is_the_fault_whoever_noticed():
+    pairs = (
+        failed("n1", "n2", "no answer", ("up", "down")),
+        failed("n2", "n1", "Network is unreachable", ("down", "up")),
+        failed("n2", "n3", "Network is unreachable", ("down", "up")),
+        failed("n3", "n2", "no answer", ("up", "down")),
+    )
+    assert explain(pairs) == "n2: its interface eth0 is down, so n1, n3 can't reach it"
+
+
+def test_an_engine_that_is_gone_is_the_fault():
+    gone = "n2: nothing listens there (unix:///run/n2.sock); start its engine"
+    assert explain((failed("n1", "n2", gone, ("up", None)), failed("n2", "n1", gone, (None, "up")))) == gone
+
+
+def test_the_node_that_is_in_every_failed_pair_is_the_fault():
+    pairs = tuple(failed(*pair) for pair in (("n1", "n3"), ("n3", "n1"), ("n2", "n3"), ("n3", "n2")))
+    assert explain(pairs) == "n3: n1, n2 and it can't reach each other (No route to host)"
+
+
+def test_between_two_nobody_can_say_whose_fault_it_is():
+    said = explain((failed("n1", "n2"), failed("n2", "n1")))
+    assert "n1 → n2 over eth0: No route to host" in said
+    assert "n2 → n1" in said
+
+
+def nic(name, kind="ethernet", address=None):
+    return Nic(name=name, state="up", speed_mbit=None, mtu=1500, kind=kind, address=address)
+
+
+def seen(name="n1", interfaces=None, nics=()):
+    host = Host(name=name, endpoint=Endpoint(url=f"ssh://{name}"), interfaces=interfaces or {})
+    return SimpleNamespace(host=host, node=node(name=name, nics=nics))
+
+
+NICS = (
+    nic("lo", "loopback", "127.0.0.1"),
+    nic("eno1", address="10.1.0.1"),
+    nic("ib0", "infiniband", "10.2.0.1"),
+    nic("eno2"),
+)
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "wire", "end"),
+    [
+        ({}, None, NodeEnd("eno1", "10.1.0.1")),
+        ({}, "ib0", NodeEnd("ib0", "10.2.0.1")),
+        ({"ethernet": Interface(name="ib0")}, None, NodeEnd("ib0", "10.2.0.1")),
+        ({"infiniband": Interface(name="ib0", address="10.2.0.77")}, "infiniband", NodeEnd("ib0", "10.2.0.77")),
+    ],
+)
+def test_a_nodes_end_of_a_wire(interfaces, wire, end):
+    assert ends_of([seen(interfaces=interfaces, nics=NICS)], wire) == (end,)
+
+
+@pytest.mark.parametrize(
+    ("wire", "words"),
+    [
+        ("eth7", "n1: has no interface eth7; it has lo, eno1, ib0, eno2"),
+        ("infiniband", "n1: has no interface infiniband"),
+        ("eno2", "n1: interface eno2 has no address"),
+    ],
+)
+def test_an_end_that_is_not_there(wire, words):
+    with pytest.raises(RequestError, match=words.replace("(", r"\(")):
+        ends_of([seen(nics=NICS)], wire)
+
+
+def test_a_node_without_any_address():
+    with pytest.raises(RequestError, match="n1: no interface of it has an address"):
+        ends_of([seen(nics=NICS[:1])], None)

@@ -1,0 +1,134 @@
+"""Asking all hosts at once; the answers of real nodes are held against in tests/hosts.
+
+Prevents: a host that can't be used without its name; connections left open when one of them fails; an engine that is asked for GPUs in
+words that it does not have; a whole list that fails on its first host without a word on the others.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+from examples import node
+
+from runner.errors import RequestError
+from runner.hosts import survey as survey_module
+from runner.hosts.clock import Clock
+from runner.hosts.model import Endpoint, Host, Hosts, Interface
+from runner.hosts.survey import at_once, gpu_ways, refusals, survey
+
+
+@pytest.mark.parametrize(
+    ("info", "ways"),
+    [
+        ({}, ()),
+        ({"Runtimes": {"runc": {}}, "CDISpecDirs": None}, ()),
+        ({"Runtimes": {"runc": {}, "nvidia": {}}}, ("nvidia",)),
+        ({"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}, ("cdi",)),  # 26: knows names, and lists none
+        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, ("cdi",)),
+        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": [{"ID": "vendor.com/nic=0"}]}, ()),
+        ({"Runtimes": {"nvidia": {}}, "CDISpecDirs": ["/etc/cdi"]}, ("nvidia", "cdi")),
+    ],
+)
+def test_ways_to_ask_for_gpus_that_an_engine_may_know(info, ways):
+    assert gpu_ways(info) == ways
+
+
+def test_a_refusal_of_one_is_an_answer_among_the_others():
+    def ask(number):
+        if number == 2:
+            raise RequestError("two: no")
+        return number * 10
+
+    first, second, third = at_once(ask, (1, 2, 3))
+    assert (first, str(second), third) == (10, "two: no", 30)
+
+
+def test_a_bug_stays_a_bug():
+    with pytest.raises(ZeroDivisionError):
+        at_once(lambda number: 1 // number, (1, 0))
+
+
+def listed(*names):
+    return Hosts(hosts=tuple(Host(name=name, endpoint=Endpoint(url=f"ssh://{name}")) for name in names), source="list")
+
+
+class Connection:
+    def __init__(self, host):
+        self.host, self.closed = host, False
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """Hosts that answer, but for those that the test takes away."""
+    made = []
+    answers = SimpleNamespace(unreached=set(), silent=set(), offsets={})
+
+    def connect(host):
+        if host.name in answers.unreached:
+            raise RequestError(f"{host.name}: no sshd listens there (refused); start it")
+        made.append(Connection(host))
+        return made[-1]
+
+    def examine(connection, reference):
+        name = connection.host.name
+        if name in answers.silent:
+            raise RequestError(f"{name}: its engine does not answer; look at its log")
+        return SimpleNamespace(
+            host=connection.host,
+            connection=connection,
+            node=node(name=name),
+            local=(),
+            clock=Clock(answers.offsets.get(name, 0.0), 0.01),
+        )
+
+    monkeypatch.setattr(survey_module, "Connection", Connection)
+    monkeypatch.setattr(survey_module, "connect", connect)
+    monkeypatch.setattr(survey_module, "examine", examine)
+    monkeypatch.setattr(survey_module, "supply_base", lambda connections, say: "dlscale/base:x")
+    answers.made = made
+    return answers
+
+
+def test_all_answer_in_the_lists_order(world):
+    found = survey(listed("n2", "n1", "n3"), print)
+    assert [seen.host.name for seen in found] == ["n2", "n1", "n3"]
+    assert not any(connection.closed for connection in world.made)
+
+
+def refusal(world, *names):
+    with pytest.raises(RequestError) as caught:
+        survey(listed(*names), print)
+    assert all(connection.closed for connection in world.made)
+    return str(caught.value)
+
+
+def test_a_host_that_is_not_reached(world):
+    world.unreached = {"n2"}
+    assert refusal(world, "n1", "n2", "n3") == "n2: no sshd listens there (refused); start it"
+
+
+def test_several_that_fail_are_all_named(world):
+    world.unreached = {"n2", "n3"}
+    said = refusal(world, "n1", "n2", "n3")
+    assert said.startswith("n2: no sshd listens there")
+    assert "nor can n3 be used" in said
+
+
+def test_an_engine_that_does_not_answer(world):
+    world.silent = {"n3"}
+    assert refusal(world, "n1", "n3").startswith("n3: its engine does not answer")
+
+
+def test_a_clock_ten_seconds_off(world):
+    world.offsets = {"n1": 10.0}
+    assert refusal(world, "n1", "n2").startswith("n1: its clock is 10.000 s ahead of this machine's")
+
+
+def test_refusals_of_claims_and_clock_come_together():
+    host = Host(name="n1", endpoint=Endpoint(url="ssh://n1"), slots=8, interfaces={"ethernet": Interface(name="eth9")})
+    seen = SimpleNamespace(host=host, node=node(name="n1"), local=(), clock=Clock(10.0, 0.0))
+    said = refusals(seen, device="cpu")
+    assert len(said) == 3
+    assert all(sentence.startswith("n1: ") for sentence in said)
