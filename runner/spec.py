@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,6 +11,8 @@ from runner.link import Link
 # A daemon serves the others and is ended with them; all else ends by itself.
 Role = Literal["worker", "scheduler", "server", "daemon", "tool"]
 
+# The user that every image of the suite has for its jobs: `bench`, as numeric `uid:gid`.
+IMAGE_USER: Final = "10001:10001"
 LABEL_RUN = "dlscale.run-id"
 LABEL_ROLE = "dlscale.role"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Final
 
-# The user that every image of the suite has for this.
-IMAGE_USER: Final = "10001:10001"
+from runner.spec import IMAGE_USER
+
+__all__ = ["IMAGE_USER", "job_user"]
 
 
 def job_user() -> str:

@@ -207,7 +207,7 @@ def spec(
         user=job.user,
         network=network,
         hostname=seat.node.name if network == "host" else None,  # who joins another's namespace has its name too
-        verbs=bool(wire and wire.hcas) and role == "worker",
+        verbs=bool(wire and wire.hcas) and role in ("worker", "daemon"),  # ranks run in both
         labels={LABEL_RUN: job.run_id, LABEL_ROLE: role},
     )
 

@@ -1,0 +1,79 @@
+"""Named volumes: files that are brought to an engine, wherever it is, for its containers to read.
+
+They travel over the connection to the engine, into a container that is created and never started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from runner.engines.base import EngineError
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_INSIDE: Final = "/volume"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a volume; its content is shown to nobody, since it may be a secret."""
+
+    content: bytes = field(repr=False)
+    mode: int = 0o644
+    uid: int = 0
+
+
+def fill(client: DockerClient, *, name: str, image: str, files: Mapping[str, File], labels: Mapping[str, str]) -> None:
+    """Make a volume that holds these files.
+
+    Args:
+        client: the engine.
+        name: of the volume.
+        image: any image that the engine has.
+        files: by path in the volume; folders on the way are made.
+        labels: of the volume, by which `dlscale clean` finds it.
+
+    Raises:
+        EngineError: the engine would not; no volume is left then.
+    """
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    api = client.api
+    host = api.create_host_config(binds={name: {"bind": _INSIDE, "mode": "rw"}}, network_mode="none")
+    try:
+        api.create_volume(name, labels=dict(labels))
+        holder = api.create_container(image, ["true"], name=f"{name}-fill", labels=dict(labels), host_config=host)["Id"]
+        try:
+            api.put_archive(holder, _INSIDE, _packed(files))
+        finally:
+            api.remove_container(holder, force=True)
+    except (DockerException, RequestException) as error:
+        remove(client, name)
+        said = str(getattr(error, "explanation", None) or error).strip()
+        raise EngineError(f"the volume {name} could not be filled ({said})") from error
+
+
+def remove(client: DockerClient, name: str) -> None:
+    """Remove a volume; one that is not there, or whose engine is gone, is no error."""
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    with contextlib.suppress(DockerException, RequestException):
+        client.api.remove_volume(name, force=True)
+
+
+def _packed(files: Mapping[str, File]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for path, file in sorted(files.items()):
+            info = tarfile.TarInfo(path)
+            info.size, info.mode, info.uid, info.gid = len(file.content), file.mode, file.uid, file.uid
+            tar.addfile(info, io.BytesIO(file.content))
+    return content.getvalue()
