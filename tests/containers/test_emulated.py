@@ -1,0 +1,357 @@
+"""Nodes emulated on this machine, with real containers and real shaped links.
+
+Prevents: a link that is not held to its rate, or whose traffic goes round it; a job that reaches the host or beyond; a host's own
+interface that is shaped; a container or a network that outlives its run; a strategy that needs more than emulated nodes offer.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import uuid
+
+import examples
+import pytest
+from commands import ROOT, running, wait_until
+
+from runner.cache import cache_dir
+from runner.cleanup import remove_left
+from runner.cluster import inspect_local
+from runner.emulate import emulated_nodes
+from runner.engines import shaper
+from runner.engines.docker import DockerEngine
+from runner.errors import RequestError
+from runner.execute import Limits, execute
+from runner.images.tools import ensure_tools
+from runner.launch import emulated, launch
+from runner.launch.job import spec
+from runner.link import Link
+from runner.spec import LABEL_RUN
+
+RATE = Link(rate_mbit=100, emulated=True)
+LIMITS = Limits(wall_s=240, silence_s=120)
+SENT = 4 * 2**20
+
+PROBE = """
+import json, pathlib, socket, subprocess, sys, threading, time
+def qdiscs():
+    return json.loads(subprocess.run(["tc", "-s", "-j", "qdisc", "show", "dev", "eth0"], capture_output=True, check=True).stdout)
+def can(action):
+    try:
+        action()
+    except OSError as error:
+        return str(error)
+    return True
+me, other, size, host = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+server = socket.create_server(("", 4567))
+addresses = {name: socket.gethostbyname(name) for name in (me, other)}
+deadline = time.monotonic() + 30
+while True:
+    try:
+        out = socket.create_connection((other, 4567), timeout=2)
+        break
+    except OSError:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+back, (heard_from, _) = server.accept()
+before = qdiscs()
+out.settimeout(60)
+threading.Thread(target=lambda: (out.sendall(bytes(size)), out.shutdown(socket.SHUT_WR))).start()
+while back.recv(2**20):
+    pass
+back.sendall(b"k")
+out.recv(1)  # the other has had all of it, so it is in the counters
+print(json.dumps({
+    "hostname": socket.gethostname(),
+    "addresses": addresses,
+    "heard_from": heard_from,
+    "before": before,
+    "after": qdiscs(),
+    "interfaces": sorted(name for _, name in socket.if_nameindex() if pathlib.Path(f"/sys/class/net/{name}/address").read_text().strip("0:\\n")),
+    "reach_host": can(lambda: socket.create_connection((host, 1), timeout=5)),
+    "reach_out": can(lambda: socket.create_connection(("192.0.2.1", 80), timeout=5)),
+    "look_up": can(lambda: socket.gethostbyname("example.org")),
+    "shape": subprocess.run(["tc", "qdisc", "delete", "dev", "eth0", "root"], capture_output=True, text=True).stderr.strip(),
+}))
+"""
+
+
+class Sheet:
+    """A writer that keeps everything in memory, and looks at the host's links while the job is there."""
+
+    def __init__(self):
+        self.logs, self.events, self.shaped = {}, [], []
+
+    def log(self, container, text):
+        self.logs.setdefault(container, []).append(text)
+        self.shaped.append(shaped_links_of_the_host())
+
+    def event(self, event):
+        self.events.append(event)
+
+
+def shaped_links_of_the_host():
+    """Of this network namespace: (interface, kind) of all that slows a link."""
+    said = subprocess.run(["tc", "-j", "qdisc", "show"], capture_output=True, text=True, check=True).stdout
+    return sorted((q["dev"], q["kind"]) for q in json.loads(said or "[]") if q["kind"] in ("tbf", "netem", "htb"))
+
+
+@pytest.fixture(scope="module")
+def tools(client):
+    return ensure_tools(client, cache=cache_dir(), report=print)
+
+
+@pytest.fixture(scope="module")
+def engine(client):
+    return DockerEngine(client, ROOT / "workloads")
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    here = inspect_local()
+    # A machine with a single core lends it to both.
+    return emulated_nodes(here.model_copy(update={"cores": here.cores * 2 if len(here.cores) < 2 else here.cores}), 2)
+
+
+def job(engine, nodes, tools, *, link=RATE, **changes):
+    """Two emulated nodes with one worker each, and a run id that nobody else has; in the tools' own image unless a version is named."""
+    image = {} if "version" in changes else {"image": tools}
+    trial = examples.trial(
+        **{
+            "framework": "pytorch",
+            "program": "imagenet_cnn/train_pytorch.py",
+            "strategy": "ddp",
+            "model": "lenet",
+            "world_size": 2,
+            "processes": 2,
+            "batch_per_device": 4,
+            "global_batch": 8,
+            "iterations": 8,
+            "warmup": 2,
+            "window": 4,
+            "link": link,
+            **changes,
+        }
+    )
+    wires = [examples.wire(0, address=node.name) for node in nodes]
+    return examples.job_on_nodes(
+        trial,
+        nodes,
+        wires=wires,
+        network="emulated",
+        tools=tools,
+        run_id=f"emulated-{uuid.uuid4().hex[:8]}",
+        mounts=engine.mounts(None),
+        user=engine.user(),
+        **image,
+    )
+
+
+def run(engine, specs, sheet=None):
+    sheet = sheet or Sheet()
+    outcome = execute(
+        engines=dict.fromkeys({s.node for s in specs}, engine),
+        specs=specs,
+        writer=sheet,
+        limits=LIMITS,
+        watch=lambda _: None,
+    )
+    return outcome, sheet
+
+
+def left_of(client, run_id):
+    """Names of the containers, running or not, and of the networks of one run."""
+    label = {"label": f"{LABEL_RUN}={run_id}"}
+    containers = client.containers.list(all=True, filters=label, ignore_removed=True)
+    return [found.name for found in (*containers, *client.networks.list(filters=label))]
+
+
+@pytest.fixture(scope="module")
+def probed(client, engine, nodes, tools):
+    """What two containers saw, one on each node, and the host meanwhile."""
+    the_job = job(engine, nodes, tools)
+    host = next(iter(client.networks.get("bridge").attrs["IPAM"]["Config"]))["Gateway"]
+    specs = [
+        *emulated.nodes(the_job),
+        *(
+            spec(
+                the_job,
+                seat,
+                role="worker",
+                number=number,
+                argv=("python3", "-c", PROBE, seat.node.name, other.node.name, str(SENT), host),
+            )
+            for number, (seat, other) in enumerate(zip(the_job.seats, reversed(the_job.seats), strict=True))
+        ),
+    ]
+    before = shaped_links_of_the_host()
+    outcome, sheet = run(engine, specs)
+    assert outcome.status == "ok", (outcome, sheet.logs)
+    said = {s.node: json.loads(sheet.logs[s.name][-1]) for s in specs if s.role == "worker"}
+    return the_job, said, [before, *sheet.shaped, shaped_links_of_the_host()]
+
+
+def test_nodes_find_each_other_by_name_on_a_network_with_nobody_else(probed):
+    _, said, _ = probed
+    assert [said[name]["hostname"] for name in ("node1", "node2")] == ["node1", "node2"]
+    assert said["node1"]["addresses"] == said["node2"]["addresses"]
+    assert said["node1"]["heard_from"] == said["node1"]["addresses"]["node2"]
+    assert {tuple(seen["interfaces"]) for seen in said.values()} == {("eth0",)}
+
+
+def test_there_is_no_way_to_the_host_or_beyond(probed):
+    for seen in probed[1].values():
+        assert seen["reach_host"] is not True
+        assert seen["reach_out"] is not True
+        assert seen["look_up"] is not True
+
+
+def test_both_ends_are_held_to_the_rate_and_everything_goes_through_it(probed):
+    for seen in probed[1].values():
+        (before,), (after,) = seen["before"], seen["after"]
+        assert (after["kind"], after["root"]) == ("tbf", True)
+        # Bytes a second, as tc prints them.
+        assert after["options"]["rate"] == 100e6 / 8
+        assert after["options"]["burst"] == pytest.approx(73728, rel=1e-3)  # kept as a time, in ticks of 64 ns
+        assert after["bytes"] - before["bytes"] >= SENT
+        assert after["packets"] > SENT / 1500
+        assert after["overlimits"] > 0  # it had to wait
+
+
+def test_a_job_can_not_let_go_of_its_link(probed):
+    for seen in probed[1].values():
+        assert "Operation not permitted" in seen["shape"]
+
+
+def test_no_link_of_the_host_is_ever_shaped(probed):
+    *_, shaped = probed
+    assert shaped == [shaped[0]] * len(shaped)
+
+
+def test_nothing_is_left_of_a_run(client, probed):
+    assert left_of(client, probed[0].run_id) == []
+
+
+def test_links_may_be_as_fast_as_they_are(client, engine, nodes, tools):
+    the_job = job(engine, nodes, tools, link=None)
+    specs = [*emulated.nodes(the_job), *workers(the_job, "tc -j qdisc show dev eth0")]
+    outcome, sheet = run(engine, specs)
+    assert outcome.status == "ok", (outcome, sheet.logs)
+    kinds = {json.loads(lines[-1])[0]["kind"] for lines in sheet.logs.values()}
+    assert not kinds & {"tbf", "netem"}
+
+
+def workers(the_job, command):
+    return [
+        spec(the_job, seat, role="worker", number=number, argv=("sh", "-c", command))
+        for number, seat in enumerate(the_job.seats)
+    ]
+
+
+def test_a_delay_is_there_or_refused_before_anything_starts(client, engine, nodes, tools):
+    """Few kernels made for virtual machines have netem."""
+    link = Link(rate_mbit=100, delay_ms=20, emulated=True)
+    the_job = job(engine, nodes, tools, link=link)
+    specs = [*emulated.nodes(the_job), *workers(the_job, "tc -j qdisc show dev eth0")]
+    try:
+        shaper.check(engine, image=tools, links=[link])
+    except RequestError as refusal:
+        assert "LINK_DELAY=20ms asked" in str(refusal)
+        assert "sch_netem" in str(refusal)
+        outcome, _ = run(engine, specs)
+        assert outcome.status == "failed"
+        assert "its link could not be held to emulated 100mbit 20ms (Error: " in outcome.reason
+    else:
+        outcome, sheet = run(engine, specs)
+        assert outcome.status == "ok", (outcome, sheet.logs)
+        found = [json.loads(lines[-1]) for lines in sheet.logs.values()]
+        assert [[q["kind"] for q in qdiscs] for qdiscs in found] == [["netem", "tbf"]] * 2
+    assert left_of(client, the_job.run_id) == []
+
+
+def test_a_rate_that_this_kernel_can_hold_is_not_refused(client, engine, tools):
+    shaper.check(engine, image=tools, links=[RATE])
+    assert left_of(client, "link-check") == []
+
+
+def test_a_node_whose_link_can_not_be_shaped_does_not_stay(client, engine, nodes, tools, dlscale):
+    """An image without tc stands in for a kernel without tbf."""
+    assert dlscale("images", "build", "mxnet").code == 0
+    the_job = job(engine, nodes, "dlscale/mxnet:1.9.1")
+    outcome, _ = run(engine, emulated.nodes(the_job))
+    assert outcome.status == "failed"
+    assert "docker would not start dlscale-" in outcome.reason
+    assert "tc" in outcome.reason
+    assert left_of(client, the_job.run_id) == []
+
+
+KILLED = """
+import sys
+sys.path[:0] = {paths!r}
+import test_emulated as t
+from runner.engines.docker import connect
+engine = t.DockerEngine(connect(), t.ROOT / "workloads")
+nodes = t.emulated_nodes(t.examples.node(cores=(0, 0)), 2)
+job = t.job(engine, nodes, {tools!r})
+class Telling(t.Sheet):
+    def log(self, container, text): print(job.run_id, flush=True)
+t.run(engine, [*t.emulated.nodes(job), *t.workers(job, "echo up; sleep 600")], Telling())
+"""
+
+
+def test_kill_9_of_the_runner_ends_the_nodes_and_clean_removes_their_network(client, tools):
+    """Networks that pile up until the engine has no addresses for another."""
+    paths = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "containers")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(KILLED.format(paths=paths, tools=tools))],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        run_id = process.stdout.readline().strip()
+        assert run_id
+        assert len(left_of(client, run_id)) == 5  # two nodes, two workers, a network
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert wait_until(lambda: not any(run_id in name for name in running(client)), 20)
+    assert f"dlscale-{run_id}" in left_of(client, run_id)
+    assert f"dlscale-{run_id}" in remove_left(client)
+    assert left_of(client, run_id) == []
+
+
+TRAININGS = {
+    "pytorch": {"strategy": "ddp", "version": "2.13.0-cpu"},
+    "mxnet": {"strategy": "kvstore", "kvstore": "dist_sync", "version": "1.9.1"},
+    "tensorflow": {"strategy": "multiworker", "version": "2.21.0-cpu"},
+}
+
+
+@pytest.fixture(params=TRAININGS)
+def framework(request, dlscale):
+    built = dlscale("images", "build", request.param)
+    assert built.code == 0, built.stderr
+    return request.param
+
+
+def test_two_nodes_train_one_model_over_their_shaped_link(client, engine, nodes, tools, framework):
+    how = TRAININGS[framework]
+    the_job = job(
+        engine,
+        nodes,
+        tools,
+        framework=framework,
+        program=f"imagenet_cnn/train_{framework}.py",
+        **how,
+    )
+    outcome, sheet = run(engine, launch(the_job))
+    assert outcome.status == "ok", (outcome, sheet.logs)
+    start = next(e for e in sheet.events if e.event == "run_start")
+    nets = {(e.node, e.where): e.interfaces["eth0"] for e in sheet.events if e.event == "net"}
+    for node in nodes:
+        sent = nets[node.name, "stop"].tx_bytes - nets[node.name, "start"].tx_bytes
+        # Each of two nodes hands over one gradient's bytes a step: half of its sums and half of the averages, or what the other's
+        # server keeps and what its own sends back.
+        assert sent == pytest.approx(start.parameters * 4 * the_job.trial.iterations, rel=0.15)
+    assert left_of(client, the_job.run_id) == []
