@@ -1,6 +1,7 @@
 """Waits for what other processes do, so that no test sleeps for a time that it guessed."""
 
 import time
+from pathlib import Path
 
 
 def wait_until(condition, seconds):
@@ -9,3 +10,11 @@ def wait_until(condition, seconds):
     while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return value
+
+
+def is_running(pid):
+    """Whether a process lives; one that has ended and that nobody has reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -46,8 +46,9 @@ class Keeper:
             argv: the program and its arguments.
             hold: open files that it holds too, such as a lock.
         """
+        self._argv = tuple(argv)
         self._process = subprocess.Popen(
-            list(argv),
+            self._argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -66,4 +67,4 @@ class Keeper:
         """
         _, said = self._process.communicate()
         if self._process.returncode:
-            raise CommandError([str(word) for word in self._process.args], self._process.returncode, said)  # type: ignore[union-attr]
+            raise CommandError(self._argv, self._process.returncode, said)

@@ -10,6 +10,7 @@
     rig.py       up, down and the faults that tests ask for
     lease.py     a rig that goes down with the process that wanted it, however that ends
     keeper.py    the process that sees to this
+    tools.py     the programs that it needs, and the packages that have them
     cli.py       `dlscale rig`
 
 Nothing is kept on disk about a rig: every name follows from its number, so that whatever a killed process left can be found and removed.

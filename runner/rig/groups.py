@@ -23,20 +23,20 @@ class Hierarchy(NamedTuple):
     unified: bool
 
 
-def hierarchies() -> tuple[Hierarchy, ...]:
-    """Every hierarchy that this process sees, from proc_pid_mountinfo(5)."""
+def hierarchies(sys_root: Path = Path("/")) -> tuple[Hierarchy, ...]:
+    """Every hierarchy that this process sees below `sys_root` (a made-up tree in tests), from proc_pid_mountinfo(5)."""
     found = []
-    for line in (read_text(Path("/proc/self/mountinfo")) or "").splitlines():
+    for line in (read_text(sys_root / "proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
         kind = after.split()[0]
         if kind in ("cgroup", "cgroup2"):
-            found.append(Hierarchy(Path(before.split()[4]), unified=kind == "cgroup2"))
+            found.append(Hierarchy(sys_root / before.split()[4].lstrip("/"), unified=kind == "cgroup2"))
     return tuple(found)
 
 
-def confine(node: RigNode) -> bool:
+def confine(node: RigNode, *, sys_root: Path = Path("/")) -> bool:
     """Make the group that keeps a node's containers on its cores; False where the machine does not allow it and nodes share all cores."""
-    for hierarchy in hierarchies():
+    for hierarchy in hierarchies(sys_root):
         try:
             if hierarchy.unified:
                 if "cpuset" not in (read_text(hierarchy.root / "cgroup.controllers") or "").split():

@@ -1,0 +1,72 @@
+"""Prevents: the containers of two nodes on the same cores, under either version of control groups; a rig that does not come up where the
+machine lets nobody divide its cores.
+"""
+
+import pytest
+
+from runner.rig import groups, layout
+
+
+@pytest.fixture
+def node(tmp_path):
+    return layout.plan(number=0, nodes=2, parent=tmp_path, core_groups=[(0, 2), (1, 3)]).nodes[1]
+
+
+def made_up(tmp_path, *mounts):
+    """A tree whose mountinfo lists these mounts: (type, mount point, files by name)."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    lines = []
+    for number, (kind, place, files) in enumerate(mounts):
+        lines.append(f"{30 + number} 24 0:{number} / {place} rw,nosuid - {kind} {kind} rw")
+        directory = tmp_path / place.lstrip("/")
+        directory.mkdir(parents=True)
+        for name, text in files.items():
+            (directory / name).write_text(text)
+    (tmp_path / "proc/self/mountinfo").write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_under_v1_the_group_has_its_cores_and_the_machine_s_memory(tmp_path, node):
+    root = made_up(
+        tmp_path,
+        ("cgroup", "/sys/fs/cgroup/memory", {}),
+        ("cgroup", "/sys/fs/cgroup/cpuset", {"cpuset.cpus": "0-3\n", "cpuset.mems": "0-1\n"}),
+        ("cgroup2", "/sys/fs/cgroup/unified", {"cgroup.controllers": ""}),
+    )
+    assert groups.confine(node, sys_root=root)
+    group = root / "sys/fs/cgroup/cpuset/dlrig0-n2"
+    assert (group / "cpuset.cpus").read_text() == "1,3"
+    assert (group / "cpuset.mems").read_text() == "0-1"
+    assert not (root / "sys/fs/cgroup/unified/dlrig0-n2").exists()
+
+
+def test_under_v2_the_controller_is_handed_down_first(tmp_path, node):
+    files = {"cgroup.controllers": "cpuset cpu io memory pids", "cgroup.subtree_control": "cpu memory"}
+    root = made_up(tmp_path, ("cgroup2", "/sys/fs/cgroup", files))
+    assert groups.confine(node, sys_root=root)
+    assert (root / "sys/fs/cgroup/cgroup.subtree_control").read_text() == "+cpuset"
+    assert (root / "sys/fs/cgroup/dlrig0-n2/cpuset.cpus").read_text() == "1,3"
+    assert not (root / "sys/fs/cgroup/dlrig0-n2/cpuset.mems").exists()
+
+
+def test_where_cores_can_t_be_divided_nodes_share_them(tmp_path, node):
+    unwritable = made_up(tmp_path, ("cgroup2", "/sys/fs/cgroup", {"cgroup.controllers": "cpuset"}))
+    (unwritable / "sys/fs/cgroup/cgroup.subtree_control").mkdir()  # what root can't write to either
+    assert not groups.confine(node, sys_root=unwritable)
+
+
+def test_without_the_controller_nodes_share_all_cores(tmp_path, node):
+    assert not groups.confine(
+        node, sys_root=made_up(tmp_path, ("cgroup2", "/sys/fs/cgroup", {"cgroup.controllers": "memory"}))
+    )
+
+
+def test_groups_come_before_those_that_they_are_in(tmp_path, monkeypatch):
+    root = made_up(tmp_path, ("cgroup2", "/sys/fs/cgroup", {}))
+    (root / "sys/fs/cgroup/dlrig1-n1/abc/def").mkdir(parents=True)
+    (root / "sys/fs/cgroup/dlrig10-n1").mkdir()
+    found = groups.hierarchies(root)
+    monkeypatch.setattr(groups, "hierarchies", lambda: found)
+    assert [path.name for path in groups.of_rig(1)] == ["def", "abc", "dlrig1-n1"]
+    (root / "sys/fs/cgroup/dlrig1-n1/abc/cgroup.procs").write_text("17\n18\n")
+    assert groups.members(groups.of_rig(1)) == {17, 18}
