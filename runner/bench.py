@@ -154,6 +154,8 @@ class _Matrix:
             readers=readers(trial, specs),
         )
         outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
+        if outcome.status in ("failed", "silent", "timeout") and (apart := fleet.apart(trial.placement)):
+            outcome = outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
         graded = grade(
             trial=trial, outcome=outcome, events=watch.events, provenance=facts, workload=self.ground.workload
         )

@@ -57,6 +57,14 @@ class Fleet:
         nodes = {member.node.name: member.node for member in self.members}
         return tuple(_used(nodes[placed.node], seen.get(placed.node), image_id) for placed in placement)
 
+    def apart(self, placement: Sequence[Placed]) -> str | None:
+        """Look after a run that ended badly whether its hosts reach each other on its wires; a sentence on whose fault it is if not."""
+        from runner.hosts.reach import explain, reach  # noqa: PLC0415 - loads what only hosts need
+
+        seen = {of_host.host.name: of_host for of_host in self.surveyed}
+        wired = [(seen[placed.node], placed.wire) for placed in placement if placed.node in seen and placed.wire]
+        return explain(reach([of_host for of_host, _ in wired], [wire for _, wire in wired]))
+
     def close(self) -> None:
         """Let go of the hosts."""
         for seen in self.surveyed:

@@ -6,7 +6,7 @@ import subprocess
 
 import psutil
 import pytest
-from conftest import ROOT
+from commands import ROOT
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import running, wait_until
+from commands import running, wait_until
 from test_strategies import PAIRS
 
 from runner.spec import LABEL_RUN

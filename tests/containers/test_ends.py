@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import running, wait_until
+from commands import running, wait_until
 
 LONG = (
     "--framework=mxnet",

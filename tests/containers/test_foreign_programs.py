@@ -10,7 +10,7 @@ import sys
 import tarfile
 
 import pytest
-from conftest import ROOT, Ended, wait_until
+from commands import ROOT, Ended, wait_until
 
 from runner.spec import LABEL_RUN
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import ROOT
+from commands import ROOT
 
 from runner.cache import cache_dir
 from runner.catalog import load_images

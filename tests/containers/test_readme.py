@@ -5,7 +5,7 @@ import shlex
 import subprocess
 
 import pytest
-from conftest import ROOT
+from commands import ROOT
 
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 COMMANDS = [line.partition(" #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]

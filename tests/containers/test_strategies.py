@@ -4,22 +4,13 @@ Prevents: ranks that train a model each and look twice as fast, gradients that a
 divided, samples counted twice, two ranks on one core, a speedup against somebody else's baseline.
 """
 
-import json
 import os
 from dataclasses import dataclass
 
 import pytest
+from numerics import GLOBAL_BATCH, ITERATIONS, TRAINING, check_losses, check_shared_losses, events
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
-ITERATIONS, WARMUP, GLOBAL_BATCH = 20, 2, 8
-# LeNet has neither batch normalization, which sees a rank's own batch, nor dropout, which draws each rank's own numbers.
-TRAINING = (
-    *("--device=cpu", "--model=lenet", "--image-size=32", "--scaling=strong", "--repeat=1", "--workers=1,2"),
-    *(f"--batch={GLOBAL_BATCH}", f"--iterations={ITERATIONS}", f"--warmup={WARMUP}"),
-)
-# fp32 sums in another order; what ranks that never meet would lose differs by more than half.
-TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -64,15 +55,9 @@ def pair(request):
 def ended(pair, dlscale, tmp_path_factory):
     out = tmp_path_factory.mktemp(str(pair))
     words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings)
-    done = dlscale("bench", *words, *TRAINING, out=out)
+    done = dlscale("bench", *words, *TRAINING, "--workers=1,2", out=out)
     assert done.code == 0, done.stderr
     return done
-
-
-def events(ended, scale, name):
-    (directory,) = (path.parent for path in ended.out.glob(f"*-{scale}cpu-r1/record.json"))
-    found = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
-    return sorted((event for event in found if event["event"] == name), key=lambda event: event["rank"])
 
 
 def test_the_record_has_two_devices_and_all_their_samples(pair, ended):
@@ -87,25 +72,11 @@ def test_the_record_has_two_devices_and_all_their_samples(pair, ended):
 
 
 def test_both_devices_hold_one_model(pair, ended):
-    evaluations = ended.record(2).measurement.evaluations.values()
-    for number, iteration in enumerate((WARMUP, WARMUP + ITERATIONS)):
-        assert {own[number].iteration for own in evaluations} == {iteration}
-        losses = [loss for own in evaluations for loss in own[number].losses]
-        assert len(losses) == 2
-        if pair.synchronous:
-            assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    check_shared_losses(ended.record(2), devices=2, synchronous=pair.synchronous)
 
 
 def test_two_workers_lose_what_one_loses_on_the_same_samples(pair, ended):
-    (one,) = ended.record(1).measurement.losses.values()
-    two = [sum(step) / len(step) for step in zip(*ended.record(2).measurement.losses.values(), strict=True)]
-    assert len(one) == len(two) == WARMUP + ITERATIONS
-    assert one[-1] < 0.5 * one[0], "a curve this flat would prove nothing"
-    if pair.synchronous:
-        assert two == pytest.approx(one, rel=TOLERANCE)
-    else:
-        assert two[0] == pytest.approx(one[0], rel=TOLERANCE)  # the same samples and weights, before anybody stepped
-        assert two != pytest.approx(one, rel=TOLERANCE)
+    check_losses(ended.record(1), ended.record(2), synchronous=pair.synchronous)
 
 
 def test_the_speedup_is_against_its_own_baseline(ended):
