@@ -7,6 +7,8 @@ they share the network namespace of the scheduler's.
 
 from __future__ import annotations
 
+import ipaddress
+
 from runner.launch.job import Job, Seat, name, program, spec
 from runner.spec import ContainerSpec, Role
 
@@ -61,5 +63,18 @@ def _meeting(job: Job, seat: Seat, role: Role) -> dict[str, str]:
         "DMLC_PS_ROOT_PORT": str(job.head.ports[0]),
         "DMLC_NUM_SERVER": str(len(job.seats)),
         "DMLC_NUM_WORKER": str(job.trial.processes),
-        "DMLC_NODE_HOST": seat.address,
+        **_own_address(seat),
     }
+
+
+def _own_address(seat: Seat) -> dict[str, str]:
+    """Where a process listens: at the address by which the others find it. ps-lite can't listen at a name.
+
+    Reached by name, workers and servers take the address of DMLC_INTERFACE, and the scheduler, told that it is in a pod, listens at all
+    addresses (`Van::Start` and `ZMQVan::Bind` of ps-lite).
+    """
+    try:
+        ipaddress.ip_address(seat.address)
+    except ValueError:
+        return {"DMLC_USE_KUBERNETES": "1"}
+    return {"DMLC_NODE_HOST": seat.address}
