@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runner.parse import untag
 
 # As the kernel's own ending of a process reads: 128 + SIGKILL of a shell, -SIGKILL of Python's launchers.
 KILLED: Final = (137, -9)
+# ssh's own words when it lost a node that it had reached; whoever it started ranks there for knows nothing but its exit code, 255.
+LOST: Final = re.compile(
+    r"^(Connection to \S+ closed by remote host|Timeout, server \S+ not responding|client_loop: send disconnect)"
+)
 LAST_LINES: Final = 3
 LONGEST_LINE: Final = 200
 
@@ -23,6 +27,13 @@ class Cause(NamedTuple):
 
 
 CAUSES: Final = (
+    Cause("ssh lost a node in mid-run; see whether it is up and its cable in", LOST),
+    Cause(
+        "ssh could not log in to a node's container; see whether its own log says why",
+        re.compile(
+            r"^ssh: (connect to host|Could not resolve hostname) |^\S+@\S+: Permission denied \(|^Host key verification failed"
+        ),
+    ),
     Cause(
         "the device ran out of memory; try a smaller BATCH",
         re.compile(r"CUDA out of memory|OutOfMemoryError|cudaMalloc.*out of memory", re.IGNORECASE),
@@ -80,8 +91,10 @@ def explain(exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[i
         last_events: by rank, the last event that it wrote; what its ranks are, as far as they were heard of.
     """
     heard = last_events or {}
-    found = [untag(line) for line in last_lines]
-    death = _first_death([line.text for line in found if line.rank is None])
+    # ssh ends its lines as terminals want it, and horovodrun marks both halves of that.
+    found = [untag(part) for line in last_lines for part in line.split("\r")]
+    lost = {line.rank for line in found if line.rank is not None and LOST.match(line.said)}
+    death = _first_death([line.text for line in found if line.rank is None], lost)
     if death is None and len(heard) == 1:
         death = Death(next(iter(heard)), exit_code)
     who = f"rank {death.rank}: " if death else ""
@@ -99,12 +112,18 @@ def explain(exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[i
     return f"{who}exit code {code}{_signal_name(code)}{said}"
 
 
-def _first_death(lines: Iterable[str]) -> Death | None:
-    """Who ended first, as the launcher says; one that was killed from outside comes before those that its end made fail."""
+def _first_death(lines: Iterable[str], lost: Container[int]) -> Death | None:
+    """Who ended first, as the launcher says; one that was killed from outside comes before those that its end made fail.
+
+    Args:
+        lines: the launcher's.
+        lost: ranks that were cut off with their node.
+    """
     text = "\n".join(lines)
     found = [_deaths(_TORCHRUN, text)[::-1], *(_deaths(pattern, text) for pattern in _LAUNCHERS)]
     deaths = next((deaths for deaths in found if deaths), [])
-    return next((death for death in deaths if death.exit_code in KILLED), deaths[0] if deaths else None)
+    from_outside = (death for death in deaths if death.exit_code in KILLED or death.rank in lost)
+    return next(from_outside, deaths[0] if deaths else None)
 
 
 def _deaths(pattern: re.Pattern[str], text: str) -> list[Death]:

@@ -80,6 +80,97 @@ def test_horovodrun_the_first_that_it_names_is_to_blame():
     assert explain(1, killed.splitlines()).startswith("rank 3: killed (exit code 137, SIGKILL)")
 
 
+def test_horovodrun_a_rank_that_was_killed_on_another_node_comes_before_those_that_missed_it():
+    """As written where the rank on the second node was killed; rank 0, which waited for it, was terminated."""
+    lines = """\
+[0]<stderr>:mxnet.base.MXNetError: MXNetError: Horovod has been shut down.
+Process 1 exit with status code 137.
+Terminating remaining workers after failure of Process 1.
+[0]<stderr>:Terminated
+Process 0 exit with status code 143.
+Exit code: 137
+"""
+    found = explain(1, lines.splitlines(), last_events={0: "window", 1: "loss"})
+    assert found.startswith("rank 1: killed (exit code 137, SIGKILL)")
+    assert "its last event was loss" in found
+
+
+LOST_NODE = """\
+[1]<stderr>:Connection to 10.0.0.2 closed by remote host.\r[1]<stderr>:
+[0]<stderr>:MXNetError: Connection reset by peer
+Process 1 exit with status code 255.
+Terminating remaining workers after failure of Process 1.
+Process 0 exit with status code 143.
+"""
+
+
+@pytest.mark.parametrize("first", [1, 0])
+def test_horovodrun_a_node_that_was_lost_is_named_in_sshs_words_whoever_ended_first(first):
+    lines = (
+        LOST_NODE
+        if first
+        else LOST_NODE.replace("Process 1 exit", "Process 0 exit with status code 1.\nProcess 1 exit")
+    )
+    assert explain(1, lines.split("\n")) == (
+        "rank 1: ssh lost a node in mid-run; see whether it is up and its cable in "
+        "(Connection to 10.0.0.2 closed by remote host.)"
+    )
+
+
+def test_horovodrun_ranks_that_it_ended_itself_were_not_lost():
+    """ssh that is terminated ends with 255 too: rank 0 failed, and took rank 1 on the other node along."""
+    lines = """\
+[0]<stderr>:ValueError: no such label
+Process 0 exit with status code 1.
+Terminating remaining workers after failure of Process 0.
+[1]<stderr>:Killed by signal 15.
+Process 1 exit with status code 255.
+"""
+    assert explain(1, lines.splitlines()) == "rank 0: exit code 1; it last said: ValueError: no such label"
+
+
+def test_mpirun_names_no_rank_of_a_node_that_it_lost_but_ssh_names_the_node():
+    """As written where the network of the second node went down; mpirun's own guesses fill the rest."""
+    lines = """\
+Timeout, server 10.0.0.2 not responding.
+--------------------------------------------------------------------------
+ORTE was unable to reliably start one or more daemons.
+This usually is caused by:
+
+* not finding the required libraries and/or binaries on
+  one or more nodes. Please check your PATH and LD_LIBRARY_PATH
+  settings, or configure OMPI with --enable-orterun-prefix-by-default
+--------------------------------------------------------------------------
+"""
+    assert explain(255, lines.splitlines(), last_events={0: "loss", 1: "loss"}) == (
+        "ssh lost a node in mid-run; see whether it is up and its cable in (Timeout, server 10.0.0.2 not responding.)"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ssh: connect to host 10.0.0.2 port 45678: Connection refused",
+        "ssh: Could not resolve hostname n2: Name or service not known",
+        "bench@10.0.0.2: Permission denied (publickey).",
+        "Host key verification failed.",
+    ],
+)
+def test_horovodrun_that_gets_no_answer_from_a_node_says_what_ssh_said(words):
+    lines = f"""\
+ssh not successful for host 10.0.0.2:
+{words}\r
+
+Traceback (most recent call last):
+  File "/opt/dlscale/lib/python3.11/site-packages/horovod/runner/launch.py", line 655, in _run_static
+    raise RuntimeError('could not connect to some hosts via ssh')
+RuntimeError: could not connect to some hosts via ssh
+"""
+    assert explain(1, lines.split("\n")) == (
+        f"ssh could not log in to a node's container; see whether its own log says why ({words})"
+    )
+
+
 def test_tensorflow_workers():
     assert explain(1, WORKERS.splitlines()) == "rank 1: exit code 1; it last said: ValueError: no such label"
 
