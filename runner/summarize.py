@@ -7,12 +7,13 @@ Of a run that has no windows, such as a bandwidth test, each repeat moves the sa
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from runner import metrics
+from runner.attribution import StepParts
 from runner.metrics import GlobalWindows, Measurement
 from runner.report.summary import Row, Status, Summary
 from runner.results import RunRecord
@@ -28,7 +29,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
     first = records[0][1]
     scales = sorted({record.trial.world_size for _, record in records})
     by_scale = {scale: [record for _, record in records if record.trial.world_size == scale] for scale in scales}
-    base = _usable_windows(by_scale.get(1, []))
+    base = usable_windows(by_scale.get(1, []))
     units = [record.measurement.throughput.unit for _, record in records if record.measurement.throughput]
     rows = tuple(_row(scale, by_scale[scale], base, unit=units[0] if units else "samples/s") for scale in scales)
     trial = first.trial
@@ -42,6 +43,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
         engine_reason=first.engine_details.reason,
         machine=_machine(first),
         setting=setting,
+        wires=_wires(by_scale),
         notes=_missing_baselines(rows) if isinstance(trial, ForeignTrial) else (),
         date=first.provenance.recorded_at.date().isoformat(),
         record_dirs=tuple(path for path, _ in records),
@@ -65,6 +67,30 @@ def _what(trial: AnyTrial, largest: AnyTrial) -> tuple[str, str]:
     )
 
 
+def _wires(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:
+    """What was between the nodes at each scale that had several, in the words of the evidence, with what is not real about it."""
+    found: dict[str, list[str]] = {}
+    for scale, records in by_scale.items():
+        trial = records[0].trial
+        if isinstance(trial, ForeignTrial) or len(trial.placement) < 2:  # noqa: PLR2004
+            continue
+        over = " or ".join(dict.fromkeys(between(record) for record in records))
+        found.setdefault(f"{len(trial.placement)} nodes over {over}", []).append(str(scale))
+    if len(by_scale) > 1:
+        return "; ".join(f"{', '.join(scales)} on {words}" for words, scales in found.items()) or None
+    return "; ".join(found) or None
+
+
+def between(record: RunRecord) -> str:
+    """The wires of one run: `ethernet eth0, emulated 1gbit`."""
+    transport, trial = record.transport, record.trial
+    names = ", ".join(transport.hcas) or transport.interface
+    words = [f"{transport.used} {names}" if names else transport.used]
+    link = trial.link.label if isinstance(trial, Trial) and trial.link else ""
+    words += [told for told in (transport.emulated, link) if told]
+    return ", ".join(dict.fromkeys(words))
+
+
 def _missing_baselines(rows: Sequence[Row]) -> tuple[str, ...]:
     """Why there is no speedup: commands name their devices themselves, so that one device is another command."""
     return tuple(
@@ -77,7 +103,7 @@ def _missing_baselines(rows: Sequence[Row]) -> tuple[str, ...]:
 def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows], *, unit: str) -> Row:
     """One scale over its repeats; without a usable one, the row says why and shows no figure."""
     usable = [record for record in records if record.validity.status != "invalid"]
-    runs = _usable_windows(usable)
+    runs = usable_windows(usable)
     reasons = tuple(dict.fromkeys(reason for record in records for reason in record.validity.reasons))
     device = "gpu" if records[0].trial.device == "gpu" else "cpu worker"
     if not runs:
@@ -102,12 +128,23 @@ def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]
         efficiency=speedup / scale if speedup is not None else None,
         efficiency_ci95=speedup_ci95.scaled(1 / scale) if speedup_ci95 else None,
         repeats=len(runs),
+        parts=_parts(usable),
         status="valid" if clean else "degraded",
         reasons=reasons,
     )
 
 
-def _usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:
+def _parts(records: Sequence[RunRecord]) -> StepParts | None:
+    """Where the time of a step went: of each part the median of the repeats that tell it."""
+    told = [record.measurement.step_parts for record in records if record.measurement.step_parts]
+    if not told:
+        return None
+    columns = {name: [getattr(parts, name) for parts in told] for name in StepParts.model_fields}
+    known = {name: [value for value in values if value is not None] for name, values in columns.items()}
+    return StepParts.model_validate({name: statistics.median(own) if own else None for name, own in known.items()})
+
+
+def usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:
     """The steady windows of every record that may be used."""
     usable = [record.measurement for record in records if record.validity.status != "invalid"]
     return [windows for measurement in usable if (windows := _windows(measurement)) is not None]

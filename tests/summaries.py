@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from runner.attribution import StepParts
 from runner.metrics import Interval
 from runner.report.summary import Row, Summary
 
@@ -90,4 +91,22 @@ CPUS = summary(
     engine="venv",
     engine_reason="no Docker engine answers, so the same locked requirements run in a virtual environment",
     setting="resnet18 32×32, batch 32 per device, fp32, weak scaling",
+)
+
+
+def parts(**changes) -> StepParts:
+    """A step of 100 ms: 5 of input, 80 of compute, 5 of stragglers, 10 of what is left."""
+    values = {"step_s": 0.1, "input_waited_s": 0.02, "input_s": 0.005, "compute_s": 0.08, "compute_slowest_s": 0.085}
+    return StepParts.model_validate(
+        values | {"stragglers_s": 0.005, "rest_s": 0.01, "exchange_alone_s": 0.0421} | changes
+    )
+
+
+NODES = summary(
+    row(1, device="cpu worker", parts=parts(stragglers_s=None, exchange_alone_s=None, rest_s=0.0012)),
+    row(4, device="cpu worker", speedup=3.2, efficiency=0.8, parts=parts()),
+    title="mxnet 1.9.1: resnet18 train",
+    machine="AMD EPYC, 2 cores",
+    setting="resnet18 32×32, batch 32 per device, fp32, weak scaling, kvstore dist_sync",
+    wires="4 on 2 nodes over ethernet eth0, emulated 1gbit",
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from runner.attribution import StepParts
 from runner.report import figures
 
 if TYPE_CHECKING:
@@ -21,21 +23,37 @@ def markdown(summary: Summary) -> str:
         f"### {summary.title}",
         "",
         f"{_escaped(summary.setting)}  ",  # two spaces: a line break
+        *([f"{_escaped(summary.wires)}  "] if summary.wires else []),
         f"{figures.ground(summary)}  ",
         *([f"{summary.engine_reason}  "] if summary.engine_reason else []),
         figures.interval_legend(summary),
         "",
-        *(f"| {' | '.join(_escaped(cell) for cell in row)} |" for row in table),
+        *(line(row) for row in table),
+        *_parts(summary),
         *(["", *notes] if notes else []),
     ]
     return "\n".join(lines) + "\n"
+
+
+def line(cells: Sequence[str]) -> str:
+    """One line of a table."""
+    return f"| {' | '.join(_escaped(cell) for cell in cells)} |"
+
+
+def _parts(summary: Summary) -> list[str]:
+    """Where the time of a step went, as a table of its own; nothing where no program told."""
+    rows = figures.parts(summary)
+    if not rows:
+        return []
+    align = [":--" if name == "devices" else "--:" for name in figures.PARTS]
+    return ["", *(line(row) for row in (figures.PARTS, align, *rows)), "", figures.PARTS_LEGEND]
 
 
 def to_csv(summary: Summary) -> str:
     """One line a row, full precision, an empty field where there is no figure.
 
     Columns: scale, device, throughput and its interval, unit, training_time_s, speedup, efficiency (a fraction) and their
-    intervals, repeats, status, reasons (joined by "; ").
+    intervals, repeats, the parts of a step in seconds (`runner/attribution.py`), status, reasons (joined by "; "), wires.
     """
     import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)
 
@@ -56,8 +74,10 @@ def to_csv(summary: Summary) -> str:
                 "efficiency_ci95_low": _low(row.efficiency_ci95),
                 "efficiency_ci95_high": _high(row.efficiency_ci95),
                 "repeats": row.repeats,
+                **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
                 "status": row.status,
                 "reasons": "; ".join(row.reasons),
+                "wires": summary.wires,
             }
             for row in summary.rows
         ]

@@ -42,6 +42,27 @@ def headers(summary: Summary) -> Cells:
     )
 
 
+PARTS = ("devices", "step (ms)", "input", "compute", "stragglers", "rest", "exchange alone")
+"""The columns of the table of parts; all times in milliseconds."""
+PARTS_LEGEND = (
+    "a step = input + compute + stragglers + rest; compute: a pass without any exchange, the mean of the ranks; stragglers: what the "
+    "slowest rank takes longer; rest: exchange that compute did not hide, and the update (on one device the update alone); exchange "
+    "alone: all gradients, by the probe, nothing hidden"
+)
+
+
+def parts(summary: Summary) -> tuple[tuple[str, ...], ...]:
+    """Where the time of a step went, one line a scale that tells of it."""
+    found = []
+    for row in summary.rows:
+        if row.parts is None:
+            continue
+        one = row.parts
+        seconds = (one.step_s, one.input_s, one.compute_s, one.stragglers_s, one.rest_s, one.exchange_alone_s)
+        found.append((row.devices, *(figure(None if part is None else 1000 * part) for part in seconds)))
+    return tuple(found)
+
+
 def units(summary: Summary) -> str:
     """The unit of throughput, "images/s"; a matrix has one."""
     return " / ".join(sorted({row.unit for row in summary.rows}))

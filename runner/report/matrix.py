@@ -65,9 +65,13 @@ def _with_kinds(strategy: StrategyName, trials: Sequence[Trial]) -> str:
 
 
 def _place(record: RunRecord) -> str:
-    """What a run had: so many of which devices."""
+    """What a run had: so many of which devices, on how many nodes, and whether those are emulated."""
     count = record.trial.world_size
+    nodes = f" on {record.trial.nodes} nodes" if record.trial.nodes > 1 else ""
+    if record.transport.emulated:
+        nodes += " (emulated)"
     if record.trial.device == "gpu":
         names = [gpu.name for gpu in record.provenance.gpus[:1]]
-        return f"{count} × {names[0] if names else 'unknown GPU'}"
-    return f"{count} CPU worker{'s' if count > 1 else ''}, {record.provenance.host.cpu_model or 'unknown processor'}"
+        return f"{count} × {names[0] if names else 'unknown GPU'}{nodes}"
+    workers = f"{count} CPU worker{'s' if count > 1 else ''}"
+    return f"{workers}{nodes}, {record.provenance.host.cpu_model or 'unknown processor'}"

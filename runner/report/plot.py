@@ -56,7 +56,8 @@ def scaling_figure(summary: Summary) -> Figure | None:
     if not rows:
         return None
     figure = Figure(figsize=(8, 7.4), facecolor="white")
-    figure.set_layout_engine("constrained", rect=(0, 0, 1, 0.92), w_pad=0.18, h_pad=0.1, hspace=0.06)
+    top_edge = 0.89 if summary.wires else 0.92
+    figure.set_layout_engine("constrained", rect=(0, 0, 1, top_edge), w_pad=0.18, h_pad=0.1, hspace=0.06)
     FigureCanvasAgg(figure)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2.1, 1])
     _throughput_panel(top, summary, rows)
@@ -194,6 +195,8 @@ def _title(figure: Figure, summary: Summary) -> None:
     """Above the panels, in the part of the sheet that the layout leaves free."""
     figure.text(0.02, 0.978, summary.title, fontsize=14, fontweight="bold", color=_INK, va="top")
     figure.text(0.02, 0.938, summary.setting, fontsize=10.5, color=_INK, va="top")
+    if summary.wires:
+        figure.text(0.02, 0.91, summary.wires, fontsize=10.5, color=_INK, va="top")
 
 
 def _footer(figure: Figure, summary: Summary) -> None:

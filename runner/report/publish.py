@@ -1,4 +1,7 @@
-"""Writes and prints what a matrix came to: the table, where the records are, and the scaling curve."""
+"""Writes and prints what a matrix came to: the table, where the records are, and the scaling curve.
+
+A matrix over several transports has a curve of each, and the comparison of them.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from runner.report import transports
 from runner.report.export import markdown, to_csv
 from runner.report.plot import scaling_png
 from runner.report.table import print_report
+from runner.report.transports_plot import transports_png
 from runner.results import RunRecord, write_report
 from runner.summarize import summarize
+from runner.transports import compare, curves
 
 
 def publish(runs: Sequence[tuple[Path, RunRecord]], *, out: Path, name: str, console: Console) -> None:
@@ -23,11 +29,25 @@ def publish(runs: Sequence[tuple[Path, RunRecord]], *, out: Path, name: str, con
         name: name of the matrix, which the reports carry.
         console: where the table is printed.
     """
-    summary = summarize(runs)
-    print_report(console, summary)
-    written = [write_report(out, f"{name}.md", markdown(summary)), write_report(out, f"{name}.csv", to_csv(summary))]
-    curve = scaling_png(summary)
-    if curve is not None:
-        written.append(write_report(out, f"{name}.png", curve))
-    for path in written:
-        console.print(f"report: {path}", style="dim", markup=False)
+    found = curves(runs)
+    contents: dict[str, str | bytes | None] = {}
+    for curve in found:
+        stem = f"{name}-{curve.slug}" if len(found) > 1 else name
+        summary = summarize(curve.runs)
+        print_report(console, summary)
+        contents |= {
+            f"{stem}.md": markdown(summary),
+            f"{stem}.csv": to_csv(summary),
+            f"{stem}.png": scaling_png(summary),
+        }
+    if len(found) > 1:
+        comparison = compare(found)
+        console.print(transports.transports_table(comparison))
+        contents |= {
+            f"{name}-transports.md": transports.markdown(comparison),
+            f"{name}-transports.csv": transports.to_csv(comparison),
+            f"{name}-transports.png": transports_png(comparison),
+        }
+    for file, content in contents.items():
+        if content is not None:
+            console.print(f"report: {write_report(out, file, content)}", style="dim", markup=False)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from runner.attribution import StepParts
 from runner.metrics import Interval
 
 Status = Literal["valid", "degraded", "invalid", "failed"]
@@ -26,6 +27,7 @@ class Row(BaseModel):
         speedup: throughput over that of one device; above `scale` it is shown, and flagged.
         efficiency: speedup / scale.
         repeats: processes started anew that the intervals are taken over.
+        parts: where the time of a step went, each part the median of the repeats; None where no program told.
         reasons: why the row is not valid.
     """
 
@@ -42,12 +44,13 @@ class Row(BaseModel):
     efficiency: float | None = None
     efficiency_ci95: Interval | None = None
     repeats: int
+    parts: StepParts | None = None
     status: Status
     reasons: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _unusable_rows_carry_no_figures(self) -> Row:
-        figures = (self.throughput, self.training_time_s, self.speedup, self.efficiency)
+        figures = (self.throughput, self.training_time_s, self.speedup, self.efficiency, self.parts)
         if not self.usable and any(figure is not None for figure in figures):
             raise ValueError(f"a row that is {self.status} may carry no figures")
         return self
@@ -81,6 +84,7 @@ class Summary(BaseModel):
         machine: one line that names the processor or the GPUs.
         image_reference: the image, or the locked requirements where no container was used.
         setting: what was run, in one line.
+        wires: what was between the nodes, and whether it was a real wire; None where there was one node.
         notes: what the figures of the rows alone would hide.
         date: day of the first run (UTC), ISO 8601.
         record_dirs: where the records are, one directory a run.
@@ -95,6 +99,7 @@ class Summary(BaseModel):
     engine_reason: str | None
     machine: str
     setting: str
+    wires: str | None = None
     notes: tuple[str, ...] = ()
     date: str
     record_dirs: tuple[Path, ...]

@@ -43,9 +43,24 @@ def scaling_table(summary: Summary) -> RenderableType:
     return Group(
         Text(summary.title, style="bold"),
         Text(summary.setting),
+        *([Text(summary.wires)] if summary.wires else []),
         Text(figures.ground(summary), style="dim"),
         *([Text(summary.engine_reason, style="yellow")] if summary.engine_reason else []),
         Text(figures.interval_legend(summary), style="dim"),
         Padding(table, (1, 0)),
+        *_parts(summary),
         *(Text(note, style="yellow") for note in figures.notes(summary)),
     )
+
+
+def _parts(summary: Summary) -> tuple[RenderableType, ...]:
+    """Where the time of a step went; nothing where no program told."""
+    rows = figures.parts(summary)
+    if not rows:
+        return ()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    for name in figures.PARTS:
+        table.add_column(name.replace(" ", "\n", 1), justify="left" if name == "devices" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return (table, Padding(Text(figures.PARTS_LEGEND, style="dim"), (0, 0, 1, 0)))

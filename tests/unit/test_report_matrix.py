@@ -36,6 +36,15 @@ def test_two_records_of_one_place_are_one_place():
     assert rows(record(), record(run_id="again"))[0][5].count("CPU worker") == 1
 
 
+def test_emulated_nodes_do_not_pass_for_machines():
+    several = record(trial=TWO.model_copy(update={"nodes": 2}), run_id="two")
+    (_, row) = rows(several)
+    assert row[5].startswith("2 CPU workers on 2 nodes, ")
+    told = several.transport.model_copy(update={"emulated": "emulated 1gbit"})
+    (_, row) = rows(several.model_copy(update={"transport": told}))
+    assert row[5].startswith("2 CPU workers on 2 nodes (emulated), ")
+
+
 def test_a_run_that_is_invalid_ran_nowhere():
     assert rows(record(status="invalid"))[0][5] == "not yet"
 

@@ -10,7 +10,7 @@ import struct
 
 import pytest
 from matplotlib.colors import to_hex
-from summaries import CPUS, GPUS, row, summary, unusable
+from summaries import CPUS, GPUS, NODES, row, summary, unusable
 
 from runner.metrics import Interval
 from runner.report.plot import scaling_figure, scaling_png
@@ -95,6 +95,12 @@ def test_title_and_footer_say_what_ran_where_and_when():
     ):
         assert part in said
     assert "bars: the 95 % bootstrap interval over 3 process repeats" in said
+
+
+def test_what_is_between_nodes_stands_under_the_setting():
+    """An emulated link must not pass for a real one in a picture that is shown without its table."""
+    assert "4 on 2 nodes over ethernet eth0, emulated 1gbit" in words(scaling_figure(NODES))
+    assert "nodes" not in words(scaling_figure(CPUS))
 
 
 def test_axes_carry_units():

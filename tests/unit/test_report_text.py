@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from rich.console import Console
-from summaries import CPUS, GPUS, row, summary, unusable
+from summaries import CPUS, GPUS, NODES, parts, row, summary, unusable
 
 from runner.metrics import Interval
 from runner.report import export, figures
@@ -42,6 +42,9 @@ def printed(found, *, width: int) -> str:
         ("gpus.md", export.markdown(GPUS)),
         ("cpus.md", export.markdown(CPUS)),
         ("gpus.csv", export.to_csv(GPUS)),
+        ("nodes-80-columns.txt", printed(NODES, width=80)),
+        ("nodes.md", export.markdown(NODES)),
+        ("nodes.csv", export.to_csv(NODES)),
     ],
 )
 def test_golden(name, text):
@@ -146,6 +149,25 @@ def test_every_line_of_the_table_fits_80_columns():
     assert "…" not in text
     for figure in ("64 CPU workers", "118,758 ± 1,000", "57.10 ± 0.90", "89.2 ± 1.4", "valid"):
         assert figure in text
+
+
+def test_a_link_that_is_no_real_wire_is_called_emulated_in_every_form():
+    for text in (printed(NODES, width=80), export.markdown(NODES), export.to_csv(NODES)):
+        assert "emulated 1gbit" in text
+
+
+def test_where_the_time_of_a_step_went_is_in_milliseconds_and_absent_where_nobody_told():
+    """By hand: 5 of 100 ms waited for input, 80 computed, 5 for the slowest rank, 10 for the rest; alone the exchange takes 42.1."""
+    four = ("4 CPU workers", "100.0", "5.000", "80.00", "5.000", "10.00", "42.10")
+    assert figures.parts(NODES)[1] == four
+    assert figures.parts(NODES)[0][4:] == ("\N{EN DASH}", "1.200", "\N{EN DASH}")
+    assert figures.parts(GPUS) == ()
+    assert "exchange alone" not in export.markdown(GPUS)
+
+
+def test_a_row_that_may_not_be_used_tells_no_parts():
+    with pytest.raises(ValidationError, match="may carry no figures"):
+        Row(scale=2, device="gpu", repeats=1, status="invalid", parts=parts())
 
 
 def test_a_record_path_is_never_broken():

@@ -1,0 +1,71 @@
+"""What the comparison of transports is made from: one row a transport and scale, every figure with its unit and interval.
+
+Nothing here is computed: `runner/transports.py` makes these values, other modules of this package lay them out.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from runner.metrics import Interval
+from runner.report.summary import Row
+
+
+class ComparedRow(BaseModel):
+    """One transport at one scale, over all repeats.
+
+    Attributes:
+        transport: the one that was used, with what is not real about it; what was asked for where no run may be used.
+        row: throughput, speedup and efficiency, as in the scaling table of this transport.
+        ratio: throughput ÷ that of the first transport at this scale; None for the first.
+        sent_bytes: what left a node in a step, headers included: mean over nodes and repeats.
+        gradient_bytes: what each device hands over to be exchanged in a step.
+        expected_bytes: what the algorithm has a node send for them, mean over nodes.
+        probe_gb_s: bus bandwidth of the largest message of the probe, in 1e9 bytes a second, median of the repeats.
+        probe_bytes: size of that message.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    transport: str
+    row: Row
+    ratio: float | None = None
+    ratio_ci95: Interval | None = None
+    sent_bytes: float | None = None
+    gradient_bytes: int | None = None
+    expected_bytes: float | None = None
+    probe_gb_s: float | None = None
+    probe_bytes: int | None = None
+
+    @property
+    def factor(self) -> float | None:
+        """Bytes that left a node ÷ bytes of the gradients."""
+        return self.sent_bytes / self.gradient_bytes if self.sent_bytes is not None and self.gradient_bytes else None
+
+    @property
+    def expected_factor(self) -> float | None:
+        """The same of the algorithm."""
+        return (
+            self.expected_bytes / self.gradient_bytes
+            if self.expected_bytes is not None and self.gradient_bytes
+            else None
+        )
+
+
+class Comparison(BaseModel):
+    """The transports of one matrix, which differ in nothing else.
+
+    Attributes:
+        rows: by scale, the transports in the order in which they ran.
+        setting, ground: what was run, and on what, in one line each.
+        first: the transport that the ratios are to.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str
+    setting: str
+    ground: str
+    unit: str
+    first: str
+    rows: tuple[ComparedRow, ...]

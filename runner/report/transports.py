@@ -1,0 +1,143 @@
+"""The comparison of transports as a table: on a terminal, as Markdown, as CSV."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from runner.report.export import line
+from runner.report.figures import figure, half_width
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from runner.report.comparison import ComparedRow, Comparison
+
+MEGA = 1_000_000
+
+
+def headers(comparison: Comparison) -> tuple[str, ...]:
+    """The columns' names, each with its unit."""
+    return (
+        "transport",
+        "devices",
+        f"{comparison.unit} ±",
+        "speedup ±",
+        "ratio ±",
+        "sent (MB)",
+        "× gradients",
+        "probe (GB/s)",
+        "validity",
+    )
+
+
+def cells(row: ComparedRow) -> tuple[str, ...]:
+    """Lay out one row; an unusable one shows no figure."""
+    factor = figure(row.factor)
+    if row.factor is not None and row.expected_factor is not None:
+        factor = f"{row.factor:.3f} of {row.expected_factor:.3f}"
+    return (
+        row.transport,
+        row.row.devices,
+        figure(row.row.throughput, half_width(row.row.throughput_ci95)),
+        figure(row.row.speedup, half_width(row.row.speedup_ci95)),
+        figure(row.ratio, half_width(row.ratio_ci95)),
+        figure(None if row.sent_bytes is None else row.sent_bytes / MEGA),
+        factor,
+        figure(row.probe_gb_s),
+        row.row.status,
+    )
+
+
+def legend(comparison: Comparison) -> str:
+    """What the columns mean that no header has room for."""
+    sizes = sorted({row.probe_bytes for row in comparison.rows if row.probe_bytes is not None})
+    probe = f"; probe: bus bandwidth of {' and '.join(f'{size:,}' for size in sizes)} bytes by itself" if sizes else ""
+    sent = (
+        "; sent: what left a node in a step, headers included, and how many times the gradients that is, of what the algorithm needs"
+        if any(row.sent_bytes is not None for row in comparison.rows)
+        else ""
+    )
+    return f"± = half the width of the 95 % bootstrap interval; ratio: to {comparison.first}{sent}{probe}"
+
+
+def notes(comparison: Comparison) -> tuple[str, ...]:
+    """Why a row is not valid."""
+    return tuple(
+        f"{row.transport}, {row.row.devices} {row.row.status}: {'; '.join(row.row.reasons)}"
+        for row in comparison.rows
+        if row.row.reasons
+    )
+
+
+def transports_table(comparison: Comparison) -> RenderableType:
+    """Lay the comparison out for a terminal."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    for name in headers(comparison):
+        words = name in ("transport", "devices", "validity")
+        table.add_column(name.replace(" (", "\n("), justify="left" if words else "right", no_wrap=name != "transport")
+    for row in comparison.rows:
+        table.add_row(*cells(row))
+    return Group(
+        Text(f"{comparison.title}: transports", style="bold"),
+        Text(comparison.setting),
+        Text(comparison.ground, style="dim"),
+        Text(legend(comparison), style="dim"),
+        Padding(table, (1, 0)),
+        *(Text(note, style="yellow") for note in notes(comparison)),
+    )
+
+
+def markdown(comparison: Comparison) -> str:
+    """A section with the table and every reservation; ends with a newline."""
+    names = headers(comparison)
+    align = [":--" if name in ("transport", "devices", "validity") else "--:" for name in names]
+    said = [f"- {note}".replace("\n", " ") for note in notes(comparison)]
+    lines = [
+        f"### {comparison.title}: transports",
+        "",
+        f"{comparison.setting}  ",  # two spaces: a line break
+        f"{comparison.ground}  ",
+        legend(comparison),
+        "",
+        *(line(row) for row in (names, align, *map(cells, comparison.rows))),
+        *(["", *said] if said else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def to_csv(comparison: Comparison) -> str:
+    """One line a row, full precision, an empty field where there is no figure; bytes and 1e9 bytes a second."""
+    import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)
+
+    frame = pd.DataFrame(
+        [
+            {
+                "transport": row.transport,
+                "scale": row.row.scale,
+                "device": row.row.device,
+                "throughput": row.row.throughput,
+                "unit": row.row.unit,
+                "speedup": row.row.speedup,
+                "ratio": row.ratio,
+                "ratio_ci95_low": row.ratio_ci95.low if row.ratio_ci95 else None,
+                "ratio_ci95_high": row.ratio_ci95.high if row.ratio_ci95 else None,
+                "sent_bytes_per_node_and_step": row.sent_bytes,
+                "expected_bytes_per_node_and_step": row.expected_bytes,
+                "gradient_bytes": row.gradient_bytes,
+                "probe_gb_s": row.probe_gb_s,
+                "probe_bytes": row.probe_bytes,
+                "repeats": row.row.repeats,
+                "status": row.row.status,
+                "reasons": "; ".join(row.row.reasons),
+            }
+            for row in comparison.rows
+        ]
+    )
+    text: str = frame.to_csv(index=False, lineterminator="\n")
+    return text

@@ -1,0 +1,239 @@
+"""Runs over several wires pooled as if they were repeats of one, ratios to the wrong one, an emulated link that passes for a real wire.
+
+Two nodes, one worker each: Ethernet at two emulated rates and one run that asked for InfiniBand and did not get it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+
+import examples
+import pytest
+from records import events, record
+from rich.console import Console
+from wires import DDP, ITERATIONS, on_nodes, sent, start
+
+from runner import interconnect
+from runner.attribution import Exchange
+from runner.link import Link
+from runner.measure import measure
+from runner.report import transports
+from runner.report.publish import publish
+from runner.report.transports_plot import transports_figure, transports_png
+from runner.results import Validity
+from runner.summarize import summarize
+from runner.transports import compare, curves
+
+GOLDEN = examples.ROOT / "tests" / "golden" / "report"
+FAST, SLOW = Link(rate_mbit=1000, emulated=True), Link(rate_mbit=100, emulated=True)
+MEGABYTE = 1_000_000
+
+
+def run(run_id, trial, *, seconds, iface="eth0", sent_bytes=1.01 * MEGABYTE, probe_gb_s=None, reasons=()):
+    """A record of a trial whose steps took so many seconds and sent so many bytes from each node."""
+    found = record(run_id=run_id, trial=trial)
+    measurement = measure(events(trial, seconds=seconds), started=0.0, unit="images/s")
+    if probe_gb_s:
+        one = Exchange(
+            operation="all_reduce", size_bytes=2**20, seconds=1, algbw_gb_s=1, busbw_gb_s=probe_gb_s, wrong=0
+        )
+        measurement = measurement.model_copy(update={"probe": (one.model_copy(update={"size_bytes": 65536}), one)})
+    changes = {"measurement": measurement}
+    if trial.world_size > 1:
+        moved = round(ITERATIONS * sent_bytes)
+        said = [start(), *(e for n in (1, 2) for e in sent(f"n{n}", {iface: moved}, rank=n - 1))]
+        changes["transport"] = interconnect.used(trial, (), said, one_machine=True)
+    if reasons:
+        changes["validity"] = Validity(status="invalid", reasons=reasons)
+    return Path(run_id), found.model_copy(update=changes)
+
+
+def two(**changes):
+    return on_nodes(2, **{**DDP, **changes})
+
+
+# One device: 320 images/s. Two over 1 Gb/s: 64 in 0.125 s and in 0.1 s, 512 and 640 images/s; over 100 Mb/s: 64 in 0.4 s, 160.
+ONE = run("one", examples.trial(), seconds=0.1)
+FAST_RUNS = [
+    run("fast-1", two(link=FAST), seconds=0.125, probe_gb_s=0.11),
+    run("fast-2", two(link=FAST, repeat=2), seconds=0.1, probe_gb_s=0.12),
+]
+SLOW_RUN = run("slow-1", two(link=SLOW), seconds=0.4, probe_gb_s=0.011, sent_bytes=1.1 * MEGABYTE)
+LOST = run(
+    "lost-1",
+    two(interconnect="infiniband"),
+    seconds=0.1,
+    reasons=("INTERCONNECT=infiniband asked, ethernet (eth0) used: NCCL found no adapter",),
+)
+RUNS = [ONE, FAST_RUNS[0], SLOW_RUN, LOST, FAST_RUNS[1]]
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return compare(curves(RUNS))
+
+
+def test_each_way_is_a_curve_with_the_baseline_that_all_share():
+    fast, slow, lost = curves(RUNS)
+    assert [path.name for path, _ in fast.runs] == ["one", "fast-1", "fast-2"]
+    assert [path.name for path, _ in slow.runs] == ["one", "slow-1"]
+    assert [path.name for path, _ in lost.own] == ["lost-1"]
+    assert (fast.label, slow.label) == ("ethernet eth0, emulated 1gbit", "ethernet eth0, emulated 100mbit")
+    assert lost.label == "infiniband (asked)"
+    assert fast.slug == "ethernet-eth0-emulated-1gbit"
+
+
+def test_one_way_is_one_curve_of_all_runs():
+    (alone,) = curves([ONE, *FAST_RUNS])
+    assert list(alone.runs) == [ONE, *FAST_RUNS]
+
+
+def test_scales_that_stay_on_one_node_belong_to_every_curve_between_nodes():
+    """GPUS=2,4 on nodes of two: the first scale crosses no wire."""
+    inside = run("inside", on_nodes(1, ranks=2, **DDP, wires=[None]), seconds=0.1)
+    found = curves([ONE, inside, FAST_RUNS[0], SLOW_RUN])
+    assert [[path.name for path, _ in curve.runs] for curve in found] == [
+        ["one", "inside", "fast-1"],
+        ["one", "inside", "slow-1"],
+    ]
+
+
+def test_ways_within_one_node_are_curves_too():
+    """INTERCONNECT=nvlink,shm on one host."""
+    ways = [
+        run(kind, on_nodes(1, ranks=2, wires=[None], **DDP, interconnect=kind), seconds=0.1)
+        for kind in ("nvlink", "shm")
+    ]
+    assert len(curves([ONE, *ways])) == 2
+
+
+def test_two_ways_that_came_to_the_same_wire_are_told_apart():
+    auto = run("auto", two(link=FAST), seconds=0.1)
+    asked = run("asked", two(link=FAST, interconnect="ethernet"), seconds=0.1)
+    label = "ethernet eth0, emulated 1gbit, asked as"
+    assert [curve.label for curve in curves([ONE, auto, asked])] == [f"{label} auto", f"{label} ethernet"]
+
+
+def test_repeats_are_pooled_and_ratios_are_to_the_first(compared):
+    fast, slow, lost = compared.rows
+    # 2 x 2560 images in 40 x (0.125 + 0.1) s
+    assert fast.row.throughput == pytest.approx(5120 / 9)
+    assert slow.row.throughput == pytest.approx(160)
+    assert slow.row.speedup == pytest.approx(0.5)
+    assert fast.ratio is None
+    assert slow.ratio == pytest.approx(160 * 9 / 5120)
+    assert slow.ratio_ci95.low <= slow.ratio <= slow.ratio_ci95.high
+    assert slow.ratio_ci95.low == pytest.approx(160 / 640)  # of the two repeats, the faster one twice
+    assert compared.first == "ethernet eth0, emulated 1gbit"
+    assert (lost.row.status, lost.row.throughput, lost.ratio, lost.sent_bytes) == ("invalid", None, None, None)
+
+
+def test_what_a_node_sent_is_held_against_the_gradients(compared):
+    fast, slow, _ = compared.rows
+    assert fast.sent_bytes == pytest.approx(1.01 * MEGABYTE)
+    assert (fast.gradient_bytes, fast.expected_bytes) == (MEGABYTE, MEGABYTE)
+    assert slow.factor == pytest.approx(1.1)
+    assert slow.expected_factor == 1.0
+
+
+def test_the_probe_is_that_of_the_largest_message(compared):
+    fast, slow, lost = compared.rows
+    assert fast.probe_gb_s == pytest.approx(0.115)
+    assert (slow.probe_gb_s, slow.probe_bytes) == (0.011, 2**20)
+    assert lost.probe_gb_s is None
+
+
+def test_without_a_usable_first_transport_there_are_no_ratios():
+    found = compare(curves([ONE, LOST, *FAST_RUNS]))
+    assert [row.ratio for row in found.rows] == [None, None]
+
+
+def printed(found):
+    console = Console(width=120, file=io.StringIO())
+    console.print(transports.transports_table(found))
+    return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("transports-120-columns.txt", printed),
+        ("transports.md", transports.markdown),
+        ("transports.csv", transports.to_csv),
+    ],
+)
+def test_golden(compared, name, form):
+    path = GOLDEN / name
+    if os.environ.get("DLSCALE_GOLDEN") == "write":
+        path.write_text(form(compared), encoding="utf-8")
+    assert form(compared) == path.read_text(encoding="utf-8")
+
+
+def test_every_form_names_what_is_emulated(compared):
+    assert all(text.count("emulated") >= 2 for text in (printed(compared), transports.markdown(compared)))
+    rows = list(csv.DictReader(io.StringIO(transports.to_csv(compared))))
+    assert ["emulated" in row["transport"] for row in rows] == [True, True, False]
+    labels = [tick.get_text() for tick in transports_figure(compared).axes[0].get_yticklabels()]
+    assert all("emulated" in label.replace("\n", " ") for label in labels)
+    assert all(bar.get_hatch() for bar in transports_figure(compared).axes[0].patches)
+
+
+@pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
+    figure = transports_figure(compared)
+    left, right = figure.axes
+    assert [bar.get_width() for bar in left.patches] == pytest.approx([5120 / 9, 160])
+    assert [bar.get_width() for bar in right.patches] == pytest.approx([1.01, 1.1])
+    assert [tuple(line.get_xdata()) for line in right.lines] == [(1.0, 1.0), (1.0, 1.0)]
+    assert (left.get_xlabel(), right.get_xlabel()) == ("throughput (images/s)", "sent by a node in a step (MB)")
+    said = figure._supxlabel.get_text().replace("\n", " ")
+    assert (
+        "not drawn: infiniband (asked), 2 CPU workers invalid (INTERCONNECT=infiniband asked, ethernet (eth0) used"
+        in said
+    )
+    png = transports_png(compared)
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert transports_png(compared) == png
+
+
+def test_without_counters_there_is_one_panel():
+    ways = [
+        run(kind, on_nodes(1, ranks=2, wires=[None], **DDP, interconnect=kind), seconds=0.1)
+        for kind in ("nvlink", "shm")
+    ]
+    assert len(transports_figure(compare(curves([ONE, *ways]))).axes) == 1
+
+
+def test_nothing_usable_is_no_plot():
+    other = run("lost-2", two(interconnect="roce"), seconds=0.1, reasons=("x",))
+    assert transports_png(compare(curves([ONE, LOST, other]))) is None
+
+
+def test_a_matrix_over_several_transports_leaves_a_report_of_each_and_the_comparison(tmp_path):
+    console = Console(width=200, file=io.StringIO())
+    publish(RUNS, out=tmp_path, name="m", console=console)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *(f"m-ethernet-eth0-emulated-100mbit.{kind}" for kind in ("csv", "md", "png")),
+        *(f"m-ethernet-eth0-emulated-1gbit.{kind}" for kind in ("csv", "md", "png")),
+        *(f"m-infiniband-asked.{kind}" for kind in ("csv", "md", "png")),
+        *(f"m-transports.{kind}" for kind in ("csv", "md", "png")),
+    ]
+    said = console.file.getvalue()
+    assert "2 on 2 nodes over ethernet eth0, emulated 100mbit" in said
+    assert "resnet18 train: transports" in said
+
+
+def test_a_matrix_over_one_leaves_what_it_always_left(tmp_path):
+    publish([ONE, *FAST_RUNS], out=tmp_path, name="m", console=Console(width=200, file=io.StringIO()))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.csv", "m.md", "m.png"]
+
+
+def test_the_scaling_table_says_what_was_between_the_nodes():
+    assert summarize([ONE, *FAST_RUNS]).wires == "2 on 2 nodes over ethernet eth0, emulated 1gbit"
+    assert summarize(FAST_RUNS).wires == "2 nodes over ethernet eth0, emulated 1gbit"
+    assert summarize([ONE]).wires is None
+    unshaped = run("plain", two(), seconds=0.1)
+    assert summarize([unshaped]).wires == "2 nodes over ethernet eth0, emulated: nodes of one machine"
