@@ -30,15 +30,25 @@ PURE = sorted(
         *(ROOT / "runner" / "launch").glob("*.py"),
         *(ROOT / "runner" / "dialects").glob("*.py"),
         *(ROOT / "runner" / "interconnect").glob("*.py"),
+        *(ROOT / "runner" / f"{name}.py" for name in ("doctor", "failures", "grade", "measure", "metrics", "parse")),
+        *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
         *(
             ROOT / "runner" / f"{name}.py"
-            for name in ("doctor", "failures", "grade", "measure", "metrics", "parse")
+            for name in ("plan", "sanity", "spec", "strategy", "summarize", "transports", "trial", "wire")
         ),
-        *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
-        *(ROOT / "runner" / f"{name}.py" for name in ("plan", "sanity", "spec", "strategy", "summarize", "trial")),
         *(
             ROOT / "runner" / "report" / f"{name}.py"
-            for name in ("export", "figures", "findings", "matrix", "plot", "summary")
+            for name in (
+                "comparison",
+                "export",
+                "figures",
+                "findings",
+                "matrix",
+                "plot",
+                "summary",
+                "transports",
+                "transports_plot",
+            )
         ),
     ]
 )
