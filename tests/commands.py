@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,11 +67,3 @@ def left_running():
 def running(client):
     """Names of the suite's running containers."""
     return [container.name for container in client.containers.list(filters={"label": LABEL_RUN}, ignore_removed=True)]
-
-
-def wait_until(condition, seconds):
-    """Poll a condition; its last value."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return value

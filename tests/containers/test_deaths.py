@@ -11,8 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import running, wait_until
+from commands import running
 from test_strategies import PAIRS
+from waiting import wait_until
 
 from runner.spec import LABEL_RUN
 

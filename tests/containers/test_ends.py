@@ -5,7 +5,8 @@ import signal
 import subprocess
 
 import pytest
-from commands import running, wait_until
+from commands import running
+from waiting import wait_until
 
 LONG = (
     "--framework=mxnet",

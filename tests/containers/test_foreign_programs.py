@@ -10,7 +10,8 @@ import sys
 import tarfile
 
 import pytest
-from commands import ROOT, Ended, wait_until
+from commands import ROOT, Ended
+from waiting import wait_until
 
 from runner.spec import LABEL_RUN
 

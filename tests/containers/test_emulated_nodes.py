@@ -13,7 +13,8 @@ import uuid
 
 import examples
 import pytest
-from commands import ROOT, running, wait_until
+from commands import ROOT, running
+from waiting import wait_until
 
 from runner.cache import cache_dir
 from runner.cleanup import remove_left

@@ -1,0 +1,118 @@
+"""Hosts that fail: one sentence that names the node, nothing left running on the others, earlier records intact.
+
+Prevents: a job that hangs until its limit because a cable was pulled, GPUs of healthy nodes held by the ranks of a dead one, an
+error that names a socket and not a machine.
+"""
+
+import json
+
+import pytest
+from commands import left_running, running
+from waiting import wait_until
+
+ENDLESS = (
+    *(
+        "--framework=pytorch",
+        "--device=cpu",
+        "--model=lenet",
+        "--image-size=32",
+        "--batch=8",
+        "--workers=2",
+        "--nodes=2",
+    ),
+    *("--iterations=100000", "--warmup=2", "--repeat=1", "--inactivity-timeout=30s"),
+)
+
+
+@pytest.fixture
+def out(rig, tmp_path):
+    """Results with a baseline in it already, so that the runs on two nodes begin at once."""
+    with left_running() as begin:
+        words = [word.replace("100000", "24") for word in ENDLESS]
+        process = begin("bench", *words, f"--hosts={rig.hosts(2)}", f"--out={tmp_path}")
+        assert process.wait(300) == 0, process.stderr.read()
+    return tmp_path
+
+
+@pytest.fixture
+def training(rig, out):
+    """A training on two nodes, in the midst of its windows."""
+    with left_running() as begin:
+
+        def train(*, way="ssh"):
+            words = [word.replace("--iterations=100000", "--iterations=200000") for word in ENDLESS]
+            process = begin("bench", *words, f"--hosts={rig.hosts(2, way=way)}", f"--out={out}", "--scaling=strong")
+            assert wait_until(lambda: in_its_windows(out) or process.poll() is not None, 240)
+            assert process.poll() is None, process.stderr.read()
+            return process
+
+        yield train
+
+
+def in_its_windows(out):
+    return any(
+        '"event":"window"' in path.read_text()
+        for path in out.glob("*2nodes*/events.jsonl")
+        if not (path.parent / "record.json").exists()
+    )
+
+
+def ends(process, out, *, within=120):
+    """The reason of the run that failed, once the command has ended."""
+    _, stderr = process.communicate(timeout=within)
+    assert process.returncode == 3, stderr
+    (record,) = (
+        found
+        for path in out.glob("*2nodes*/record.json")
+        if (found := json.loads(path.read_text()))["outcome"]["status"] != "ok"
+    )
+    assert record["validity"]["status"] == "invalid"
+    return record["outcome"]["reason"]
+
+
+def records(out):
+    return {path: path.read_bytes() for path in out.glob("*/record.json")}
+
+
+@pytest.mark.parametrize("stop", ["stop_engine", "kill_engine"])
+def test_an_engine_that_ends_in_mid_run(rig, out, training, engine, stop):
+    before = records(out)
+    process = training()
+    getattr(rig, stop)("n2")
+    reason = ends(process, out)
+    assert "n2" in reason, reason
+    assert "\n" not in reason
+    assert running(engine(rig.nodes[0])) == []
+    assert {path: records(out)[path] for path in before} == before
+
+
+@pytest.mark.parametrize("way", ["ssh", "unix"])
+def test_a_link_that_is_cut_in_mid_run(rig, out, training, engine, way):
+    before = records(out)
+    process = training(way=way)
+    rig.cut_link("n2")
+    reason = ends(process, out)
+    assert reason.startswith("n2"), reason
+    assert running(engine(rig.nodes[0])) == []
+    assert {path: records(out)[path] for path in before} == before
+    # The node that was cut off ends its own part when it has heard nothing for its heartbeat.
+    assert wait_until(lambda: running(engine(rig.nodes[1])) == [], 100)
+
+
+def test_ssh_that_is_refused(rig, tmp_path):
+    rig.stop_ssh("n2")
+    with left_running() as begin:
+        process = begin("bench", *ENDLESS, f"--hosts={rig.hosts(2)}", f"--out={tmp_path}")
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 2
+    (sentence,) = (line for line in stderr.splitlines() if line.startswith("dlscale:"))
+    assert sentence.startswith("dlscale: n2: ")
+    assert "sshd" in sentence
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_kill_9_of_the_runner_ends_the_job_on_every_node(rig, training, engine):
+    process = training()
+    process.kill()
+    for node in rig.nodes[:2]:
+        assert wait_until(lambda node=node: running(engine(node)) == [], 15), node.name

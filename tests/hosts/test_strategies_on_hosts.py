@@ -1,0 +1,109 @@
+"""Every strategy that goes beyond a host, on two and four of them: the losses of one device, and bytes that really crossed the wire.
+
+Prevents: nodes that train a model each, a job whose "network" is the loopback, a speedup over ranks that never met, a record
+that knows one node of two, keys and programs that stay on the hosts.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+from commands import call, running
+from numerics import GLOBAL_BATCH, ITERATIONS, TRAINING, check_losses, check_shared_losses, events
+
+from runner.spec import LABEL_RUN
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A framework with a strategy and its settings on so many nodes, one CPU worker each."""
+
+    framework: str
+    strategy: str
+    settings: tuple[str, ...] = ()
+    nodes: int = 2
+    synchronous: bool = True
+
+    def __str__(self):
+        settings = (word.rpartition("=")[2] for word in self.settings)
+        return "-".join((self.framework, self.strategy, *settings, f"{self.nodes}nodes"))
+
+
+PAIRS = [
+    Pair("pytorch", "ddp"),
+    Pair("mxnet", "kvstore", ("--kvstore=dist_sync",)),
+    Pair("mxnet", "kvstore", ("--kvstore=dist_sync_device",)),
+    Pair("mxnet", "kvstore", ("--kvstore=dist_async",), synchronous=False),
+    Pair("mxnet", "kvstore", ("--kvstore=dist_sync",), nodes=4),
+    Pair("tensorflow", "multiworker"),
+    Pair("mxnet", "horovod", ("--controller=gloo",)),
+    Pair("pytorch", "horovod", ("--controller=gloo",)),
+    Pair("pytorch", "horovod", ("--controller=mpi",)),
+    Pair("tensorflow", "horovod", ("--controller=gloo",)),
+]
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=str)
+def pair(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def ended(pair, session_rig, tmp_path_factory):
+    out = tmp_path_factory.mktemp(str(pair))
+    words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings)
+    scale = (f"--hosts={session_rig.hosts(pair.nodes)}", f"--nodes={pair.nodes}", f"--workers=1,{pair.nodes}")
+    done = call("bench", *words, *scale, *TRAINING, out=out)
+    assert done.code == 0, done.stderr
+    return done
+
+
+def test_the_record_has_every_node_and_all_their_samples(pair, ended, session_rig):
+    record = ended.record(pair.nodes)
+    names = [node.name for node in session_rig.nodes[: pair.nodes]]
+    assert (record.trial.world_size, record.trial.nodes, record.trial.processes) == (pair.nodes,) * 3
+    assert [(placed.node, placed.devices) for placed in record.trial.placement] == [(name, 1) for name in names]
+    assert record.measurement.samples == ITERATIONS * GLOBAL_BATCH
+    assert [node.name for node in record.provenance.nodes] == names
+    assert {node.host.boot_id for node in record.provenance.nodes} == {record.provenance.host.boot_id}
+    assert len({node.image_id for node in record.provenance.nodes}) == 1
+    assert {event["node"] for event in events(ended, pair.nodes, "net")} == set(names)
+
+
+def test_all_nodes_hold_one_model_and_lose_what_one_device_loses(pair, ended):
+    check_shared_losses(ended.record(pair.nodes), devices=pair.nodes, synchronous=pair.synchronous)
+    check_losses(ended.record(1), ended.record(pair.nodes), synchronous=pair.synchronous)
+
+
+def test_the_gradients_crossed_the_wire_that_was_meant(pair, ended, session_rig):
+    transport = ended.record(pair.nodes).transport
+    assert transport.used == "ethernet"
+    assert transport.emulated == "emulated: nodes of one machine"
+    assert transport.interfaces == {node.name: "eth0" for node in session_rig.nodes[: pair.nodes]}
+    addresses = {node.addresses["eth0"] for node in session_rig.nodes[: pair.nodes]}
+    talk = {peer.remote for peer in transport.evidence.peers} & addresses
+    assert len(talk) > 1, transport.evidence.peers
+
+
+def test_what_crossed_it_is_the_gradients_times_the_algorithms_factor(pair, ended):
+    transport = ended.record(pair.nodes).transport
+    sent = sum(transport.sent_bytes_per_step.values())
+    assert sent == pytest.approx(transport.expected_bytes_per_step, rel=0.15)
+    assert transport.expected_bytes_per_step == 2 * (pair.nodes - 1) * transport.gradient_bytes
+
+
+def test_the_probe_of_the_wires_summed_right(pair, ended):
+    probe = ended.record(pair.nodes).measurement.probe
+    assert [point.size_bytes for point in probe] == [2**16, 2**20, 2**22]
+    assert all(point.wrong == 0 and point.busbw_gb_s > 0 for point in probe)
+    parts = ended.record(pair.nodes).measurement.step_parts
+    assert parts.compute_s > 0
+    assert parts.compute_s <= parts.compute_slowest_s <= parts.step_s
+
+
+def test_nothing_stays_on_the_hosts(pair, ended, session_rig, engine):
+    for node in session_rig.nodes[: pair.nodes]:
+        client = engine(node)
+        assert client.containers.list(all=True) == []
+        assert client.volumes.list() == []
+        assert running(client) == []
+        assert not client.networks.list(filters={"label": LABEL_RUN})

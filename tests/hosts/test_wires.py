@@ -1,0 +1,89 @@
+"""The wire that was asked for, the one that was used, and what it costs when it is narrow.
+
+Prevents: InfiniBand that was silently TCP, an interface that the kernel's routes replaced by another, a slow link that nobody
+sees in the figures, bytes that are counted on the wrong side.
+"""
+
+import pytest
+from commands import call
+
+from runner.engines.process import run
+from runner.link import Link
+
+LENET = ("--device=cpu", "--model=lenet", "--image-size=32", "--batch=8", "--iterations=24", "--warmup=2", "--repeat=1")
+RATES = (100, 1000, None)
+WAYS = {
+    "mxnet-kvstore": ("--framework=mxnet", "--strategy=kvstore"),
+    "pytorch-ddp": ("--framework=pytorch", "--strategy=ddp"),
+    "pytorch-horovod": ("--framework=pytorch", "--strategy=horovod"),
+}
+
+
+def on_two(rig, *words, out, **more):
+    return call("bench", f"--hosts={rig.hosts(2)}", "--nodes=2", "--workers=2", *words, *LENET, out=out, **more)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_throughput_falls_as_the_wire_narrows_and_the_bytes_stay_the_gradients(rig, tmp_path, way):
+    throughput = []
+    for rate in RATES:
+        rig.shape(Link(rate_mbit=rate, emulated=True) if rate else None)
+        done = on_two(rig, *WAYS[way], out=tmp_path / str(rate))
+        assert done.code == 0, done.stderr
+        record = done.record(2)
+        throughput.append(record.measurement.throughput.value)
+        transport = record.transport
+        assert transport.emulated == (rig.link.label if rate else "emulated: nodes of one machine")
+        sent = sum(transport.sent_bytes_per_step.values())
+        assert sent == pytest.approx(2 * transport.gradient_bytes, rel=0.15)
+        (report,) = done.out.glob("*.md")
+        assert transport.emulated in report.read_text()
+        # What the probe saw can't be more than the link lets through.
+        assert rate is None or max(point.busbw_gb_s for point in record.measurement.probe) * 8e3 <= rate * 1.2
+    assert throughput == sorted(throughput)
+    assert throughput[0] < 0.5 * throughput[1], throughput
+
+
+def test_another_interface_than_asked_makes_the_run_invalid(rig, tmp_path):
+    """Routes send what is meant for eth1 out of eth0, as the kernel does by itself where both are in one network."""
+    first, second = rig.nodes[:2]
+    for node, other in ((first, second), (second, first)):
+        to = (f"{other.addresses['eth1']}/32", "via", other.addresses["eth0"], "dev", "eth0")
+        run(["ip", "-n", node.namespace, "route", "add", *to])
+    try:
+        done = on_two(rig, "--framework=pytorch", "--iface=eth1", out=tmp_path)
+    finally:
+        for node, other in ((first, second), (second, first)):
+            run(["ip", "-n", node.namespace, "route", "del", f"{other.addresses['eth1']}/32"])
+    assert done.code == 4, done.stderr
+    record = done.record(2)
+    assert record.validity.status == "invalid"
+    (reason,) = record.validity.reasons
+    assert "IFACE=eth1" in reason
+    assert "eth0" in reason
+    assert record.scaling.speedup is None
+
+
+def test_the_interface_that_was_asked_for_carries_the_run(rig, tmp_path):
+    done = on_two(rig, "--framework=pytorch", "--iface=eth1", out=tmp_path)
+    assert done.code == 0, done.stderr
+    assert set(done.record(2).transport.interfaces.values()) == {"eth1"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--interconnect=infiniband",), "INTERCONNECT=infiniband asked, n1 has no active adapter for it"),
+        (("--interconnect=ethernet,infiniband",), "INTERCONNECT=infiniband asked, n1 has no active adapter for it"),
+        (("--interconnect=nvlink",), "no nvlink leads from one node to another"),
+        (("--iface=eth7",), "IFACE=eth7 asked, n1 has no such interface"),
+        (("--workers=64",), "WORKERS=64"),
+    ],
+)
+def test_a_wire_that_is_not_there_is_refused_before_anything_starts(rig, tmp_path, words, says):
+    done = call(
+        "bench", f"--hosts={rig.hosts(2)}", "--nodes=2", "--workers=2", "--framework=mxnet", *words, out=tmp_path
+    )
+    assert done.code == 2
+    assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []
