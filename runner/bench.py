@@ -17,6 +17,7 @@ from runner import provenance
 from runner.cluster import PORTS, free_ports
 from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
+from runner.engines import shaper
 from runner.errors import NoBaseError
 from runner.execute import Limits, execute
 from runner.grade import grade, scaling
@@ -58,6 +59,7 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
                 trials = plan(request, ground)
                 prepared = prepare(ground, shown, image_size=trials[0].image_shape[1], run=name)
             try:
+                _check_links(trials, prepared)
                 runs = _Matrix(request, ground, prepared, shown, command, name).run_all(trials)
             finally:
                 prepared.release()
@@ -66,6 +68,17 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
 
     publish(runs, out=ground.out, name=name, console=Console(highlight=False, soft_wrap=True))
     return exit_code([record for _, record in runs])
+
+
+def _check_links(trials: Sequence[Trial], prepared: Prepared) -> None:
+    """See whether the links of emulated nodes can be had here, before the first trial.
+
+    Raises:
+        RequestError: they can't.
+    """
+    if prepared.tools:
+        links = dict.fromkeys(trial.link for trial in trials if trial.link)
+        shaper.check(next(iter(prepared.engines.values())), image=prepared.tools, links=links)
 
 
 def dry_run(request: Request) -> int:
