@@ -2,7 +2,6 @@
 
     layout.py    names, addresses, paths and cores of every node; pure
     files.py     the texts of its configuration files and of its hosts.yaml; pure
-    shaping.py   a link's rate and delay as tc's words; pure
     network.py   namespaces, bridges, veth pairs and what holds them to a rate
     groups.py    the control group that keeps a node's containers on its cores
     nodes.py     a node's engine and ssh server: start, stop, kill

@@ -15,8 +15,8 @@ from runner.engines.process import CommandError, run
 from runner.errors import RequestError
 from runner.link import Link, show_delay
 from runner.rig.layout import Layout, RigNode
-from runner.rig.shaping import qdiscs
 from runner.rig.tools import tool
+from runner.shaping import qdiscs
 
 _UPLINK_PORT = "machine"  # the switch's end of it
 

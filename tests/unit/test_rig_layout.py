@@ -1,6 +1,5 @@
 """Prevents: two nodes or two rigs with one address, name or path; a node without a core; a hosts file that HOSTS does not read, or that
-keeps quiet about a shaped link; an engine that shares the machine's containers; a token bucket too small for its rate; a mistake that is
-not told in one sentence.
+keeps quiet about a shaped link; an engine that shares the machine's containers; a mistake that is not told in one sentence.
 """
 
 import json
@@ -17,7 +16,7 @@ from runner.cli import app
 from runner.errors import DlscaleError, RequestError
 from runner.hosts.hostsfile import load_hosts
 from runner.link import Link
-from runner.rig import files, layout, network, remains, shaping, tools
+from runner.rig import files, layout, network, remains, tools
 from runner.rig.cli import read_link
 from runner.rig.rig import core_groups
 
@@ -187,38 +186,6 @@ def test_an_ssh_server_listens_at_its_node_s_address_alone(two):
 
 def test_host_keys_are_known_by_address():
     assert files.known_hosts({"10.77.3.11": "ssh-ed25519 AAAA rig\n"}) == "10.77.3.11 ssh-ed25519 AAAA rig\n"
-
-
-@pytest.mark.parametrize(
-    ("link", "leaving_the_node", "leaving_the_switch"),
-    [
-        (None, [], []),
-        (
-            Link(rate_mbit=1000.0, emulated=True),
-            # 10^9 bit/s * 4 ms = 500,000 bytes = 488 kb
-            ["root handle 1: tbf rate 1gbit burst 488kb latency 200ms"],
-            ["root handle 1: tbf rate 1gbit burst 488kb latency 200ms"],
-        ),
-        (Link(delay_ms=1.0, emulated=True), ["root handle 1: netem delay 1ms limit 10000"], []),
-        (
-            Link(rate_mbit=100.0, delay_ms=0.2, emulated=True),
-            [
-                "root handle 1: netem delay 200us limit 10000",
-                "parent 1:1 handle 10: tbf rate 100mbit burst 256kb latency 200ms",
-            ],
-            ["root handle 1: tbf rate 100mbit burst 256kb latency 200ms"],
-        ),
-    ],
-)
-def test_a_link_in_the_words_of_tc(link, leaving_the_node, leaving_the_switch):
-    assert [" ".join(step) for step in shaping.qdiscs(link, delayed=True)] == leaving_the_node
-    assert [" ".join(step) for step in shaping.qdiscs(link, delayed=False)] == leaving_the_switch
-
-
-@given(rate_mbit=st.floats(0.1, 400_000))
-def test_a_bucket_holds_what_arrives_in_a_tick_of_the_kernel(rate_mbit):
-    assert shaping.bucket_kb(rate_mbit) * 1024 >= rate_mbit * 1e6 / 8 / 250 - 1024
-    assert shaping.bucket_kb(rate_mbit) >= 256
 
 
 @pytest.mark.parametrize(
