@@ -7,12 +7,14 @@ DLSCALE := .venv/bin/dlscale
 VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY KVSTORE CONTROLLER OPERATIONS \
   FUSION_THRESHOLD CYCLE_TIME COMPRESSION INTERCONNECT IFACE HCA LINK_RATE LINK_DELAY PRECISION MODE DATA ITERATIONS EPOCHS WARMUP REPEAT SCALING ENGINE SEED OUT TIMEOUT INACTIVITY_TIMEOUT
 # XLA=1 becomes --xla.
-SWITCHES := XLA OVERSUBSCRIBE
+SWITCHES := XLA OVERSUBSCRIBE COMPARE
 # FRAMEWORK=mxnet becomes --framework=mxnet; a value reaches the program as one word, whatever is in it.
 lower = $(subst _,-,$(shell echo $(1) | tr A-Z a-z))
 quote = '$(subst ','\'',$(1))'
 FLAGS = $(foreach v,$(VARIABLES),$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) \
   $(foreach v,$(SWITCHES),$(if $($(v)),--$(call lower,$(v))))
+
+OF_HOSTS = $(if $(HOSTS),--hosts=$(call quote,$(HOSTS)))
 
 .PHONY: help
 help: ## list targets and variables
@@ -32,15 +34,17 @@ help: ## list targets and variables
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-.PHONY: bench plan doctor clean regrade overhead
+.PHONY: bench compare-interconnects plan doctor clean regrade overhead
 bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS)
+compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
+	@$(DLSCALE) bench --compare $(FLAGS)
 plan: .venv/ready ## print the exact command lines that bench would run
 	@$(DLSCALE) bench --dry-run $(FLAGS)
-doctor: .venv/ready ## what this machine has, and which images it can run
-	@$(DLSCALE) doctor
-clean: .venv/ready ## remove every container that a killed run left
-	@$(DLSCALE) clean
+doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
+	@$(DLSCALE) doctor $(OF_HOSTS)
+clean: .venv/ready ## remove every container that a killed run left; with HOSTS=..., there
+	@$(DLSCALE) clean $(OF_HOSTS)
 regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=results/...
 	@$(DLSCALE) regrade $(call quote,$(DIR))
 overhead: .venv/ready ## what the suite itself costs, against the same training without it

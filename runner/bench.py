@@ -15,6 +15,7 @@ from rich.console import Console
 
 from runner import provenance
 from runner.cluster import PORTS, free_ports
+from runner.comparison import settle
 from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
 from runner.engines import shaper
@@ -44,6 +45,7 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
         RunFailedError: a run could not be recorded.
     """
     name = stamp()
+    request = settle(request)
     with progress(Console(stderr=True, highlight=False)) as shown:
         ground = look(request, say=shown.stage)
         with closing(ground.fleet):
@@ -83,6 +85,7 @@ def _check_links(trials: Sequence[Trial], prepared: Prepared) -> None:
 
 def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
+    request = settle(request)
     ground = look(request, contact=False)
     trials = plan(request, ground)
     prepared = foresee(ground, image_size=trials[0].image_shape[1])

@@ -96,6 +96,9 @@ def bench(
     link_delay: Annotated[
         Text, _flag("--link-delay", help="add this to every packet between emulated nodes, e.g. 0.2ms")
     ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="run over every wire that there is, or over emulated links, and compare")
+    ] = False,
     precision: Annotated[Text, _flag("--precision", help="fp32 (default), tf32, fp16 or bf16")] = None,
     mode: Annotated[Text, _flag("--mode", help="train")] = None,
     data: Annotated[
@@ -160,6 +163,7 @@ def bench(
         "iface": iface or None,
         "hca": hca or None,
         "links": ask.links(link_rate, link_delay),
+        "compare": compare or None,
         "precision": ask.choice("PRECISION", precision, ask.Precision),
         "mode": ask.choice("MODE", mode, ask.Mode),
         "data": Path(data) if data else None,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from runner.comparison import kinds
 from runner.dataset import PACKED
 from runner.errors import RequestError
 from runner.ground import Ground
@@ -69,6 +70,7 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         strategy=choose(request, image=ground.image, asked=asked, nodes=max(nodes.values())),
         total=_total_iterations(request, ground, request.batch or defaults.batch, defaults),
         nodes=nodes,
+        kinds=kinds(request, ground.fleet.members),
     )
     ways = {scale: _ways(cell, scale) for scale in every}
     if ground.dataset and ground.dataset.images < cell.batch(every[-1]) * every[-1]:
@@ -94,7 +96,7 @@ def _total_iterations(request: Request, ground: Ground, batch: int, defaults: De
 
 @dataclass(frozen=True)
 class _Cell:
-    """What all trials of a plan share; `nodes` has the number of nodes of each scale."""
+    """What all trials of a plan share; `nodes` has the number of nodes of each scale, `kinds` the wires to run over."""
 
     request: Request
     ground: Ground
@@ -103,6 +105,7 @@ class _Cell:
     strategy: Chosen
     total: int
     nodes: Mapping[int, int]
+    kinds: tuple[Interconnect, ...]
 
     def batch(self, scale: int) -> int:
         """Samples a device.
@@ -151,11 +154,11 @@ def _ways(cell: _Cell, scale: int) -> tuple[_Way, ...]:
     each = scale // nodes
     if nodes == 1:
         alone = (Placed(node=members[0].node.name, devices=each),)
-        inner = [kind for kind in request.interconnect if kind not in KINDS] if scale > 1 else []
+        inner = [kind for kind in cell.kinds if kind not in KINDS] if scale > 1 else []
         return tuple(_Way(kind, alone, None) for kind in inner or ["auto"])
     found = []
     ip_only = cell.strategy.ip_only(ground.device)
-    for kind in request.interconnect:
+    for kind in cell.kinds:
         wanted = Wanted(interconnect=kind, iface=request.iface, hca=request.hca, ip_only=ip_only)
         wires = choose_wires([(member.node, member.said) for member in members], wanted)
         placement = tuple(

@@ -52,6 +52,7 @@ class Request(BaseModel):
         hosts: file or list of the machines to run on.
         nodes: how many of them, each with as many devices; with `links` and without `hosts`, how many to emulate on this machine.
         links: what the links between emulated nodes are held to; None in it for links as they are. Several are a sweep.
+        compare: run over every wire that there is.
         repeat: process-level repeats of every trial.
         image, command: run this command line in this image instead of a training program of the suite.
         dialect: what the log of that command is read in; `events` when it writes the suite's own (`workloads/events.py`).
@@ -83,6 +84,7 @@ class Request(BaseModel):
     iface: str | None = None
     hca: str | None = None
     links: tuple[Link | None, ...] | None = None
+    compare: bool = False
     precision: Precision = "fp32"
     mode: Mode = "train"
     data: Path | None = None

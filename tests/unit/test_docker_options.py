@@ -65,20 +65,31 @@ def test_rdma_needs_the_adapters_and_locked_memory_and_nothing_else():
 
 
 def test_a_source_that_is_no_path_is_a_named_volume():
-    spec = SINGLE.model_copy(update={"mounts": (Mount(source="dlscale-x", target="/a"), Mount(source="/x", target="/b"))})
-    assert [mount["Type"] for mount in docker_options.create_options(spec, None)["host"]["mounts"]] == ["volume", "bind"]
+    spec = SINGLE.model_copy(
+        update={"mounts": (Mount(source="dlscale-x", target="/a"), Mount(source="/x", target="/b"))}
+    )
+    assert [mount["Type"] for mount in docker_options.create_options(spec, None)["host"]["mounts"]] == [
+        "volume",
+        "bind",
+    ]
 
 
 def test_nvidia_driver_is_asked_by_index():
     request = docker_options.create_options(GPU, "nvidia")["host"]["device_requests"][0]
     assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == ("nvidia", ["0"], [["gpu"]])
-    assert docker_options.docker_run(GPU, "nvidia")[docker_options.docker_run(GPU, "nvidia").index("--gpus") + 1] == '"device=0"'
+    assert (
+        docker_options.docker_run(GPU, "nvidia")[docker_options.docker_run(GPU, "nvidia").index("--gpus") + 1]
+        == '"device=0"'
+    )
 
 
 def test_cdi_is_asked_by_name():
     request = docker_options.create_options(GPU, "cdi")["host"]["device_requests"][0]
     assert (request["Driver"], request["DeviceIDs"]) == ("cdi", ["nvidia.com/gpu=0"])
-    assert docker_options.docker_run(GPU, "cdi")[docker_options.docker_run(GPU, "cdi").index("--device") + 1] == "nvidia.com/gpu=0"
+    assert (
+        docker_options.docker_run(GPU, "cdi")[docker_options.docker_run(GPU, "cdi").index("--device") + 1]
+        == "nvidia.com/gpu=0"
+    )
 
 
 @pytest.mark.parametrize(

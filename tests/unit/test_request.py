@@ -51,7 +51,10 @@ def test_a_misspelt_word_gets_the_nearest_first():
 
 
 def test_a_sweep_of_words_keeps_its_order_and_counts_each_once():
-    assert ask.choices("INTERCONNECT", "infiniband, ethernet,infiniband", ask.Interconnect) == ("infiniband", "ethernet")
+    assert ask.choices("INTERCONNECT", "infiniband, ethernet,infiniband", ask.Interconnect) == (
+        "infiniband",
+        "ethernet",
+    )
     assert ask.choices("INTERCONNECT", "", ask.Interconnect) is None
     with pytest.raises(RequestError, match="^unknown INTERCONNECT 'ethernot'; known: ethernet, "):
         ask.choices("INTERCONNECT", "nvlink,ethernot", ask.Interconnect)
@@ -78,10 +81,16 @@ def test_what_is_no_link(rate, delay):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"nodes": 2}, "NODES=2 asked, but no machines for them; add HOSTS=hosts.yaml (or HOSTS=a:4,b:4), or LINK_RATE=1gbit"),
+        (
+            {"nodes": 2},
+            "NODES=2 asked, but no machines for them; add HOSTS=hosts.yaml (or HOSTS=a:4,b:4), or LINK_RATE=1gbit",
+        ),
         ({"hosts": "h.yaml", "engine": "venv"}, "ENGINE=venv runs on this machine alone"),
         ({"hosts": "h.yaml", "links": (SLOW,)}, "LINK_RATE and LINK_DELAY slow the links of nodes that are emulated"),
-        ({"links": (SLOW,)}, "LINK_RATE and LINK_DELAY slow the links between nodes, and there is one node; add NODES=2"),
+        (
+            {"links": (SLOW,)},
+            "LINK_RATE and LINK_DELAY slow the links between nodes, and there is one node; add NODES=2",
+        ),
         ({"hosts": "h.yaml", "image": "i:1"}, "--image runs a command of yours on one host"),
         ({"hca": "mlx5_0"}, "HCA=mlx5_0 asked, but a job on one host crosses no network"),
         ({"gpus": (1,), "workers": (2,)}, "GPUS and WORKERS exclude each other"),

@@ -1,0 +1,61 @@
+"""`--compare`: which wires there are to be compared.
+
+Between hosts, every kind of network that all of them have. Between the GPUs of one machine, its own link and shared memory. On a machine
+with neither, two emulated nodes with links of usual rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from runner.cluster import Node, inspect_local
+from runner.errors import RequestError
+from runner.link import Link
+from runner.request import Interconnect, Request
+from runner.spread import Member
+from runner.wire import KINDS, Wanted, choose_wires
+
+# Fast Ethernet, Gigabit Ethernet, and what the machine itself can do.
+RATES_MBIT: Final = (100.0, 1000.0, None)
+NODES: Final = 2
+
+
+def settle(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
+    """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs to compare the links of."""
+    if not request.compare or request.hosts or request.nodes:
+        return request
+    if request.device != "cpu" and not request.workers and len(inspect().gpus) > 1:
+        return request
+    links = request.links or tuple(
+        None if rate_mbit is None else Link(rate_mbit=rate_mbit, emulated=True) for rate_mbit in RATES_MBIT
+    )
+    return request.model_copy(update={"nodes": NODES, "links": links, "workers": request.workers or (NODES,)})
+
+
+def kinds(request: Request, members: Sequence[Member]) -> tuple[Interconnect, ...]:
+    """The kinds of wire to run over: those that were asked for, or with `--compare` all that are there.
+
+    Raises:
+        RequestError: there is nothing to compare.
+    """
+    if not request.compare or request.interconnect != ("auto",):
+        return request.interconnect
+    if len(members) == 1:
+        node = members[0].node
+        return ("nvlink" if all(gpu.nvlinks for gpu in node.gpus) else "pcie", "shm")
+    if request.links and len(request.links) > 1:
+        return request.interconnect
+    found: list[Interconnect] = []
+    for kind in KINDS:
+        try:
+            choose_wires([(m.node, m.said) for m in members], Wanted(kind, request.iface, request.hca))
+        except RequestError:
+            continue
+        found.append(kind)
+    if len(found) < 2:  # noqa: PLR2004 - a comparison
+        raise RequestError(
+            f"nothing to compare: {request.hosts or 'these nodes'} have {' and '.join(found) or 'no wire'} in common, and that is all; "
+            "leave HOSTS out to compare emulated links on this machine"
+        )
+    return tuple(found)

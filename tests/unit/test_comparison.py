@@ -1,0 +1,61 @@
+"""A comparison that leaves out a wire, or compares one with itself."""
+
+import examples
+import pytest
+
+from runner.comparison import kinds, settle
+from runner.errors import RequestError
+from runner.hostfs import Hca, Nic
+from runner.link import Link
+from runner.request import Request
+from runner.spread import Member
+from runner.wire import NodeWires
+
+COMPARE = Request(compare=True)
+ETH = Nic(name="eth0", state="up", speed_mbit=1000, mtu=1500, kind="ethernet", address="10.0.0.1")
+IB = Nic(name="ib0", state="up", speed_mbit=None, mtu=2044, kind="infiniband", address="10.1.0.1")
+HCA = Hca(name="mlx5_0", port=1, state="ACTIVE", link_layer="InfiniBand", rate="100 Gb/sec (4X EDR)")
+
+
+def member(**changes):
+    return Member(examples.node(**changes), NodeWires())
+
+
+def settled(request, node):
+    return settle(request, lambda: node)
+
+
+def test_a_machine_without_gpus_emulates_two_nodes_at_usual_rates():
+    found = settled(COMPARE, examples.node())
+    assert (found.nodes, found.workers) == (2, (2,))
+    assert found.links == (Link(rate_mbit=100, emulated=True), Link(rate_mbit=1000, emulated=True), None)
+
+
+def test_what_was_said_stays():
+    link = (Link(rate_mbit=10, emulated=True),)
+    assert settled(COMPARE.model_copy(update={"links": link, "workers": (4,)}), examples.node()).links == link
+    for request in (Request(), Request(compare=True, hosts="a:4,b:4"), Request(compare=True, nodes=3)):
+        assert settled(request, examples.node()) == request
+
+
+def test_gpus_of_one_machine_are_compared_over_their_own_link_and_shared_memory():
+    node = examples.gpu_node(2)
+    assert settled(COMPARE, node) == COMPARE
+    assert kinds(COMPARE, [Member(node, NodeWires())]) == ("nvlink", "shm")
+    pcie = examples.node(gpus=tuple(examples.gpu(index, nvlinks=0) for index in range(2)))
+    assert kinds(COMPARE, [Member(pcie, NodeWires())]) == ("pcie", "shm")
+    assert settled(Request(compare=True, device="cpu"), node).nodes == 2
+
+
+def test_hosts_are_compared_over_every_network_that_all_have():
+    both = member(name="n1", nics=(ETH, IB), hcas=(HCA,))
+    request = Request(compare=True, hosts="h.yaml")
+    assert kinds(request, [both, both]) == ("infiniband", "ethernet")
+    with pytest.raises(RequestError, match=r"^nothing to compare: h.yaml have ethernet in common, and that is all; "):
+        kinds(request, [both, member(name="n2", nics=(ETH,))])
+
+
+def test_kinds_that_were_asked_for_are_not_chosen():
+    asked = Request(compare=True, hosts="h.yaml", interconnect=("ethernet",))
+    assert kinds(asked, [member(), member()]) == ("ethernet",)
+    assert kinds(Request(), [member()]) == ("auto",)
