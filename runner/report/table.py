@@ -63,4 +63,4 @@ def _parts(summary: Summary) -> tuple[RenderableType, ...]:
         table.add_column(name.replace(" ", "\n", 1), justify="left" if name == "devices" else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    return (table, Padding(Text(figures.PARTS_LEGEND, style="dim"), (0, 0, 1, 0)))
+    return (table, Text(figures.PARTS_LEGEND, style="dim"), Text())

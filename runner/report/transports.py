@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -14,11 +13,16 @@ from runner.report.export import line
 from runner.report.figures import figure, half_width
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
     from runner.report.comparison import ComparedRow, Comparison
 
 MEGA = 1_000_000
+WORDS = ("transport", "devices", "validity")
+# Of `headers`: what a terminal shows of each transport, and what went over the wires.
+FIGURES, WIRES = (0, 2, 3, 4, 8), (0, 5, 6, 7)
 
 
 def headers(comparison: Comparison) -> tuple[str, ...]:
@@ -76,27 +80,38 @@ def notes(comparison: Comparison) -> tuple[str, ...]:
 
 
 def transports_table(comparison: Comparison) -> RenderableType:
-    """Lay the comparison out for a terminal."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for name in headers(comparison):
-        words = name in ("transport", "devices", "validity")
-        table.add_column(name.replace(" (", "\n("), justify="left" if words else "right", no_wrap=name != "transport")
-    for row in comparison.rows:
-        table.add_row(*cells(row))
-    return Group(
+    """Lay the comparison out for a terminal: for each scale what came of each transport, and below it what went over the wires."""
+    parts: list[RenderableType] = [
         Text(f"{comparison.title}: transports", style="bold"),
         Text(comparison.setting),
         Text(comparison.ground, style="dim"),
         Text(legend(comparison), style="dim"),
-        Padding(table, (1, 0)),
-        *(Text(note, style="yellow") for note in notes(comparison)),
-    )
+    ]
+    for devices in dict.fromkeys(row.row.devices for row in comparison.rows):
+        rows = [row for row in comparison.rows if row.row.devices == devices]
+        parts += [Text(f"\n{devices}", style="bold"), _columns(comparison, rows, FIGURES)]
+        if any(row.sent_bytes is not None or row.probe_gb_s is not None for row in rows):
+            parts += [Text(), _columns(comparison, rows, WIRES)]
+    return Group(*parts, Text(), *(Text(note, style="yellow") for note in notes(comparison)))
+
+
+def _columns(comparison: Comparison, rows: Sequence[ComparedRow], chosen: Sequence[int]) -> Table:
+    """Some of the columns as a table that fits 80 characters, as long names of transports wrap and figures never do."""
+    names = headers(comparison)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    for number in chosen:
+        words = names[number] in WORDS
+        table.add_column(names[number], justify="left" if words else "right", no_wrap=names[number] != "transport")
+    for row in rows:
+        laid = cells(row)
+        table.add_row(*(laid[number] for number in chosen))
+    return table
 
 
 def markdown(comparison: Comparison) -> str:
     """A section with the table and every reservation; ends with a newline."""
     names = headers(comparison)
-    align = [":--" if name in ("transport", "devices", "validity") else "--:" for name in names]
+    align = [":--" if name in WORDS else "--:" for name in names]
     said = [f"- {note}".replace("\n", " ") for note in notes(comparison)]
     lines = [
         f"### {comparison.title}: transports",

@@ -152,7 +152,7 @@ def test_without_a_usable_first_transport_there_are_no_ratios():
 
 
 def printed(found):
-    console = Console(width=120, file=io.StringIO())
+    console = Console(width=80, file=io.StringIO())
     console.print(transports.transports_table(found))
     return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
 
@@ -160,7 +160,7 @@ def printed(found):
 @pytest.mark.parametrize(
     ("name", "form"),
     [
-        ("transports-120-columns.txt", printed),
+        ("transports-80-columns.txt", printed),
         ("transports.md", transports.markdown),
         ("transports.csv", transports.to_csv),
     ],
@@ -174,6 +174,7 @@ def test_golden(compared, name, form):
 
 def test_every_form_names_what_is_emulated(compared):
     assert all(text.count("emulated") >= 2 for text in (printed(compared), transports.markdown(compared)))
+    assert "…" not in printed(compared)
     rows = list(csv.DictReader(io.StringIO(transports.to_csv(compared))))
     assert ["emulated" in row["transport"] for row in rows] == [True, True, False]
     labels = [tick.get_text() for tick in transports_figure(compared).axes[0].get_yticklabels()]
