@@ -7,6 +7,7 @@ that differ from node to node.
 
 import io
 import tarfile
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,8 @@ from docker.errors import APIError, ImageNotFound
 
 from runner.errors import RequestError
 from runner.hosts import supply
+from runner.hosts.endpoint import Connection
+from runner.hosts.model import Endpoint, Host
 from runner.hosts.supply import has_image, supply_image
 
 REFERENCE = "dlscale/mxnet:1.9.1"
@@ -75,7 +78,10 @@ class Engine:
 
 
 def node(name, engine, *, lost=None):
-    return SimpleNamespace(host=SimpleNamespace(name=name), client=engine, lost=lost)
+    the_node = Connection(Host(name=name, endpoint=Endpoint(url="unix:///none")), engine, tunnel=None, undo=ExitStack())
+    if lost:
+        the_node._tunnel = SimpleNamespace(ended=True, words=lost)
+    return the_node
 
 
 def test_an_image_is_read_once_and_lands_where_it_is_missing():

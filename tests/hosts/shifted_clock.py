@@ -1,0 +1,61 @@
+"""An engine's socket whose answers say another time: bytes pass as they are, but for `SystemTime` in /info."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import socketserver
+import threading
+from datetime import datetime, timedelta
+from pathlib import Path
+
+KEY = b'"SystemTime":"'
+_TIME = re.compile(rb'("SystemTime":")([^".]+)')
+
+
+def shifted(answer: bytes, by_s: float) -> bytes:
+    """The answer with its time moved by whole seconds; it keeps its length."""
+
+    def move(found):
+        moment = datetime.fromisoformat(found[2].decode().removesuffix("Z")) + timedelta(seconds=by_s)
+        return found[1] + moment.isoformat(timespec="seconds").encode()
+
+    return _TIME.sub(move, answer)
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    def handle(self):
+        with socket.socket(socket.AF_UNIX) as engine:
+            engine.connect(str(self.server.engine))
+            threading.Thread(target=self._answers, args=(engine,), daemon=True).start()
+            with contextlib.suppress(OSError):
+                while data := self.request.recv(1 << 16):
+                    engine.sendall(data)
+
+    def _answers(self, engine):
+        with contextlib.suppress(OSError):
+            while data := engine.recv(1 << 20):
+                # Never cut in the middle of what is looked for.
+                while KEY in data[-64:] or any(data.endswith(KEY[:length]) for length in range(2, len(KEY))):
+                    data += engine.recv(1 << 20)
+                self.request.sendall(shifted(data, self.server.by_s))
+            self.request.shutdown(socket.SHUT_WR)
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+
+@contextlib.contextmanager
+def shifted_clock(engine: Path, near: Path, *, by_s: float):
+    """Serve `near` as the engine behind `engine`, with its clock moved."""
+    server = _Server(str(near), _Handler)
+    server.engine, server.by_s = engine, by_s
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
