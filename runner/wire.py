@@ -121,7 +121,9 @@ def _kinds(wanted: Wanted) -> tuple[WireKind, ...]:
 
 
 def _wire(node: Node, said: NodeWires, kind: WireKind, wanted: Wanted) -> Wire:
-    hcas = () if kind == "ethernet" or wanted.ip_only else _hcas(node, said, kind, wanted)
+    # What speaks IP uses no adapter; that there is none is still the better reason than that none has an interface.
+    idle = kind == "ethernet" or (wanted.ip_only and any(nic.kind == "infiniband" for nic in node.nics))
+    hcas = () if idle else _hcas(node, said, kind, wanted)
     nic = _nic(node, said, kind, wanted)
     address = said.addresses.get(nic.name) or nic.address
     if address is None:
@@ -129,7 +131,8 @@ def _wire(node: Node, said: NodeWires, kind: WireKind, wanted: Wanted) -> Wire:
             f"{node.name}: interface {nic.name} has no address, so that no other node can reach it; "
             "give it one, write it into the hosts file, or ask for another with IFACE=NAME"
         )
-    return Wire(kind=kind, iface=nic.name, address=address, hcas=tuple(f"{port.name}:{port.port}" for port in hcas))
+    used = () if wanted.ip_only else tuple(f"{port.name}:{port.port}" for port in hcas)
+    return Wire(kind=kind, iface=nic.name, address=address, hcas=used)
 
 
 def _nic(node: Node, said: NodeWires, kind: WireKind, wanted: Wanted) -> Nic:

@@ -86,6 +86,11 @@ def test_what_is_chosen_on_the_first_node(nodes, wanted, expected):
     [
         ([ETHERNET], {"interconnect": "infiniband"}, "n1 has no active adapter for it (adapters: none)"),
         (
+            [ETHERNET],
+            {"interconnect": "infiniband", "ip_only": True},
+            "n1 has no active adapter for it (adapters: none)",
+        ),
+        (
             [INFINIBAND],
             {"interconnect": "roce"},
             "n3 has no active adapter for it (adapters: mlx5_0:1 InfiniBand ACTIVE)",
