@@ -126,8 +126,8 @@ def _why_elsewhere(transport: Transport, trial: Trial, placed: Placed) -> str | 
     own = [peer for peer in transport.evidence.peers if peer.node == placed.node]
     if any(peer.local in chosen or peer.remote in chosen for peer in own):
         return (
-            "its ranks did use the addresses of that interface, and the kernel sends by route, whatever the address: "
-            "the two interfaces are in one subnet; give each a subnet of its own"
+            "its ranks did use the addresses of that interface, and the kernel sends by route, whatever the address; the usual reason is "
+            "two interfaces in one subnet (`ip route get` shows the way it takes)"
         )
     if own:
         seen = ", ".join(sorted({peer.remote for peer in own}))

@@ -171,8 +171,14 @@ def test_a_kind_that_was_asked_for_is_the_interface_that_was_chosen_for_it():
 @pytest.mark.parametrize(
     ("peers", "cause"),
     [
-        ([peer("10.77.0.11", "10.77.0.22")], "the two interfaces are in one subnet; give each a subnet of its own"),
-        ([peer("10.77.0.21", "10.77.0.12")], "the two interfaces are in one subnet; give each a subnet of its own"),
+        (
+            [peer("10.77.0.11", "10.77.0.22")],
+            "the kernel sends by route, whatever the address; the usual reason is two interfaces in one subnet",
+        ),
+        (
+            [peer("10.77.0.21", "10.77.0.12")],
+            "the kernel sends by route, whatever the address; the usual reason is two interfaces in one subnet",
+        ),
         (
             [peer("10.77.0.11", "10.77.0.12")],
             "its ranks reached the others at 10.77.0.12, so that the library did not heed",
