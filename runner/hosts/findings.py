@@ -12,7 +12,7 @@ from runner.engines.base import EngineFacts
 from runner.hosts.clock import Clock
 from runner.hosts.model import Host
 from runner.hosts.peers import GpuPair, describe
-from runner.hosts.reach import Unreachable
+from runner.hosts.unreachable import Unreachable
 from runner.nvml import GpuHealth
 
 ImageState = Literal["same", "missing", "other"]

@@ -1,4 +1,4 @@
-"""Whether every pair of nodes can reach each other on the interface that a job would use, and whose fault it is if not."""
+"""Whether every pair of nodes can reach each other on the interface that a job would use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from runner.errors import RequestError
 from runner.hosts import meet
 from runner.hosts.container import engine_errors, run_on
 from runner.hosts.survey import Surveyed, at_once, base_image
+from runner.hosts.unreachable import Unreachable, explain
+
+__all__ = ["End", "NodeEnd", "Unreachable", "ends_of", "explain", "reach"]
 
 _SECONDS: Final = 10.0
 """For containers that start one after the other on a busy node; all that is well ends at once."""
 _PATIENCE_S: Final = 20
 """For each call to an engine: this is asked after a run that failed, when one of them may be why."""
-_LOWER: Final = ("down", "lowerlayerdown", "missing", "notpresent")
 
 
 class End(Protocol):
@@ -32,33 +34,6 @@ class End(Protocol):
     @property
     def address(self) -> str:
         """IPv4 address of it."""
-
-
-@dataclass(frozen=True)
-class Unreachable:
-    """One node that could not reach another.
-
-    Attributes:
-        source, target: the nodes' names.
-        iface: the source's interface.
-        source_state, target_state: the kernel's operstate of their interfaces; None where nobody could look.
-        reason: in the words of the operating system, or of the source's engine.
-    """
-
-    source: str
-    target: str
-    iface: str
-    source_state: str | None
-    target_state: str | None
-    reason: str
-
-    def __str__(self) -> str:
-        states = ", ".join(
-            f"{name}'s interface is {state}"
-            for name, state in ((self.source, self.source_state), (self.target, self.target_state))
-            if state in _LOWER
-        )
-        return f"{self.source} → {self.target} over {self.iface}: {self.reason}" + (f" ({states})" if states else "")
 
 
 class _Answer(BaseModel):
@@ -148,34 +123,6 @@ def reach(surveyed: Sequence[Surveyed], ends: Sequence[End]) -> tuple[Unreachabl
         for other in by_name
         if other != name and (reason := _reason(answer, by_name[other], other)) is not None
     )
-
-
-def explain(unreachable: Sequence[Unreachable]) -> str | None:
-    """Name the node at fault in one sentence; None when every pair met.
-
-    A node whose engine does not answer is the fault, or whose interface its kernel calls down; else the node that is in every pair that
-    failed; else all pairs are named.
-    """
-    if not unreachable:
-        return None
-    for pair in unreachable:
-        if pair.source_state is None:
-            return pair.reason
-    for pair in unreachable:
-        for name, state in ((pair.source, pair.source_state), (pair.target, pair.target_state)):
-            if state in _LOWER:
-                return f"{name}: its interface {pair.iface} is {state}, so {_others(unreachable, name)} can't reach it"
-    common = set.intersection(*({pair.source, pair.target} for pair in unreachable))
-    pairs = len({frozenset((pair.source, pair.target)) for pair in unreachable})
-    if len(common) == 1 and pairs > 1:
-        name = common.pop()
-        return f"{name}: {_others(unreachable, name)} and it can't reach each other ({unreachable[0].reason})"
-    return "; ".join(str(pair) for pair in unreachable)
-
-
-def _others(unreachable: Sequence[Unreachable], name: str) -> str:
-    nodes = {node for pair in unreachable if name in (pair.source, pair.target) for node in (pair.source, pair.target)}
-    return ", ".join(sorted(nodes - {name}))
 
 
 def _state(answer: _Answer | RequestError) -> str | None:

@@ -33,6 +33,10 @@ PURE = sorted(
         *(ROOT / "runner" / f"{name}.py" for name in ("doctor", "failures", "grade", "measure", "metrics", "parse")),
         *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
         *(
+            ROOT / "runner" / "hosts" / f"{name}.py"
+            for name in ("claims", "declared", "findings", "model", "peers", "unreachable")
+        ),
+        *(
             ROOT / "runner" / f"{name}.py"
             for name in ("plan", "sanity", "spec", "strategy", "summarize", "transports", "trial", "wire")
         ),
