@@ -290,7 +290,7 @@ def test_a_node_whose_link_can_not_be_shaped_does_not_stay(client, engine, nodes
 KILLED = """
 import sys
 sys.path[:0] = {paths!r}
-import test_emulated as t
+import test_emulated_nodes as t
 from runner.engines.docker import connect
 engine = t.DockerEngine(connect(), t.ROOT / "workloads")
 nodes = t.emulated_nodes(t.examples.node(cores=(0, 0)), 2)

@@ -38,7 +38,19 @@ PURE = sorted(
         ),
         *(
             ROOT / "runner" / f"{name}.py"
-            for name in ("plan", "sanity", "spec", "strategy", "summarize", "transports", "trial", "wire")
+            for name in (
+                "emulate",
+                "link",
+                "plan",
+                "sanity",
+                "shaping",
+                "spec",
+                "strategy",
+                "summarize",
+                "transports",
+                "trial",
+                "wire",
+            )
         ),
         *(
             ROOT / "runner" / "report" / f"{name}.py"
