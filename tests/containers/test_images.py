@@ -94,6 +94,16 @@ def test_open_mpi_has_nothing_to_complain_of_as_a_job_runs(client, image):
     assert "errno" not in said
 
 
+@pytest.mark.parametrize("image", HOROVOD, ids=lambda image: image.name, indirect=True)
+def test_its_sshd_has_no_key_of_its_own_and_its_user_a_shell(client, image):
+    """A package that is installed makes keys, which all who have the image would share; a login needs a shell."""
+    as_root = {"user": "0", "cap_drop": []}
+    assert inside(client, image, "find", "/etc/ssh", "/tmp", "/root", "-name", "*_key*", **as_root) == ""
+    assert inside(client, image, "sh", "-c", "getent passwd bench").strip().split(":")[-2:] == ["/tmp", "/bin/sh"]
+    # The file that a run's keys come with may be missing.
+    assert "\nuser bench\n" in inside(client, image, "ssh", "-G", "somewhere")
+
+
 def test_it_is_an_ordinary_user_and_can_write_nothing_of_its_own(client, image):
     assert inside(client, image, "id", "--user").strip() == "10001"
     found = inside(
@@ -168,8 +178,9 @@ def test_a_build_leaves_nothing_behind(client, image):
     assert client.images.list(filters={"dangling": True, "label": f"{LABEL_BUILDER}={image.reference}"}) == []
 
 
-def test_the_base_comes_out_the_same_twice(tmp_path):
-    base = next(base for base in CATALOG.bases if base.name == "bookworm")
+@pytest.mark.parametrize("name", ["bookworm", "bookworm-mpi"])
+def test_a_base_comes_out_the_same_twice(tmp_path, name):
+    base = next(base for base in CATALOG.bases if base.name == name)
     first, second = (build_archive(base, tmp_path / f"{n}.tar", report=print) for n in (1, 2))
     assert first == second
     assert sha256(tmp_path / "1.tar") == sha256(tmp_path / "2.tar")
