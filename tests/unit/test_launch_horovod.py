@@ -11,6 +11,7 @@ import pytest
 from test_launch import GOLDEN, _words
 from test_launch_nodes import GPU, cpu_nodes, gpu_nodes, infiniband, program, two
 
+from runner.emulate import emulated_nodes
 from runner.engines import docker_options
 from runner.launch import launch, ssh
 
@@ -104,6 +105,18 @@ def test_whoever_runs_the_suite_ssh_has_a_user_with_a_name():
     assert {spec.user for spec in launch(examples.job_on_nodes(job.trial, cpu_nodes(2), user="1000:1000"))} == {
         "10001:10001"
     }
+
+
+def test_on_emulated_nodes_launcher_and_sshd_live_in_the_containers_that_stand_for_them():
+    nodes = emulated_nodes(examples.node(), 2)
+    wires = [examples.wire(0, address=node.name) for node in nodes]
+    trial = two(strategy="horovod", horovod=examples.horovod(), **program("mxnet"))
+    job = examples.job_on_nodes(trial, nodes, wires=wires, network="emulated", tools="dlscale/base:tools")
+    *stand_ins, there, here = launch(job)
+    assert (here.network, there.network) == tuple(f"container:{spec.name}" for spec in stand_ins)
+    assert "--hosts=node1:1,node2:1" in here.argv
+    assert "ListenAddress=node2" in there.argv
+    assert len({spec.name for spec in launch(job)}) == 4
 
 
 def test_other_strategies_and_a_single_node_need_no_keys():
