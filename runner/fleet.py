@@ -37,7 +37,6 @@ class Fleet:
         machine: whose results these are: this machine's name, or the first host's.
         members: the nodes that a job may use, in order.
         link: what the hosts' links are held to, by whatever made them.
-        links: what those of emulated nodes are to be held to.
         surveyed: the hosts' connections and what was seen there; empty without contact.
     """
 
@@ -45,7 +44,6 @@ class Fleet:
     machine: str
     members: tuple[Member, ...]
     link: Link | None = None
-    links: tuple[Link, ...] = ()
     surveyed: tuple[Surveyed, ...] = ()
 
     @property
@@ -98,8 +96,7 @@ def _this_machine(request: Request) -> Fleet:
     if not request.links or not request.nodes:
         return Fleet("here", here.name, (Member(here, NodeWires()),))
     nodes = emulated_nodes(here, request.nodes)
-    members = tuple(Member(n, NodeWires(roles={"ethernet": IFACE})) for n in nodes)
-    return Fleet("emulated", here.name, members, links=tuple(link for link in request.links if link))
+    return Fleet("emulated", here.name, tuple(Member(n, NodeWires(roles={"ethernet": IFACE})) for n in nodes))
 
 
 def _hosts(hosts: Hosts, say: Callable[[str], None]) -> Fleet:
@@ -107,7 +104,7 @@ def _hosts(hosts: Hosts, say: Callable[[str], None]) -> Fleet:
 
     surveyed = survey(hosts, say)
     members = tuple(_member(seen.host, seen.node) for seen in surveyed)
-    return Fleet("hosts", hosts.hosts[0].name, members, hosts.link, surveyed=surveyed)
+    return Fleet("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
 
 
 def _used(node: Node, seen: Surveyed | None, image_id: str | None) -> NodeUsed:

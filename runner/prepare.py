@@ -15,7 +15,6 @@ from runner.engines.base import Describer, Engine, EngineError
 from runner.engines.docker import WORKLOADS as PROGRAMS
 from runner.engines.docker import DockerEngine, DockerPlan
 from runner.engines.environment import ensure_environment, environment_python
-from runner.engines.shaper import check
 from runner.engines.venv import VenvEngine
 from runner.errors import RequestError
 from runner.ground import WORKLOADS, Ground
@@ -91,16 +90,10 @@ def prepare(ground: Ground, shown: Progress, *, image_size: int, run: str) -> Pr
 
 
 def _tools(ground: Ground, engine: Engine, shown: Progress) -> str | None:
-    """Have ready what emulated nodes are made of.
-
-    Raises:
-        RequestError: it can't be had, or the kernel can't do what the links need.
-    """
+    """Have ready what emulated nodes are made of."""
     if ground.fleet.way != "emulated" or not isinstance(engine, DockerEngine):
         return None
-    image = ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
-    check(engine, image=image, links=ground.fleet.links)
-    return image
+    return ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
 
 
 def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> Prepared:
