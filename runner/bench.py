@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import time
 import zlib
 from collections.abc import Sequence
 from contextlib import closing
@@ -19,12 +20,15 @@ from runner.comparison import settle
 from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
 from runner.engines import shaper
+from runner.engines.base import EngineError
 from runner.errors import NoBaseError
 from runner.execute import Limits, execute
 from runner.grade import grade, scaling
 from runner.ground import EngineChoice, Ground, look
+from runner.keys import handed_out
 from runner.launch import launch
 from runner.launch.job import Job, take_seats
+from runner.outcome import Outcome
 from runner.plan import plan
 from runner.prepare import Prepared, foresee, prepare
 from runner.report.progress import Progress, progress
@@ -161,14 +165,7 @@ class _Matrix:
             )
         )
         watch = Watch(self.shown, trial)
-        outcome = execute(
-            engines=self.prepared.engines,
-            specs=specs,
-            writer=writer,
-            limits=Limits(wall_s=self.request.timeout_s, silence_s=self.request.inactivity_timeout_s),
-            watch=watch,
-            readers=readers(trial, specs),
-        )
+        outcome = self._execute(job, specs, writer, watch)
         outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         if outcome.status in ("failed", "silent", "timeout") and (apart := fleet.apart(trial.placement)):
             outcome = outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
@@ -192,6 +189,24 @@ class _Matrix:
         writer.finish(record)
         watch.ended(record)
         return writer.directory, record
+
+    def _execute(self, job: Job, specs: Sequence[ContainerSpec], writer: RunWriter, watch: Watch) -> Outcome:
+        """Run the containers with the keys that they need, which no host keeps."""
+        limits = Limits(wall_s=self.request.timeout_s, silence_s=self.request.inactivity_timeout_s)
+        began = time.monotonic()
+        try:
+            with handed_out(job, self.prepared.engines):
+                return execute(
+                    engines=self.prepared.engines,
+                    specs=specs,
+                    writer=writer,
+                    limits=limits,
+                    watch=watch,
+                    readers=readers(job.trial, specs),
+                )
+        except EngineError as error:
+            reason = f"the keys of the run could not be handed out: {error}"
+            return Outcome(status="failed", reason=reason, exit_codes={}, started=began, phases_s={})
 
 
 def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:

@@ -35,6 +35,14 @@ CAUSES: Final = (
         ),
     ),
     Cause(
+        "NCCL found no interface of the name that it was given; name one of each node with IFACE or in the hosts file",
+        re.compile(r"no socket interface found", re.IGNORECASE),
+    ),
+    Cause(
+        "the adapter could not pin memory; the engine has to allow it: start dockerd with --default-ulimit memlock=-1",
+        re.compile(r"ibv_(reg_mr|create_cq|create_qp)\S* .*Cannot allocate memory"),
+    ),
+    Cause(
         "the device ran out of memory; try a smaller BATCH",
         re.compile(r"CUDA out of memory|OutOfMemoryError|cudaMalloc.*out of memory", re.IGNORECASE),
     ),

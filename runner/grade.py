@@ -62,6 +62,7 @@ def judge(
         against += _missing(trial, measurement)
         against += _diverged(trial, measurement)
         against += _broken_losses(trial, measurement) if trial.dialect else _bad_losses(trial, measurement, workload)
+        against += _wrong_sums(measurement)
         if wrong := interconnect.mismatch(transport, trial):
             against.append(wrong)
     if against:
@@ -117,6 +118,16 @@ def _diverged(trial: Trial, measurement: Measurement) -> list[str]:
                 f"after {iteration} iterations the devices' losses on one batch are {spread}: gradients were not averaged"
             ]
     return []
+
+
+def _wrong_sums(measurement: Measurement) -> list[str]:
+    """Exchanges of the probe whose result was not the sum of what the ranks gave."""
+    return [
+        f"{exchange.wrong} elements of an exchange of {exchange.size_bytes} bytes came out wrong before the first step: the wires or the "
+        "library that drives them lose data"
+        for exchange in measurement.probe
+        if exchange.wrong
+    ]
 
 
 def _shared_losses(measurement: Measurement) -> dict[int, list[float]]:

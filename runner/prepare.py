@@ -116,7 +116,10 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> P
     volume = f"dlscale-{run}-workloads"
     prepared = Prepared(
         describer=DockerPlan(volume),
-        engines={c.host.name: DockerEngine(c.client, volume) for c in connections},
+        engines={
+            seen.host.name: DockerEngine(seen.connection.client, volume, gpus_by=seen.engine.gpu_request)
+            for seen in ground.fleet.surveyed
+        },
         engine_details=EngineDetails(version=ground.fleet.surveyed[0].engine.version, reason=None),
         image_used=ImageUsed(
             reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256

@@ -123,9 +123,10 @@ class DockerPlan:
 class DockerEngine(DockerPlan):
     """Containers of one Docker engine."""
 
-    def __init__(self, client: DockerClient, workloads: Path | str) -> None:
+    def __init__(self, client: DockerClient, workloads: Path | str, *, gpus_by: GpuRequest | None = None) -> None:
+        """Ask the engine about itself; `gpus_by` is what is known of one on another machine, whose CDI folders are not this one's."""
         self.info: dict[str, Any] = client.info()
-        super().__init__(workloads, gpus_by=gpu_request(self.info))
+        super().__init__(workloads, gpus_by=gpus_by or gpu_request(self.info))
         self.client = client
 
     def facts(self) -> EngineFacts:

@@ -154,14 +154,19 @@ def list_images() -> None:
 
 @images_app.command()
 def archive(directory: Annotated[Path, typer.Argument(help="where to write")], names: Names = None) -> None:
-    """Save built images to files, for a machine without a network."""
+    """Save built images to files, for a machine without a network; without names, what hosts and emulated nodes need as well."""
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.hosts.survey import BASE  # noqa: PLC0415
     from runner.images.archive import save  # noqa: PLC0415
     from runner.images.build import find_built  # noqa: PLC0415
+    from runner.images.tools import TOOLS  # noqa: PLC0415
 
     client = connect_or_refuse()
     chosen = select(load_images(SUITE_ROOT), names, None)
     references = [image.reference for image in chosen if names or find_built(image, client)]
+    if not names:
+        helpers = (base.reference for base in load_images(SUITE_ROOT).bases if base.name in (BASE, TOOLS))
+        references += [reference for reference in helpers if client.images.list(reference)]
     with progress(Console(stderr=True, highlight=False)) as shown:
         save(references, client=client, directory=directory, report=shown.stage)
     _say(f"{directory}: {len(references)} images")

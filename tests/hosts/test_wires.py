@@ -38,8 +38,8 @@ def test_throughput_falls_as_the_wire_narrows_and_the_bytes_stay_the_gradients(r
         assert sent == pytest.approx(2 * transport.gradient_bytes, rel=0.15)
         (report,) = done.out.glob("*.md")
         assert transport.emulated in report.read_text()
-        # What the probe saw can't be more than the link lets through.
-        assert rate is None or max(point.busbw_gb_s for point in record.measurement.probe) * 8e3 <= rate * 1.2
+        # What the probe saw can't be more than the link lets through, but for a message that its bucket holds at once.
+        assert rate is None or record.measurement.probe[-1].busbw_gb_s * 8e3 <= rate * 1.2
     assert throughput == sorted(throughput)
     assert throughput[0] < 0.5 * throughput[1], throughput
 

@@ -202,6 +202,14 @@ def test_without_a_rank_there_is_the_exit_code_and_the_last_lines():
             "the image has no code for this GPU",
         ),
         ("NCCL WARN Call to connect failed", "NCCL could not move data"),
+        (
+            "gpu1:88:88 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found",
+            "NCCL found no interface of the name that it was given",
+        ),
+        (
+            "gpu1:88:97 [0] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+            "the adapter could not pin memory",
+        ),
     ],
 )
 def test_known_causes_come_before_exit_codes(line, cause):

@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Job, str | None]] = {
         for framework, how in {
             "pytorch": {"controller": "gloo"},
             "mxnet": {"controller": "mpi", "operations": "mpi", "compression": "fp16"},
-            "tensorflow": {"controller": "mpi", "operations": "gloo", "fusion_threshold_mib": 32, "cycle_time_ms": 3},
+            "tensorflow": {"controller": "mpi", "operations": "mpi", "fusion_threshold_mib": 32, "cycle_time_ms": 3},
         }.items()
     },
     "pytorch-horovod-4-gpus": (
