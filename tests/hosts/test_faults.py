@@ -5,12 +5,15 @@ error that names a socket and not a machine.
 """
 
 import json
+import shutil
 
 import pytest
-from commands import left_running, running
+from commands import call, left_running, running
 from waiting import wait_until
 
-ENDLESS = (
+from runner.link import Link
+
+TRAINING = (
     *(
         "--framework=pytorch",
         "--device=cpu",
@@ -20,28 +23,36 @@ ENDLESS = (
         "--workers=2",
         "--nodes=2",
     ),
-    *("--iterations=100000", "--warmup=2", "--repeat=1", "--inactivity-timeout=30s"),
+    *("--warmup=2", "--repeat=1", "--inactivity-timeout=30s"),
 )
+# The baseline on one device takes seconds, the run on two nodes over a narrow link minutes.
+LONG = (*TRAINING, "--iterations=600")
+NARROW = Link(rate_mbit=100, emulated=True)
+
+
+@pytest.fixture(scope="module")
+def earlier(session_rig, tmp_path_factory):
+    """The records of a run that went well; with it the image is on the hosts."""
+    out = tmp_path_factory.mktemp("earlier")
+    done = call("bench", *TRAINING, "--iterations=24", f"--hosts={session_rig.hosts(2)}", out=out)
+    assert done.code == 0, done.stderr
+    return out
 
 
 @pytest.fixture
-def out(rig, tmp_path):
-    """Results with a baseline in it already, so that the runs on two nodes begin at once."""
-    with left_running() as begin:
-        words = [word.replace("100000", "24") for word in ENDLESS]
-        process = begin("bench", *words, f"--hosts={rig.hosts(2)}", f"--out={tmp_path}")
-        assert process.wait(300) == 0, process.stderr.read()
-    return tmp_path
+def out(earlier, tmp_path):
+    """Results with earlier records in them."""
+    return shutil.copytree(earlier, tmp_path / "results")
 
 
 @pytest.fixture
 def training(rig, out):
-    """A training on two nodes, in the midst of its windows."""
+    """Start a training on two nodes and return in the midst of its windows."""
     with left_running() as begin:
 
         def train(*, way="ssh"):
-            words = [word.replace("--iterations=100000", "--iterations=200000") for word in ENDLESS]
-            process = begin("bench", *words, f"--hosts={rig.hosts(2, way=way)}", f"--out={out}", "--scaling=strong")
+            rig.shape(NARROW)
+            process = begin("bench", *LONG, f"--hosts={rig.hosts(2, way=way)}", f"--out={out}")
             assert wait_until(lambda: in_its_windows(out) or process.poll() is not None, 240)
             assert process.poll() is None, process.stderr.read()
             return process
@@ -102,7 +113,7 @@ def test_a_link_that_is_cut_in_mid_run(rig, out, training, engine, way):
 def test_ssh_that_is_refused(rig, tmp_path):
     rig.stop_ssh("n2")
     with left_running() as begin:
-        process = begin("bench", *ENDLESS, f"--hosts={rig.hosts(2)}", f"--out={tmp_path}")
+        process = begin("bench", *TRAINING, f"--hosts={rig.hosts(2)}", f"--out={tmp_path}")
         _, stderr = process.communicate(timeout=120)
     assert process.returncode == 2
     (sentence,) = (line for line in stderr.splitlines() if line.startswith("dlscale:"))

@@ -28,15 +28,15 @@ def test_throughput_falls_as_the_wire_narrows_and_the_bytes_stay_the_gradients(r
     throughput = []
     for rate in RATES:
         rig.shape(Link(rate_mbit=rate, emulated=True) if rate else None)
-        done = on_two(rig, *WAYS[way], out=tmp_path / str(rate))
+        done = on_two(rig, *WAYS[way], out=tmp_path)  # the baseline of the first is on file for the others
         assert done.code == 0, done.stderr
-        record = done.record(2)
+        record = done.records[-1]
         throughput.append(record.measurement.throughput.value)
         transport = record.transport
         assert transport.emulated == (rig.link.label if rate else "emulated: nodes of one machine")
         sent = sum(transport.sent_bytes_per_step.values())
         assert sent == pytest.approx(2 * transport.gradient_bytes, rel=0.15)
-        (report,) = done.out.glob("*.md")
+        report = max(done.out.glob("*.md"))
         assert transport.emulated in report.read_text()
         # What the probe saw can't be more than the link lets through, but for a message that its bucket holds at once.
         assert rate is None or record.measurement.probe[-1].busbw_gb_s * 8e3 <= rate * 1.2
