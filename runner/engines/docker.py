@@ -1,7 +1,8 @@
 """Engine `docker`: containers through the Docker SDK.
 
-A job runs as an ordinary user on a read-only root, without capabilities, network or the engine's socket. One hijacked connection a container carries its
-output and its lease: when the runner dies, the engine closes the container's standard input (StdinOnce).
+A job runs as an ordinary user on a read-only root, without the engine's socket, and without capabilities or a network but for what its
+spec names. One hijacked connection a container carries its output and its lease: when the runner dies, the engine closes the container's
+standard input (StdinOnce).
 """
 
 from __future__ import annotations
@@ -222,8 +223,10 @@ class DockerContainer:
 
     def beat(self) -> None:
         """Write one byte to the container's standard input; a container that has ended hears nothing."""
+        # The SDK hands over a reader, which has no way to write, of a plain connection, and of one behind TLS the socket itself.
+        socket = getattr(self._socket, "_sock", self._socket)
         with contextlib.suppress(OSError, ValueError):
-            self._socket._sock.send(b"\n")  # noqa: SLF001 - the SDK hands over a reader, which has no way to write
+            socket.send(b"\n")
 
     def stop(self) -> None:
         """Terminate, and kill after the grace time."""
