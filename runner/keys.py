@@ -79,6 +79,8 @@ def handed_out(job: Job, engines: Mapping[str, Engine]) -> Iterator[None]:
         for engine in dict.fromkeys(engines[node] for node in by_node):
             assert isinstance(engine, DockerEngine)  # noqa: S101 - no other reaches several nodes
             nodes = [node for node in by_node if engines[node] is engine]
+            # Before there is one: Ctrl-C may come while it is filled.
+            undo.callback(volumes.remove, engine.client, ssh.volume(job))
             try:
                 volumes.fill(
                     engine.client,
@@ -89,7 +91,6 @@ def handed_out(job: Job, engines: Mapping[str, Engine]) -> Iterator[None]:
                 )
             except EngineError as error:
                 raise EngineError(f"{nodes[0]}: {error}") from error
-            undo.callback(volumes.remove, engine.client, ssh.volume(job))
         yield
 
 

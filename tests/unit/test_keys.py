@@ -61,6 +61,8 @@ def engines(monkeypatch):
         asked.append(("fill", client, name, tuple(sorted(files)), dict(labels)))
         if client in made.get("refusing", ()):
             raise EngineError("no space left on device")
+        if client in made.get("interrupted", ()):
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(volumes, "fill", fill)
     monkeypatch.setattr(volumes, "remove", lambda client, name: asked.append(("remove", client, name)))
@@ -87,7 +89,15 @@ def test_a_node_that_refuses_is_named_and_the_others_lose_theirs(engines):
     made["refusing"] = ("n2",)
     with pytest.raises(EngineError, match="^n2: no space left on device$"), keys.handed_out(JOB, made):
         pytest.fail("a run without keys")
-    assert asked[2:] == [("remove", "n1", "dlscale-run-1-keys")]
+    assert ("remove", "n1", "dlscale-run-1-keys") in asked[2:]
+
+
+def test_ctrl_c_while_keys_are_on_their_way_leaves_none(engines):
+    made, asked = engines
+    made["interrupted"] = ("n2",)
+    with pytest.raises(KeyboardInterrupt), keys.handed_out(JOB, made):
+        pytest.fail("a run without keys")
+    assert sorted(asked[2:]) == [("remove", "n1", "dlscale-run-1-keys"), ("remove", "n2", "dlscale-run-1-keys")]
 
 
 def test_nodes_of_one_engine_share_one_volume(engines):
