@@ -57,12 +57,11 @@ def scales(request: Request, image: ImageSpec, members: Sequence[Member]) -> tup
     asked = request.gpus if device == "gpu" else request.workers
     room = [member.devices(device) for member in members]
     variable = "GPUS" if device == "gpu" else "WORKERS"
-    if device == "gpu" and not sum(room):
+    if device == "gpu" and not room[0]:
         wanted = f"GPUS={','.join(map(str, asked))}" if asked else "DEVICE=gpu"
         first = members[0].node
-        raise RequestError(
-            f"{wanted} asked, {first.name} offers none ({first.gpu_reason}); ask for DEVICE=cpu WORKERS=1,2 instead"
-        )
+        step = f"leave it out of {request.hosts}" if any(room) else "ask for DEVICE=cpu WORKERS=1,2 instead"
+        raise RequestError(f"{wanted} asked, {first.name} offers none ({first.gpu_reason}); {step}")
     if request.nodes and request.nodes > len(members):
         names = ", ".join(member.node.name for member in members)
         raise RequestError(

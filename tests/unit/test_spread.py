@@ -65,6 +65,14 @@ def test_more_than_all_nodes_have_says_what_each_has():
     assert str(caught.value) == "GPUS=16 asked, hosts.yaml offers 8 (n1: 4, n2: 4); add nodes or ask for 8"
 
 
+@pytest.mark.parametrize("asked", [None, (1,), (4,)])
+def test_a_first_node_without_gpus_is_named(asked):
+    """One device is always the first node's, and ran there without a GPU."""
+    without = Member(examples.node(name="n0"), NodeWires())
+    with pytest.raises(RequestError, match=r", n0 offers none \(no NVIDIA GPU on the PCI bus\); leave it out of h$"):
+        scales(Request(gpus=asked, hosts="h"), GPU_IMAGE, [without, *gpu_members(4)])
+
+
 def test_an_uneven_share_says_what_can_be_shared():
     with pytest.raises(RequestError) as caught:
         scales(Request(gpus=(7,), hosts="hosts.yaml"), GPU_IMAGE, gpu_members(4, 4))
