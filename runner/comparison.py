@@ -12,7 +12,7 @@ from typing import Final
 from runner.cluster import Node, inspect_local
 from runner.errors import RequestError
 from runner.link import Link
-from runner.request import Interconnect, Request
+from runner.request import Device, Interconnect, Request, refuse_contradictions
 from runner.spread import Member
 from runner.wire import KINDS, Wanted, choose_wires
 
@@ -22,19 +22,29 @@ NODES: Final = 2
 
 
 def settle(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
-    """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs to compare the links of."""
-    if not request.compare or request.hosts or request.nodes:
+    """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs to compare the links of.
+
+    Raises:
+        RequestError: what was asked does not go with several nodes.
+    """
+    if not request.compare or request.hosts or request.nodes or request.gpus or request.device == "gpu":
         return request
-    if request.device != "cpu" and not request.workers and len(inspect().gpus) > 1:
+    if request.device is None and not request.workers and len(inspect().gpus) > 1:
         return request
-    links = request.links or tuple(
-        None if rate_mbit is None else Link(rate_mbit=rate_mbit, emulated=True) for rate_mbit in RATES_MBIT
-    )
-    return request.model_copy(update={"nodes": NODES, "links": links, "workers": request.workers or (NODES,)})
+    links = tuple(None if rate_mbit is None else Link(rate_mbit=rate_mbit, emulated=True) for rate_mbit in RATES_MBIT)
+    emulated = request.model_copy(update={"nodes": NODES, "links": links, "workers": request.workers or (NODES,)})
+    refuse_contradictions(emulated)
+    return emulated
 
 
-def kinds(request: Request, members: Sequence[Member]) -> tuple[Interconnect, ...]:
+def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_only: bool) -> tuple[Interconnect, ...]:
     """The kinds of wire to run over: those that were asked for, or with `--compare` all that are there.
+
+    Args:
+        request: what was asked.
+        members: the nodes.
+        device: what trains on them.
+        ip_only: whether what carries the gradients speaks IP and nothing else.
 
     Raises:
         RequestError: there is nothing to compare.
@@ -43,13 +53,18 @@ def kinds(request: Request, members: Sequence[Member]) -> tuple[Interconnect, ..
         return request.interconnect
     if len(members) == 1:
         node = members[0].node
+        if device == "cpu" or len(node.gpus) < 2:  # noqa: PLR2004 - a wire has two ends
+            raise RequestError(
+                f"nothing to compare: {node.name} is one node without two GPUs to train on; name several hosts, or leave HOSTS, NODES and GPUS "
+                "out to compare emulated links on this machine"
+            )
         return ("nvlink" if all(gpu.nvlinks for gpu in node.gpus) else "pcie", "shm")
     if request.links and len(request.links) > 1:
         return request.interconnect
     found: list[Interconnect] = []
     for kind in KINDS:
         try:
-            choose_wires([(m.node, m.said) for m in members], Wanted(kind, request.iface, request.hca))
+            choose_wires([(m.node, m.said) for m in members], Wanted(kind, request.iface, request.hca, ip_only))
         except RequestError:
             continue
         found.append(kind)

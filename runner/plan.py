@@ -63,15 +63,16 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     asked = scales(request, ground.image, ground.fleet.members)
     every = tuple(sorted({1, *asked}))
     nodes = {scale: nodes_for(scale, ground.fleet.members, request=request, device=device) or 1 for scale in every}
+    strategy = choose(request, image=ground.image, asked=asked, nodes=max(nodes.values()))
     cell = _Cell(
         request=request,
         ground=ground,
         model=model,
         image_size=workload.image_size(model, device=device, asked=request.image_size),
-        strategy=choose(request, image=ground.image, asked=asked, nodes=max(nodes.values())),
+        strategy=strategy,
         total=_total_iterations(request, ground, request.batch or defaults.batch, defaults),
         nodes=nodes,
-        kinds=kinds(request, ground.fleet.members),
+        kinds=kinds(request, ground.fleet.members, device=device, ip_only=strategy.ip_only(device)),
     )
     ways = {scale: _ways(cell, scale) for scale in every}
     if ground.dataset and ground.dataset.images < cell.batch(every[-1]) * every[-1]:

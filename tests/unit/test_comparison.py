@@ -21,6 +21,10 @@ def member(**changes):
     return Member(examples.node(**changes), NodeWires())
 
 
+def kinds_of(request, members, *, device="cpu", ip_only=False):
+    return kinds(request, members, device=device, ip_only=ip_only)
+
+
 def settled(request, node):
     return settle(request, lambda: node)
 
@@ -32,30 +36,57 @@ def test_a_machine_without_gpus_emulates_two_nodes_at_usual_rates():
 
 
 def test_what_was_said_stays():
-    link = (Link(rate_mbit=10, emulated=True),)
-    assert settled(COMPARE.model_copy(update={"links": link, "workers": (4,)}), examples.node()).links == link
+    assert settled(Request(compare=True, workers=(4,)), examples.node()).workers == (4,)
     for request in (Request(), Request(compare=True, hosts="a:4,b:4"), Request(compare=True, nodes=3)):
         assert settled(request, examples.node()) == request
+
+
+@pytest.mark.parametrize("asked", [{"gpus": (2,)}, {"device": "gpu"}])
+def test_gpus_that_are_not_there_do_not_become_cpu_workers(asked):
+    request = Request(compare=True, **asked)
+    assert settled(request, examples.node()) == request
+
+
+def test_what_emulated_nodes_can_not_run_in_is_refused_and_not_ignored():
+    with pytest.raises(RequestError, match=r"^ENGINE=venv runs on this machine alone; "):
+        settled(Request(compare=True, engine="venv"), examples.node())
+
+
+def test_one_node_without_gpus_has_nothing_to_compare():
+    """It was compared over NVLink, which all of its no GPUs have."""
+    with pytest.raises(RequestError, match=r"^nothing to compare: here is one node without two GPUs to train on; "):
+        kinds_of(Request(compare=True, hosts="h.yaml"), [member()])
+    with pytest.raises(RequestError, match=r"^nothing to compare: "):
+        kinds_of(Request(compare=True, hosts="h.yaml"), [Member(examples.gpu_node(2), NodeWires())])
 
 
 def test_gpus_of_one_machine_are_compared_over_their_own_link_and_shared_memory():
     node = examples.gpu_node(2)
     assert settled(COMPARE, node) == COMPARE
-    assert kinds(COMPARE, [Member(node, NodeWires())]) == ("nvlink", "shm")
+    assert kinds_of(COMPARE, [Member(node, NodeWires())], device="gpu") == ("nvlink", "shm")
     pcie = examples.node(gpus=tuple(examples.gpu(index, nvlinks=0) for index in range(2)))
-    assert kinds(COMPARE, [Member(pcie, NodeWires())]) == ("pcie", "shm")
+    assert kinds_of(COMPARE, [Member(pcie, NodeWires())], device="gpu") == ("pcie", "shm")
     assert settled(Request(compare=True, device="cpu"), node).nodes == 2
 
 
 def test_hosts_are_compared_over_every_network_that_all_have():
     both = member(name="n1", nics=(ETH, IB), hcas=(HCA,))
     request = Request(compare=True, hosts="h.yaml")
-    assert kinds(request, [both, both]) == ("infiniband", "ethernet")
+    assert kinds_of(request, [both, both]) == ("infiniband", "ethernet")
     with pytest.raises(RequestError, match=r"^nothing to compare: h.yaml have ethernet in common, and that is all; "):
-        kinds(request, [both, member(name="n2", nics=(ETH,))])
+        kinds_of(request, [both, member(name="n2", nics=(ETH,))])
+
+
+def test_a_wire_that_the_library_can_not_use_is_left_out():
+    """It was planned, and its refusal ended the whole comparison."""
+    roce = HCA.model_copy(update={"name": "mlx5_1", "link_layer": "Ethernet"})
+    node = member(name="n1", nics=(ETH, IB), hcas=(HCA, roce))
+    request = Request(compare=True, hosts="h.yaml")
+    assert kinds_of(request, [node, node]) == ("infiniband", "roce", "ethernet")
+    assert kinds_of(request, [node, node], ip_only=True) == ("infiniband", "ethernet")
 
 
 def test_kinds_that_were_asked_for_are_not_chosen():
     asked = Request(compare=True, hosts="h.yaml", interconnect=("ethernet",))
-    assert kinds(asked, [member(), member()]) == ("ethernet",)
-    assert kinds(Request(), [member()]) == ("auto",)
+    assert kinds_of(asked, [member(), member()]) == ("ethernet",)
+    assert kinds_of(Request(), [member()]) == ("auto",)
