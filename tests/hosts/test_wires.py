@@ -11,7 +11,8 @@ from runner.engines.process import run
 from runner.link import Link
 
 LENET = ("--device=cpu", "--model=lenet", "--image-size=32", "--batch=8", "--iterations=24", "--warmup=2", "--repeat=1")
-RATES = (100, 1000, None)
+# The widest first: the image crosses the same wire.
+RATES = (None, 1000, 100)
 WAYS = {
     "mxnet-kvstore": ("--framework=mxnet", "--strategy=kvstore"),
     "pytorch-ddp": ("--framework=pytorch", "--strategy=ddp"),
@@ -40,8 +41,8 @@ def test_throughput_falls_as_the_wire_narrows_and_the_bytes_stay_the_gradients(r
         assert transport.emulated in report.read_text()
         # What the probe saw can't be more than the link lets through, but for a message that its bucket holds at once.
         assert rate is None or record.measurement.probe[-1].busbw_gb_s * 8e3 <= rate * 1.2
-    assert throughput == sorted(throughput)
-    assert throughput[0] < 0.5 * throughput[1], throughput
+    assert throughput == sorted(throughput, reverse=True)
+    assert throughput[2] < 0.5 * throughput[1], throughput
 
 
 def test_another_interface_than_asked_makes_the_run_invalid(rig, tmp_path):
