@@ -5,23 +5,17 @@ from __future__ import annotations
 from runner.cluster import Node
 from runner.errors import nearest
 from runner.hosts.model import Host
-from runner.request import Device
 
 
-def unmet(host: Host, node: Node, *, local: tuple[str, ...], device: Device | None = None) -> tuple[str, ...]:
+def unmet(host: Host, node: Node, *, local: tuple[str, ...]) -> tuple[str, ...]:
     """What the hosts file claims and the node does not have, each as a sentence that names the node.
 
     Args:
         host: the claims.
         node: what was found.
         local: IPv4 addresses that the node has.
-        device: what the slots are of; the more numerous kind when None.
     """
-    return (
-        *_interfaces(host, node, local),
-        *_adapters(host, node),
-        *_devices(host, node, device),
-    )
+    return (*_interfaces(host, node, local), *_adapters(host, node), *_devices(host, node))
 
 
 def _interfaces(host: Host, node: Node, local: tuple[str, ...]) -> list[str]:
@@ -51,14 +45,12 @@ def _adapters(host: Host, node: Node) -> list[str]:
     ]
 
 
-def _devices(host: Host, node: Node, device: Device | None) -> list[str]:
-    counts = {"gpu": len(node.gpus), "cpu": len(node.cores)}
+def _devices(host: Host, node: Node) -> list[str]:
     found = []
-    there = counts[device] if device else max(counts.values())
+    there = max(len(node.gpus), len(node.cores))  # a slot is a GPU or a core, as the request has it
     if host.slots and host.slots > there:
-        kinds = {"gpu": "GPUs", "cpu": "cores", None: "devices"}
         found.append(
-            f"{host.name}: the hosts file gives it {host.slots} slots, and it has {there} {kinds[device]}; correct `slots`"
+            f"{host.name}: the hosts file gives it {host.slots} slots, and it has {there} devices; correct `slots`"
         )
     if host.gpus and host.gpus.count > len(node.gpus):
         why = f" ({node.gpu_reason})" if node.gpu_reason else ""

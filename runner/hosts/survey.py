@@ -40,7 +40,6 @@ from runner.images.versions import BaseSpec
 from runner.nvml import GpuHealth, read_health
 from runner.provenance import SUITE_ROOT, read_host
 from runner.provenance import Host as HostFacts
-from runner.request import Device
 
 BASE: Final = "bookworm"
 _AT_ONCE: Final = 16
@@ -80,13 +79,12 @@ class Surveyed:
     nvidia_pci: tuple[str, ...]
 
 
-def survey(hosts: Hosts, say: Report, *, device: Device | None = None) -> tuple[Surveyed, ...]:
+def survey(hosts: Hosts, say: Report) -> tuple[Surveyed, ...]:
     """Ask every host what it is, and hold it against what the list claims.
 
     Args:
         hosts: the list.
         say: told what is done.
-        device: what slots are of; either when None.
 
     Returns:
         One a host, in the list's order, with connections that stand.
@@ -100,16 +98,16 @@ def survey(hosts: Hosts, say: Report, *, device: Device | None = None) -> tuple[
         connections = _whole(at_once(connect, hosts.hosts), hosts.hosts, undo)
         reference = supply_base(connections, say)
         found = _whole(at_once(lambda connection: examine(connection, reference), connections), hosts.hosts)
-        refused = {seen.host.name: refusals(seen, device=device) for seen in found}
+        refused = {seen.host.name: refusals(seen) for seen in found}
         _raise([(name, sentences[0]) for name, sentences in refused.items() if sentences])
         undo.pop_all()
         return found
 
 
-def refusals(seen: Surveyed, *, device: Device | None = None) -> tuple[str, ...]:
+def refusals(seen: Surveyed) -> tuple[str, ...]:
     """Why a host that answers can't be used, each as a sentence that names it."""
     clock = clock_refusal(seen.host.name, seen.clock)
-    return (*unmet(seen.host, seen.node, local=seen.local, device=device), *([clock] if clock else []))
+    return (*unmet(seen.host, seen.node, local=seen.local), *([clock] if clock else []))
 
 
 def at_once(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError, ...]:

@@ -22,8 +22,8 @@ def host(**claims):
     return Host(name="n1", endpoint=Endpoint(url="ssh://n1"), **claims)
 
 
-def said(the_host, the_node, device=None):
-    return unmet(the_host, the_node, local=("10.1.0.1", "10.1.0.99", "127.0.0.1"), device=device)
+def said(the_host, the_node):
+    return unmet(the_host, the_node, local=("10.1.0.1", "10.1.0.99", "127.0.0.1"))
 
 
 def test_a_node_that_has_what_is_claimed():
@@ -34,7 +34,7 @@ def test_a_node_that_has_what_is_claimed():
         interfaces={"ethernet": Interface(name="eno1", address="10.1.0.99")},
         hcas=("mlx5_0", "mlx5_0:1"),
     )
-    assert said(claims, gpu_node(4, nics=NICS, hcas=HCAS), "gpu") == ()
+    assert said(claims, gpu_node(4, nics=NICS, hcas=HCAS)) == ()
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,6 @@ def test_what_is_not_there_is_named(claims, words):
     (sentence,) = said(host(**claims), gpu_node(4, nics=NICS, hcas=HCAS))
     assert sentence.startswith("n1: ")
     assert words in sentence
-
-
-def test_slots_are_of_the_device_that_is_asked_for():
-    machine = gpu_node(4)
-    assert "it has 4 GPUs" in said(host(slots=8), machine, "gpu")[0]
-    assert said(host(slots=8), machine, "cpu") == ()
 
 
 def test_why_there_are_no_gpus_is_said():

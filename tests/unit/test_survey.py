@@ -129,6 +129,6 @@ def test_a_clock_ten_seconds_off(world):
 def test_refusals_of_claims_and_clock_come_together():
     host = Host(name="n1", endpoint=Endpoint(url="ssh://n1"), slots=8, interfaces={"ethernet": Interface(name="eth9")})
     seen = SimpleNamespace(host=host, node=node(name="n1"), local=(), clock=Clock(10.0, 0.0))
-    said = refusals(seen, device="cpu")
+    said = refusals(seen)
     assert len(said) == 3
     assert all(sentence.startswith("n1: ") for sentence in said)
