@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.cache import cache_dir
 from runner.cluster import free_mib
@@ -18,6 +19,7 @@ from runner.engines.environment import ensure_environment, environment_python
 from runner.engines.venv import VenvEngine
 from runner.errors import RequestError
 from runner.ground import WORKLOADS, Ground
+from runner.hosts.container import engine_errors
 from runner.hosts.endpoint import Connection
 from runner.hosts.supply import remove_programs, supply_image, supply_programs
 from runner.images.build import ensure
@@ -27,6 +29,9 @@ from runner.report.progress import Progress
 from runner.results import EngineDetails, ImageUsed
 from runner.spec import LABEL_RUN
 from runner.trial import Dataset
+
+if TYPE_CHECKING:
+    from runner.hosts.survey import Surveyed
 
 
 @dataclass(frozen=True)
@@ -116,10 +121,7 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> P
     volume = f"dlscale-{run}-workloads"
     prepared = Prepared(
         describer=DockerPlan(volume),
-        engines={
-            seen.host.name: DockerEngine(seen.connection.client, volume, gpus_by=seen.engine.gpu_request)
-            for seen in ground.fleet.surveyed
-        },
+        engines={seen.host.name: _on_host(seen, volume) for seen in ground.fleet.surveyed},
         engine_details=EngineDetails(version=ground.fleet.surveyed[0].engine.version, reason=None),
         image_used=ImageUsed(
             reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256
@@ -135,6 +137,11 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> P
         prepared.release()
         raise
     return prepared
+
+
+def _on_host(seen: Surveyed, volume: str) -> DockerEngine:
+    with engine_errors(seen.connection):
+        return DockerEngine(seen.connection.client, volume, gpus_by=seen.engine.gpu_request)
 
 
 def _copy_programs(connection: Connection, volume: str, *, image: str, run: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.errors import RequestError
+from runner.hosts.container import engine_errors
 from runner.hosts.endpoint import Connection
 
 if TYPE_CHECKING:
@@ -48,9 +49,14 @@ def supply_image(reference: str, *, source: DockerClient, nodes: Sequence[Connec
     image = _get(source, reference)
     if image is None:
         raise RequestError(f"{reference} is not in this machine's engine; build it first with `dlscale images build`")
-    lacking = [node for node in nodes if not has_image(node.client, image, reference)]
+    old: dict[str, Image | None] = {}
+    lacking = []
+    for node in nodes:
+        with engine_errors(node):
+            if not has_image(node.client, image, reference):
+                lacking.append(node)
+                old[node.host.name] = _get(node.client, reference)
     if lacking:
-        old = {node.host.name: _get(node.client, reference) for node in lacking}
         feeds = [_Feed(node) for node in lacking]
         _pour(source, reference, feeds, size_mib=int(image.attrs["Size"]) // _MIB, report=report)
         for feed in feeds:
@@ -202,7 +208,9 @@ def _check(feed: _Feed, image: Image, reference: str) -> None:
         if "no space left" in feed.failure:
             step = "free some disk there, twice the image's size is needed while it is loaded"
         raise RequestError(f"{name}: {reference} could not be loaded ({feed.failure}); {step}")
-    if not has_image(feed.node.client, image, reference):
+    with engine_errors(feed.node):
+        arrived = has_image(feed.node.client, image, reference)
+    if not arrived:
         raise RequestError(
             f"{name}: {reference} arrived as another image than it left; look at its engine's log, then try again"
         )
@@ -210,10 +218,11 @@ def _check(feed: _Feed, image: Image, reference: str) -> None:
 
 def _remove_replaced(client: DockerClient, old: Image | None) -> None:
     """Remove an image that has lost its name to the new one, unless it has another or a container runs it."""
-    from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
 
     if old is not None:
-        with contextlib.suppress(APIError):
+        with contextlib.suppress(DockerException, RequestException):
             old.reload()
             if not old.tags:
                 client.images.remove(str(old.id))

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
+import requests
 from docker.errors import APIError, ImageNotFound
 
 from runner.errors import RequestError
@@ -147,6 +148,18 @@ def test_an_image_that_is_not_here():
     assert refusal(Engine(), node("n1", Engine())) == (
         f"{REFERENCE} is not in this machine's engine; build it first with `dlscale images build`"
     )
+
+
+def test_an_engine_that_does_not_answer_is_named():
+    """Its exception came up as a traceback."""
+
+    def get(_):
+        raise requests.ConnectionError("Connection refused")
+
+    silent = Engine()
+    silent.images.get = get
+    said = refusal(Engine(image()), node("n1", Engine(image())), node("n2", silent))
+    assert said.startswith("n2: nothing listens there")
 
 
 def test_a_full_disk_is_named_and_the_other_node_gets_its_image():
