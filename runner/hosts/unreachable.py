@@ -47,10 +47,11 @@ def explain(unreachable: Sequence[Unreachable]) -> str | None:
     for pair in unreachable:
         if pair.source_state is None:
             return pair.reason
+    own = {pair.source: f" {pair.iface}" for pair in unreachable}
     for pair in unreachable:
         for name, state in ((pair.source, pair.source_state), (pair.target, pair.target_state)):
             if state in _LOWER:
-                return f"{name}: its interface {pair.iface} is {state}, so {_others(unreachable, name)} can't reach it"
+                return f"{name}: its interface{own.get(name, '')} is {state}, so {_others(unreachable, name)} can't reach it"
     common = set.intersection(*({pair.source, pair.target} for pair in unreachable))
     pairs = len({frozenset((pair.source, pair.target)) for pair in unreachable})
     if len(common) == 1 and pairs > 1:

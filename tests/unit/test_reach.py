@@ -101,11 +101,11 @@ def test_a_caller_that_sends_half_is_not_heard(monkeypatch):
     here.close()
 
 
-def failed(source, target, reason="No route to host", states=("up", "up")):
+def failed(source, target, reason="No route to host", states=("up", "up"), iface="eth0"):
     return Unreachable(
         source=source,
         target=target,
-        iface="eth0",
+        iface=iface,
         source_state=states[0],
         target_state=states[1],
         reason=reason,
@@ -124,6 +124,13 @@ def test_an_interface_that_is_down_is_the_fault_whoever_noticed():
         failed("n3", "n2", "no answer", ("up", "down")),
     )
     assert explain(pairs) == "n2: its interface eth0 is down, so n1, n3 can't reach it"
+
+
+def test_the_interface_that_is_down_has_the_name_that_its_own_node_gives_it():
+    """It had the name of the interface of whoever noticed."""
+    noticed = failed("n1", "n2", "no answer", ("up", "down"))
+    own = failed("n2", "n1", "Network is unreachable", ("down", "up"), iface="ib0")
+    assert explain((noticed, own)) == "n2: its interface ib0 is down, so n1 can't reach it"
 
 
 def test_an_engine_that_is_gone_is_the_fault():
