@@ -148,7 +148,7 @@ class Provenance(BaseModel):
     @property
     def one_machine(self) -> bool:
         """Whether nodes of the run share a machine: their kernels were booted at once."""
-        boots = [node.host.boot_id for node in self.nodes]
+        boots = [node.host.boot_id for node in self.nodes if node.host.boot_id is not None]
         return len(set(boots)) < len(boots)
 
     def with_environment(self, env: Env) -> Provenance:

@@ -88,14 +88,16 @@ def collect(events: Sequence[Event]) -> Evidence:
     """Keep the evidence of a run for its record."""
     nets = [event for event in events if isinstance(event, Net)]
     lines = tuple(line for event in events if isinstance(event, Nccl) for line in event.lines)
-    layers = {name: port.link_layer for net in nets for name, port in net.ports.items()}
+    layers = {(net.node, name): port.link_layer for net in nets for name, port in net.ports.items()}
     ports = _differences((((net.node, name), net.where, port) for net in nets for name, port in net.ports.items()))
     nvlink = _differences(((gpu, net.where, link) for net in nets for gpu, link in net.nvlink.items()))
     return Evidence(
         traffic=_traffic(nets),
         nccl_lines=lines,
         ports=tuple(
-            PortTraffic(node=node, port=port, link_layer=layers[port], rx_bytes=moved.rx_bytes, tx_bytes=moved.tx_bytes)
+            PortTraffic(
+                node=node, port=port, link_layer=layers[node, port], rx_bytes=moved.rx_bytes, tx_bytes=moved.tx_bytes
+            )
             for (node, port), moved in sorted(ports.items(), key=lambda item: (item[0][0] or "", item[0][1]))
         ),
         nvlink=tuple(
