@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -86,6 +87,14 @@ def look(request: Request, *, contact: bool = True, say: Callable[[str], None] =
             engine does not answer.
     """
     fleet = assemble(request, contact=contact, say=say)
+    with ExitStack() as undo:
+        undo.callback(fleet.close)
+        ground = _look(request, fleet)
+        undo.pop_all()
+    return ground
+
+
+def _look(request: Request, fleet: Fleet) -> Ground:
     node = fleet.members[0].node
     device = device_of(request, node)
     workload = next(w for w in load_workloads(SUITE_ROOT) if w.name == WORKLOAD)
