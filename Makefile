@@ -42,8 +42,8 @@ compare-interconnects: .venv/ready ## what the wires cost: over every one that H
 plan: .venv/ready ## print the exact command lines that bench would run
 	@$(DLSCALE) bench --dry-run $(FLAGS)
 doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
-	@$(DLSCALE) doctor $(OF_HOSTS)
-clean: .venv/ready ## remove every container that a killed run left; with HOSTS=..., there
+	@$(DLSCALE) doctor $(OF_HOSTS) $(if $(HOSTS),$(if $(IFACE),--iface=$(call quote,$(IFACE))))
+clean: .venv/ready ## remove what killed runs left: containers, volumes, networks; with HOSTS=..., there
 	@$(DLSCALE) clean $(OF_HOSTS)
 regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=results/...
 	@$(DLSCALE) regrade $(call quote,$(DIR))

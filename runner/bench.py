@@ -156,7 +156,7 @@ class _Matrix:
             node=self.ground.node,
             command=self.command,
             host=fleet.host,
-            nodes=fleet.used(trial.placement, image_id=self.prepared.image_used.id) if trial.nodes > 1 else (),
+            nodes=fleet.used(trial.placement, image_ids=self.prepared.image_ids) if trial.nodes > 1 else (),
         )
         writer = RunWriter(self.ground.out / run_id)
         writer.create(
@@ -203,6 +203,7 @@ class _Matrix:
                     limits=limits,
                     watch=watch,
                     readers=readers(job.trial, specs),
+                    remote=job.remote,
                 )
         except EngineError as error:
             reason = f"the keys of the run could not be handed out: {error}"
@@ -241,6 +242,7 @@ def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -
         image=prepared.image_used.reference,
         user=describer.user(),
         mounts=describer.mounts(prepared.data),
+        remote=ground.fleet.way == "hosts",
         tools=prepared.tools,
     )
 

@@ -1,4 +1,4 @@
-"""`dlscale clean`: takes away what a killed run left, here and on other hosts: containers, volumes of programs, networks."""
+"""`dlscale clean`: takes away what a killed run left, here and on other hosts: containers, volumes with programs or keys, networks."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def bench(
     hca: Annotated[Text, _flag("--hca", help="RDMA adapter between the nodes, e.g. mlx5_0 or mlx5_0:1")] = None,
     link_rate: Annotated[
         Text,
-        _flag("--link-rate", help="hold emulated nodes' links to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep"),
+        _flag("--link-rate", help="hold what emulated nodes send to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep"),
     ] = None,
     link_delay: Annotated[
         Text, _flag("--link-delay", help="add this to every packet between emulated nodes, e.g. 0.2ms")

@@ -103,6 +103,7 @@ def execute(
     limits: Limits,
     watch: Callable[[Event], None],
     readers: Mapping[str, Reader] | None = None,
+    remote: bool = False,
 ) -> Outcome:
     """Run all containers of a trial.
 
@@ -112,6 +113,7 @@ def execute(
         writer: takes every line and event as it comes.
         limits: when to give up.
         watch: told of every event, for progress.
+        remote: whether the engines are on other machines, so that both sides have to show that they are there.
         readers: by container, what turns its ordinary lines into events; none for programs that write events themselves.
 
     Returns:
@@ -121,10 +123,10 @@ def execute(
     running = Running({spec.name: spec.node for spec in specs})
     phases: dict[str, float] = {}
     try:
-        running.start(engines, specs)
-        phases["create"] = time.monotonic() - started
         hearing = _Hearing(running, writer, watch, readers or {})
-        with running.signs_of_life({spec.node: engines[spec.node] for spec in specs}):
+        with running.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
+            running.start(engines, specs)
+            phases["create"] = time.monotonic() - started
             _follow(running, hearing, specs=specs, limits=limits, started=started)
         status, reason = "ok", None
     except Stop as stop:
@@ -177,6 +179,7 @@ def _follow(
             hearing.line(name, said, received=heard)
             continue
         if isinstance(said, Lost):
+            running.lost.add(running.nodes[name])
             raise Stop(
                 "failed",
                 f"{running.nodes[name]} was lost: its engine does not answer any more ({said.why}); see whether the machine, its "

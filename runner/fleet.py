@@ -5,7 +5,7 @@ A plan for hosts that are elsewhere needs no contact: it stands on what their li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -51,11 +51,18 @@ class Fleet:
         """Facts of the first machine; None where that is this one, which is asked before each run."""
         return self.surveyed[0].facts if self.surveyed else None
 
-    def used(self, placement: Sequence[Placed], *, image_id: str | None) -> tuple[NodeUsed, ...]:
-        """The nodes of a run, for its record."""
+    def used(self, placement: Sequence[Placed], *, image_ids: Mapping[str, str]) -> tuple[NodeUsed, ...]:
+        """The nodes of a run, for its record.
+
+        Args:
+            placement: the run's.
+            image_ids: of the image in each host's own engine.
+        """
         seen = {of_host.host.name: of_host for of_host in self.surveyed}
         nodes = {member.node.name: member.node for member in self.members}
-        return tuple(_used(nodes[placed.node], seen.get(placed.node), image_id) for placed in placement)
+        return tuple(
+            _used(nodes[placed.node], seen.get(placed.node), image_ids.get(placed.node)) for placed in placement
+        )
 
     def apart(self, placement: Sequence[Placed]) -> str | None:
         """Look after a run that ended badly whether its hosts reach each other on its wires; a sentence on whose fault it is if not."""

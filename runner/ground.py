@@ -103,7 +103,7 @@ def _look(request: Request, fleet: Fleet) -> Ground:
     for member in fleet.members:
         catalog.check_fit(image, member.node.gpus, member.node.driver)
     engine = _engine(request, fleet)
-    if request.data and engine.name == "docker" and job_user() == IMAGE_USER:
+    if request.data and engine.name == "docker" and (fleet.way == "hosts" or job_user() == IMAGE_USER):
         refuse_private(request.data)
     ground = Ground(
         fleet=fleet,

@@ -23,7 +23,8 @@ class Link(BaseModel):
     """The link of every node to the switch.
 
     Attributes:
-        rate_mbit: megabits a second in each direction; None for as fast as it is.
+        rate_mbit: megabits a second that a node sends at the most; None for as fast as it is. What it receives is held by those who
+            send; a rig's links, whose both ends are its own, hold that too.
         delay_ms: added to every packet on its way out, in milliseconds.
         emulated: whether software shapes it, so that its figures are none of a real wire.
     """

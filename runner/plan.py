@@ -75,6 +75,11 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         kinds=kinds(request, ground.fleet.members, device=device, ip_only=strategy.ip_only(device)),
     )
     ways = {scale: _ways(cell, scale) for scale in every}
+    if request.compare and max(map(len, ways.values())) == 1:
+        raise RequestError(
+            f"nothing to compare: {'all of ' if len(asked) > 1 else ''}{','.join(map(str, asked))} devices fit on one node, where one wire "
+            "is all there is; ask for more devices, or for NODES=2"
+        )
     if ground.dataset and ground.dataset.images < cell.batch(every[-1]) * every[-1]:
         wanted = cell.batch(every[-1]) * every[-1]
         raise RequestError(
@@ -179,7 +184,8 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
     processes = chosen.processes(scale, nodes)
     iterations = math.ceil(cell.total / scale) if request.scaling == "weak" else cell.total
     samples = ground.dataset.images if ground.dataset else workload.training_samples
-    threads = cell.share or max(1, len(ground.node.cores) * nodes // processes)
+    fewest = min(len(member.node.cores) for member in ground.fleet.members[:nodes])
+    threads = cell.share or max(1, fewest * nodes // processes)
     warmup = request.warmup or workload.defaults[cell.ground.device].warmup
     num_classes = max(2, ground.dataset.classes) if ground.dataset else workload.num_classes
     return Trial(
@@ -220,6 +226,7 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         scaling=request.scaling,
         interconnect=way.interconnect,
         iface=request.iface if nodes > 1 else None,
+        hca=request.hca if nodes > 1 else None,
         threads=threads,
         loader_workers=min(MAX_LOADER_WORKERS, threads) if ground.dataset else 0,
         cpus_per_worker=cell.share,

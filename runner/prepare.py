@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.cache import cache_dir
 from runner.cluster import free_mib
 from runner.dataset import PACKED
-from runner.engines import docker
+from runner.engines import docker, volumes
 from runner.engines.base import Describer, Engine, EngineError
-from runner.engines.docker import WORKLOADS as PROGRAMS
 from runner.engines.docker import DockerEngine, DockerPlan
 from runner.engines.environment import ensure_environment, environment_python
 from runner.engines.venv import VenvEngine
 from runner.errors import RequestError
 from runner.ground import WORKLOADS, Ground
 from runner.hosts.container import engine_errors
-from runner.hosts.endpoint import Connection
-from runner.hosts.supply import remove_programs, supply_image, supply_programs
+from runner.hosts.supply import check_data, supply_image, supply_programs
 from runner.images.build import ensure
 from runner.images.tools import ensure_tools, tools_base
 from runner.pack import PACKERS, pack, packed_path
@@ -43,6 +41,7 @@ class Prepared:
         engines: by node, what starts its containers; empty in a dry run of hosts.
         data: what the program reads, None for synthetic data.
         seconds: how long it took to make all this ready.
+        image_ids: of the image in each host's own engine; empty where there is one engine.
         volume: what the programs are in on hosts; None where they are read from this machine.
         tools: image of emulated nodes; None where there are none.
     """
@@ -53,6 +52,7 @@ class Prepared:
     image_used: ImageUsed
     data: Path | None
     seconds: float
+    image_ids: Mapping[str, str] = field(default_factory=dict)
     volume: str | None = None
     tools: str | None = None
 
@@ -60,7 +60,7 @@ class Prepared:
         """Remove what was brought onto hosts for these runs; the image stays."""
         for engine in self.engines.values():
             if self.volume and isinstance(engine, DockerEngine):
-                remove_programs(engine.client, self.volume)
+                volumes.remove(engine.client, self.volume)
 
 
 def prepare(ground: Ground, shown: Progress, *, image_size: int, run: str) -> Prepared:
@@ -117,7 +117,7 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> P
     except EngineError:
         source = connections[0].client
     built = ensure(ground.image, client=source, cache=cache_dir(), report=shown.stage)
-    supply_image(built.reference, source=source, nodes=connections, report=shown.stage)
+    ids = supply_image(built.reference, source=source, nodes=connections, report=shown.stage)
     volume = f"dlscale-{run}-workloads"
     prepared = Prepared(
         describer=DockerPlan(volume),
@@ -128,11 +128,17 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> P
         ),
         data=Path(ground.dataset.path) if ground.dataset else None,
         seconds=time.monotonic() - started,
+        image_ids=ids,
         volume=volume,
     )
     try:
         for connection in connections:
-            _copy_programs(connection, volume, image=built.reference, run=run)
+            with engine_errors(connection):
+                supply_programs(
+                    connection.client, WORKLOADS, volume=volume, image=built.reference, labels={LABEL_RUN: run}
+                )
+                if prepared.data:
+                    check_data(connection, prepared.data, image=built.reference, labels={LABEL_RUN: run})
     except BaseException:
         prepared.release()
         raise
@@ -142,21 +148,6 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> P
 def _on_host(seen: Surveyed, volume: str) -> DockerEngine:
     with engine_errors(seen.connection):
         return DockerEngine(seen.connection.client, volume, gpus_by=seen.engine.gpu_request)
-
-
-def _copy_programs(connection: Connection, volume: str, *, image: str, run: str) -> None:
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
-    try:
-        supply_programs(
-            connection.client, WORKLOADS, volume=volume, target=PROGRAMS, image=image, labels={LABEL_RUN: run}
-        )
-    except (DockerException, RequestException) as error:
-        raise RequestError(
-            f"{connection.host.name}: the training programs could not be copied there ({connection.lost or error}); "
-            "see `dlscale doctor --hosts`"
-        ) from error
 
 
 def pack_data(ground: Ground, shown: Progress, *, image_size: int) -> Path:

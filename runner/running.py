@@ -41,7 +41,7 @@ class Lost:
 
 @dataclass
 class Running:
-    """The containers of a run by name, the node of each, and what they have said so far."""
+    """The containers of a run by name, the node of each, what they have said so far, and the nodes that were lost."""
 
     nodes: Mapping[str, str]
     containers: dict[str, Container] = field(default_factory=dict)
@@ -49,6 +49,7 @@ class Running:
     tails: dict[str, deque[str]] = field(default_factory=dict)
     exit_codes: dict[str, int] = field(default_factory=dict)
     last_events: dict[str, dict[int, str]] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
 
     def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec]) -> None:
         """Start every container: in order on its node, the nodes at once; the daemons of all nodes first, since the others count on them.
@@ -88,7 +89,7 @@ class Running:
 
     @contextmanager
     def signs_of_life(self, engines: Mapping[str, Engine]) -> Iterator[None]:
-        """On several nodes, let every container know that the runner is there, and ask every engine whether it is.
+        """Let every container know that the runner is there, and ask the engine of every node whether it is.
 
         A cable that is pulled closes no connection: it is missed signs that tell.
         """
@@ -110,10 +111,10 @@ class Running:
                     if missed == MISSED_SIGNS:
                         self.said.put((next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error))))
 
-        if len(engines) > 1:
+        if engines:
             threading.Thread(target=beat, daemon=True).start()
-            for node, engine in engines.items():
-                threading.Thread(target=watch, args=(node, engine), daemon=True).start()
+        for node, engine in engines.items():
+            threading.Thread(target=watch, args=(node, engine), daemon=True).start()
         try:
             yield
         finally:
@@ -126,12 +127,18 @@ class Running:
         return f"{where}{name}: {why}"
 
     def end(self) -> None:
-        """Stop all in parallel, the last started first, and remove them."""
-        ends = [
-            threading.Thread(target=lambda container: (container.stop(), container.remove()), args=(container,))
-            for container in reversed(self.containers.values())
-        ]
+        """Stop all in parallel, the last started first, and remove them; a lost node's are let go. What has ended is left alone."""
+        ends = [threading.Thread(target=self._end, args=(name,)) for name in reversed(self.containers)]
         for end in ends:
             end.start()
         for end in ends:
             end.join()
+
+    def _end(self, name: str) -> None:
+        container = self.containers[name]
+        if self.nodes[name] in self.lost:
+            container.let_go()
+        else:
+            container.stop()
+            container.remove()
+        self.containers.pop(name, None)

@@ -53,7 +53,7 @@ def curves(runs: Sequence[Run]) -> tuple[Curve, ...]:
             shared.append((path, record))
             continue
         link = trial.link.label if trial.link else ""
-        asked.setdefault((trial.interconnect, trial.iface, link), []).append((path, record))
+        asked.setdefault((trial.interconnect, trial.iface or trial.hca, link), []).append((path, record))
     if len(asked) < 2:  # noqa: PLR2004
         return (Curve(label="", runs=tuple(runs), own=()),)
     labels = [_label(own, interconnect, link) for (interconnect, _, link), own in asked.items()]

@@ -96,7 +96,7 @@ class Trial(BaseModel):
         window: iterations between two synchronized window edges.
         data: `synthetic`, or the data set's path.
         image_shape: (channels, height, width).
-        interconnect, iface: kind of wire and interface that were asked for; the chosen ones are in `placement`.
+        interconnect, iface, hca: kind of wire, interface and adapter that were asked for; the chosen ones are in `placement`.
         threads: intra-op threads of each process.
         kvstore: MXNet's store, with strategy `kvstore`.
         horovod: with strategy `horovod`.
@@ -147,6 +147,7 @@ class Trial(BaseModel):
     scaling: Scaling
     interconnect: Interconnect
     iface: str | None = None
+    hca: str | None = None
     threads: int
     loader_workers: int
     cpus_per_worker: int | None

@@ -132,8 +132,9 @@ def job_on_nodes(the_trial, nodes, *, wires=None, **changes):
     each = the_trial.world_size // len(nodes)
     placement = tuple(Placed(node=n.name, devices=each, wire=w) for n, w in zip(nodes, wires, strict=True))
     spread = the_trial.model_copy(update={"nodes": len(nodes), "placement": placement})
-    seats = take_seats(spread, {n.name: n for n in nodes}, network=changes.pop("network", "host"))
-    return job(spread, seats=seats, **changes)
+    network = changes.pop("network", "host")
+    seats = take_seats(spread, {n.name: n for n in nodes}, network=network)
+    return job(spread, seats=seats, remote=network == "host", **changes)
 
 
 def data_site():

@@ -93,6 +93,9 @@ class Container(Protocol):
     def beat(self) -> None:
         """Let the lease know that the runner is there. Safe after the end."""
 
+    def let_go(self) -> None:
+        """Give the lease up without asking the engine, which does not answer; the job ends by itself. Safe to call twice."""
+
     def stop(self) -> None:
         """End it: the lease is let go, then terminate, then kill. Safe to call twice and after the end."""
 

@@ -27,6 +27,8 @@ WORKLOADS: Final = "/dlscale/workloads"
 DATA: Final = "/dlscale/data"
 OUT: Final = "/dlscale/out"
 STOP_GRACE_S: Final = 8
+# An engine that is there answers this at once.
+SIGN_S: Final = 5
 _REFUSALS: Final = {
     "FileNotFoundError": "its socket does not exist",
     "PermissionError": "its socket may not be used by this user; add yourself to the group docker",
@@ -146,8 +148,9 @@ class DockerEngine(DockerPlan):
         Raises:
             EngineError: none came.
         """
+        api = self.client.api
         with _engine_errors():
-            self.client.ping()
+            api.get(f"{api.base_url}/_ping", timeout=SIGN_S).raise_for_status()
 
     def start(self, spec: ContainerSpec) -> Container:
         """Create the container, attach to it, then start it, so that no line is lost.
@@ -228,6 +231,11 @@ class DockerContainer:
         with contextlib.suppress(OSError, ValueError):
             socket.send(b"\n")
 
+    def let_go(self) -> None:
+        """Close the connection that holds the lease."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
     def stop(self) -> None:
         """Terminate, and kill after the grace time."""
         with contextlib.suppress(EngineError), _engine_errors():
@@ -235,8 +243,7 @@ class DockerContainer:
 
     def remove(self) -> None:
         """Let the lease go and remove the container with its anonymous volumes, and its run's network with the last one in it."""
-        with contextlib.suppress(OSError):
-            self._socket.close()
+        self.let_go()
         with contextlib.suppress(EngineError), _engine_errors():
             self.client.api.remove_container(self.identifier, force=True, v=True)
         if self._network:

@@ -113,6 +113,12 @@ class VenvContainer:
             if self._process.stdin:
                 os.write(self._process.stdin.fileno(), b"\n")
 
+    def let_go(self) -> None:
+        """Close the lease holder's standard input."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.close()
+
     def stop(self) -> None:
         """Terminate; the lease holder ends its tree. Kill the session if even that hangs."""
         if self._process.poll() is not None:

@@ -10,6 +10,7 @@ import io
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from runner.engines.base import EngineError
@@ -71,7 +72,12 @@ def remove(client: DockerClient, name: str) -> None:
 
 def _packed(files: Mapping[str, File]) -> bytes:
     content = io.BytesIO()
+    folders = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
     with tarfile.open(fileobj=content, mode="w") as tar:
+        for folder in sorted(folders):  # left out, engines make them with modes of their own mind
+            info = tarfile.TarInfo(folder)
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(info)
         for path, file in sorted(files.items()):
             info = tarfile.TarInfo(path)
             info.size, info.mode, info.uid, info.gid = len(file.content), file.mode, file.uid, file.uid

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from runner.engines.base import GpuRequest
+from runner.engines.base import EngineError, GpuRequest
 from runner.engines.user import IMAGE_USER
 from runner.errors import RequestError
 from runner.hosts.endpoint import Connection
@@ -26,6 +26,8 @@ def engine_errors(connection: Connection) -> Iterator[None]:
         yield
     except (DockerException, RequestException) as error:
         raise RequestError(connection.sentence(error)) from error
+    except EngineError as error:
+        raise RequestError(f"{connection.host.name}: {error}; see `dlscale doctor --hosts`") from error
 
 
 def run_on(connection: Connection, reference: str, argv: Sequence[str], *, gpus_by: GpuRequest | None = None) -> str:

@@ -22,7 +22,8 @@ def declared_node(host: Host) -> Node:
     """
     if host.cpus is None:
         raise RequestError(
-            f"{host.name} was not asked and its hosts file claims no cpus, so nothing can be planned for it; add `cpus: N`"
+            f"{host.name} was not asked what it has, and nothing says how many CPUs that is, so nothing can be planned for it; "
+            "write a hosts.yaml with `cpus: N` for each host"
         )
     return Node(
         name=host.name,

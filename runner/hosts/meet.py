@@ -111,7 +111,7 @@ def main(own: dict[str, Any]) -> None:
         caller.start()
     for caller in callers:
         caller.join(max(0.0, deadline - time.monotonic()) + CALL_S)
-    while trouble is None and heard != set(own["peers"]) and time.monotonic() < deadline:
+    while trouble is None and not set(own["peers"]) <= heard and time.monotonic() < deadline:
         time.sleep(0.02)
     try:
         state = Path("/sys/class/net", own["iface"], "operstate").read_text(encoding="ascii").strip()

@@ -6,14 +6,15 @@ An image is read from this machine's engine once, however many nodes lack it. Wh
 from __future__ import annotations
 
 import contextlib
-import io
 import queue
-import tarfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from runner import dataset
+from runner.engines import volumes
+from runner.engines.volumes import File
 from runner.errors import RequestError
 from runner.hosts.container import engine_errors
 from runner.hosts.endpoint import Connection
@@ -34,8 +35,10 @@ _UNPACK_S: Final = 3600
 """An engine answers only when it has unpacked all layers: minutes for an image of several GiB on a hard disk."""
 
 
-def supply_image(reference: str, *, source: DockerClient, nodes: Sequence[Connection], report: Report) -> str:
-    """Have an image on every node as it is in this machine's engine, and return its id there.
+def supply_image(
+    reference: str, *, source: DockerClient, nodes: Sequence[Connection], report: Report
+) -> dict[str, str]:
+    """Have an image on every node as it is in this machine's engine, and return its id on each by the node's name.
 
     Args:
         reference: name of the image; a node that has another image under it gets this one.
@@ -62,7 +65,11 @@ def supply_image(reference: str, *, source: DockerClient, nodes: Sequence[Connec
         for feed in feeds:
             _check(feed, image, reference)
             _remove_replaced(feed.node.client, old[feed.node.host.name])
-    return str(image.id)
+    ids = {}
+    for node in nodes:
+        with engine_errors(node):
+            ids[node.host.name] = str(node.client.images.get(reference).id)
+    return ids
 
 
 def has_image(client: DockerClient, image: Image, reference: str) -> bool:
@@ -75,39 +82,55 @@ def has_image(client: DockerClient, image: Image, reference: str) -> bool:
     return found is not None and (found.id == image.id or _contents(found) == _contents(image))
 
 
-def supply_programs(
-    client: DockerClient, directory: Path, *, volume: str, target: str, image: str, labels: dict[str, str]
-) -> None:
+def supply_programs(client: DockerClient, directory: Path, *, volume: str, image: str, labels: dict[str, str]) -> None:
     """Copy a directory of programs into a new volume of an engine: what a bind mount is on this machine.
 
     Args:
         client: the node's engine.
         directory: what is copied; compiled Python files are left out.
         volume: name of the volume.
-        target: where containers will mount it; the files are put there in a container that is never started.
         image: any image that the engine has.
         labels: by which `dlscale clean` finds the volume.
 
     Raises:
-        docker.errors.DockerException, requests.RequestException: the engine would not.
+        EngineError: the engine would not.
     """
-    api = client.api
-    api.create_volume(volume, labels=labels)
-    host = api.create_host_config(binds={volume: {"bind": target, "mode": "rw"}}, network_mode="none")
-    holder = api.create_container(image, ["true"], name=f"{volume}-fill", labels=labels, host_config=host)["Id"]
-    try:
-        api.put_archive(holder, target, _packed(directory))
-    finally:
+    volumes.fill(client, name=volume, image=image, files=programs(directory), labels=labels)
+
+
+def programs(directory: Path) -> dict[str, File]:
+    """The files of a directory by their path in it, readable by everybody, and executable where their owner may run them."""
+    return {
+        path.relative_to(directory).as_posix(): File(
+            content=path.read_bytes(), mode=0o755 if path.stat().st_mode & 0o100 else 0o644
+        )
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, str]) -> None:
+    """See that a node has the data set where this machine has it, by a container that is created with it and never started.
+
+    Raises:
+        RequestError: it has not, or its engine does not answer.
+    """
+    from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
+    from docker.types import Mount  # noqa: PLC0415
+
+    api, place = node.client.api, str(dataset.place(data))
+    with engine_errors(node):
+        mount = Mount("/data", place, type="bind", read_only=True)
+        host = api.create_host_config(mounts=[mount], network_mode="none")
+        try:
+            holder = api.create_container(image, ["true"], labels=labels, host_config=host)["Id"]
+        except APIError as error:
+            if "bind source path does not exist" not in str(error.explanation):
+                raise
+            raise RequestError(
+                f"{node.host.name}: DATA={place} is not there; every host needs the data at the same path"
+            ) from error
         api.remove_container(holder, force=True)
-
-
-def remove_programs(client: DockerClient, volume: str) -> None:
-    """Remove a volume of programs; one that is not there, or whose engine is gone, is no error."""
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
-    with contextlib.suppress(DockerException, RequestException):
-        client.api.remove_volume(volume, force=True)
 
 
 class _Feed:
@@ -248,21 +271,3 @@ def _contents(image: Image) -> tuple[object, ...]:
     config = attrs.get("Config") or {}
     layers = tuple((attrs.get("RootFS") or {}).get("Layers") or ())
     return (layers, attrs.get("Created"), *(config.get(key) or None for key in ("Env", "Cmd", "User", "Labels")))
-
-
-def _packed(directory: Path) -> bytes:
-    """A directory as a tar that is the same for the same contents."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as tar:
-        for path in sorted(directory.rglob("*")):
-            if "__pycache__" in path.parts or not (path.is_file() or path.is_dir()):
-                continue
-            info = tarfile.TarInfo(path.relative_to(directory).as_posix())
-            if path.is_dir():
-                info.type, info.mode = tarfile.DIRTYPE, 0o755
-                tar.addfile(info)
-                continue
-            data = path.read_bytes()
-            info.size, info.mode = len(data), 0o755 if path.stat().st_mode & 0o100 else 0o644
-            tar.addfile(info, io.BytesIO(data))
-    return content.getvalue()

@@ -57,6 +57,7 @@ class Surveyed:
 
     Attributes:
         connection: to its engine; whoever asked for the survey closes it.
+        engine_id: what tells the engine from all others.
         engine: what it says of itself; `gpu_request` is the way by which it did hand out GPUs.
         node: what a job may use there.
         facts: the machine, for a record's provenance.
@@ -69,6 +70,7 @@ class Surveyed:
 
     host: Host
     connection: Connection
+    engine_id: str
     engine: EngineFacts
     node: Node
     facts: HostFacts
@@ -100,8 +102,18 @@ def survey(hosts: Hosts, say: Report) -> tuple[Surveyed, ...]:
         found = _whole(at_once(lambda connection: examine(connection, reference), connections), hosts.hosts)
         refused = {seen.host.name: refusals(seen) for seen in found}
         _raise([(name, sentences[0]) for name, sentences in refused.items() if sentences])
+        _refuse_twins(found)
         undo.pop_all()
         return found
+
+
+def _refuse_twins(found: Sequence[Surveyed]) -> None:
+    """Refuse a machine under two names, whose devices a job would count twice; the rig's nodes have engines of their own."""
+    names: dict[str, str] = {}
+    for seen in found:
+        first = names.setdefault(seen.engine_id, seen.host.name)
+        if first != seen.host.name:
+            raise RequestError(f"{first} and {seen.host.name} are one machine: the same engine answers; name it once")
 
 
 def refusals(seen: Surveyed) -> tuple[str, ...]:
@@ -200,6 +212,7 @@ def examine(connection: Connection, reference: str) -> Surveyed:
     return Surveyed(
         host=host,
         connection=connection,
+        engine_id=info["ID"],
         engine=EngineFacts(
             name="docker",
             available=True,

@@ -84,14 +84,26 @@ CAUSES: Final = (
 
 def mismatch(transport: Transport, trial: Trial) -> str | None:
     """Say in one sentence that a run did not use what was asked for; None when it did or nothing was asked."""
-    if trial.world_size == 1 or (transport.requested == "auto" and trial.iface is None):
+    if trial.world_size == 1 or (transport.requested == "auto" and trial.iface is None and trial.hca is None):
         return None
     if transport.requested != "auto" and not _satisfied(transport, trial):
         over = f" ({transport.interface})" if transport.interface else ""
         return _sentence(
             f"INTERCONNECT={transport.requested} asked, {transport.used}{over} used", _cause(transport, trial)
         )
-    return _wrong_interface(transport, trial)
+    return _wrong_adapter(transport, trial) or _wrong_interface(transport, trial)
+
+
+def _wrong_adapter(transport: Transport, trial: Trial) -> str | None:
+    """Hold the adapters that carried the gradients against the one that was asked for by name."""
+    if trial.hca is None:
+        return None
+    if transport.used not in _VERBS:
+        return _sentence(f"HCA={trial.hca} asked, {transport.used} used", _cause(transport, trial))
+    others = [hca for hca in transport.hcas if hca != trial.hca and not hca.startswith(f"{trial.hca}:")]
+    if others or not transport.hcas:
+        return _sentence(f"HCA={trial.hca} asked, {', '.join(others) or 'an unnamed adapter'} used", None)
+    return None
 
 
 def _satisfied(transport: Transport, trial: Trial) -> bool:

@@ -76,6 +76,7 @@ class Job:
         seats: the nodes, in the order of the ranks.
         user: numeric `uid:gid` inside containers.
         mounts: the directories that the engine has to bring in (programs, data).
+        remote: whether its nodes are other machines, which a cut network leaves alone.
         tools: image that emulated nodes are made of, with Python and tc; None where there are none.
     """
 
@@ -86,6 +87,7 @@ class Job:
     image: str
     user: str
     mounts: tuple[Mount, ...]
+    remote: bool = False
     tools: str | None = None
 
     @property
@@ -122,8 +124,8 @@ def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tup
 
 
 def leased(job: Job, *argv: str) -> tuple[str, ...]:
-    """Put a command under the lease: it ends when the runner's end of standard input closes, or on several hosts falls silent."""
-    beat = (f"--heartbeat={HEARTBEAT_S}",) if job.head.network == "host" else ()
+    """Put a command under the lease: it ends when the runner's end of standard input closes, or on other machines falls silent."""
+    beat = (f"--heartbeat={HEARTBEAT_S}",) if job.remote else ()
     return (job.site.python, f"{job.site.workloads}/lease.py", *beat, *argv)
 
 

@@ -16,13 +16,13 @@ import pytest
 from shifted_clock import shifted_clock
 from waiting import is_running, wait_until
 
-from runner.engines import docker
+from runner.engines import docker, volumes
 from runner.engines.base import EngineError
 from runner.errors import RequestError
 from runner.hosts.endpoint import connected
 from runner.hosts.hostsfile import load_hosts
 from runner.hosts.reach import ends_of, explain, reach
-from runner.hosts.supply import remove_programs, supply_image, supply_programs
+from runner.hosts.supply import supply_image, supply_programs
 from runner.hosts.survey import base_image, survey
 from runner.provenance import tree_sha256
 from runner.spec import LABEL_RUN
@@ -207,7 +207,6 @@ def test_programs_arrive_whole_and_can_be_read_by_the_jobs_user(nodes):
         client,
         workloads,
         volume="dlscale-test-programs",
-        target="/dlscale/workloads",
         image=base_image().reference,
         labels={LABEL_RUN: "test"},
     )
@@ -227,7 +226,7 @@ def test_programs_arrive_whole_and_can_be_read_by_the_jobs_user(nodes):
         assert said.decode().strip() == tree_sha256(workloads)
         assert left(client) == ["dlscale-test-programs"]
     finally:
-        remove_programs(client, "dlscale-test-programs")
+        volumes.remove(client, "dlscale-test-programs")
     assert left(client) == []
 
 

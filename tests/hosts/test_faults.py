@@ -50,9 +50,9 @@ def training(rig, out):
     """Start a training on two nodes and return in the midst of its windows."""
     with left_running() as begin:
 
-        def train(*, way="ssh"):
+        def train(*settings, way="ssh"):
             rig.shape(NARROW)
-            process = begin("bench", *LONG, f"--hosts={rig.hosts(2, way=way)}", f"--out={out}")
+            process = begin("bench", *LONG, *settings, f"--hosts={rig.hosts(2, way=way)}", f"--out={out}")
             assert wait_until(lambda: in_its_windows(out) or process.poll() is not None, 240)
             assert process.poll() is None, process.stderr.read()
             return process
@@ -122,8 +122,12 @@ def test_ssh_that_is_refused(rig, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_kill_9_of_the_runner_ends_the_job_on_every_node(rig, training, engine):
-    process = training()
+@pytest.mark.parametrize(
+    ("setting", "way"), [("--strategy=ddp", "ssh"), ("--strategy=horovod", "unix"), ("--framework=mxnet", "unix")]
+)
+def test_kill_9_of_the_runner_ends_the_job_on_every_node(rig, training, engine, setting, way):
+    """Also what waits beside the ranks: Horovod's ssh servers, a store's scheduler and servers."""
+    process = training(setting, way=way)
     process.kill()
     for node in rig.nodes[:2]:
         assert wait_until(lambda node=node: running(engine(node)) == [], 15), node.name

@@ -208,7 +208,7 @@ class Gone(VenvEngine):
 def on_two_nodes(second, program, *, other):
     engines = {"n1": VenvEngine(None, WORKLOADS), "n2": second}
     specs = (spec(program, node="n1"), spec(other, name="w1", node="n2"))
-    return execute(engines=engines, specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None)
+    return execute(engines=engines, specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None, remote=True)
 
 
 @pytest.mark.parametrize(
@@ -249,8 +249,19 @@ def test_containers_on_several_nodes_hear_from_the_runner(monkeypatch):
 
     engines = {node: VenvEngine(None, WORKLOADS) for node in ("n1", "n2")}
     specs = (beating("n1"), beating("n2"))
-    outcome = execute(engines=engines, specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None)
+    outcome = execute(engines=engines, specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None, remote=True)
     assert outcome.status == "ok", outcome.reason
+
+
+def test_one_container_on_another_machine_hears_from_the_runner_too(monkeypatch):
+    monkeypatch.setattr(running, "BEAT_S", 0.1)
+    lease = (sys.executable, str(WORKLOADS / "lease.py"), "--heartbeat=2", sys.executable, "-c")
+    alone = spec("", node="n1").model_copy(update={"argv": (*lease, "import time; time.sleep(4)")})
+    engines = {"n1": VenvEngine(None, WORKLOADS)}
+    sheet = {"writer": Sheet(), "limits": GENEROUS, "watch": lambda _: None}
+    assert execute(engines=engines, specs=(alone,), **sheet, remote=True).status == "ok"
+    silent = execute(engines=engines, specs=(alone,), **sheet)
+    assert "lease: nothing heard from the runner" in silent.reason
 
 
 def test_a_disk_that_fills_ends_the_job():

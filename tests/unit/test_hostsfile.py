@@ -247,7 +247,7 @@ def test_a_node_as_its_list_describes_it(tmp_path):
 
 def test_a_plan_needs_to_know_how_many_cpus_and_what_the_gpus_can_run(tmp_path):
     _, n1, _, n4 = load_hosts(str(write(tmp_path, WHOLE))).hosts
-    with pytest.raises(RequestError, match="N4 was not asked and its hosts file claims no cpus"):
+    with pytest.raises(RequestError, match="N4 was not asked what it has, and nothing says how many CPUs that is"):
         declared_node(n4)
     with pytest.raises(RequestError, match="claims 2 GPUs without their compute_capability"):
         declared_node(n1.model_copy(update={"cpus": 8}))

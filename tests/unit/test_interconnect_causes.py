@@ -204,3 +204,22 @@ def test_verbs_pass_the_interface_by():
     )
     assert found.used == "infiniband"
     assert mismatch(found, trial) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "hcas", "said"),
+    [
+        ("mlx5_0", "infiniband", ("mlx5_0:1",), None),
+        ("mlx5_0:1", "roce", ("mlx5_0:1",), None),
+        ("mlx5_0", "ethernet", (), "HCA=mlx5_0 asked, ethernet used"),
+        ("mlx5_0", "ipoib", (), "HCA=mlx5_0 asked, ipoib used"),
+        ("mlx5_0", "infiniband", ("mlx5_0:1", "mlx5_1:1"), "HCA=mlx5_0 asked, mlx5_1:1 used"),
+        ("mlx5_1", "infiniband", ("mlx5_10:1",), "HCA=mlx5_1 asked, mlx5_10:1 used"),
+        ("mlx5_0:2", "infiniband", ("mlx5_0:1",), "HCA=mlx5_0:2 asked, mlx5_0:1 used"),
+        ("mlx5_0", "infiniband", (), "HCA=mlx5_0 asked, an unnamed adapter used"),
+    ],
+)
+def test_an_adapter_that_was_asked_for_by_name_is_held_against_those_that_carried(asked, used, hcas, said):
+    trial = gpu_trial(**{**VERBS, "interconnect": "auto"}).model_copy(update={"hca": asked})
+    found = mismatch(transport("auto", used, hcas=hcas), trial)
+    assert found == (said and said + TAIL)

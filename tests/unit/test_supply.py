@@ -14,6 +14,7 @@ import pytest
 import requests
 from docker.errors import APIError, ImageNotFound
 
+from runner.engines import volumes
 from runner.errors import RequestError
 from runner.hosts import supply
 from runner.hosts.endpoint import Connection
@@ -90,7 +91,8 @@ def test_an_image_is_read_once_and_lands_where_it_is_missing():
     source, empty, full, bare = Engine(new), Engine(becomes=new), Engine(new), Engine(becomes=new)
     said = []
     nodes = [node("n1", empty), node("n2", full), node("n3", bare)]
-    assert supply_image(REFERENCE, source=source, nodes=nodes, report=said.append) == "sha256:new"
+    ids = supply_image(REFERENCE, source=source, nodes=nodes, report=said.append)
+    assert ids == {node.host.name: "sha256:new" for node in nodes}
     assert source.saved == 1
     assert tuple(empty.received) == tuple(bare.received) == BLOCKS
     assert full.received == []
@@ -223,8 +225,8 @@ def test_programs_are_packed_the_same_from_the_same_files(tmp_path):
         (folder / "sub" / "train.py").write_text("print()\n")
         (folder / "run.sh").write_text("#!/bin/sh\n")
         (folder / "run.sh").chmod(0o700)
-    packed = supply._packed(tmp_path / "one")
-    assert packed == supply._packed(tmp_path / "two")
+    packed = volumes._packed(supply.programs(tmp_path / "one"))
+    assert packed == volumes._packed(supply.programs(tmp_path / "two"))
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         members = {member.name: (member.isdir(), member.mode, member.uid) for member in tar.getmembers()}
     assert members == {"run.sh": (False, 0o755, 0), "sub": (True, 0o755, 0), "sub/train.py": (False, 0o644, 0)}

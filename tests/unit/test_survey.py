@@ -63,7 +63,7 @@ class Connection:
 def world(monkeypatch):
     """Hosts that answer, but for those that the test takes away."""
     made = []
-    answers = SimpleNamespace(unreached=set(), silent=set(), offsets={})
+    answers = SimpleNamespace(unreached=set(), silent=set(), offsets={}, engines={})
 
     def connect(host):
         if host.name in answers.unreached:
@@ -78,6 +78,7 @@ def world(monkeypatch):
         return SimpleNamespace(
             host=connection.host,
             connection=connection,
+            engine_id=answers.engines.get(name, f"engine of {name}"),
             node=node(name=name),
             local=(),
             clock=Clock(answers.offsets.get(name, 0.0), 0.01),
@@ -102,6 +103,11 @@ def refusal(world, *names):
         survey(listed(*names), print)
     assert all(connection.closed for connection in world.made)
     return str(caught.value)
+
+
+def test_a_machine_under_two_names(world):
+    world.engines = {"n1": "ABCD", "n3": "ABCD"}
+    assert refusal(world, "n1", "n2", "n3") == "n1 and n3 are one machine: the same engine answers; name it once"
 
 
 def test_a_host_that_is_not_reached(world):

@@ -60,8 +60,14 @@ def test_files_arrive_with_their_owners_and_rights():
     api = Api()
     fill(api)
     with tarfile.open(fileobj=io.BytesIO(api.archive)) as tar:
-        found = {(m.name, m.mode, m.uid, m.gid, tar.extractfile(m).read()) for m in tar.getmembers()}
-    assert found == {("id", 0o600, 10001, 10001, b"secret"), ("deep/er.py", 0o644, 0, 0, b"pass")}
+        found = {
+            (m.name, m.mode, m.uid, m.gid, None if m.isdir() else tar.extractfile(m).read()) for m in tar.getmembers()
+        }
+    assert found == {
+        ("deep", 0o755, 0, 0, None),
+        ("deep/er.py", 0o644, 0, 0, b"pass"),
+        ("id", 0o600, 10001, 10001, b"secret"),
+    }
 
 
 def test_nothing_is_started_and_only_the_volume_stays():
