@@ -84,12 +84,7 @@ def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ..
     argv += ["--tmpfs", f"/tmp:{TMP_OPTIONS},size={spec.tmp_mib}m"]  # noqa: S108 - inside the container
     argv += ["--shm-size", f"{spec.shm_mib}m"]
     argv += ["--pids-limit", str(PIDS_LIMIT), "--ulimit", "core=0:0", "--log-driver", "none"]
-    for alias in spec.aliases:
-        argv += ["--network-alias", alias]
-    if spec.hostname:
-        argv += ["--hostname", spec.hostname]
-    if spec.own_network:
-        argv += [word for option in DNS_OPTIONS for word in ("--dns-opt", option)]
+    argv += _names(spec)
     if spec.verbs:
         argv += ["--device", RDMA_DEVICES, "--cap-add", "IPC_LOCK", "--ulimit", "memlock=-1:-1"]
     if spec.net_admin:
@@ -107,6 +102,13 @@ def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ..
     for key, value in sorted(spec.env.items()):
         argv += ["--env", f"{key}={value}"]
     return (*argv, "--entrypoint", spec.argv[0], spec.image, *spec.argv[1:])
+
+
+def _names(spec: ContainerSpec) -> list[str]:
+    """What the container is called on its network, and how it looks others up."""
+    argv = [word for alias in spec.aliases for word in ("--network-alias", alias)]
+    argv += ["--hostname", spec.hostname] if spec.hostname else []
+    return argv + [word for option in DNS_OPTIONS for word in ("--dns-opt", option) if spec.own_network]
 
 
 def _gpus(spec: ContainerSpec, gpus_by: GpuRequest | None) -> list[str]:
