@@ -1,4 +1,4 @@
-"""Trains twice, with and without the probe: what all frameworks' `probe.py` hold their programs to. No script by itself.
+"""Trains twice, with and without the probe: what all frameworks' `probing.py` hold their programs to. No script by itself.
 
 The network has dropout unless told otherwise, so that a random number drawn by the probe would show in the losses.
 """
