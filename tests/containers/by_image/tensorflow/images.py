@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-PROGRAMS = Path(__file__).parents[4] / "workloads/imagenet_cnn"
-sys.path[:0] = [str(PROGRAMS), str(PROGRAMS.parent)]
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from class_folders import class_folders
 from data_tensorflow import Folders, Records, normalized
 from ranks_tensorflow import Alone
 from tensorflow_shim import tf
 
+PROGRAMS = Path(__file__).parents[4] / "workloads/imagenet_cnn"
 COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}
 # (colour - mean) / deviation of ImageNet, by hand.
 NORMALIZED = {"blue": (-2.118, -2.036, 2.623), "green": (-2.118, 2.429, -1.787), "red": (2.232, -2.036, -1.804)}
