@@ -1,7 +1,8 @@
 """Request → environment: the variables that bind each library which carries gradients to the wire that was chosen. Pure.
 
-Every variable that the suite sets about wires is in this file; where the ranks meet (addresses, ports, roles) is the launchers'
-business. On one host there is no wire: sockets are bound to the loopback.
+Every variable that the suite sets about wires is in this file, but for the interfaces of all nodes that mpirun has to know
+(launch/horovod.py); where the ranks meet (addresses, ports, roles) is the launchers' business. On one host there is no wire: sockets
+are bound to the loopback.
 
 Sources, by library:
 NCCL        its user guide, "Environment Variables"; NCCL_HOSTID is `getHostHash` in its src/misc/utils.cc; NCCL_IBEXT_DISABLE belongs
