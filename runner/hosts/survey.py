@@ -212,7 +212,8 @@ def examine(connection: Connection, reference: str) -> Surveyed:
     return Surveyed(
         host=host,
         connection=connection,
-        engine_id=info["ID"],
+        # The engine's ID alone is what its key file says, which copies of a machine have in common.
+        engine_id=" ".join((info["ID"], info["Name"], info["DockerRootDir"])),
         engine=EngineFacts(
             name="docker",
             available=True,

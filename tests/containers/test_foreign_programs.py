@@ -218,7 +218,7 @@ def no_shell(client):
 def test_an_image_without_a_shell_is_refused_by_the_engine_in_its_own_words(bench, no_shell):
     done = bench(no_shell, "/empty")
     assert done.code == 3
-    assert "docker would not start a container" in done.records[0].outcome.reason
+    assert "docker would not start dlscale-" in done.records[0].outcome.reason
     assert "/bin/sh" in done.records[0].outcome.reason
 
 

@@ -44,7 +44,7 @@ def inside(client, dlscale):
     engine = DockerEngine(client, examples.ROOT / "workloads")
     job = examples.job(examples.trial(), run_id="probe", mounts=engine.mounts(None), user=engine.user())
     lines = []
-    run_tool(engine, spec(job, role="tool", argv=("python3", "-c", PROBE), cpus=(0,)), lines.append)
+    run_tool(engine, spec(job, job.head, role="tool", argv=("python3", "-c", PROBE), cpus=(0,)), lines.append)
     return json.loads(lines[-1])
 
 

@@ -68,10 +68,10 @@ def _without_a_base(monkeypatch):
     """An engine that answers on a machine where no base image can be had."""
     real = bench.prepare
 
-    def prepare(ground, shown, *, image_size):
+    def prepare(ground, shown, *, image_size, run):
         if ground.engine.name == "docker":
             raise NoBaseError("mmdebstrap, which builds the base, is not installed; install it")
-        return real(ground, shown, image_size=image_size)
+        return real(ground, shown, image_size=image_size, run=run)
 
     monkeypatch.setattr("runner.ground.choose_engine", lambda _: EngineChoice("docker", None))
     monkeypatch.setattr(bench, "prepare", prepare)
