@@ -183,7 +183,7 @@ def test_an_image_that_one_node_lacks_is_brought_there(nodes, here):
     clients = [seen.connection.client for seen in found]
     clients[1].images.remove(reference, force=True)
     said = []
-    identifier = supply_image(reference, source=here, nodes=[seen.connection for seen in found], report=said.append)
+    ids = supply_image(reference, source=here, nodes=[seen.connection for seen in found], report=said.append)
     assert said[0].startswith("n2: loading ")
     assert {client.images.get(reference).id for client in clients} == set(ids.values())
 
