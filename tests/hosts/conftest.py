@@ -1,4 +1,5 @@
-"""One rig of four nodes for the whole session, mended after every test; where there can be none, its tests are skipped with the reason.
+"""One rig of four nodes for the whole session, mended and cleaned after every test; where there can be none, its tests are skipped
+with the reason.
 
 It goes down with the session, also when that is killed. A test that breaks a rig for good leases one of its own.
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 import docker
 import pytest
 
+from runner.cleanup import remove_left
 from runner.errors import RequestError
 from runner.rig.lease import leased
 from runner.rig.tools import refuse_unfit
@@ -41,10 +43,15 @@ def session_rig(fit):
 
 
 @pytest.fixture
-def rig(session_rig):
-    """The session's rig: all links up and unshaped, all engines and ssh servers running. `rig.hosts(2)` lists its first two nodes."""
+def rig(session_rig, engine):
+    """The session's rig: all links up and unshaped, all engines and ssh servers running, nothing of a fault left in them.
+
+    `rig.hosts(2)` lists its first two nodes.
+    """
     yield session_rig
     session_rig.mend()
+    for node in session_rig.nodes:
+        remove_left(engine(node))
 
 
 @pytest.fixture

@@ -143,7 +143,9 @@ def test_an_engine_that_is_stopped(rig, way):
 def test_an_engine_that_dies_between_survey_and_check_is_named(rig, nodes):
     found = nodes(3)
     rig.kill_engine(N1)
-    assert explain(reach(found, ends_of(found, None))).startswith("n1: no engine listens at ")
+    said = explain(reach(found, ends_of(found, None)))
+    # The connection that the survey left open may break before the tunnel says that nobody listens behind it.
+    assert said.startswith(("n1: no engine listens at ", "n1: its engine closed the connection ")), said
 
 
 def test_clocks_ten_seconds_apart(rig, tmp_path, here):
