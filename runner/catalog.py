@@ -41,6 +41,10 @@ class Catalog(Frozen):
             for image in (plain, *(other for other in self.extended if other.parent == plain))
         )
 
+    def base(self, name: str) -> BaseSpec:
+        """The base of this name, one of images/versions.yaml."""
+        return next(base for base in self.bases if base.name == name)
+
     @property
     def frameworks(self) -> tuple[str, ...]:
         """Their names, in order."""

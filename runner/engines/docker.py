@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from runner import dataset
 from runner.engines import docker_options, network
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
+from runner.engines.refusal import as_engine_error
 from runner.engines.shaper import shape
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
@@ -149,7 +150,7 @@ class DockerEngine(DockerPlan):
             EngineError: none came.
         """
         api = self.client.api
-        with _engine_errors():
+        with as_engine_error():
             api.get(f"{api.base_url}/_ping", timeout=SIGN_S).raise_for_status()
 
     def start(self, spec: ContainerSpec) -> Container:
@@ -173,21 +174,19 @@ class DockerEngine(DockerPlan):
         return container
 
     def _start(self, spec: ContainerSpec) -> DockerContainer:
-        from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-        from requests.exceptions import RequestException  # noqa: PLC0415
-
         api = self.client.api
         options = dict(docker_options.create_options(spec, self.gpus_by))
         host = api.create_host_config(**options.pop("host"))
-        with _engine_errors():
+        with as_engine_error():
             identifier = api.create_container(**options, host_config=host)["Id"]
         try:
-            socket = api.attach_socket(identifier, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-            api.start(identifier)
-        except (DockerException, RequestException) as error:
-            with contextlib.suppress(DockerException, RequestException):
+            with as_engine_error():
+                socket = api.attach_socket(identifier, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+                api.start(identifier)
+        except EngineError:
+            with contextlib.suppress(EngineError), as_engine_error():
                 api.remove_container(identifier, force=True)
-            raise EngineError(_sentence(error)) from error
+            raise
         return DockerContainer(self.client, spec, identifier, socket)
 
 
@@ -221,7 +220,7 @@ class DockerContainer:
         Raises:
             EngineError: the engine can't tell any more.
         """
-        with _engine_errors():
+        with as_engine_error():
             return int(self.client.api.wait(self.identifier, timeout=None)["StatusCode"])
 
     def beat(self) -> None:
@@ -238,13 +237,13 @@ class DockerContainer:
 
     def stop(self) -> None:
         """Terminate, and kill after the grace time."""
-        with contextlib.suppress(EngineError), _engine_errors():
+        with contextlib.suppress(EngineError), as_engine_error():
             self.client.api.stop(self.identifier, timeout=STOP_GRACE_S)
 
     def remove(self) -> None:
         """Let the lease go and remove the container with its anonymous volumes, and its run's network with the last one in it."""
         self.let_go()
-        with contextlib.suppress(EngineError), _engine_errors():
+        with contextlib.suppress(EngineError), as_engine_error():
             self.client.api.remove_container(self.identifier, force=True, v=True)
         if self._network:
             network.remove_unused(self.client, self._network)
@@ -269,21 +268,3 @@ def _data_target(data: Path) -> str:
 
 def _line(stream: int, text: bytes) -> Line:
     return Line(stream="stdout" if stream == 1 else "stderr", text=text.decode(errors="replace").rstrip("\r"))
-
-
-@contextlib.contextmanager
-def _engine_errors() -> Iterator[None]:
-    """Turn the SDK's errors, and those of the connection below it, into the engine's own words."""
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
-    try:
-        yield
-    except (DockerException, RequestException) as error:
-        raise EngineError(_sentence(error)) from error
-
-
-def _sentence(error: Exception) -> str:
-    """The engine's own words, without the SDK's wrapping."""
-    explanation = getattr(error, "explanation", None)
-    return str(explanation or error).strip()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from runner.engines.base import GpuRequest
@@ -13,6 +14,8 @@ from runner.engines.network import network_create
 from runner.engines.shaper import shapers
 from runner.spec import ContainerSpec, Mount
 
+# What no container of the suite has: a root that it may write to, a capability that it does not ask for, a way to get one.
+CONFINED: Final[Mapping[str, Any]] = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
 PIDS_LIMIT: Final = 8192
 # Docker hands over every device below a directory.
 RDMA_DEVICES: Final = "/dev/infiniband"
@@ -27,9 +30,7 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
 
     host: dict[str, Any] = {
         "network_mode": spec.network,
-        "read_only": True,
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
+        **CONFINED,
         "tmpfs": {"/tmp": f"{TMP_OPTIONS},size={spec.tmp_mib}m"},  # noqa: S108 - inside the container
         "shm_size": f"{spec.shm_mib}m",
         "pids_limit": PIDS_LIMIT,

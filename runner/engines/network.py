@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from runner.engines.base import EngineError
+from runner.engines.refusal import as_engine_error
 from runner.spec import LABEL_RUN, ContainerSpec
 
 if TYPE_CHECKING:
@@ -27,28 +28,21 @@ def ensure(client: DockerClient, spec: ContainerSpec) -> None:
     Raises:
         EngineError: the engine would not.
     """
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
     try:
-        with _MAKING:
+        with _MAKING, as_engine_error():
             if spec.network not in [there.name for there in client.networks.list(names=[spec.network])]:
                 client.networks.create(
                     spec.network, driver="bridge", internal=True, options={NO_HOST: "true"}, labels=_labels(spec)
                 )
-    except (DockerException, RequestException) as error:
-        said = str(getattr(error, "explanation", None) or error).strip()
+    except EngineError as error:
         raise EngineError(
-            f"the network {spec.network} could not be made ({said}); `dlscale clean` removes those that killed runs left"
+            f"the network {spec.network} could not be made ({error}); `dlscale clean` removes those that killed runs left"
         ) from error
 
 
 def remove_unused(client: DockerClient, name: str) -> None:
     """Remove a network unless a container is still in it. Safe to call at any time, and when the engine is gone."""
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
-    with contextlib.suppress(DockerException, RequestException):
+    with contextlib.suppress(EngineError), as_engine_error():
         client.api.remove_network(name)
 
 

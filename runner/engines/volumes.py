@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from runner.engines.base import EngineError
+from runner.engines.refusal import as_engine_error
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -43,30 +44,26 @@ def fill(client: DockerClient, *, name: str, image: str, files: Mapping[str, Fil
     Raises:
         EngineError: the engine would not; no volume is left then.
     """
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
     api = client.api
     host = api.create_host_config(binds={name: {"bind": _INSIDE, "mode": "rw"}}, network_mode="none")
     try:
-        api.create_volume(name, labels=dict(labels))
-        holder = api.create_container(image, ["true"], name=f"{name}-fill", labels=dict(labels), host_config=host)["Id"]
-        try:
-            api.put_archive(holder, _INSIDE, _packed(files))
-        finally:
-            api.remove_container(holder, force=True)
-    except (DockerException, RequestException) as error:
+        with as_engine_error():
+            api.create_volume(name, labels=dict(labels))
+            holder = api.create_container(image, ["true"], name=f"{name}-fill", labels=dict(labels), host_config=host)[
+                "Id"
+            ]
+            try:
+                api.put_archive(holder, _INSIDE, _packed(files))
+            finally:
+                api.remove_container(holder, force=True)
+    except EngineError as error:
         remove(client, name)
-        said = str(getattr(error, "explanation", None) or error).strip()
-        raise EngineError(f"the volume {name} could not be filled ({said})") from error
+        raise EngineError(f"the volume {name} could not be filled ({error})") from error
 
 
 def remove(client: DockerClient, name: str) -> None:
     """Remove a volume; one that is not there, or whose engine is gone, is no error."""
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
-    with contextlib.suppress(DockerException, RequestException):
+    with contextlib.suppress(EngineError), as_engine_error():
         client.api.remove_volume(name, force=True)
 
 

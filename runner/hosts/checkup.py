@@ -20,7 +20,7 @@ from runner.hosts.findings import HostLook, ImageState, common_findings, host_fi
 from runner.hosts.hostsfile import load_hosts
 from runner.hosts.model import Hosts
 from runner.hosts.reach import NodeEnd, ends_of, reach
-from runner.hosts.supply import Report, has_image
+from runner.hosts.supply import Report, is_same
 from runner.hosts.survey import Surveyed, at_once, examine, refusals, supply_base
 from runner.provenance import SUITE_ROOT
 from runner.report.findings import findings_table
@@ -128,10 +128,10 @@ def _image_state(seen: Surveyed, reference: str, image: Image) -> ImageState:
     from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
 
     try:
-        seen.connection.client.images.get(reference)
+        found = seen.connection.client.images.get(reference)
     except ImageNotFound:
         return "missing"
-    return "same" if has_image(seen.connection.client, image, reference) else "other"
+    return "same" if is_same(found, image) else "other"
 
 
 def _images_here() -> Mapping[str, tuple[str, Image]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runner.engines.base import EngineError, GpuRequest
+from runner.engines.docker_options import CONFINED
 from runner.engines.user import IMAGE_USER
 from runner.errors import RequestError
 from runner.hosts.endpoint import Connection
@@ -52,9 +53,7 @@ def run_on(connection: Connection, reference: str, argv: Sequence[str], *, gpus_
     api = connection.client.api
     config = api.create_host_config(
         network_mode="host",
-        read_only=True,
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
+        **CONFINED,
         pids_limit=64,
         device_requests=gpus[gpus_by] or None,
         log_config=LogConfig(type="json-file"),  # an engine's own default may keep nothing that could be read

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner import dataset
 from runner.engines import volumes
+from runner.engines.base import EngineError
+from runner.engines.refusal import as_engine_error, words
 from runner.engines.volumes import File
 from runner.errors import RequestError
 from runner.hosts.container import engine_errors
@@ -52,19 +54,17 @@ def supply_image(
     image = _get(source, reference)
     if image is None:
         raise RequestError(f"{reference} is not in this machine's engine; build it first with `dlscale images build`")
-    old: dict[str, Image | None] = {}
-    lacking = []
+    held: dict[str, Image | None] = {}
     for node in nodes:
         with engine_errors(node):
-            if not has_image(node.client, image, reference):
-                lacking.append(node)
-                old[node.host.name] = _get(node.client, reference)
+            held[node.host.name] = _get(node.client, reference)
+    lacking = [node for node in nodes if not is_same(held[node.host.name], image)]
     if lacking:
         feeds = [_Feed(node) for node in lacking]
         _pour(source, reference, feeds, size_mib=int(image.attrs["Size"]) // _MIB, report=report)
         for feed in feeds:
             _check(feed, image, reference)
-            _remove_replaced(feed.node.client, old[feed.node.host.name])
+            _remove_replaced(feed.node.client, held[feed.node.host.name])
     ids = {}
     for node in nodes:
         with engine_errors(node):
@@ -72,13 +72,12 @@ def supply_image(
     return ids
 
 
-def has_image(client: DockerClient, image: Image, reference: str) -> bool:
-    """Whether an engine has under this reference the very image that is in another.
+def is_same(found: Image | None, image: Image) -> bool:
+    """Whether what an engine has under a reference, None for nothing, is the very image that another has.
 
     Engines with containerd's store name an image by its manifest, others by its configuration: where ids differ, the layers and the
     configuration decide.
     """
-    found = _get(client, reference)
     return found is not None and (found.id == image.id or _contents(found) == _contents(image))
 
 
@@ -232,7 +231,7 @@ def _check(feed: _Feed, image: Image, reference: str) -> None:
             step = "free some disk there, twice the image's size is needed while it is loaded"
         raise RequestError(f"{name}: {reference} could not be loaded ({feed.failure}); {step}")
     with engine_errors(feed.node):
-        arrived = has_image(feed.node.client, image, reference)
+        arrived = is_same(_get(feed.node.client, reference), image)
     if not arrived:
         raise RequestError(
             f"{name}: {reference} arrived as another image than it left; look at its engine's log, then try again"
@@ -241,11 +240,8 @@ def _check(feed: _Feed, image: Image, reference: str) -> None:
 
 def _remove_replaced(client: DockerClient, old: Image | None) -> None:
     """Remove an image that has lost its name to the new one, unless it has another or a container runs it."""
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
     if old is not None:
-        with contextlib.suppress(DockerException, RequestException):
+        with contextlib.suppress(EngineError), as_engine_error():
             old.reload()
             if not old.tags:
                 client.images.remove(str(old.id))
@@ -253,7 +249,7 @@ def _remove_replaced(client: DockerClient, old: Image | None) -> None:
 
 def _words(node: Connection, error: Exception) -> str:
     """What ended a conversation with a node: ssh's last words, else the engine's own."""
-    return node.lost or str(getattr(error, "explanation", None) or error).strip()
+    return node.lost or words(error)
 
 
 def _get(client: DockerClient, reference: str) -> Image | None:

@@ -137,7 +137,7 @@ def at_once(ask: Callable[[T], R], whom: Sequence[T]) -> tuple[R | RequestError,
 
 def base_image() -> BaseSpec:
     """The system that the containers look around in: Python, and nothing that is not needed."""
-    return next(base for base in load_images(SUITE_ROOT).bases if base.name == BASE)
+    return load_images(SUITE_ROOT).base(BASE)
 
 
 def supply_base(connections: Sequence[Connection], say: Report) -> str:

@@ -165,7 +165,7 @@ def archive(directory: Annotated[Path, typer.Argument(help="where to write")], n
     chosen = select(load_images(SUITE_ROOT), names, None)
     references = [image.reference for image in chosen if names or find_built(image, client)]
     if not names:
-        helpers = (base.reference for base in load_images(SUITE_ROOT).bases if base.name in (BASE, TOOLS))
+        helpers = (load_images(SUITE_ROOT).base(name).reference for name in (BASE, TOOLS))
         references += [reference for reference in helpers if client.images.list(reference)]
     with progress(Console(stderr=True, highlight=False)) as shown:
         save(references, client=client, directory=directory, report=shown.stage)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from runner.engines.refusal import words
 from runner.errors import RequestError
 from runner.images import registry
 from runner.images.lock import header, replace
@@ -69,7 +70,7 @@ def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable
         try:
             client.images.pull(wanted)
         except DockerException as error:
-            silence = str(getattr(error, "explanation", None) or error)
+            silence = words(error)
         else:
             return
     raise RequestError(

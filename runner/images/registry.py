@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from runner.engines import docker as engine
 from runner.engines.base import EngineError
+from runner.engines.refusal import words
 
 _ANSWER_S: Final = 15
 
@@ -35,4 +36,4 @@ def ask(reference: str) -> Answer:
     except EngineError as error:
         return Answer(None, str(error))
     except (DockerException, RequestException) as error:
-        return Answer(None, str(getattr(error, "explanation", None) or error).rpartition(": ")[2])
+        return Answer(None, words(error).rpartition(": ")[2])

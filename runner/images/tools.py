@@ -19,7 +19,7 @@ TOOLS: Final = "bookworm-tools"
 
 def tools_base() -> BaseSpec:
     """What images/versions.yaml makes it from; its `reference` names the image."""
-    return next(base for base in load_images(SUITE_ROOT).bases if base.name == TOOLS)
+    return load_images(SUITE_ROOT).base(TOOLS)
 
 
 def ensure_tools(client: DockerClient, *, cache: Path, report: Callable[[str], None]) -> str:

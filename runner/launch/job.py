@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +28,6 @@ class Seat:
         first: number of its first rank in the job.
         processes: its ranks.
         cores, gpus: those of the node that the job has.
-        ports: TCP ports of the node that nobody else uses.
         network: what its containers live in: `none`, `host`, or `emulated`, the namespace of a container that stands for the node.
     """
 
@@ -37,8 +37,12 @@ class Seat:
     processes: int
     cores: tuple[int, ...]
     gpus: tuple[int, ...]
-    ports: tuple[int, ...]
     network: Network
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """TCP ports of the node that nobody else uses."""
+        return self.node.ports
 
     @property
     def address(self) -> str:
@@ -116,7 +120,6 @@ def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tup
                 processes=trial.processes * placed.devices // trial.world_size,
                 cores=node.cores if share is None else node.cores[: share * placed.devices],
                 gpus=tuple(gpu.index for gpu in node.gpus[: placed.devices]) if trial.device == "gpu" else (),
-                ports=node.ports,
                 network=network if len(trial.placement) > 1 else "none",
             )
         )
@@ -180,17 +183,16 @@ def spec(
 
     It has all cores and GPUs of the seat, and its network, unless told otherwise.
     """
-    trial = job.trial
-    alone = seat.placed.wire is None
+    trial, wire = job.trial, seat.placed.wire
+    node = seat.node.name if wire else None
     common = {
         "HOME": "/tmp",  # noqa: S108 - the one writable place of a read-only container
         "USER": "bench",  # the runner's own uid has no name inside, and PyTorch's compiler asks for one
         "OMP_NUM_THREADS": str(trial.threads),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
-        **({} if alone else {"DLSCALE_NODE": seat.node.name}),
+        **({"DLSCALE_NODE": node} if node else {}),
     }
-    wire = seat.placed.wire
     if network is None:
         network = f"container:{stand_in(job, seat)}" if seat.network == "emulated" else seat.network
     return ContainerSpec(
@@ -201,7 +203,7 @@ def spec(
         processes=processes,
         image=job.image,
         argv=leased(job, *argv),
-        env={**common, **interconnect.environment(trial, wire, node=None if alone else seat.node.name), **(env or {})},
+        env={**common, **interconnect.environment(trial, wire, node=node), **(env or {})},
         mounts=job.mounts,
         gpus=seat.gpus if gpus is None else gpus,
         cpus=seat.cores if cpus is None else cpus,
@@ -211,6 +213,19 @@ def spec(
         hostname=seat.node.name if network == "host" else None,  # who joins another's namespace has its name too
         verbs=bool(wire and wire.hcas) and role in ("worker", "daemon"),  # ranks run in both
         labels={LABEL_RUN: job.run_id, LABEL_ROLE: role},
+    )
+
+
+def worker_a_node(job: Job, argv: Callable[[int, Seat], tuple[str, ...]]) -> tuple[ContainerSpec, ...]:
+    """One container on each node that starts all ranks there.
+
+    Args:
+        job: the nodes.
+        argv: what it runs, by the node's number and its seat.
+    """
+    return tuple(
+        spec(job, seat, role="worker", number=number, processes=seat.processes, argv=argv(number, seat))
+        for number, seat in enumerate(job.seats)
     )
 
 

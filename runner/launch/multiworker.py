@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from runner.launch.job import Job, program, spec
+from runner.launch.job import Job, Seat, program, worker_a_node
 from runner.spec import ContainerSpec
 
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
     """One container a node; the suite's own launcher starts the workers in it, since TensorFlow brings none."""
     cluster = ",".join(f"{seat.address}:{port}" for seat in job.seats for port in seat.ports[: seat.processes])
-    return tuple(
-        spec(
-            job,
-            seat,
-            role="worker",
-            number=number,
-            processes=seat.processes,
-            argv=(
-                job.site.python,
-                f"{job.site.workloads}/tf_workers.py",
-                f"--cluster={cluster}",
-                f"--first={seat.first}",
-                f"--count={seat.processes}",
-                job.site.python,
-                *program(job),
-            ),
+
+    def argv(_: int, seat: Seat) -> tuple[str, ...]:
+        return (
+            job.site.python,
+            f"{job.site.workloads}/tf_workers.py",
+            f"--cluster={cluster}",
+            f"--first={seat.first}",
+            f"--count={seat.processes}",
+            job.site.python,
+            *program(job),
         )
-        for number, seat in enumerate(job.seats)
-    )
+
+    return worker_a_node(job, argv)

@@ -19,7 +19,7 @@ from runner.errors import RequestError
 from runner.hosts import supply
 from runner.hosts.endpoint import Connection
 from runner.hosts.model import Endpoint, Host
-from runner.hosts.supply import has_image, supply_image
+from runner.hosts.supply import is_same, supply_image
 
 REFERENCE = "dlscale/mxnet:1.9.1"
 BLOCKS = (b"layer one", b"layer two", b"layer three")
@@ -124,7 +124,7 @@ def test_an_engine_that_names_images_otherwise_still_has_the_same_one():
     """With containerd's store an image's id is that of its manifest; loading the same image would never make the ids equal."""
     here = image(Env=["PATH=/bin"], Labels={"a": "b"})
     engine = Engine(image("sha256:manifest", Env=["PATH=/bin"], Labels={"a": "b"}))
-    assert has_image(engine, here, REFERENCE)
+    assert is_same(engine.images.get(REFERENCE), here)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_engine_that_names_images_otherwise_still_has_the_same_one():
     ],
 )
 def test_other_layers_or_another_configuration_is_another_image(other):
-    assert not has_image(Engine(other), image(Env=["A=1"]), REFERENCE)
+    assert not is_same(Engine(other).images.get(REFERENCE), image(Env=["A=1"]))
 
 
 def refusal(source, *nodes):
