@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from runner.parse import Bandwidth, Compute, Event, Window
+from runner.events import Bandwidth, Compute, Event, Window
 
 
 class Exchange(BaseModel):

@@ -16,6 +16,7 @@ from rich.markup import escape
 from runner import request as ask
 from runner.data import data_app
 from runner.errors import DlscaleError
+from runner.events import ProfileKind, Region
 from runner.images.cli import images_app
 from runner.request import Request
 from runner.rig.cli import rig
@@ -125,6 +126,29 @@ def bench(
     inactivity_timeout: Annotated[
         str, _flag("--inactivity-timeout", help="limit of a run's silence (default: 10m)", metavar="TIME")
     ] = "10m",
+    telemetry_hz: Annotated[
+        Text,
+        _flag("--telemetry-hz", help="samples a second of utilisation, power, ... (default: 10; 0: none)", metavar="N"),
+    ] = None,
+    idle: Annotated[
+        Text, _flag("--idle", help="seconds before a run in which idle power is measured (default: 3)", metavar="N")
+    ] = None,
+    profile: Annotated[
+        Text,
+        _flag("--profile", help="add passes under a profiler: kernels, metrics, memory or region; several with commas"),
+    ] = None,
+    profile_after: Annotated[
+        Text, _flag("--profile-after", help="iterations before the profiler (default: until steady)", metavar="N")
+    ] = None,
+    profile_iterations: Annotated[
+        Text, _flag("--profile-iterations", help="iterations under the profiler (default: 5)", metavar="N")
+    ] = None,
+    profile_region: Annotated[
+        Text, _flag("--profile-region", help="profile only forward, backward, optimizer or input")
+    ] = None,
+    profile_timeout: Annotated[
+        Text, _flag("--profile-timeout", help="wall-clock limit of such a pass (default: 15m)", metavar="TIME")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
     image: Annotated[Text, _flag("--image", help="run a command of yours in this image instead")] = None,
     dialect: Annotated[
@@ -177,6 +201,13 @@ def bench(
         "out": Path(out) if out else None,
         "timeout_s": ask.seconds("TIMEOUT", timeout),
         "inactivity_timeout_s": ask.seconds("INACTIVITY_TIMEOUT", inactivity_timeout),
+        "telemetry_hz": ask.whole("TELEMETRY_HZ", telemetry_hz),
+        "idle_s": ask.whole("IDLE", idle),
+        "profile": ask.choices("PROFILE", profile, ProfileKind),
+        "profile_after": ask.count("PROFILE_AFTER", profile_after),
+        "profile_iterations": ask.count("PROFILE_ITERATIONS", profile_iterations),
+        "profile_region": ask.choice("PROFILE_REGION", profile_region, Region),
+        "profile_timeout_s": ask.seconds("PROFILE_TIMEOUT", profile_timeout) if profile_timeout else None,
         "image": image or None,
         "dialect": ask.choice("DIALECT", dialect, ask.AskedDialect),
         "command": tuple(command) if command else None,

@@ -18,9 +18,10 @@ from typing import Final
 from runner.dialects import Reader
 from runner.engines.base import Engine, EngineError, Line
 from runner.errors import RunFailedError
+from runner.events import Event
 from runner.failures import explain
 from runner.outcome import Outcome
-from runner.parse import Event, EventError, parse_line
+from runner.parse import EventError, Rows, parse_line
 from runner.results import RunWriter
 from runner.running import TAIL_LINES, Lost, Running, Stop
 from runner.spec import ContainerSpec
@@ -70,6 +71,9 @@ class _Hearing:
             event = parse_line(line.text, received=received, container=name) if line.stream == "stdout" else None
         except EventError as error:
             raise Stop("failed", str(error)) from error
+        if isinstance(event, Rows):
+            self.writer.rows(event)
+            return
         if event is not None:
             self._event(event)
             return

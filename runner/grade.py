@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner import interconnect, measure, metrics
+from runner.events import Event
 from runner.interconnect import Transport
 from runner.metrics import Measurement, Steadiness
 from runner.outcome import Outcome
-from runner.parse import Event
 from runner.provenance import Provenance
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
 from runner.sanity import check_losses

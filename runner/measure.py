@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runner import attribution, metrics
-from runner.parse import Data, Event, FirstStep, Phase, RunStart, RunStop, WarmupEnd, Window
+from runner.events import Data, Event, FirstStep, Phase, RunStart, RunStop, WarmupEnd, Window
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
 WIRES, PASSES = "probe_wires", "probe_compute"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from runner.attribution import Exchange, StepParts
-from runner.parse import Eval, Event, Loss, Window
+from runner.events import Eval, Event, Loss, Window
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95

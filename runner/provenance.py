@@ -19,8 +19,8 @@ import runner
 from runner import hostfs
 from runner.cluster import Gpu, Hca, Nic, Node
 from runner.engines.process import CommandError, run
+from runner.events import Env
 from runner.hostfs import read_int, read_text
-from runner.parse import Env
 
 SUITE_ROOT = Path(runner.__file__).parents[1]
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
+from runner.events import ProfileKind, Region
 from runner.link import Link, parse_delay, parse_rate
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
@@ -29,7 +30,7 @@ AskedDialect = Literal[DialectName, "events", "auto"]
 # What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
 FOREIGN = frozenset(
     {"image", "dialect", "command", "gpus", "workers", "device", "batch", "warmup", "repeat", "data", "engine", "out"}
-    | {"timeout_s", "inactivity_timeout_s"}
+    | {"timeout_s", "inactivity_timeout_s", "telemetry_hz", "idle_s"}
 )
 
 _DURATION = re.compile(r"^(\d+)(s|m|h)?$")
@@ -57,6 +58,13 @@ class Request(BaseModel):
         image, command: run this command line in this image instead of a training program of the suite.
         dialect: what the log of that command is read in; `events` when it writes the suite's own (`workloads/events.py`).
         timeout_s, inactivity_timeout_s: wall-clock limit of one run, and limit of its silence, in seconds.
+        telemetry_hz: samples a second of what the devices and the host do; 0 for none.
+        idle_s: seconds before each run in which power is measured that nothing uses, where power can be measured.
+        profile: what passes under a profiler look for; each is a run of its own after the measured ones.
+        profile_after: iterations before the profiler; None for as many as it takes to be steady.
+        profile_iterations: iterations under it.
+        profile_region: the part of each step that it looks at; None for whole steps.
+        profile_timeout_s: wall-clock limit of such a pass in seconds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -101,6 +109,13 @@ class Request(BaseModel):
     command: tuple[str, ...] = ()
     timeout_s: int = 3600
     inactivity_timeout_s: int = 600
+    telemetry_hz: int = 10
+    idle_s: int = 3
+    profile: tuple[ProfileKind, ...] = ()
+    profile_after: int | None = None
+    profile_iterations: int = 5
+    profile_region: Region | None = None
+    profile_timeout_s: int = 900
 
 
 def count(variable: str, text: str | None) -> int | None:

@@ -16,10 +16,11 @@ from typing import IO, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from runner.errors import RequestError, RunFailedError
+from runner.events import Event
 from runner.interconnect import Transport
 from runner.metrics import Interval, Measurement
 from runner.outcome import Outcome
-from runner.parse import Event, parse_events
+from runner.parse import Rows, parse_events
 from runner.provenance import Provenance
 from runner.spec import ContainerSpec
 from runner.trial import AnyTrial
@@ -125,6 +126,10 @@ class RunWriter:
     def event(self, event: Event) -> None:
         """Append an event to `events.jsonl`."""
         self._append(EVENTS, event.model_dump_json())
+
+    def rows(self, rows: Rows) -> None:
+        """Append rows of a table; `tables` turns the file into Parquet once the run has ended."""
+        self._append(f"{rows.table}.jsonl", rows.model_dump_json())
 
     def _append(self, name: str, text: str) -> None:
         with _disk(self.directory):

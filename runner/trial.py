@@ -14,6 +14,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from runner.dialects.base import DialectName
+from runner.events import ProfileKind, Region
 from runner.link import Link
 from runner.request import (
     AskedDialect,
@@ -81,6 +82,25 @@ class Placed(BaseModel):
     wire: Wire | None = None
 
 
+class ProfilePass(BaseModel):
+    """A short run under a profiler, beside the measured ones.
+
+    Attributes:
+        kind: `kernels` traces what ran when, `metrics` reads hardware counters, `memory` what was allocated, `region` times parts of a
+            step.
+        after: iterations before it; None for as many as it takes to be steady.
+        iterations: iterations under it.
+        region: the part of each step that it looks at; None for whole steps.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: ProfileKind
+    after: int | None
+    iterations: int
+    region: Region | None
+
+
 class Trial(BaseModel):
     """One cell of the run matrix.
 
@@ -106,6 +126,7 @@ class Trial(BaseModel):
         epochs: passes over the training samples that all measured iterations make.
         repeat: number of this process-level repeat, from 1.
         key: equal for trials that differ in scale and repeat only; see `comparison_key`.
+        profile: what a pass under a profiler looks for; None for a measured run.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -153,6 +174,7 @@ class Trial(BaseModel):
     cpus_per_worker: int | None
     repeat: int
     key: str
+    profile: ProfilePass | None = None
 
     @property
     def way(self) -> str:

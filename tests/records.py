@@ -4,11 +4,11 @@ from datetime import datetime, timezone
 
 import examples
 
+from runner.events import Loss, RunStop, Window
 from runner.grade import Graded, scaling
 from runner.interconnect import Evidence, Transport
 from runner.measure import measure
 from runner.outcome import Outcome
-from runner.parse import Loss, RunStop, Window
 from runner.provenance import Git, Host, Provenance
 from runner.results import EngineDetails, ImageUsed, RunRecord, Validity
 

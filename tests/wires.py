@@ -2,7 +2,7 @@
 
 import examples
 
-from runner.parse import Nccl, Net, RunStart
+from runner.events import Nccl, Net, RunStart
 from runner.trial import Placed, Trial
 from runner.wire import Wire
 

@@ -9,7 +9,8 @@ Each line starts with ``::dlscale:: `` and carries the event's name, the rank an
 
 event         fields beside event, rank, t
 run_start     world_size, batch_per_device, global_batch, iterations, warmup, image_shape, num_classes, parameters, seed;
-              gradient_bytes (what a device hands over to be exchanged in one step, or null)
+              gradient_bytes (what a device hands over to be exchanged in one step, or null); flop_per_sample ({forward, backward} or
+              null: twice the multiply-adds of convolutions and dense layers: `flop.py`)
 env           python, framework, framework_version, device, device_names, threads, cpus, cuda, cudnn, nccl (null where absent)
 phase         name (import, model, probe_wires, probe_compute, ...), seconds
 bandwidth     operation ("all_reduce", "push_pull"), size_bytes, elements, dtype, seconds (a list, one for each timed exchange),
@@ -28,8 +29,44 @@ net           where: "start" or "stop" of the measured windows; interfaces: {nam
               ports: {adapter:port: {rx_bytes, tx_bytes, link_layer}} of InfiniBand and RoCE; nvlink: {GPU's UUID: {rx_bytes, tx_bytes}};
               node (the runner's name of this host, null where there is one), namespace (number of the network namespace);
               at the stop peers: [{local, remote, port, connections}] of this process, local_connections (those that never leave the host)
+usage         where: "start" or "stop" of the measured windows; cpu_s, memory_bytes, memory_peak_bytes of this process' control group, null
+              where it has none of its own
 nccl          lines (of NCCL's own log, those that name its transports)
 run_stop      iterations, samples, parameter_norm (equal on all ranks that train one model)
+
+A pass under a profiler (`profiling.py`) has no warmup_end, window or net; it has
+
+profile_start kind ("kernels", "metrics", "memory" or "region"), source ("torch.profiler", "mxnet.profiler", "tf.profiler", "clock", ...),
+              iteration (how many went before), region ("forward", "backward", "optimizer", "input", or null for whole steps),
+              steady (whether the rate was), plain_step_seconds (a list: the last steps before it, each synchronized)
+profile_stop  iterations (under the profiler), step_seconds (a list, each synchronized)
+regions       name, seconds (a list, one a profiled step; devices are synchronized at its edges)
+memory        phase ("model", "forward", "backward", "optimizer", ...), device ("gpu0", "host"), allocated_bytes, reserved_bytes,
+              peak_bytes (null where the framework can't tell)
+flop_count    source ("torch.utils.flop_counter", ...), phase ("forward" or "backward"), flop_per_sample, operators ({name: FLOP a sample})
+
+The sampler of a node (`monitor.py`), which is no rank and says 0, writes
+
+monitor_start node, hz, gpus: [{index, uuid, name, power_limit_w, default_power_limit_w, counters}], cores, sources ({source: null, or why there is
+              none of it}: "nvml", "gpm", "dcgm", "psutil", "rapl"); `counters` is "gpm", "dcgm" or null
+trouble       device ("gpu0", "host"), fields (names of columns), reason; once for each, when they begin to be missing
+monitor_stop  samples, seconds, cpu_s (its own)
+
+Tables go beside the events, many rows a line: ``::dlscale-rows:: {"table": ..., "rank": ..., "columns": {name: [...]}}``, written by
+`Events.rows`. Times in them are seconds of the same monotonic clock. Columns that are null throughout may be left out.
+
+telemetry     by `monitor.py`, one row a device and sample: t, device ("gpu0", ..., "host");
+              of GPUs utilisation_percent, memory_utilisation_percent, memory_mib, power_w, energy_j (a counter), temperature_c, sm_clock_mhz,
+              memory_clock_mhz, slowdown_bits (nvmlDeviceGetCurrentClocksEventReasons), pcie_rx_bytes, pcie_tx_bytes, nvlink_rx_bytes,
+              nvlink_tx_bytes (counters), ecc_corrected, ecc_uncorrected (counters), processes (a list of {pid, memory_mib, cgroup, session});
+              of GPM or DCGM, over the time since the row before: sm_active_percent, sm_occupancy_percent, fp64_percent, fp32_percent,
+              fp16_percent, tensor_percent, dram_percent, pcie_rx_rate, pcie_tx_rate, nvlink_rx_rate, nvlink_tx_rate (bytes a second);
+              of the host core_percent (a list, one a CPU, since the row before), memory_mib, disk_read_bytes, disk_write_bytes, net_rx_bytes,
+              net_tx_bytes (counters), clock_mhz, energy_j (a counter: the packages' RAPL)
+kernels       by a profiler, one row a piece of work: kind ("kernel", "copy", "set", "call" of the CUDA API, "op" of the framework,
+              "region"), name, device (a GPU's index in the job, -1 for the CPU), stream or thread (numbers), start, duration, grid, block ("x,y,z"),
+              bytes (of copies and sets), correlation (the same for a call and what it started), op (number: a kernel's or a call's op, an
+              op's own), parent (an op's op), flop, fp32_percent, tensor_percent, dram_bytes (null where unknown)
 
 The counters of `net` are the host's, not the rank's: all ranks with the same `node` and `namespace` read the same interfaces, all with
 the same `node` the same ports, all GPUs have a UUID of their own. Who adds up over nodes takes each of these once. At both ends all
@@ -47,6 +84,7 @@ from pathlib import Path
 import counters
 
 PREFIX = "::dlscale:: "
+ROWS_PREFIX = "::dlscale-rows:: "
 CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 does not name
 # Version, network, the interfaces and adapters that it was given, what each channel goes over, and what kept it from better ones.
 NCCL_WORDS = (
@@ -65,8 +103,14 @@ class Events:
 
     def emit(self, event, **fields: object):
         """Write one event; fields must be JSON values."""
-        record = {"event": event, "rank": self.rank, "t": time.monotonic(), **fields}
-        self.stream.write(PREFIX + json.dumps(record, separators=(",", ":")) + "\n")
+        self._write(PREFIX, {"event": event, "rank": self.rank, "t": time.monotonic(), **fields})
+
+    def rows(self, table, columns):
+        """Write rows of a table: lists of equal length by the name of their column."""
+        self._write(ROWS_PREFIX, {"table": table, "rank": self.rank, "columns": columns})
+
+    def _write(self, prefix, record):
+        self.stream.write(prefix + json.dumps(record, separators=(",", ":")) + "\n")
         self.stream.flush()
 
     def phase(self, name, start):

@@ -15,7 +15,8 @@ from itertools import zip_longest
 from typing import ClassVar, Final, Literal, Protocol
 
 from runner.errors import RunFailedError
-from runner.parse import Event, FirstStep, Line, Loss, RunStop, WarmupEnd, Window, untag
+from runner.events import Event, FirstStep, Loss, RunStop, WarmupEnd, Window
+from runner.parse import Line, untag
 
 DialectName = Literal["caffe", "mxnet", "tf_cnn_benchmarks", "horovod", "nccl-tests"]
 

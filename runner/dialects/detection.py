@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from runner.dialects.base import DialectError, DialectName, Facts, Reader, no_line
-from runner.parse import Event
+from runner.events import Event
 
 
 class AutoReader:

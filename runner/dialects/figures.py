@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.dialects.base import Reader
-from runner.parse import Event, Loss, Window
+from runner.events import Event, Loss, Window
 
 
 class FiguresReader:

@@ -14,7 +14,8 @@ import re
 from typing import ClassVar, Final
 
 from runner.dialects.base import DialectName, Facts, LogReader, Track, finite
-from runner.parse import Event, Line
+from runner.events import Event
+from runner.parse import Line
 
 # Defaults of --num-batches-per-iter and --num-warmup-batches in all of Horovod's synthetic benchmarks.
 BATCHES_PER_ITER: Final = 10

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from runner.dialects.base import DialectError, DialectName, Facts, LogReader, Track, finite
-from runner.parse import Event, Line
+from runner.events import Event
+from runner.parse import Line
 
 _SPEED: Final = re.compile(
     r"(?:\bNode\[(?P<node>\d+)\] +)?"

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, Literal
 
 from runner.dialects.base import DialectName, Facts, LogReader, Track, finite
-from runner.parse import Bandwidth, Event, Line
+from runner.events import Bandwidth, Event
+from runner.parse import Line
 
 _HEADER: Final = re.compile(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw\s+(?P<check>#wrong|error)\s+time\b")
 _RESULT: Final = r"\s+(?P<time{0}>[\d.]+|N/A)\s+(?P<alg{0}>[\d.]+|N/A)\s+(?P<bus{0}>[\d.]+|N/A)\s+(?P<check{0}>\S+)"

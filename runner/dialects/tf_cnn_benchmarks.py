@@ -24,7 +24,8 @@ from itertools import pairwise
 from typing import ClassVar, Final
 
 from runner.dialects.base import DialectName, Facts, LogReader, Track, finite
-from runner.parse import Event, Line
+from runner.events import Event
+from runner.parse import Line
 
 # Batches before step 1 when --num_warmup_batches is not given.
 WARMUP_BATCHES: Final = 10

@@ -12,11 +12,11 @@ from typing import Final
 
 from runner import measure
 from runner.dialects.nccl_tests import bus_bandwidth
+from runner.events import Event
 from runner.grade import Graded, finite_losses, unsettled
 from runner.interconnect import Evidence, Transport
 from runner.metrics import MIN_STEADY_WINDOWS, Measurement, Throughput
 from runner.outcome import Outcome
-from runner.parse import Event
 from runner.request import AskedDialect
 from runner.results import Validity
 from runner.trial import ForeignTrial

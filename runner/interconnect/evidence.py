@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.parse import Bytes, Event, Nccl, Net
+from runner.events import Bytes, Event, Nccl, Net
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from runner.events import Event, RunStart
 from runner.interconnect.carrier import carrier
-from runner.parse import Event, RunStart
 from runner.trial import Trial
 
 # Bytes of a gradient on the wire at the least: fp16.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.parse import Env, Event, FirstStep, Phase, RunStart, WarmupEnd, Window
+from runner.events import Env, Event, FirstStep, Phase, RunStart, WarmupEnd, Window
 from runner.report.progress import Progress
 from runner.results import RunRecord
 from runner.trial import AnyTrial, ForeignTrial, Trial

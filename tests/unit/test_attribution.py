@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.attribution import Exchange, exchange_seconds, exchanges, step_parts
+from runner.events import Bandwidth, Compute, FirstStep, Phase, RunStart, WarmupEnd, Window
 from runner.measure import measure, phases
-from runner.parse import Bandwidth, Compute, FirstStep, Phase, RunStart, WarmupEnd, Window
 
 SAID = {"t": 0.0, "received": 0.0, "container": "c"}
 

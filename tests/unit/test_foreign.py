@@ -20,11 +20,11 @@ from runner import results
 from runner.engines import docker, docker_options
 from runner.engines.docker import DATA
 from runner.errors import RequestError
+from runner.events import Loss
 from runner.foreign.grade import UNITS, grade
 from runner.foreign.plan import Image, Place, container, plan, run_id
 from runner.grade import scaling
 from runner.outcome import Outcome
-from runner.parse import Loss
 from runner.regrade import regrade
 from runner.report import export
 from runner.request import AskedDialect, Request

@@ -4,9 +4,9 @@ import examples
 import pytest
 from records import events, provenance, record
 
+from runner.events import Eval, Loss, RunStop
 from runner.grade import grade, scaling
 from runner.outcome import Outcome
-from runner.parse import Eval, Loss, RunStop
 from runner.workload import load_workloads
 
 WORKLOAD = load_workloads(examples.ROOT)[0]

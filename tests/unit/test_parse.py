@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from runner.parse import EventError, Loss, Window, parse_events, parse_line
+from runner.events import Loss, Window
+from runner.parse import EventError, parse_events, parse_line
 
 WINDOW = {
     "event": "window",
@@ -69,3 +70,16 @@ def test_a_loss_that_is_not_a_number_is_kept_as_missing():
 def test_what_is_written_is_read_back():
     event = parse(line(WINDOW))
     assert parse_events([event.model_dump_json(), ""]) == (event,)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"table": "telemetry", "rank": 0, "columns": {"t": [1.0, 2.0], "device": ["gpu0"]}}, "not equally long"),
+        ({"table": "weather", "rank": 0, "columns": {}}, "table"),
+        ({"table": "kernels", "rank": 0}, "columns"),
+    ],
+)
+def test_rows_that_are_no_table_break_the_contract(fields, complaint):
+    with pytest.raises(EventError, match=complaint):
+        parse("::dlscale-rows:: " + json.dumps(fields))

@@ -22,7 +22,7 @@ from made_up_machine import FakeNvml, write_tree
 
 import runner
 from runner.cluster import inspect_local
-from runner.parse import Env
+from runner.events import Env
 from runner.provenance import SUITE_ROOT, Git, Provenance, collect, read_git, read_host, tree_sha256
 
 

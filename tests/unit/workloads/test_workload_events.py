@@ -12,6 +12,7 @@ import events
 import pytest
 
 from runner import parse
+from runner.events import Bytes, Peer, PortBytes
 
 
 def emitted(write):
@@ -34,6 +35,19 @@ def test_a_line_is_the_prefix_and_one_json_object_without_spaces():
 
 def test_the_runner_and_the_programs_mean_the_same_prefix():
     assert events.PREFIX == parse.PREFIX
+    assert events.ROWS_PREFIX == parse.ROWS_PREFIX
+
+
+def test_rows_of_a_table_are_read_back_column_by_column():
+    rows = emitted(
+        lambda e: e.rows("telemetry", {"t": [1.5, 1.6], "device": ["gpu0", "gpu0"], "power_w": [70.5, None]})
+    )
+    assert rows == parse.Rows(
+        table="telemetry",
+        rank=3,
+        columns={"t": [1.5, 1.6], "device": ["gpu0", "gpu0"], "power_w": [70.5, None]},
+        container="c",
+    )
 
 
 def test_losses_that_are_not_finite_become_null():
@@ -68,9 +82,9 @@ def test_a_host_among_several_is_named_and_tells_at_the_stop_whom_it_talks_to(mo
     monkeypatch.setattr(counters, "nvlink_bytes", lambda: {"GPU-0": {"rx_bytes": 1024, "tx_bytes": 2048}})
     event = emitted(lambda e: e.net("stop"))
     assert (event.node, event.local_connections) == ("n1", 3)
-    assert event.peers == (parse.Peer(local="10.77.0.11", remote="10.77.0.12", port=29500, connections=2),)
-    assert event.ports == {"mlx5_0:1": parse.PortBytes(rx_bytes=4, tx_bytes=8, link_layer="InfiniBand")}
-    assert event.nvlink == {"GPU-0": parse.Bytes(rx_bytes=1024, tx_bytes=2048)}
+    assert event.peers == (Peer(local="10.77.0.11", remote="10.77.0.12", port=29500, connections=2),)
+    assert event.ports == {"mlx5_0:1": PortBytes(rx_bytes=4, tx_bytes=8, link_layer="InfiniBand")}
+    assert event.nvlink == {"GPU-0": Bytes(rx_bytes=1024, tx_bytes=2048)}
 
 
 def test_counters_of_a_program_that_tells_of_interfaces_alone_are_read():

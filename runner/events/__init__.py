@@ -1,0 +1,91 @@
+"""The events of a run, typed: the runner's side of the contract that `workloads/events.py` writes. `parse` reads them.
+
+An event that is not here is a bug of the program that wrote it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from runner.events.base import EventBase
+from runner.events.monitor import MonitoredGpu, MonitorStart, MonitorStop, Trouble
+from runner.events.profile import FlopCount, Memory, ProfileKind, ProfileStart, ProfileStop, Region, Regions
+from runner.events.training import (
+    Data,
+    Env,
+    Eval,
+    FirstStep,
+    FlopPerSample,
+    Loss,
+    Phase,
+    RunStart,
+    RunStop,
+    Usage,
+    WarmupEnd,
+    Window,
+)
+from runner.events.wires import Bandwidth, Bytes, Compute, Nccl, Net, Peer, PortBytes
+
+__all__ = [
+    "Bandwidth",
+    "Bytes",
+    "Compute",
+    "Data",
+    "Env",
+    "Eval",
+    "Event",
+    "EventBase",
+    "FirstStep",
+    "FlopCount",
+    "FlopPerSample",
+    "Loss",
+    "Memory",
+    "MonitorStart",
+    "MonitorStop",
+    "MonitoredGpu",
+    "Nccl",
+    "Net",
+    "Peer",
+    "Phase",
+    "PortBytes",
+    "ProfileKind",
+    "ProfileStart",
+    "ProfileStop",
+    "Region",
+    "Regions",
+    "RunStart",
+    "RunStop",
+    "Trouble",
+    "Usage",
+    "WarmupEnd",
+    "Window",
+]
+
+Event = Annotated[
+    RunStart
+    | Env
+    | Phase
+    | FirstStep
+    | WarmupEnd
+    | Window
+    | Loss
+    | Eval
+    | Data
+    | Net
+    | Usage
+    | Nccl
+    | Bandwidth
+    | Compute
+    | RunStop
+    | ProfileStart
+    | ProfileStop
+    | Regions
+    | Memory
+    | FlopCount
+    | MonitorStart
+    | Trouble
+    | MonitorStop,
+    Field(discriminator="event"),
+]

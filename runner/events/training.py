@@ -1,0 +1,131 @@
+"""What a training program says of itself: its world, its steps, its losses, its input."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from runner.events.base import EventBase
+
+
+class FlopPerSample(BaseModel):
+    """Floating-point operations of one sample: twice the multiply-adds of convolutions and dense layers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    forward: float
+    backward: float
+
+
+class RunStart(EventBase):
+    """The program knows its world and its model; `gradient_bytes` is what a device hands over to be exchanged in one step."""
+
+    event: Literal["run_start"]
+    world_size: int
+    batch_per_device: int
+    global_batch: int
+    iterations: int
+    warmup: int
+    image_shape: tuple[int, ...]
+    num_classes: int
+    parameters: int
+    seed: int
+    gradient_bytes: int | None = None
+    flop_per_sample: FlopPerSample | None = None
+
+
+class Env(EventBase):
+    """Software and devices as the program sees them; null where absent."""
+
+    event: Literal["env"]
+    python: str
+    framework: str
+    framework_version: str
+    device: str
+    device_names: tuple[str, ...] = ()
+    threads: int | None = None
+    cpus: tuple[int, ...] | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+
+
+class Phase(EventBase):
+    """A named part of the program's life and its seconds."""
+
+    event: Literal["phase"]
+    name: str
+    seconds: float
+
+
+class FirstStep(EventBase):
+    """The first iteration's result is on the device."""
+
+    event: Literal["first_step"]
+
+
+class WarmupEnd(EventBase):
+    """The measured iterations begin."""
+
+    event: Literal["warmup_end"]
+    iterations: int
+
+
+class Window(EventBase):
+    """A synchronized stretch of measured iterations: this rank's own samples and wall seconds.
+
+    `input_seconds` of them the loop waited for its next batch; None where the program can't tell.
+    """
+
+    event: Literal["window"]
+    index: int
+    start: float
+    iterations: int
+    samples: int
+    seconds: float
+    step_seconds: tuple[float, ...] | None = None
+    input_seconds: float | None = None
+
+
+class Loss(EventBase):
+    """Losses of consecutive iterations, the first numbered `first_iteration`; null where a loss is not finite."""
+
+    event: Literal["loss"]
+    first_iteration: int
+    values: tuple[float | None, ...]
+
+
+class Eval(EventBase):
+    """Losses of this process' devices on the batch that all ranks share, after `iteration` iterations; null where not finite."""
+
+    event: Literal["eval"]
+    iteration: int
+    losses: tuple[float | None, ...]
+
+
+class Data(EventBase):
+    """What the input pipeline read, and what it could not."""
+
+    event: Literal["data"]
+    decoded: int | None = None
+    skipped: tuple[str, ...] = ()
+
+
+class Usage(EventBase):
+    """What the control group of a process has used, at the start or the stop of the measured windows; null where it has none of its own."""
+
+    event: Literal["usage"]
+    where: Literal["start", "stop"]
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
+    memory_peak_bytes: int | None = None
+
+
+class RunStop(EventBase):
+    """The rank has done all its iterations; `parameter_norm` is null where it is not finite, or where nobody can read the weights."""
+
+    event: Literal["run_stop"]
+    iterations: int
+    samples: int
+    parameter_norm: float | None = None
