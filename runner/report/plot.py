@@ -1,19 +1,17 @@
 """The scaling curve as a PNG: throughput against the ideal line, and efficiency below it.
 
 Only usable rows are drawn: valid ones filled, degraded ones hollow. Those left out are named under the plot, because a
-curve that silently stops reads like one that was never taken further. Colours are Okabe and Ito's, told apart with any
-colour vision (https://jfly.uni-koeln.de/color/).
+curve that silently stops reads like one that was never taken further.
 """
 
 from __future__ import annotations
 
-import io
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runner.report import figures
+from runner.report import canvas, figures
+from runner.report.canvas import BLUE, INK, QUIET
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from runner.metrics import Interval
     from runner.report.summary import Row, Summary
 
-_MEASURED, _IDEAL, _INK, _GRID = "#0072B2", "#767676", "#222222", "#E4E4E4"
 _LINEAR_UP_TO = 8
 """Largest scale drawn on linear axes; beyond it powers of two would crowd at the origin."""
 
@@ -38,32 +35,20 @@ class _Point:
 
 def scaling_png(summary: Summary) -> bytes | None:
     """Draw the scaling curve as a PNG of 1280 x 1184 pixels; None when no row has a throughput to draw."""
-    figure = scaling_figure(summary)
-    if figure is None:
-        return None
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=160, metadata={"Software": None})  # same summary, same bytes
-    return png.getvalue()
+    return canvas.png(scaling_figure(summary))
 
 
 def scaling_figure(summary: Summary) -> Figure | None:
     """Draw the scaling curve; None when no row has a throughput to draw."""
-    # The object interface alone: pyplot would look for a display and keep every figure alive.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  (matplotlib takes half a second to import)
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     rows = [row for row in summary.rows if row.usable and row.throughput is not None]
     if not rows:
         return None
-    figure = Figure(figsize=(8, 7.4), facecolor="white")
-    top_edge = 0.89 if summary.wires else 0.92
-    figure.set_layout_engine("constrained", rect=(0, 0, 1, top_edge), w_pad=0.18, h_pad=0.1, hspace=0.06)
-    FigureCanvasAgg(figure)
+    figure = canvas.sheet(8, 7.4, top=0.89 if summary.wires else 0.92, margins=(0.18, 0.1))
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2.1, 1])
     _throughput_panel(top, summary, rows)
     _efficiency_panel(bottom, rows)
     figure.align_ylabels()
-    _title(figure, summary)
+    canvas.title(figure, summary.title, summary.setting, *([summary.wires] if summary.wires else []))
     _footer(figure, summary)
     return figure
 
@@ -80,7 +65,7 @@ def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
             ends,
             [base.throughput * n for n in ends],
             "--",
-            color=_IDEAL,
+            color=QUIET,
             linewidth=1.5,
             label="ideal: n times one device",
         )
@@ -94,20 +79,20 @@ def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
     else:
         axes.set_ylim(0, axes.get_ylim()[1] * 1.03)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
-    _dress(axes, f"throughput ({figures.units(summary)})")
+    canvas.dress(axes, f"throughput ({figures.units(summary)})", along="y")
     axes.legend(loc="upper left", frameon=False, fontsize=10)
 
 
 def _efficiency_panel(axes: Axes, rows: list[Row]) -> None:
     points = _points(rows, lambda row: _percent(row.efficiency), lambda row: row.efficiency_ci95, factor=100)
-    axes.axhline(100, linestyle="--", color=_IDEAL, linewidth=1.5)
+    axes.axhline(100, linestyle="--", color=QUIET, linewidth=1.5)
     _draw(axes, points, label=None)
     _name_values(axes, points, suffix=" %")
     highest = max([100.0, *(point.value + point.above for point in points)])
     axes.set_ylim(0, highest * 1.12)
-    _dress(axes, "efficiency (%)")
+    canvas.dress(axes, "efficiency (%)", along="y")
     device = rows[0].device_name
-    axes.set_xlabel(f"{device}s", fontsize=11, color=_INK)
+    axes.set_xlabel(f"{device}s", fontsize=11, color=INK)
     scales = sorted({row.scale for row in rows})
     if scales[-1] > _LINEAR_UP_TO:
         axes.set_xscale("log", base=2)
@@ -139,7 +124,7 @@ def _points(
 
 
 def _draw(axes: Axes, points: list[_Point], *, label: str | None) -> None:
-    axes.plot([p.scale for p in points], [p.value for p in points], color=_MEASURED, linewidth=1.5, zorder=2)
+    axes.plot([p.scale for p in points], [p.value for p in points], color=BLUE, linewidth=1.5, zorder=2)
     for hollow, name in ((False, label), (True, label and "measured, degraded")):
         some = [point for point in points if point.hollow is hollow]
         if some:
@@ -148,8 +133,8 @@ def _draw(axes: Axes, points: list[_Point], *, label: str | None) -> None:
                 [p.value for p in some],
                 yerr=[[p.below for p in some], [p.above for p in some]],
                 fmt="o",
-                color=_MEASURED,
-                markerfacecolor="white" if hollow else _MEASURED,
+                color=BLUE,
+                markerfacecolor="white" if hollow else BLUE,
                 markersize=8,
                 markeredgewidth=1.8,
                 elinewidth=1.6,
@@ -173,30 +158,12 @@ def _name_values(axes: Axes, points: list[_Point], *, suffix: str = "") -> None:
             textcoords="offset points",
             ha="center",
             va="top",
-            color=_MEASURED,
+            color=BLUE,
             fontsize=10,
             fontweight="bold",
             path_effects=[withStroke(linewidth=3, foreground="white")],  # readable where it crosses a line
             zorder=4,
         )
-
-
-def _dress(axes: Axes, label: str) -> None:
-    axes.set_ylabel(label, fontsize=11, color=_INK)
-    axes.grid(visible=True, axis="y", color=_GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=10, colors=_INK, length=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_IDEAL)
-
-
-def _title(figure: Figure, summary: Summary) -> None:
-    """Above the panels, in the part of the sheet that the layout leaves free."""
-    figure.text(0.02, 0.978, summary.title, fontsize=14, fontweight="bold", color=_INK, va="top")
-    figure.text(0.02, 0.938, summary.setting, fontsize=10.5, color=_INK, va="top")
-    if summary.wires:
-        figure.text(0.02, 0.91, summary.wires, fontsize=10.5, color=_INK, va="top")
 
 
 def _footer(figure: Figure, summary: Summary) -> None:
@@ -208,13 +175,7 @@ def _footer(figure: Figure, summary: Summary) -> None:
         figures.interval_legend(summary).replace("± = half the width of the", "bars: the"),
         *omitted,
     ]
-    figure.supxlabel(
-        "\n".join(part for line in lines for part in textwrap.wrap(line, 112)),
-        x=0.02,
-        ha="left",
-        fontsize=8.5,
-        color="#555555",
-    )
+    canvas.footer(figure, lines, characters=112)
 
 
 def _percent(fraction: float | None) -> float | None:

@@ -1,16 +1,16 @@
 """The comparison of transports as a PNG: throughput of each with its interval, and what a step sent against what it had to.
 
 Only usable rows are drawn, valid ones filled, degraded ones hollow; those left out are named under the plot. Links that are no real
-wires are hatched, and their names say it. Colours are Okabe and Ito's, as in `plot`.
+wires are hatched, and their names say it.
 """
 
 from __future__ import annotations
 
-import io
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from runner.report import figures, transports
+from runner.report import canvas, figures, transports
+from runner.report.canvas import BLUE, INK, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,43 +18,28 @@ if TYPE_CHECKING:
 
     from runner.report.comparison import ComparedRow, Comparison
 
-_BAR, _EXPECTED, _INK, _GRID, _QUIET = "#0072B2", "#D55E00", "#222222", "#E4E4E4", "#767676"
 _NAME: Final = 26
 """Characters of a transport's name in a line."""
 
 
 def transports_png(comparison: Comparison) -> bytes | None:
     """Draw the comparison as a PNG, 1440 pixels wide; None when no row has a throughput to draw."""
-    figure = transports_figure(comparison)
-    if figure is None:
-        return None
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=160, metadata={"Software": None})  # same comparison, same bytes
-    return png.getvalue()
+    return canvas.png(transports_figure(comparison))
 
 
 def transports_figure(comparison: Comparison) -> Figure | None:
     """Draw the comparison; None when no row has a throughput to draw."""
-    # The object interface alone: pyplot would look for a display and keep every figure alive.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  (matplotlib takes half a second to import)
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     rows = [row for row in comparison.rows if row.row.usable and row.row.throughput is not None]
     if not rows:
         return None
     sent = any(row.sent_bytes is not None for row in rows)
     height = 2.4 + 0.62 * len(rows)
-    figure = Figure(figsize=(9, height), facecolor="white")
-    figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - 0.62 / height), w_pad=0.14, h_pad=0.08, wspace=0.05)
-    FigureCanvasAgg(figure)
+    figure = canvas.sheet(9, height, top=1 - 0.62 / height, gap=0.05, margins=(0.14, 0.08))
     panels = figure.subplots(1, 2 if sent else 1, sharey=True, width_ratios=[1.5, 1] if sent else [1], squeeze=False)[0]
     _throughput_panel(panels[0], comparison, rows)
     if sent:
         _bytes_panel(panels[1], rows)
-    figure.text(
-        0.02, 1 - 0.14 / height, f"{comparison.title}: transports", fontsize=14, fontweight="bold", color=_INK, va="top"
-    )
-    figure.text(0.02, 1 - 0.42 / height, comparison.setting, fontsize=10.5, color=_INK, va="top")
+    canvas.title(figure, f"{comparison.title}: transports", comparison.setting)
     _footer(figure, comparison)
     return figure
 
@@ -68,7 +53,7 @@ def _throughput_panel(axes: Axes, comparison: Comparison, rows: list[ComparedRow
         if ends:
             # A percentile interval need not contain the point estimate; an error bar cannot have a negative length.
             below, above = max(0.0, value - ends.low), max(0.0, ends.high - value)
-            axes.errorbar([value], [place], xerr=[[below], [above]], fmt="none", ecolor=_INK, elinewidth=1.4, capsize=4)
+            axes.errorbar([value], [place], xerr=[[below], [above]], fmt="none", ecolor=INK, elinewidth=1.4, capsize=4)
         words = figures.figure(value, figures.half_width(ends)).split(" ±")[0]
         ratio = f"  (×{figures.figure(row.ratio, figures.half_width(row.ratio_ci95))})" if row.ratio is not None else ""
         axes.annotate(
@@ -78,7 +63,7 @@ def _throughput_panel(axes: Axes, comparison: Comparison, rows: list[ComparedRow
             textcoords="offset points",
             va="center",
             fontsize=9.5,
-            color=_INK,
+            color=INK,
         )
     axes.set_xlim(0, 1.55 * max(row.row.throughput or 0.0 for row in rows))
     axes.set_yticks(places, [_name(row) for row in rows])
@@ -98,16 +83,16 @@ def _bytes_panel(axes: Axes, rows: list[ComparedRow]) -> None:
                 textcoords="offset points",
                 va="center",
                 fontsize=9.5,
-                color=_INK,
+                color=INK,
             )
         if row.expected_bytes is not None:
             needed = row.expected_bytes / transports.MEGA
-            axes.plot([needed, needed], [place - 0.38, place + 0.38], color=_EXPECTED, linewidth=2)
+            axes.plot([needed, needed], [place - 0.38, place + 0.38], color=VERMILION, linewidth=2)
     needed_most = max(((row.expected_bytes or 0.0) / transports.MEGA for row in rows), default=0.0)
     axes.set_xlim(0, 1.4 * max(*sent, needed_most, 1e-9))
     _dress(axes, "sent by a node in a step (MB)")
     if needed_most:
-        axes.set_title("line: what the algorithm needs", fontsize=9, color=_EXPECTED, loc="left")
+        axes.set_title("line: what the algorithm needs", fontsize=9, color=VERMILION, loc="left")
 
 
 def _bars(axes: Axes, rows: list[ComparedRow], values: list[float]) -> None:
@@ -117,8 +102,8 @@ def _bars(axes: Axes, rows: list[ComparedRow], values: list[float]) -> None:
             [place],
             [value],
             height=0.6,
-            facecolor="white" if hollow else _BAR,
-            edgecolor=_BAR if hollow else "white",
+            facecolor="white" if hollow else BLUE,
+            edgecolor=BLUE if hollow else "white",
             linewidth=1.4,
             hatch="//" if "emulated" in row.transport else None,
         )
@@ -129,14 +114,8 @@ def _name(row: ComparedRow) -> str:
 
 
 def _dress(axes: Axes, label: str) -> None:
-    axes.set_xlabel(label, fontsize=10.5, color=_INK)
-    axes.grid(visible=True, axis="x", color=_GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
+    canvas.dress(axes, label, along="x", fontsize=10.5)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
-    axes.tick_params(labelsize=9.5, colors=_INK, length=0)
-    for side in ("top", "right", "bottom"):
-        axes.spines[side].set_visible(False)
-    axes.spines["left"].set_color(_QUIET)
 
 
 def _footer(figure: Figure, comparison: Comparison) -> None:
@@ -147,10 +126,4 @@ def _footer(figure: Figure, comparison: Comparison) -> None:
     ]
     said = "bars: throughput with its 95 % bootstrap interval; ×: ratio to " + comparison.first
     lines = [comparison.ground, said, *omitted]
-    figure.supxlabel(
-        "\n".join(part for line in lines for part in textwrap.wrap(line, 124)),
-        x=0.02,
-        ha="left",
-        fontsize=8.5,
-        color="#555555",
-    )
+    canvas.footer(figure, lines, characters=124)
