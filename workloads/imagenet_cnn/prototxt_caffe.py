@@ -29,12 +29,14 @@ class Net:
     Attributes:
         parameters: trainable parameters so far.
         frozen: other numbers that a snapshot holds: statistics of normalizations, and what no gradient reaches.
+        multiplied: (weights, positions) of each convolution and dense layer so far, as `flop.per_sample` takes them.
     """
 
     def __init__(self, name, *, nvidia, half=False):
         """Begin a network for NVCaffe (`nvidia`) or Caffe 1.0; `half`: in half precision, which only NVCaffe has."""
         self.nvidia = nvidia
         self.parameters = self.frozen = 0
+        self.multiplied = []
         self.lines = ['name: "{}"\n{}'.format(name, HALF if half else "")]
         self.shapes = {}  # of every blob: channels and height; a vector's height is 1
         self.numbers = {}  # layers of each kind
@@ -60,6 +62,7 @@ class Net:
         top = self.layer("Convolution", [bottom], [], body)
         self.shapes[top] = channels, (size + 2 * padding - kernel) // stride + 1
         self.parameters += channels * (channels_in * kernel**2 + bias)
+        self.multiplied.append((channels * channels_in * kernel**2, self.shapes[top][1] ** 2))
         return top
 
     def normalization(self, blob, *, eps, scale=1):
@@ -118,6 +121,7 @@ class Net:
         top = self.layer("InnerProduct", [bottom], [], f"inner_product_param {{ num_output: {units} {filler} }}")
         self.shapes[top] = units, 1
         self.parameters += units * (channels * size**2 + 1)
+        self.multiplied.append((units * channels * size**2, 1))
         return top
 
     def concatenation(self, bottoms):

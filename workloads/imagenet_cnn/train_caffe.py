@@ -43,6 +43,7 @@ from snapshot_caffe import parameter_norm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
+from flop import per_sample
 from placement import pin
 
 PR_SET_PDEATHSIG = 1
@@ -248,6 +249,7 @@ def train(args, events, directory, *, version, index):
         num_classes=args.num_classes,
         parameters=net.parameters,
         seed=args.seed,
+        flop_per_sample=per_sample(net.multiplied),
     )
     code = watch(start(args, directory), args, events)
     if code:

@@ -22,6 +22,7 @@ from arguments import refuse, training_parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
+from flop import per_sample
 from loop import Batches, measure
 from placement import local_rank, pin
 
@@ -213,6 +214,11 @@ class Training:
         half = self.dtype == "float16" or self.args.compression == "fp16"
         return (2 if half else 4) * sum(math.prod(p.shape) for p in self.parameters())
 
+    def flop_per_sample(self):
+        from flop_mxnet import layers
+
+        return per_sample(layers(self.net, self.args.image_size))
+
     def parameter_norm(self):
         arrays = [p.list_data()[0].asnumpy().astype("float64") for p in self.parameters()]
         return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
@@ -249,6 +255,7 @@ def main():
         parameters=sum(math.prod(p.shape) for p in training.parameters()),
         seed=args.seed,
         gradient_bytes=training.gradient_bytes(),
+        flop_per_sample=training.flop_per_sample(),
     )
     samples = training.local_batch
     lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}

@@ -24,6 +24,7 @@ from arguments import refuse, training_parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
+from flop import per_sample
 from loop import Batches, measure
 from placement import local_rank, pin
 
@@ -198,6 +199,11 @@ class Training:
         size = 2 if self.args.compression == "fp16" else 4  # weights and their gradients are in fp32 at every precision
         return size * sum(p.numel() for p in self.parameters)
 
+    def flop_per_sample(self):
+        from flop_torch import layers
+
+        return per_sample(layers(self.net, self.args.image_size))
+
     def parameter_norm(self):
         squares = [p.detach().double().square().sum() for p in self.parameters]
         return math.sqrt(self.torch.stack(squares).sum().item())
@@ -244,6 +250,7 @@ def main():
         parameters=sum(p.numel() for p in training.parameters),
         seed=args.seed,
         gradient_bytes=training.gradient_bytes(),
+        flop_per_sample=training.flop_per_sample(),
     )
     lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
     measure(training, events, **lengths, samples=args.batch, probe=args.probe)

@@ -25,6 +25,7 @@ from arguments import refuse, training_parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
+from flop import per_sample
 from loop import Batches, measure
 from placement import local_rank, pin
 
@@ -228,6 +229,11 @@ class Training:
         )  # variables and their gradients are in fp32 at every precision
         return size * sum(math.prod(variable.shape) for variable in self.variables)
 
+    def flop_per_sample(self):
+        from flop_tensorflow import layers
+
+        return per_sample(layers(self.net))
+
     def parameter_norm(self):
         arrays = [variable.numpy().astype("float64") for variable in self.variables]
         return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
@@ -261,6 +267,7 @@ def main():
         parameters=sum(math.prod(variable.shape) for variable in training.variables),
         seed=args.seed,
         gradient_bytes=training.gradient_bytes(),
+        flop_per_sample=training.flop_per_sample(),
     )
     samples = args.batch * args.devices
     lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
