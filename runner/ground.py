@@ -5,13 +5,14 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from runner import dataset
 from runner.catalog import Catalog, load_images, misfit
 from runner.cluster import Node
+from runner.counting import Nsight
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.user import IMAGE_USER, job_user
@@ -19,6 +20,7 @@ from runner.errors import RequestError
 from runner.fleet import Fleet, assemble
 from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
+from runner.nsight import find_nsight
 from runner.provenance import SUITE_ROOT, tree_sha256
 from runner.request import Device, EngineName, Request
 from runner.trial import Dataset
@@ -45,6 +47,7 @@ class Ground:
         fleet: the machines.
         workloads_sha256: digest of the training programs.
         out: directory of the run directories.
+        nsight: what this machine has to read the GPU's counters with; looked for where a pass needs them.
     """
 
     fleet: Fleet
@@ -55,6 +58,7 @@ class Ground:
     dataset: Dataset | None
     workloads_sha256: str
     out: Path
+    nsight: Nsight = field(default_factory=Nsight)
 
     @property
     def node(self) -> Node:
@@ -114,6 +118,7 @@ def _look(request: Request, fleet: Fleet) -> Ground:
         dataset=dataset.inspect(request.data) if request.data else None,
         workloads_sha256=tree_sha256(WORKLOADS),
         out=request.out or SUITE_ROOT / "results" / fleet.machine,
+        nsight=find_nsight() if "metrics" in request.profile and device == "gpu" else Nsight(),
     )
     ground.check_engine()
     return ground

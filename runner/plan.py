@@ -16,6 +16,7 @@ from runner.dataset import PACKED
 from runner.errors import RequestError
 from runner.ground import Ground
 from runner.link import Link
+from runner.passes import passes
 from runner.request import Device, Interconnect, Request
 from runner.spread import nodes_for, scales
 from runner.strategy import Chosen, choose
@@ -41,7 +42,7 @@ MAX_LOADER_WORKERS = 8
 def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     """Lay out every trial, the repeats interleaved so that a drift of the machine touches all scales alike.
 
-    A one-device baseline is part of every plan that scales, asked for or not.
+    A one-device baseline is part of every plan that scales, asked for or not. Passes under a profiler come last, after all figures.
 
     Raises:
         RequestError: the request can't be met on this ground.
@@ -55,6 +56,7 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     defaults = workload.defaults[device]
     model = workload.find_model(request.model or defaults.model, framework=framework)
     workload.check_precision(request.precision, framework=framework, device=device)
+    workload.check_profiles(request.profile, framework=framework)
     packed = PACKED.get(PurePath(ground.dataset.path).suffix) if ground.dataset else None
     if ground.dataset and packed and packed.framework != framework:
         raise RequestError(
@@ -85,12 +87,14 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         raise RequestError(
             f"DATA={ground.dataset.path} holds {ground.dataset.images} images, one step takes {wanted}; ask for a smaller BATCH"
         )
-    return tuple(
+    trials = tuple(
         _trial(cell, scale, way, repeat)
         for repeat in range(1, request.repeat + 1)
         for scale in every
         for way in ways[scale]
     )
+    here = ground.fleet.way == "here"
+    return trials + passes(request, trials, asked=asked, nsight=ground.nsight, engine=ground.engine.name, here=here)
 
 
 def _total_iterations(request: Request, ground: Ground, batch: int, defaults: Defaults) -> int:

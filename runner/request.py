@@ -33,6 +33,9 @@ FOREIGN = frozenset(
     | {"timeout_s", "inactivity_timeout_s", "telemetry_hz", "idle_s"}
 )
 
+# Kinds of a profile that PROFILE_REGION narrows; the others tell of all regions anyway.
+NARROWED: tuple[ProfileKind, ...] = ("kernels", "metrics")
+
 _DURATION = re.compile(r"^(\d+)(s|m|h)?$")
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
@@ -211,9 +214,11 @@ def refuse_contradictions(request: Request) -> None:
     """Refuse words that exclude each other, before anything is looked at.
 
     Raises:
-        RequestError: both kinds of device, nodes without machines to be them, or a network on one host.
+        RequestError: both kinds of device, nodes without machines to be them, a network on one host, or a profiler's settings without
+            one.
     """
     _refuse_nodes(request)
+    _refuse_profile(request)
     if request.gpus and (request.workers or request.device == "cpu"):
         other = "WORKERS" if request.workers else "DEVICE=cpu"
         raise RequestError(f"GPUS and {other} exclude each other; ask for GPUS=n, or for DEVICE=cpu WORKERS=n")
@@ -221,6 +226,23 @@ def refuse_contradictions(request: Request) -> None:
         raise RequestError("WORKERS counts CPU workers and DEVICE=gpu asks for GPUs; ask for GPUS=n instead")
     if request.iterations and request.epochs:
         raise RequestError("ITERATIONS and EPOCHS say the same thing twice; give one of them")
+
+
+def _refuse_profile(request: Request) -> None:
+    """Refuse settings of a pass under a profiler that nobody asked for, or that does not know them."""
+    if not request.profile:
+        given = sorted(name for name in request.model_fields_set if name.startswith("profile_"))
+        if given:
+            variables = " and ".join(name.removesuffix("_s").upper() for name in given)
+            verb = "describes" if len(given) == 1 else "describe"
+            raise RequestError(
+                f"{variables} {verb} a pass under a profiler, and none is asked for; add PROFILE=kernels"
+            )
+    elif request.profile_region and not set(request.profile) & set(NARROWED):
+        raise RequestError(
+            f"PROFILE_REGION={request.profile_region} narrows PROFILE={' and '.join(NARROWED)}, and PROFILE={','.join(request.profile)} tells of "
+            "all regions; leave it out"
+        )
 
 
 def _refuse_nodes(request: Request) -> None:
@@ -281,9 +303,7 @@ def refuse_mixture(request: Request) -> None:
         )
     misplaced = sorted(request.model_fields_set - FOREIGN)
     if misplaced:
-        flags = " and ".join(
-            "--" + name.removesuffix("_mib").removesuffix("_ms").replace("_", "-") for name in misplaced
-        )
+        flags = " and ".join("--" + re.sub("_(mib|ms|s)$", "", name).replace("_", "-") for name in misplaced)
         verb = "describes" if len(misplaced) == 1 else "describe"
         raise RequestError(
             f"{flags} {verb} a training program of the suite, --image runs your own command; say it in that"

@@ -13,6 +13,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from runner.counting import Counting
 from runner.dialects.base import DialectName
 from runner.events import ProfileKind, Region
 from runner.link import Link
@@ -91,6 +92,7 @@ class ProfilePass(BaseModel):
         after: iterations before it; None for as many as it takes to be steady.
         iterations: iterations under it.
         region: the part of each step that it looks at; None for whole steps.
+        counting: who reads the hardware's counters, and why; with kind `metrics`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -99,6 +101,12 @@ class ProfilePass(BaseModel):
     after: int | None
     iterations: int
     region: Region | None
+    counting: Counting | None = None
+
+    @property
+    def ncu(self) -> Counting | None:
+        """What is known of Nsight Compute where the program runs under it."""
+        return self.counting if self.counting and self.counting.source == "ncu" else None
 
 
 class Trial(BaseModel):

@@ -6,7 +6,7 @@ here, so that each ends in one sentence before anything is started.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from runner import yamlfile
 from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
+from runner.events import ProfileKind
 from runner.request import Device, Mode, Precision
 from runner.sanity import SanityBand
 
@@ -76,6 +77,7 @@ class Workload(BaseModel):
     Attributes:
         programs: training program of each framework, a file of the workload's folder.
         dialects: of programs that leave their figures to the framework's own log, the dialect of that log.
+        profiles: what passes under a profiler each program knows.
         unit: plural noun of what throughput counts.
         training_samples: samples of one epoch, which turns iterations into epochs.
         num_classes: classes of synthetic labels; a data set brings its own number.
@@ -90,6 +92,7 @@ class Workload(BaseModel):
     modes: tuple[Mode, ...]
     programs: Mapping[str, str]
     dialects: Mapping[str, DialectName] = {}
+    profiles: Mapping[str, tuple[ProfileKind, ...]] = {}
     unit: str
     training_samples: Count
     num_classes: Annotated[int, Field(ge=2)]
@@ -110,7 +113,7 @@ class Workload(BaseModel):
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
         named = {name for model in self.models for name in model.frameworks}
-        for framework in named | set(self.precisions) | set(self.dialects):
+        for framework in named | set(self.precisions) | set(self.dialects) | set(self.profiles):
             if framework not in self.programs:
                 raise ValueError(f"{framework!r} has no program; add it to programs")
         return self
@@ -170,6 +173,19 @@ class Workload(BaseModel):
             raise RequestError(
                 f"PRECISION={precision} is not offered by FRAMEWORK={framework} on DEVICE={device}; "
                 f"ask for {' or '.join(offered) or 'another framework'}"
+            )
+
+    def check_profiles(self, kinds: Sequence[ProfileKind], *, framework: str) -> None:
+        """Refuse kinds of a profile that the framework's program does not know.
+
+        Raises:
+            RequestError: the sentence lists those it does.
+        """
+        known = self.profiles.get(framework, ())
+        if unknown := [kind for kind in kinds if kind not in known]:
+            raise RequestError(
+                f"PROFILE={','.join(unknown)} is not offered by FRAMEWORK={framework}; "
+                f"ask for {' or '.join(known) or 'another framework'}"
             )
 
 

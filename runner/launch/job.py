@@ -162,6 +162,10 @@ def program(job: Job) -> tuple[str, ...]:
         flags["compression"] = trial.horovod.compression
     if trial.probe_bytes:
         flags["probe"] = ",".join(map(str, trial.probe_bytes))
+    if trial.profile:
+        asked = {"after": trial.profile.after, "iterations": trial.profile.iterations, "region": trial.profile.region}
+        flags["profile"] = trial.profile.kind
+        flags |= {f"profile-{name}": value for name, value in asked.items() if value is not None}
     words = (f"--{name}={value}" for name, value in flags.items())
     return (f"{job.site.workloads}/{trial.program}", *words, *(("--xla",) if trial.xla else ()))
 

@@ -13,6 +13,7 @@ from runner.launch import DEFAULT_STRATEGY, STRATEGIES, launch
 from runner.launch.job import Job
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "launch"
+NSIGHT = "/opt/nvidia/nsight-compute/2025.3.0"
 GPUS = {"device": "gpu", "cpus_per_worker": None, "threads": 4, "batch_per_device": 64}
 
 CASES: dict[str, tuple[Job, str | None]] = {
@@ -145,6 +146,39 @@ CASES: dict[str, tuple[Job, str | None]] = {
         ),
         "nvidia",
     ),
+    "pytorch-profile-of-kernels-2-cpu-workers": (
+        examples.job(
+            examples.trial(
+                framework="pytorch",
+                program="imagenet_cnn/train_pytorch.py",
+                strategy="ddp",
+                world_size=2,
+                processes=2,
+                global_batch=64,
+                profile={"kind": "kernels", "after": 300, "iterations": 5, "region": "backward"},
+            )
+        ),
+        None,
+    ),
+    "pytorch-profile-of-metrics-under-ncu": (
+        examples.job(
+            examples.trial(
+                framework="pytorch",
+                program="imagenet_cnn/train_pytorch.py",
+                global_batch=64,
+                profile={
+                    "kind": "metrics",
+                    "after": None,
+                    "iterations": 5,
+                    "region": None,
+                    "counting": {"source": "ncu", "program": f"{NSIGHT}/ncu", "folder": NSIGHT},
+                },
+                **GPUS,
+            ),
+            node=examples.gpu_node(),
+        ),
+        "nvidia",
+    ),
     "pytorch-ddp-4-gpus-shm-cdi": (
         examples.job(
             examples.trial(
@@ -239,6 +273,13 @@ def test_no_container_gets_a_network_that_leaves_the_host():
 def test_all_containers_of_a_run_carry_its_label():
     for job, _ in CASES.values():
         assert {spec.labels["dlscale.run-id"] for spec in launch(job)} == {"run-1"}
+
+
+def test_a_profiler_of_the_host_is_mounted_where_it_is_and_read_only():
+    (spec,) = launch(CASES["pytorch-profile-of-metrics-under-ncu"][0])
+    mount = spec.mounts[-1]
+    assert (mount.source, mount.target, mount.read_only) == (NSIGHT, NSIGHT, True)
+    assert spec.env["DLSCALE_COUNTERS"] == "ncu"
 
 
 def test_without_a_container_the_same_argv_runs_on_the_same_cores():

@@ -99,6 +99,18 @@ def test_what_is_no_link(rate, delay):
         ({"interconnect": ("infiniband",)}, "INTERCONNECT=infiniband asked, but a job on one host crosses no network"),
         ({"iface": "eth0"}, "IFACE=eth0 asked"),
         ({"iterations": 5, "epochs": 1}, "ITERATIONS and EPOCHS say the same thing twice"),
+        (
+            {"profile_after": 300},
+            "PROFILE_AFTER describes a pass under a profiler, and none is asked for; add PROFILE=kernels",
+        ),
+        (
+            {"profile_region": "forward", "profile_timeout_s": 60},
+            "PROFILE_REGION and PROFILE_TIMEOUT describe a pass under a profiler",
+        ),
+        (
+            {"profile": ("memory",), "profile_region": "forward"},
+            "PROFILE_REGION=forward narrows PROFILE=kernels and metrics, and PROFILE=memory tells of all regions",
+        ),
     ],
 )
 def test_requests_that_contradict_themselves(fields, sentence):
@@ -106,6 +118,15 @@ def test_requests_that_contradict_themselves(fields, sentence):
         ask.refuse_contradictions(Request(**fields))
     assert str(caught.value).startswith(sentence)
     assert "\n" not in str(caught.value)
+
+
+def test_a_region_narrows_at_least_one_of_the_kinds_asked_for():
+    ask.refuse_contradictions(Request(profile=("memory", "kernels"), profile_region="forward"))
+
+
+def test_a_command_of_yours_is_profiled_by_itself():
+    with pytest.raises(RequestError, match="^--profile and --profile-timeout describe a training program of the suite"):
+        ask.refuse_mixture(Request(image="i:1", command=("t",), profile=("kernels",), profile_timeout_s=60))
 
 
 def test_caffe_on_several_nodes_is_refused_for_what_caffe_is():
