@@ -1,0 +1,286 @@
+"""Prevents: a profiler that sees warm-up, barriers or another region than the one asked for; regions that cost a measured run anything
+or whose times leave the device's work out; a pass that runs another number of steps on one rank than on the others; a peak that is
+another phase's; losses lost or numbered wrongly; a table whose rows lie outside of the steps."""
+
+import io
+import itertools
+
+import events
+import loop
+import profiling
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner import parse
+
+REGIONS = ("input", "forward", "backward", "optimizer")
+
+
+class Clock:
+    """Seconds that only pass when somebody works."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(profiling.time, "monotonic", lambda: self.now)
+
+
+class Tracer:
+    """A profiler that notes what a program did under it."""
+
+    source = "made up"
+
+    def __init__(self, training, rows):
+        self.training, self.rows = training, rows
+
+    def start(self):
+        self.training.calls.append("start")
+        self.training.clock.now += 1.0
+
+    def stop(self):
+        self.training.calls.append("stop")
+        self.training.clock.now += 1.0
+
+    def columns(self):
+        return self.rows
+
+
+class Training:
+    """A device of its own: a step enqueues a second of work in each region, which passes when somebody synchronizes."""
+
+    def __init__(self, clock, *, rows=None, tells=True, seconds=None):
+        self.clock, self.rows, self.tells, self.seconds = clock, rows, tells, seconds or itertools.repeat(1.0)
+        self.calls, self.enqueued, self.steps = [], 0.0, 0
+        self.regions = profiling.Regions()
+        self.batches = loop.Batches(itertools.repeat(None))
+        self.high = 0
+
+    def step(self):
+        self.calls.append("step")
+        work = next(self.seconds)
+        for number, name in enumerate(REGIONS):
+            with self.regions(name):
+                self.calls.append(name)
+                self.enqueued += work
+                self.high = max(self.high, 10 * number)
+        self.steps += 1
+        return self.steps - 1
+
+    def synchronize(self):
+        self.clock.now += self.enqueued
+        self.enqueued = 0.0
+
+    def barrier(self):
+        self.synchronize()
+        self.calls.append("barrier")
+        self.clock.now += 5.0
+
+    def read(self, losses):
+        assert not self.enqueued, "losses were read while the device was still at work"
+        return [float(loss) for loss in losses]
+
+    def evaluate(self):
+        return [float(self.steps)]
+
+    def profiler(self, kind, region):
+        self.asked = kind, region
+        return Tracer(self, self.rows)
+
+    def memory(self):
+        high, self.high = self.high, 0
+        return [{"device": "gpu0", "allocated_bytes": self.steps, "reserved_bytes": None, "peak_bytes": high}]
+
+    def flop_counts(self):
+        return [{"source": "made up", "phase": "forward", "flop_per_sample": 2.0, "operators": {"conv": 2.0}}]
+
+    def slowest(self, seconds):
+        return seconds if self.tells else None
+
+
+def run(training, **asked):
+    stream = io.StringIO()
+    words = {"kind": "kernels", "after": None, "iterations": 3, "region": None, "window": 2, **asked}
+    done = profiling.profile(training, events.Events(rank=0, stream=stream), **words)
+    assert done == training.steps
+    assert training.regions("forward") is profiling.NOTHING, "regions are still watched after the pass"
+    return [parse.parse_line(line, received=0.0, container="c") for line in stream.getvalue().splitlines()]
+
+
+def only(found, name):
+    return [event for event in found if not isinstance(event, parse.Rows) and event.event == name]
+
+
+@pytest.fixture
+def training(monkeypatch):
+    return Training(Clock(monkeypatch))
+
+
+def test_a_region_that_nobody_watches_does_nothing():
+    regions = profiling.Regions()
+    assert regions("forward") is regions("backward") is profiling.NOTHING
+    with regions("forward"):
+        pass
+    assert regions.spans == []
+
+
+def test_the_profiler_sees_just_the_steps_that_were_asked_for(training):
+    run(training)
+    under = training.calls[training.calls.index("start") + 1 : training.calls.index("stop")]
+    assert under == ["barrier", *["step", *REGIONS] * 3]
+
+
+def test_what_goes_before_is_one_step_two_equal_windows_and_five_plain_steps(training):
+    (start,) = only(run(training), "profile_start")
+    assert (start.iteration, start.steady, start.source, start.region) == (1 + 2 * 2 + 5, True, "made up", None)
+    assert start.plain_step_seconds == (4.0,) * 5  # four regions of a second
+
+
+def test_a_rate_that_never_settles_is_given_ten_windows_and_said_to_be_unsteady(monkeypatch):
+    training = Training(Clock(monkeypatch), seconds=(1.1**step for step in itertools.count()))
+    (start,) = only(run(training), "profile_start")
+    assert (start.iteration, start.steady) == (1 + 10 * 2 + 5, False)
+
+
+def test_windows_that_differ_by_five_percent_agree():
+    assert profiling.agree([9.0, 1.0, 0.96])
+    assert not profiling.agree([1.0, 0.94])
+    assert not profiling.agree([1.0])
+
+
+def test_ranks_that_cannot_tell_each_other_all_run_ten_windows(monkeypatch):
+    training = Training(Clock(monkeypatch), tells=False)
+    (start,) = only(run(training), "profile_start")
+    assert (start.iteration, start.steady) == (1 + 10 * 2 + 5, True)
+
+
+@pytest.mark.parametrize(
+    ("after", "iteration", "steady"), [(1, 6, False), (9, 9, False), (10, 10, True), (13, 13, True)]
+)
+def test_it_begins_after_as_many_steps_as_were_asked_for_and_six_at_least(training, after, iteration, steady):
+    (start,) = only(run(training, after=after), "profile_start")
+    assert (start.iteration, start.steady) == (iteration, steady)
+
+
+def test_steps_under_the_profiler_are_timed_with_the_device_done(training):
+    (stop,) = only(run(training), "profile_stop")
+    assert (stop.iterations, stop.step_seconds) == (3, (4.0,) * 3)
+
+
+def test_a_region_alone_is_under_the_profiler_in_each_step(training):
+    run(training, region="backward")
+    first = training.calls.index("start")
+    assert training.calls[first - 3 : first + 4] == [
+        "step",
+        "input",
+        "forward",
+        "start",
+        "backward",
+        "stop",
+        "optimizer",
+    ]
+    assert training.calls.count("start") == training.calls.count("stop") == 3
+    assert training.asked == ("kernels", "backward")
+
+
+def test_regions_hold_the_work_that_was_enqueued_in_them(training):
+    found = only(run(training, kind="region"), "regions")
+    assert {event.name: event.seconds for event in found} == dict.fromkeys(REGIONS, (1.0,) * 3)
+
+
+def test_one_region_is_timed_alone(training):
+    (event,) = only(run(training, kind="region", region="optimizer"), "regions")
+    assert (event.name, event.seconds) == ("optimizer", (1.0,) * 3)
+
+
+def test_a_step_can_pass_through_a_region_twice():
+    found = [("forward", 1.0, 2.0), ("backward", 2.0, 4.0), ("forward", 4.0, 4.5), ("forward", 11.0, 14.0)]
+    assert profiling.by_step(found, "forward", [(1.0, 5.0), (11.0, 15.0)]) == [1.5, 3.0]
+
+
+def test_each_phase_has_a_peak_of_its_own(training):
+    found = only(run(training, kind="memory"), "memory")
+    assert [(event.phase, event.peak_bytes) for event in found] == [
+        ("model", 0),
+        *[("input", 0), ("forward", 10), ("backward", 20), ("optimizer", 30)],
+    ]
+    assert {event.device for event in found} == {"gpu0"}
+    assert found[1].allocated_bytes == training.steps - 1, "not the highest of all steps"
+
+
+def test_kinds_that_do_not_ask_for_them_have_neither_memory_nor_regions(training):
+    found = run(training, kind="kernels")
+    assert not only(found, "memory") + only(found, "regions")
+
+
+def test_a_pass_of_metrics_is_long_enough_for_a_sampler(monkeypatch):
+    monkeypatch.delenv("DLSCALE_COUNTERS", raising=False)
+    seconds = itertools.repeat(0.0125)  # of each of the four regions: 60 steps of 0.05 s are 3 s
+    (stop,) = only(run(Training(Clock(monkeypatch), seconds=seconds), kind="metrics"), "profile_stop")
+    assert stop.iterations in {60, 61}  # rounding of a sum
+
+
+@pytest.mark.parametrize(("tells", "counters"), [(True, "ncu"), (False, "")])
+def test_a_pass_of_metrics_is_as_short_as_asked_where_kernels_are_replayed_or_ranks_cannot_agree(
+    monkeypatch, tells, counters
+):
+    monkeypatch.setenv("DLSCALE_COUNTERS", counters)
+    seconds = itertools.repeat(0.0125)
+    (stop,) = only(run(Training(Clock(monkeypatch), tells=tells, seconds=seconds), kind="metrics"), "profile_stop")
+    assert stop.iterations == 3
+
+
+def test_rows_outside_of_the_steps_are_dropped_and_regions_are_rows(monkeypatch):
+    clock = Clock(monkeypatch)
+    # Steps of 4 s begin at 135, 139 and 143: six of them before, two barriers of 5 s, one start of 1 s.
+    kernels = {"kind": ["kernel"] * 4, "name": list("abcd"), "device": [0] * 4, "duration": [0.5] * 4}
+    training = Training(clock, rows={**kernels, "start": [134.9, 135.0, 146.5, 147.1]})
+    found = [event for event in run(training, after=1) if isinstance(event, parse.Rows)]
+    rows = [row for event in found for row in zip(*map(event.columns.get, ("kind", "name", "start")), strict=True)]
+    assert rows[:2] == [("kernel", "b", 135.0), ("kernel", "c", 146.5)]
+    # The device works when it is waited for, which is at the end of a step.
+    assert rows[2:] == [("region", name, start) for start in (135.0, 139.0, 143.0) for name in REGIONS]
+
+
+@given(after=st.none() | st.integers(1, 30), iterations=st.integers(1, 9), window=st.integers(1, 7))
+def test_every_step_has_its_loss_under_its_number(after, iterations, window):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        training = Training(Clock(monkeypatch))
+        found = run(training, after=after, iterations=iterations, window=window)
+    losses = {
+        event.first_iteration + offset: value
+        for event in only(found, "loss")
+        for offset, value in enumerate(event.values)
+    }
+    assert losses == {number: float(number) for number in range(training.steps)}
+    assert [event.iteration for event in only(found, "eval")] == [training.steps]
+    assert only(found, "profile_start")[0].iteration + iterations == training.steps
+
+
+def test_events_come_in_the_order_of_the_contract(training):
+    names = [event.event for event in run(training, kind="region", region="forward", after=1)]
+    assert names == [
+        *["loss", "first_step", "loss"],
+        *["profile_start", "profile_stop", "loss", "regions", "flop_count", "eval"],
+    ]
+
+
+def test_the_peak_of_a_process_is_that_since_the_last_look(tmp_path):
+    (tmp_path / "status").write_text("Name:\tpython3\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
+    expected = {"device": "host", "allocated_bytes": 1 << 20, "reserved_bytes": None, "peak_bytes": 2 << 20}
+    assert profiling.host_memory(tmp_path) == [expected]
+    assert (tmp_path / "clear_refs").read_text() == "5"
+
+
+def test_a_peak_that_cannot_begin_anew_is_nobodys(tmp_path):
+    (tmp_path / "status").write_text("VmHWM:\t2048 kB\nVmRSS:\t1024 kB\n")
+    (tmp_path / "clear_refs").mkdir()  # cannot be written
+    assert profiling.host_memory(tmp_path)[0]["peak_bytes"] is None
+
+
+def test_memory_of_this_process_grows_and_its_peak_is_forgotten():
+    profiling.host_memory()
+    block = bytearray(64 << 20)
+    during = profiling.host_memory()[0]
+    assert during["peak_bytes"] >= len(block)
+    del block
+    assert profiling.host_memory()[0]["allocated_bytes"] < during["allocated_bytes"]

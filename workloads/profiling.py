@@ -1,0 +1,292 @@
+"""A short pass under a profiler, in place of the measured loop, and the parts of a step. Standard library and syntax of Python 3.6 only.
+
+The program hands over the object that `loop.py` describes. Its `step` is divided by ``with self.regions("forward"):`` into input, forward,
+backward and optimizer, which costs a measured run two calls that do nothing. For `profile` it has besides:
+
+    regions                a `Regions`
+    profiler(kind, region) what traces: `source` (its name), `start()` and `stop()` around all that is profiled (where there are GPUs also
+                           cudaProfilerStart and cudaProfilerStop, so that nsys, ncu or nvprof see just that), and `columns()`, once at
+                           the end: lists by the name of a column of table `kernels` (`events.py`), or None where there is nothing to tell
+    memory()               [{"device", "allocated_bytes", "reserved_bytes", "peak_bytes"}]; the peak begins anew
+    flop_counts()          [{"source", "phase", "flop_per_sample", "operators"}]; [] where the framework can't count
+    slowest(seconds)       the most of what all processes hand in, the same number on each, so that they go on together; None where they
+                           have no way to tell each other
+
+With a region, only that part of each step is under the profiler, which starts and stops at its edges; there devices are synchronized.
+"""
+
+import bisect
+import math
+import os
+import statistics
+import time
+from pathlib import Path
+
+import tables
+
+PLAIN = 5  # steps right before the profiler, synchronized like those under it: they show what it costs
+MOST_WINDOWS = 10
+STEADY = 0.05  # of the slower one: by how much two windows may differ
+SAMPLED_S = 3.0  # a sampler that looks ten times a second then has thirty looks
+
+
+class Nothing:
+    """A context that does nothing."""
+
+    def __enter__(self):
+        """Do nothing."""
+
+    def __exit__(self, kind, value, trace):
+        """Do nothing."""
+
+
+NOTHING = Nothing()
+
+
+class Regions:
+    """Parts of a step: ``with regions("forward"): ...``. Until somebody watches, nothing is done and nothing is kept.
+
+    `annotate` may be set to what makes, of a name, a context by which the framework or a tool that looks at it knows the region.
+    """
+
+    def __init__(self):
+        self.watcher, self.only, self.annotate, self.spans = None, None, None, []
+
+    def __call__(self, name):
+        return NOTHING if self.watcher is None or self.only not in {None, name} else Region(self, name)
+
+    def watch(self, watcher, *, only):
+        """Note regions, or the one called `only`, as (name, start, end) in seconds of the monotonic clock; see `Watcher`."""
+        self.watcher, self.only, self.spans = watcher, only, []
+
+    def close(self):
+        """Stop watching: what was noted."""
+        self.watcher = None
+        return self.spans
+
+
+class Region:
+    """One passage through a region that is watched."""
+
+    def __init__(self, regions, name):
+        self.regions, self.name = regions, name
+
+    def __enter__(self):
+        self.regions.watcher.enter()
+        self.range = self.regions.annotate(self.name) if self.regions.annotate else NOTHING
+        self.range.__enter__()
+        self.start = time.monotonic()
+
+    def __exit__(self, *error: object):
+        self.regions.watcher.settle()
+        self.regions.spans.append((self.name, self.start, time.monotonic()))
+        self.range.__exit__(*error)
+        self.regions.watcher.leave(self.name)
+
+
+class Watcher:
+    """What is done at the edges of regions in a pass of `kind`: `enter` before a start, `settle` before an end, `leave` after it."""
+
+    def __init__(self, training, profiler, *, kind, region):
+        self.training, self.profiler = training, profiler
+        self.memory = Memory(training) if kind == "memory" else None
+        self.toggles = region is not None
+        self.settles = self.toggles or kind in {"memory", "region"}
+
+    def settle(self):
+        if self.settles:
+            self.training.synchronize()
+
+    def enter(self):
+        self.settle()
+        if self.memory:
+            self.training.memory()  # from here on its peak is this region's
+        if self.toggles:
+            self.profiler.start()
+
+    def leave(self, name):
+        if self.toggles:
+            self.profiler.stop()
+        if self.memory:
+            self.memory.note(name)
+
+
+class Memory:
+    """What devices held after each phase, and at most within it: the highest of all steps."""
+
+    def __init__(self, training):
+        self.training, self.found = training, {}
+
+    def note(self, phase):
+        for fields in self.training.memory():
+            before = self.found.get((phase, fields["device"]), fields)
+            self.found[phase, fields["device"]] = {key: highest(before[key], fields[key]) for key in fields}
+
+    def emit(self, events):
+        for (phase, _), fields in self.found.items():
+            events.emit("memory", phase=phase, **fields)
+
+
+class Steps:
+    """Runs steps, and emits the losses of all of them in the order in which they were."""
+
+    def __init__(self, training, events):
+        self.training, self.events, self.done = training, events, 0
+
+    def note(self, losses):
+        self.events.loss(self.done, self.training.read(losses))
+        self.done += len(losses)
+
+    def together(self, count):
+        """Run steps between which nothing waits for the device: the seconds of one."""
+        start = time.monotonic()
+        losses = [self.training.step() for _ in range(count)]
+        self.training.synchronize()
+        seconds = (time.monotonic() - start) / count
+        self.note(losses)
+        return seconds
+
+    def each(self, count):
+        """Run steps with the device synchronized after each: (start, end) of each, and losses that are not noted yet."""
+        spans, losses = [], []
+        for _ in range(count):
+            start = time.monotonic()
+            losses.append(self.training.step())
+            self.training.synchronize()
+            spans.append((start, time.monotonic()))
+        return spans, losses
+
+
+def profile(training, events, *, kind, after, iterations, region, window):
+    """Warm up, and run `iterations` steps under the profiler of `kind`: kernels, metrics, memory or region. Gives the steps of the pass.
+
+    Emits first_step, loss, profile_start and profile_stop; then, as the kind has them, regions, memory and rows of table `kernels`;
+    flop_count and eval. `after` is how many steps go before, at least the first and `PLAIN` more; None is until the rate is steady, that
+    is, until two windows of `window` steps differ by 5 % at most, or ten have passed. A pass of metrics goes on for three seconds, unless
+    DLSCALE_COUNTERS says ncu, which replays every kernel by itself.
+    """
+    steps = Steps(training, events)
+    profiler = training.profiler(kind, region)
+    watcher = Watcher(training, profiler, kind=kind, region=region)
+    if watcher.memory:
+        watcher.memory.note("model")
+    steps.together(1)
+    events.emit("first_step")
+    steady = warm_up(steps, after=after, window=window)
+    spans, losses = steps.each(PLAIN)
+    steps.note(losses)
+    plain = durations(spans)
+    if kind == "metrics" and os.environ.get("DLSCALE_COUNTERS") != "ncu":
+        iterations = max(iterations, sampled(training, statistics.median(plain)))
+    training.barrier()
+    started = {"kind": kind, "source": profiler.source, "iteration": steps.done, "region": region}
+    events.emit("profile_start", **started, steady=steady, plain_step_seconds=plain)
+    training.regions.watch(watcher, only=region)
+    if region is None:
+        profiler.start()
+    training.barrier()  # starting takes one rank longer than another
+    spans, losses = steps.each(iterations)
+    if region is None:
+        profiler.stop()
+    found = training.regions.close()
+    events.emit("profile_stop", iterations=iterations, step_seconds=durations(spans))
+    steps.note(losses)
+
+    if kind == "region":
+        for name in sorted({name for name, _, _ in found}):
+            events.emit("regions", name=name, seconds=by_step(found, name, spans))
+    if watcher.memory:
+        watcher.memory.emit(events)
+    columns = profiler.columns()
+    if columns is not None:
+        tables.write(events, "kernels", within(with_regions(columns, found), spans))
+    for fields in training.flop_counts():
+        events.emit("flop_count", **fields)
+    training.barrier()
+    events.evaluation(steps.done, training.evaluate())
+    return steps.done
+
+
+def warm_up(steps, *, after, window):
+    """Run the steps that go before the plain ones: whether the last two whole windows agreed."""
+    if after is not None:
+        left = max(after - PLAIN - steps.done, 0)
+        seconds = [steps.together(window) for _ in range(left // window)]
+        if left % window:
+            steps.together(left % window)
+        return agree(seconds)
+    seconds = []
+    for _ in range(MOST_WINDOWS):
+        mine = steps.together(window)
+        slowest = steps.training.slowest(mine)
+        seconds.append(mine if slowest is None else slowest)
+        # Processes that can't tell each other must not stop at a window of their own choice: the others would wait for them.
+        if slowest is not None and agree(seconds):
+            break
+    return agree(seconds)
+
+
+def agree(seconds):
+    """Whether the last two differ by little; one alone agrees with nothing."""
+    return len(seconds) > 1 and max(seconds[-2:]) - min(seconds[-2:]) <= STEADY * max(seconds[-2:])
+
+
+def sampled(training, seconds):
+    """Steps of `seconds` that a sampler can see, the same number on all ranks; 0 where they can't agree on one."""
+    slowest = training.slowest(seconds)
+    return math.ceil(SAMPLED_S / slowest) if slowest else 0
+
+
+def durations(spans):
+    return [end - start for start, end in spans]
+
+
+def highest(one, other):
+    """The higher of two numbers, or of two names that are equal; what is not known once is not known."""
+    return None if one is None or other is None else max(one, other)
+
+
+def step_of(moment, spans):
+    """Which of the steps, (start, end) in order, a moment lies in; None where in none of them."""
+    number = bisect.bisect_right([start for start, _ in spans], moment) - 1
+    return number if number >= 0 and moment <= spans[number][1] else None
+
+
+def by_step(found, name, spans):
+    """Seconds in the region `name` in each step; a step can pass through it more than once."""
+    seconds = [0.0] * len(spans)
+    for other, start, end in found:
+        if other == name:
+            seconds[step_of(start, spans)] += end - start
+    return seconds
+
+
+def with_regions(columns, found):
+    """Add the regions that were noted to the rows of a profiler."""
+    rows, size = len(found), len(columns["start"])
+    regions = {
+        "kind": ["region"] * rows,
+        "name": [name for name, _, _ in found],
+        "device": [-1] * rows,
+        "start": [round(start, 9) for _, start, _ in found],
+        "duration": [round(end - start, 9) for _, start, end in found],
+    }
+    names = list(dict.fromkeys([*regions, *columns]))
+    return {name: columns.get(name, [None] * size) + regions.get(name, [None] * rows) for name in names}
+
+
+def within(columns, spans):
+    """Keep the rows that begin in a step: starting and stopping a profiler, and meeting at a barrier, are none."""
+    kept = [index for index, moment in enumerate(columns["start"]) if step_of(moment, spans) is not None]
+    return {name: [values[index] for index in kept] for name, values in columns.items()}
+
+
+def host_memory(root="/proc/self"):
+    """Resident set of this process, and its peak since the last call (proc(5): VmRSS, VmHWM, clear_refs), as `memory()` gives it."""
+    sizes = dict(line.split(":", 1) for line in (Path(root) / "status").read_text().splitlines())
+    resident, peak = (1024 * int(sizes[name].split()[0]) for name in ("VmRSS", "VmHWM"))
+    try:
+        (Path(root) / "clear_refs").write_text("5")
+    except OSError:  # forbidden here: the peak is that of the whole run so far, and of no phase
+        peak = None
+    return [{"device": "host", "allocated_bytes": resident, "reserved_bytes": None, "peak_bytes": peak}]
