@@ -26,7 +26,7 @@ from runner.execute import Limits, execute
 from runner.grade import grade, scaling
 from runner.ground import EngineChoice, Ground, look
 from runner.keys import handed_out
-from runner.launch import launch
+from runner.launch import launch, monitor
 from runner.launch.job import Job, take_seats
 from runner.outcome import Outcome
 from runner.plan import plan
@@ -35,6 +35,7 @@ from runner.report.progress import Progress, progress
 from runner.report.watch import Watch, title
 from runner.request import Request
 from runner.results import RunPlan, RunRecord, RunWriter, baseline_for, check_writable, records_under
+from runner.sampling import sampling
 from runner.spec import ContainerSpec
 from runner.trial import Trial
 
@@ -98,6 +99,10 @@ def dry_run(request: Request) -> int:
         for spec in launch(make_job(trial, ground, prepared, run_id=f"RUN{number}")):
             where = f"# on {spec.node}\n" if trial.nodes > 1 else ""
             sys.stdout.write(f"{where}{prepared.describer.command_line(spec)}\n")
+        for spec in samplers(
+            make_job(trial, ground, prepared, run_id=f"RUN{number}"), prepared, hz=request.telemetry_hz
+        ):
+            sys.stdout.write(f"# beside it on {spec.node}\n{prepared.samplers.describer.command_line(spec)}\n")
     return 0
 
 
@@ -150,6 +155,7 @@ class _Matrix:
         run_id = f"{self.name}-{trial.framework}-{trial.model}-{cell(trial)}-r{trial.repeat}"
         job = make_job(trial, self.ground, self.prepared, run_id=run_id)
         specs = launch(job)
+        beside = samplers(job, self.prepared, hz=self.request.telemetry_hz)
         describer = self.prepared.describer
         fleet = self.ground.fleet
         facts = provenance.collect(
@@ -159,13 +165,19 @@ class _Matrix:
             nodes=fleet.used(trial.placement, image_ids=self.prepared.image_ids) if trial.nodes > 1 else (),
         )
         writer = RunWriter(self.ground.out / run_id)
-        writer.create(
-            RunPlan(
-                run_id=run_id, trial=trial, containers=specs, command_lines=tuple(map(describer.command_line, specs))
-            )
+        planned = RunPlan(
+            run_id=run_id,
+            trial=trial,
+            containers=(*specs, *beside),
+            command_lines=(
+                *map(describer.command_line, specs),
+                *map(self.prepared.samplers.describer.command_line, beside),
+            ),
         )
+        writer.create(planned)
         watch = Watch(self.shown, trial)
-        outcome = self._execute(job, specs, writer, watch)
+        outcome = self._execute(job, specs, beside, writer, watch)
+        writer.settle(planned)
         outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         if outcome.status in ("failed", "silent", "timeout") and (apart := fleet.apart(trial.placement)):
             outcome = outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
@@ -190,12 +202,28 @@ class _Matrix:
         watch.ended(record)
         return writer.directory, record
 
-    def _execute(self, job: Job, specs: Sequence[ContainerSpec], writer: RunWriter, watch: Watch) -> Outcome:
-        """Run the containers with the keys that they need, which no host keeps."""
+    def _execute(
+        self,
+        job: Job,
+        specs: Sequence[ContainerSpec],
+        beside: Sequence[ContainerSpec],
+        writer: RunWriter,
+        watch: Watch,
+    ) -> Outcome:
+        """Run the containers with the keys that they need, which no host keeps, and with samplers beside them."""
         limits = Limits(wall_s=self.request.timeout_s, silence_s=self.request.inactivity_timeout_s)
         began = time.monotonic()
         try:
-            with handed_out(job, self.prepared.engines):
+            with (
+                sampling(
+                    beside,
+                    engines=self.prepared.samplers.engines,
+                    writer=writer,
+                    watch=watch,
+                    idle_s=self.request.idle_s,
+                ),
+                handed_out(job, self.prepared.engines),
+            ):
                 return execute(
                     engines=self.prepared.engines,
                     specs=specs,
@@ -208,6 +236,15 @@ class _Matrix:
         except EngineError as error:
             reason = f"the keys of the run could not be handed out: {error}"
             return Outcome(status="failed", reason=reason, exit_codes={}, started=began, phases_s={})
+        except KeyboardInterrupt:  # before the first container of the job, while the machine was looked at idle
+            reason = "stopped by Ctrl-C"
+            return Outcome(status="interrupted", reason=reason, exit_codes={}, started=began, phases_s={})
+
+
+def samplers(job: Job, prepared: Prepared, *, hz: int) -> tuple[ContainerSpec, ...]:
+    """What looks on while a job runs."""
+    room = prepared.samplers
+    return monitor.specs(job, hz=hz, image=room.image, site=room.describer.site(None))
 
 
 def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:

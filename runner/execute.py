@@ -146,7 +146,14 @@ def execute(
         running.end()
     phases["total"] = time.monotonic() - started
     return Outcome.model_validate(
-        {"status": status, "reason": reason, "exit_codes": running.exit_codes, "started": started, "phases_s": phases}
+        {
+            "status": status,
+            "reason": reason,
+            "exit_codes": running.exit_codes,
+            "started": started,
+            "phases_s": phases,
+            "containers": running.identifiers,
+        }
     )
 
 

@@ -16,6 +16,7 @@ class Outcome(BaseModel):
         reason: one sentence, None when all went well.
         exit_codes: by container; absent for one that did not end by itself.
         started: the runner's monotonic clock in seconds when the first container began to be created.
+        containers: by name, what the kernel's view of a process tells a container by (`Container.identifier`).
         phases_s: seconds of each phase: what the runner saw (`create`, `total`) and what the programs said
             (`import`, ...; the slowest rank's).
     """
@@ -27,3 +28,4 @@ class Outcome(BaseModel):
     exit_codes: dict[str, int]
     started: float
     phases_s: dict[str, float]
+    containers: dict[str, str] = {}

@@ -9,13 +9,12 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
+from runner.columns import COLUMNS, TableName
 from runner.events import Event
-
-TableName = Literal["telemetry", "kernels"]
 
 PREFIX = "::dlscale:: "
 ROWS_PREFIX: Final = "::dlscale-rows:: "
@@ -45,10 +44,17 @@ class Rows(BaseModel):
     columns: dict[str, list[Any]]
     container: str
 
+    @property
+    def count(self) -> int:
+        """How many rows they are."""
+        return len(next(iter(self.columns.values()), []))
+
     @model_validator(mode="after")
-    def _equal(self) -> Rows:
+    def _fit(self) -> Rows:
         if len({len(values) for values in self.columns.values()}) > 1:
             raise ValueError("its columns are not equally long")
+        if unknown := self.columns.keys() - COLUMNS[self.table].keys():
+            raise ValueError(f"table {self.table} has no column {', '.join(sorted(unknown))}")
         return self
 
 

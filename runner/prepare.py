@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,9 +20,11 @@ from runner.engines.venv import VenvEngine
 from runner.errors import RequestError
 from runner.ground import WORKLOADS, Ground
 from runner.hosts.container import engine_errors
-from runner.hosts.supply import check_data, supply_image, supply_programs
+from runner.hosts.supply import check_data, python_modules, supply_image, supply_programs
+from runner.hosts.survey import base_image
 from runner.images.build import ensure
 from runner.images.tools import ensure_tools, tools_base
+from runner.launch.monitor import MODULES
 from runner.pack import PACKERS, pack, packed_path
 from runner.report.progress import Progress
 from runner.results import EngineDetails, ImageUsed
@@ -33,6 +36,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class SamplersRoom:
+    """Where samplers run: a process of the runner's own Python on this machine, containers of the suite's base on others.
+
+    Attributes:
+        engines: by node; empty in a dry run of hosts.
+        image: of the containers.
+    """
+
+    describer: Describer
+    engines: Mapping[str, Engine]
+    image: str
+
+
+@dataclass(frozen=True)
 class Prepared:
     """What every trial of a plan runs in.
 
@@ -40,6 +57,7 @@ class Prepared:
         describer: what launchers and dry runs ask.
         engines: by node, what starts its containers; empty in a dry run of hosts.
         data: what the program reads, None for synthetic data.
+        samplers: where those run that look on.
         seconds: how long it took to make all this ready.
         image_ids: of the image in each host's own engine; empty where there is one engine.
         volume: what the programs are in on hosts; None where they are read from this machine.
@@ -51,6 +69,7 @@ class Prepared:
     engine_details: EngineDetails
     image_used: ImageUsed
     data: Path | None
+    samplers: SamplersRoom
     seconds: float
     image_ids: Mapping[str, str] = field(default_factory=dict)
     volume: str | None = None
@@ -89,9 +108,20 @@ def prepare(ground: Ground, shown: Progress, *, image_size: int, run: str) -> Pr
         engine_details=EngineDetails(version=engine.facts().version, reason=ground.engine.reason),
         image_used=image,
         data=data,
+        samplers=_samplers_here(ground),
         tools=_tools(ground, engine, shown),
         seconds=time.monotonic() - started,
     )
+
+
+def _samplers_here(ground: Ground) -> SamplersRoom:
+    """This machine's one sampler, which the node with the first rank stands for."""
+    engine = VenvEngine(Path(sys.executable), WORKLOADS)
+    return SamplersRoom(engine, {ground.node.name: engine}, image="the runner's own Python")
+
+
+def _samplers_on(hosts: Mapping[str, Engine], volume: str) -> SamplersRoom:
+    return SamplersRoom(DockerPlan(volume), hosts, image=base_image().reference)
 
 
 def _tools(ground: Ground, engine: Engine, shown: Progress) -> str | None:
@@ -119,14 +149,16 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> P
     built = ensure(ground.image, client=source, cache=cache_dir(), report=shown.stage)
     ids = supply_image(built.reference, source=source, nodes=connections, report=shown.stage)
     volume = f"dlscale-{run}-workloads"
+    engines: dict[str, Engine] = {seen.host.name: _on_host(seen, volume) for seen in ground.fleet.surveyed}
     prepared = Prepared(
         describer=DockerPlan(volume),
-        engines={seen.host.name: _on_host(seen, volume) for seen in ground.fleet.surveyed},
+        engines=engines,
         engine_details=EngineDetails(version=ground.fleet.surveyed[0].engine.version, reason=None),
         image_used=ImageUsed(
             reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256
         ),
         data=Path(ground.dataset.path) if ground.dataset else None,
+        samplers=_samplers_on(engines, volume),
         seconds=time.monotonic() - started,
         image_ids=ids,
         volume=volume,
@@ -135,7 +167,12 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> P
         for connection in connections:
             with engine_errors(connection):
                 supply_programs(
-                    connection.client, WORKLOADS, volume=volume, image=built.reference, labels={LABEL_RUN: run}
+                    connection.client,
+                    WORKLOADS,
+                    beside=python_modules(MODULES, "psutil", "pynvml"),
+                    volume=volume,
+                    image=built.reference,
+                    labels={LABEL_RUN: run},
                 )
                 if prepared.data:
                     check_data(connection, prepared.data, image=built.reference, labels={LABEL_RUN: run})
@@ -184,8 +221,9 @@ def _pack(ground: Ground, data: Dataset, engine: Engine, image: ImageUsed, shown
 def foresee(ground: Ground, *, image_size: int) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
     describer: Describer
+    volume = "dlscale-RUN-workloads"
     if ground.fleet.way == "hosts":
-        describer = DockerPlan("dlscale-RUN-workloads")
+        describer = DockerPlan(volume)
     elif ground.engine.name == "docker":
         describer = DockerEngine(docker.connect(), WORKLOADS)
     else:
@@ -206,6 +244,7 @@ def foresee(ground: Ground, *, image_size: int) -> Prepared:
         engine_details=details,
         image_used=image,
         data=data,
+        samplers=_samplers_on({}, volume) if ground.fleet.way == "hosts" else _samplers_here(ground),
         tools=tools_base().reference if ground.fleet.way == "emulated" else None,
         seconds=0.0,
     )

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from runner import tables
+from runner.columns import TableName
 from runner.errors import RequestError, RunFailedError
 from runner.events import Event
 from runner.interconnect import Transport
@@ -24,6 +28,9 @@ from runner.parse import Rows, parse_events
 from runner.provenance import Provenance
 from runner.spec import ContainerSpec
 from runner.trial import AnyTrial
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA_VERSION: Final = 1
 RESERVE_BYTES: Final = 4 * 2**20
@@ -104,6 +111,11 @@ class RunPlan(Frozen):
     containers: tuple[ContainerSpec, ...]
     command_lines: tuple[str, ...]
 
+    @property
+    def nodes(self) -> dict[str, str]:
+        """By container, the node that it runs on."""
+        return {spec.name: spec.node for spec in self.containers}
+
 
 class RunWriter:
     """Writes one run directory; every failure to write is a RunFailedError that names the place."""
@@ -111,6 +123,7 @@ class RunWriter:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._open: dict[str, IO[str]] = {}
+        self._one_at_a_time = threading.Lock()  # samplers are heard in threads of their own
 
     def create(self, plan: RunPlan) -> None:
         """Make the directory, keep room for the record, write the plan."""
@@ -132,11 +145,17 @@ class RunWriter:
         self._append(f"{rows.table}.jsonl", rows.model_dump_json())
 
     def _append(self, name: str, text: str) -> None:
-        with _disk(self.directory):
+        with self._one_at_a_time, _disk(self.directory):
             if name not in self._open:
                 # Line-buffered: what a killed runner had heard is on disk.
                 self._open[name] = (self.directory / name).open("a", encoding="utf-8", buffering=1)
             self._open[name].write(text + "\n")
+
+    def settle(self, plan: RunPlan) -> None:
+        """Turn the rows of tables into Parquet; where the disk does not take it, they stay readable as they came."""
+        self.close()
+        with suppress(RunFailedError), _disk(self.directory):
+            tables.settle(self.directory, nodes=plan.nodes)
 
     def close(self) -> None:
         """Close the raw files; what a full disk would not take was reported when it was written."""
@@ -230,6 +249,33 @@ def read_events(directory: Path) -> tuple[Event, ...]:
     except ValidationError as error:
         raise RequestError(
             f"{path}: holds a line that is not an event ({error.errors()[0]['msg']}); the raw file is damaged"
+        ) from error
+
+
+def read_plan(directory: Path) -> RunPlan:
+    """Read what was going to be run.
+
+    Raises:
+        RequestError: there is no plan, or it is damaged.
+    """
+    path = directory / PLAN
+    try:
+        return RunPlan.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValidationError) as error:
+        raise RequestError(f"{path}: is no plan of a run ({error}); name a run directory") from error
+
+
+def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
+    """Read a table of a run directory, with every column that it can have; None when the run has none.
+
+    Raises:
+        RequestError: a raw file is damaged; the sentence names the directory.
+    """
+    try:
+        return tables.read(directory, table, nodes=read_plan(directory).nodes)
+    except (OSError, ValueError, KeyError) as error:
+        raise RequestError(
+            f"{directory}: its table {table} can't be read ({error}); the raw file is damaged"
         ) from error
 
 

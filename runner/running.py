@@ -50,6 +50,7 @@ class Running:
     exit_codes: dict[str, int] = field(default_factory=dict)
     last_events: dict[str, dict[int, str]] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+    identifiers: dict[str, str] = field(default_factory=dict)
 
     def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec]) -> None:
         """Start every container: in order on its node, the nodes at once; the daemons of all nodes first, since the others count on them.
@@ -77,6 +78,7 @@ class Running:
         self.tails[container.name] = deque(maxlen=TAIL_LINES)
         self.last_events[container.name] = {}
         self.containers[container.name] = container
+        self.identifiers[container.name] = container.identifier
         threading.Thread(target=self._read, args=(container,), daemon=True).start()
 
     def _read(self, container: Container) -> None:

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict
 
 from runner.link import Link
 
-# A daemon serves the others and is ended with them; all else ends by itself.
-Role = Literal["worker", "scheduler", "server", "daemon", "tool"]
+# A daemon serves the others and is ended with them, a monitor only looks on; all else ends by itself.
+Role = Literal["worker", "scheduler", "server", "daemon", "tool", "monitor"]
 
 # The user that every image of the suite has for its jobs: `bench`, as numeric `uid:gid`.
 IMAGE_USER: Final = "10001:10001"
@@ -53,6 +53,7 @@ class ContainerSpec(BaseModel):
         link: what everything that it sends over that network is held to; None for as fast as it is.
         net_admin: whether it may configure the network namespace that it is in.
         verbs: whether it reaches the host's RDMA adapters, and may lock the memory that they read.
+        host_pids: whether it sees the processes of the host, which those on a GPU are named by.
         labels: run id and role, by which `dlscale clean` finds it.
     """
 
@@ -79,6 +80,7 @@ class ContainerSpec(BaseModel):
     link: Link | None = None
     net_admin: bool = False
     verbs: bool = False
+    host_pids: bool = False
     labels: dict[str, str]
 
     @property

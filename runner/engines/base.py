@@ -80,6 +80,10 @@ class Container(Protocol):
     def name(self) -> str:
         """The name in its spec."""
 
+    @property
+    def identifier(self) -> str:
+        """What the kernel's view of a process tells it by: the engine's id, which is in the control group's path, or the session's number."""
+
     def lines(self) -> Iterator[Line]:
         """Yield every line as it is written, until the container ends."""
 

@@ -47,6 +47,8 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
         host["devices"] = [f"{RDMA_DEVICES}:{RDMA_DEVICES}:rwm"]
         host["cap_add"] = ["IPC_LOCK"]
         host["ulimits"].append(types.Ulimit(name="memlock", soft=-1, hard=-1))
+    if spec.host_pids:
+        host["pid_mode"] = "host"
     if spec.net_admin:
         host["cap_add"] = [*host.get("cap_add", []), "NET_ADMIN"]
     if spec.cpus:
@@ -88,6 +90,8 @@ def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ..
     argv += _names(spec)
     if spec.verbs:
         argv += ["--device", RDMA_DEVICES, "--cap-add", "IPC_LOCK", "--ulimit", "memlock=-1:-1"]
+    if spec.host_pids:
+        argv += ["--pid", "host"]
     if spec.net_admin:
         argv += ["--cap-add", "NET_ADMIN"]
     if spec.cpus:

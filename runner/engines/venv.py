@@ -89,6 +89,11 @@ class VenvContainer:
         self.name = name
         self._process = process
 
+    @property
+    def identifier(self) -> str:
+        """Number of the session that it leads."""
+        return str(self._process.pid)
+
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""
         found: queue.Queue[Line | None] = queue.Queue()

@@ -6,10 +6,12 @@ An image is read from this machine's engine once, however many nodes lack it. Wh
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from runner import dataset
@@ -81,12 +83,21 @@ def is_same(found: Image | None, image: Image) -> bool:
     return found is not None and (found.id == image.id or _contents(found) == _contents(image))
 
 
-def supply_programs(client: DockerClient, directory: Path, *, volume: str, image: str, labels: dict[str, str]) -> None:
+def supply_programs(
+    client: DockerClient,
+    directory: Path,
+    *,
+    volume: str,
+    image: str,
+    labels: dict[str, str],
+    beside: Mapping[str, File] = MappingProxyType({}),
+) -> None:
     """Copy a directory of programs into a new volume of an engine: what a bind mount is on this machine.
 
     Args:
         client: the node's engine.
         directory: what is copied; compiled Python files are left out.
+        beside: more files, by their path in the volume.
         volume: name of the volume.
         image: any image that the engine has.
         labels: by which `dlscale clean` finds the volume.
@@ -94,7 +105,7 @@ def supply_programs(client: DockerClient, directory: Path, *, volume: str, image
     Raises:
         EngineError: the engine would not.
     """
-    volumes.fill(client, name=volume, image=image, files=programs(directory), labels=labels)
+    volumes.fill(client, name=volume, image=image, files={**programs(directory), **beside}, labels=labels)
 
 
 def programs(directory: Path) -> dict[str, File]:
@@ -106,6 +117,24 @@ def programs(directory: Path) -> dict[str, File]:
         for path in sorted(directory.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
+
+
+def python_modules(folder: str, *names: str) -> dict[str, File]:
+    """Modules of this interpreter as files of a folder, for Pythons of other machines; one that is not installed is left out.
+
+    Of the compiled ones, psutil's is built for every Python from 3.6 on (PEP 384).
+    """
+    files: dict[str, File] = {}
+    for name in names:
+        found = importlib.util.find_spec(name)
+        if found is None or found.origin is None:
+            continue
+        path = Path(found.origin)
+        if not found.submodule_search_locations:
+            files[f"{folder}/{path.name}"] = File(content=path.read_bytes())
+            continue
+        files |= {f"{folder}/{name}/{inside}": file for inside, file in programs(path.parent).items()}
+    return files
 
 
 def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, str]) -> None:

@@ -64,6 +64,14 @@ def test_rdma_needs_the_adapters_and_locked_memory_and_nothing_else():
     assert "devices" not in alone["host"]
 
 
+def test_a_sampler_sees_the_processes_of_the_host_and_nobody_else_does():
+    spec = SINGLE.model_copy(update={"host_pids": True})
+    assert docker_options.create_options(spec, None)["host"]["pid_mode"] == "host"
+    assert "--pid host" in " ".join(docker_options.docker_run(spec, None))
+    assert "pid_mode" not in docker_options.create_options(SINGLE, None)["host"]
+    assert "--pid" not in docker_options.docker_run(SINGLE, None)
+
+
 def test_a_source_that_is_no_path_is_a_named_volume():
     spec = SINGLE.model_copy(
         update={"mounts": (Mount(source="dlscale-x", target="/a"), Mount(source="/x", target="/b"))}

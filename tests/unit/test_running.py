@@ -7,6 +7,8 @@ from runner.spec import ContainerSpec
 
 
 class Ended:
+    identifier = "id"
+
     def __init__(self, name):
         self.name = name
 

@@ -1,0 +1,149 @@
+"""The samplers of one run, from before its first container to after its last: started, heard, and ended whatever becomes of the job.
+
+A sampler only looks on: one that will not start, breaks the contract or dies leaves a `trouble` event, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from runner.engines.base import Container, Engine, EngineError
+from runner.errors import RunFailedError
+from runner.events import Event, MonitorStart, MonitorStop, Trouble
+from runner.failures import explain
+from runner.parse import EventError, Rows, parse_line
+from runner.results import RunWriter
+from runner.running import BEAT_S
+from runner.spec import ContainerSpec
+
+# Seconds that a sampler has to say its first word, and to say its last.
+BEGIN_S: Final = 15.0
+END_S: Final = 5.0
+_LAST_WORDS: Final = 20
+
+
+@contextmanager
+def sampling(
+    specs: Sequence[ContainerSpec],
+    *,
+    engines: Mapping[str, Engine],
+    writer: RunWriter,
+    watch: Callable[[Event], None],
+    idle_s: float,
+) -> Iterator[None]:
+    """Let samplers look on for as long as the block lasts.
+
+    Args:
+        specs: the samplers.
+        engines: by node, what starts its sampler.
+        writer: takes their rows and events.
+        watch: told of their events.
+        idle_s: seconds that they look at idle machines before the block begins, where one of them can measure power.
+    """
+    samplers = [_Sampler(spec, engines[spec.node], writer, watch) for spec in specs]
+    over = threading.Event()
+    try:
+        for sampler in samplers:
+            sampler.begin(over)
+        deadline = time.monotonic() + BEGIN_S
+        for sampler in samplers:
+            sampler.spoke.wait(deadline - time.monotonic())
+        if any(sampler.sees_power for sampler in samplers):
+            time.sleep(idle_s)
+        yield
+    finally:
+        over.set()
+        for sampler in samplers:
+            sampler.let_go()
+        for sampler in samplers:
+            sampler.end()
+
+
+class _Sampler:
+    """One sampler, and the thread that hears it."""
+
+    def __init__(self, spec: ContainerSpec, engine: Engine, writer: RunWriter, watch: Callable[[Event], None]) -> None:
+        self.spoke = threading.Event()
+        self.sees_power = False
+        self._spec, self._engine, self._writer, self._watch = spec, engine, writer, watch
+        self._container: Container | None = None
+        self._said_goodbye = False
+        self._tail: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def begin(self, over: threading.Event) -> None:
+        """Start it, and let it know that the runner is there until `over` is set."""
+        self._thread.start()
+        threading.Thread(target=self._beat, args=(over,), daemon=True).start()
+
+    def let_go(self) -> None:
+        """Ask it to end."""
+        if self._container:
+            self._container.let_go()
+
+    def end(self) -> None:
+        """Hear its last words, then remove what is left of it."""
+        self._thread.join(END_S)
+        if self._container:
+            self._container.stop()
+            self._container.remove()
+
+    def _beat(self, over: threading.Event) -> None:
+        while not over.wait(BEAT_S):
+            if self._container:
+                self._container.beat()
+
+    def _run(self) -> None:
+        try:
+            self._container = container = self._engine.start(self._spec)
+            for line in container.lines():
+                self._hear(line.text, stdout=line.stream == "stdout")
+            code = container.wait()
+            if not self._said_goodbye:
+                self._complain(f"the sampler {explain(code, self._tail)}")
+        except (EngineError, EventError) as error:
+            self._complain(f"the sampler could not be heard: {error}")
+        except RunFailedError:
+            pass  # a record that can't be written any more ends the run, which says so
+        finally:
+            self.spoke.set()
+
+    def _hear(self, text: str, *, stdout: bool) -> None:
+        heard = parse_line(text, received=time.monotonic(), container=self._spec.name) if stdout else None
+        if isinstance(heard, Rows):
+            self._writer.rows(heard)
+        elif heard is None:
+            self._tail.append(text)
+            self._writer.log(self._spec.name, text)
+        else:
+            self._event(heard)
+
+    def _event(self, event: Event) -> None:
+        self._writer.event(event)
+        self._watch(event)
+        if isinstance(event, MonitorStart):
+            self.sees_power = bool(event.gpus) or event.sources.get("rapl", "") is None
+            self.spoke.set()
+        if isinstance(event, MonitorStop):
+            self._said_goodbye = True
+
+    def _complain(self, reason: str) -> None:
+        now = time.monotonic()
+        with suppress(RunFailedError):
+            self._event(
+                Trouble(
+                    event="trouble",
+                    rank=0,
+                    t=now,
+                    received=now,
+                    container=self._spec.name,
+                    device="host",
+                    fields=(),
+                    reason=reason,
+                )
+            )

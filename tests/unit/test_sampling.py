@@ -1,0 +1,117 @@
+"""Prevents: a run that fails because its sampler does, rows of a sampler that are lost at the end, a sampler that outlives its run."""
+
+import contextlib
+import textwrap
+import time
+from pathlib import Path
+
+import examples
+import pytest
+
+from runner.engines.base import EngineError
+from runner.engines.venv import VenvEngine
+from runner.events import MonitorStart, MonitorStop, Trouble
+from runner.launch import monitor
+from runner.results import RunPlan, RunWriter
+from runner.sampling import sampling
+
+WORKLOADS = Path(__file__).parents[2] / "workloads"
+EVENTS = f"""
+import sys
+sys.path.insert(0, {str(WORKLOADS)!r})
+from events import Events
+events = Events(rank=0)
+"""
+GOOD = """
+import signal
+def end(*_):
+    events.rows("telemetry", {"t": [2.0], "device": ["host"]})
+    events.emit("monitor_stop", samples=2, seconds=1.0, cpu_s=0.01)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+events.emit("monitor_start", node="here", hz=10, gpus=GPUS)
+events.rows("telemetry", {"t": [1.0], "device": ["host"]})
+while True:
+    signal.pause()
+"""
+GPU = {"index": 0, "uuid": "GPU-0", "name": "H200"}
+
+
+@pytest.fixture
+def sample(tmp_path):
+    """Let a program look on while nothing happens; what it left, and what was heard of it."""
+
+    def look_on(program, *, idle_s=0, engine=None, during=lambda: None):
+        script = tmp_path / "sampler.py"
+        script.write_text(EVENTS + textwrap.dedent(program))
+        engine = engine or VenvEngine(Path("/usr/bin/env"), WORKLOADS)
+        plain = monitor.local("r1", node="here", gpus=(), hz=10, image="own", site=engine.site(None), user="0:0")
+        spec = plain.model_copy(update={"argv": ("python3", str(WORKLOADS / "lease.py"), "python3", str(script))})
+        plan = RunPlan(run_id="r1", trial=examples.trial(), containers=(spec,), command_lines=())
+        writer = RunWriter(tmp_path / "run")
+        writer.create(plan)
+        heard = []
+        with sampling((spec,), engines={"here": engine}, writer=writer, watch=heard.append, idle_s=idle_s):
+            during()
+        writer.settle(plan)
+        return tmp_path / "run", heard
+
+    return look_on
+
+
+def test_rows_and_events_are_kept_to_the_last_one(sample):
+    directory, heard = sample(GOOD.replace("GPUS", "[]"))
+    assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
+    assert (directory / "telemetry.parquet").exists()
+    assert len((directory / "events.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(("gpus", "waits"), [([GPU], True), ([], False)])
+def test_the_run_waits_for_idle_power_where_power_can_be_measured(sample, gpus, waits):
+    began = []
+    _, heard = sample(GOOD.replace("GPUS", repr(gpus)), idle_s=0.8, during=lambda: began.append(time.monotonic()))
+    assert (began[0] - heard[0].received > 0.7) == waits
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("sys.exit('no NVML today')", "no NVML today"),
+        ("print('::dlscale:: {}', flush=True)", "breaks the contract"),
+        ('print(\'::dlscale-rows:: {"table": "telemetry", "rank": 0, "columns": {"watts": [1]}}\')', "no column watts"),
+    ],
+)
+def test_a_sampler_that_dies_or_lies_is_named_and_the_run_goes_on(sample, program, reason):
+    _, heard = sample(program)
+    (trouble,) = (event for event in heard if isinstance(event, Trouble))
+    assert reason in trouble.reason
+
+
+class Refusing:
+    """An engine that starts nothing."""
+
+    name = "docker"
+    site = VenvEngine(None, WORKLOADS).site
+
+    def start(self, spec):
+        raise EngineError(f"no room for {spec.name}")
+
+
+def test_a_sampler_that_can_t_be_started_is_named_and_the_run_goes_on(sample):
+    went_on = []
+    _, heard = sample("", engine=Refusing(), during=lambda: went_on.append(True))
+    assert went_on
+    assert [event.reason for event in heard] == ["the sampler could not be heard: no room for dlscale-r1-monitor0"]
+
+
+def test_no_sampler_outlives_a_run_that_raises(sample, tmp_path):
+    program = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(__import__('os').getpid()))\n" + GOOD.replace(
+        "GPUS", "[]"
+    )
+
+    def fail():
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        sample(program, during=fail)
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
