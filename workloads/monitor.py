@@ -1,0 +1,182 @@
+"""The sampler of a node: what its GPUs and its host do, several times a second, from before the job until after it.
+
+    python3 monitor.py --node=NAME --hz=10 [--gpus=0,1]
+
+`--gpus` are NVML's indices; all GPUs without it, none with an empty list. Writes event monitor_start, the rows of table `telemetry`
+once a second, an event for whatever can't be read, and monitor_stop (`events.py`). It ends with 0 when its standard input closes,
+or on SIGTERM or SIGINT; an input that nobody can close (/dev/null, which `lease.py` gives) does not count.
+
+Nothing that it watches can break or stop it: each device has a thread of its own (`monitor_sampler.py`), this one only writes, and
+a call that never returns is left behind. Sources: NVML and GPM (`monitor_nvml.py`), DCGM (`monitor_dcgm.py`), psutil and RAPL
+(`monitor_host.py`). Standard library besides those, and syntax of Python 3.6 only.
+"""
+
+import argparse
+import os
+import select
+import signal
+import stat
+import sys
+import threading
+import time
+
+import monitor_nvml
+from events import Events
+from monitor_dcgm import Dcgm
+from monitor_host import Host
+from monitor_sampler import Sampler
+
+FLUSH_S = 1.0
+PATIENCE_S = 2.0  # for one call
+OPENING_S = 20.0  # a driver without persistence mode wakes every GPU of the host first, which takes seconds for each
+ENDING_S = 0.5  # for samplers to give back what they took; the lease ends everything after five seconds
+
+
+def main():
+    """Sample until told to end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--node", required=True, help="the runner's name of this host")
+    parser.add_argument("--hz", type=beats, default=10.0, help="samples a second")
+    parser.add_argument("--gpus", type=indices, help="NVML's indices of the GPUs, such as 0,1")
+    options = parser.parse_args()
+    ending = Ending()
+    events = Events(rank=0)
+    host = Host()
+    gpus, silent, sources, dcgm = find_gpus(options.gpus, options.hz)
+    sources.update(host.sources)
+    described = [gpu.describe() for gpu in gpus]
+    events.emit(
+        "monitor_start", node=options.node, hz=options.hz, gpus=described, cores=os.cpu_count(), sources=sources
+    )
+    start, used = time.monotonic(), cpu_seconds()
+    samplers = [Sampler(device, options.hz) for device in (*gpus, host)]
+    for sampler in samplers:
+        sampler.start()
+    writer = Writer(events, samplers)
+    for gpu, reason in silent.items():
+        writer.trouble(gpu, gpu.columns, reason)
+    due = start + FLUSH_S
+    while not ending.within(max(0.0, due - time.monotonic())):
+        writer.flush()
+        due = max(due + FLUSH_S, time.monotonic())
+    for sampler in samplers:
+        sampler.ending = True
+    deadline = time.monotonic() + ENDING_S
+    while any(sampler.is_alive() for sampler in samplers) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if dcgm is not None:
+        dcgm.stop()
+    writer.flush()
+    events.emit("monitor_stop", samples=writer.rows, seconds=time.monotonic() - start, cpu_s=cpu_seconds() - used)
+
+
+def beats(word):
+    """Read samples a second; argparse makes a sentence of the error."""
+    value = float(word)
+    if not 0 < value <= 1000:
+        raise ValueError
+    return value
+
+
+def indices(word):
+    return [int(index) for index in word.split(",") if index]
+
+
+def cpu_seconds():
+    """CPU seconds of this process and of the children that it has waited for."""
+    children = os.times()
+    return time.process_time() + children.children_user + children.children_system
+
+
+class Ending:
+    """Knows when to end: standard input at its end, SIGTERM or SIGINT."""
+
+    def __init__(self):
+        self.woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: None)
+        self.inputs = [self.woken]
+        if not stat.S_ISCHR(os.fstat(0).st_mode):
+            self.inputs.append(0)
+
+    def within(self, seconds):
+        """Wait for the end, so long at most, and say whether it came; what is written to the input is of no account."""
+        ready, _, _ = select.select(self.inputs, [], [], seconds)
+        return self.woken in ready or (0 in ready and not os.read(0, 4096))
+
+
+def find_gpus(wanted, hz):
+    """Look for the GPUs: list of `Gpu`, {`Gpu`: reason} of those that do not answer, sources, and the running `Dcgm` or None."""
+    if wanted == []:
+        return [], {}, dict.fromkeys(("nvml", "gpm", "dcgm"), "no GPU was asked for"), None
+    answer = []
+    opening = threading.Thread(target=lambda: answer.append(monitor_nvml.find(wanted)), daemon=True)
+    opening.start()
+    opening.join(OPENING_S)
+    gpus, silent, reason = answer[0] if answer else ([], {}, f"NVML did not answer for {OPENING_S:g} s")
+    if not gpus:
+        return [], silent, dict.fromkeys(("nvml", "gpm", "dcgm"), reason), None
+    without = [gpu for gpu in gpus if gpu.counters is None]
+    sources = {"nvml": None, "gpm": None, "dcgm": "GPM is here"}
+    if not without:
+        return gpus, silent, sources, None
+    dcgm = Dcgm(hz, monitor_nvml.COUNTERS)
+    sources.update(gpm=without[0].gpm.reason, dcgm=dcgm.reason)
+    if dcgm.reason is None:
+        for gpu in without:
+            gpu.count_by(dcgm)
+    return gpus, silent, sources, dcgm
+
+
+class Writer:
+    """Writes what the samplers have found; `rows` counts them."""
+
+    def __init__(self, events, samplers):
+        self.events = events
+        self.samplers = samplers
+        self.stalls = {}
+        self.rows = 0
+
+    def flush(self):
+        """Write troubles, and the rows of all devices in one line."""
+        times, devices, found = [], [], []
+        for sampler in self.samplers:
+            self.notice_stall(sampler)
+            for columns, reason in drain(sampler.troubles):
+                self.trouble(sampler.device, columns, reason)
+            for now, values in drain(sampler.rows):
+                times.append(round(now, 4))
+                devices.append(sampler.device.name)
+                found.append(values)
+        if not found:
+            return
+        self.rows += len(found)
+        columns = {"t": times, "device": devices}
+        for name in dict.fromkeys(name for values in found for name in values):
+            columns[name] = [values.get(name) for values in found]
+        self.events.rows("telemetry", columns)
+
+    def notice_stall(self, sampler):
+        """Say once of each call that it does not return."""
+        asked = sampler.asked
+        if asked is None or time.monotonic() - asked < PATIENCE_S or self.stalls.get(sampler) == asked:
+            return
+        self.stalls[sampler] = asked
+        device = sampler.device
+        self.trouble(device, device.columns, f"{device.asks} did not answer for {PATIENCE_S:g} s")
+
+    def trouble(self, device, columns, reason):
+        self.events.emit("trouble", device=device.name, fields=list(columns), reason=reason)
+
+
+def drain(queue):
+    """Take what is in a queue now; its other end may go on filling it."""
+    return [queue.popleft() for _ in range(len(queue))]
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # a thread whose call never returns must not be waited for

@@ -1,0 +1,293 @@
+"""NVIDIA GPUs as sampled devices, asked through NVML: what nvidia-smi shows, and the GPU Performance Monitoring (GPM) of Hopper and later.
+
+nvidia-ml-py 13 and its older releases; what a release or a driver does not know is a column that is missing, with the reason. Nothing
+is set, and no GPU is started that sleeps. Standard library beside it, and syntax of Python 3.6 only.
+"""
+
+import math
+import time
+from pathlib import Path
+
+from monitor_sampler import JITTER, Device, Lost, Missing, Part
+
+ALL_LINKS = 0xFFFFFFFF  # nvml.h: a scopeId of UINT_MAX adds up all links of a GPU
+UNKNOWN = "this nvidia-ml-py does not know "
+KIB, MIB = 1 << 10, 1 << 20
+RARELY_S = 1.0  # between two looks at what changes seldom
+GPM_S = 0.1  # the shortest time over which GPM measures on Hopper: github.com/NVIDIA/DCGM/issues/310
+
+# Column, field of nvmlDeviceGetFieldValues, its scope, and bytes in one unit of it.
+FIELDS = (
+    ("pcie_rx_bytes", "NVML_FI_DEV_PCIE_COUNT_RX_BYTES", 0, 1),
+    ("pcie_tx_bytes", "NVML_FI_DEV_PCIE_COUNT_TX_BYTES", 0, 1),
+    ("nvlink_rx_bytes", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS, KIB),
+    ("nvlink_tx_bytes", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS, KIB),
+)
+# Column, metric of GPM, and its unit in that of the column: percents as they are, MiB/s to bytes/s.
+GPM_METRICS = (
+    ("sm_active_percent", "NVML_GPM_METRIC_SM_UTIL", None),
+    ("sm_occupancy_percent", "NVML_GPM_METRIC_SM_OCCUPANCY", None),
+    ("fp64_percent", "NVML_GPM_METRIC_FP64_UTIL", None),
+    ("fp32_percent", "NVML_GPM_METRIC_FP32_UTIL", None),
+    ("fp16_percent", "NVML_GPM_METRIC_FP16_UTIL", None),
+    ("tensor_percent", "NVML_GPM_METRIC_ANY_TENSOR_UTIL", None),
+    ("dram_percent", "NVML_GPM_METRIC_DRAM_BW_UTIL", None),
+    ("pcie_rx_rate", "NVML_GPM_METRIC_PCIE_RX_PER_SEC", MIB),
+    ("pcie_tx_rate", "NVML_GPM_METRIC_PCIE_TX_PER_SEC", MIB),
+    ("nvlink_rx_rate", "NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", MIB),
+    ("nvlink_tx_rate", "NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", MIB),
+)
+COUNTERS = tuple(column for column, _, _ in GPM_METRICS)
+
+
+def find(indices=None):
+    """Open NVML and look for its GPUs, or for those with the `indices`.
+
+    Returns:
+        list of opened `Gpu`; {`Gpu`: reason} of those that do not answer; why there are none at all, or None.
+    """
+    try:
+        import pynvml
+    except ImportError:
+        return [], {}, "nvidia-ml-py is not installed beside the sampler"
+    try:
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        return [], {}, f"no NVIDIA device: {error}"
+    found, silent = [], {}
+    for index in range(count) if indices is None else indices:
+        gpu = Gpu(pynvml, index)
+        try:
+            gpu.open()
+            found.append(gpu)
+        except pynvml.NVMLError as error:
+            silent[gpu] = str(error)
+    if not found:
+        return [], silent, f"no NVIDIA device: the driver shows {count}, and none that was asked for answers"
+    return found, silent, None
+
+
+def text(value):
+    """Older releases of nvidia-ml-py answer in bytes."""
+    return value if isinstance(value, str) else value.decode()
+
+
+class Gpu(Device):
+    """One GPU; `index` is NVML's, in PCI bus order. `counters` is "gpm", "dcgm" or None: where its pipes' utilisation comes from."""
+
+    asks = "NVML"
+
+    def __init__(self, nvml, index):
+        self.nvml = nvml
+        self.index = index
+        self.gpm = Gpm(nvml)
+        self.counters = None
+        self.processes = Processes()
+        self.pipes = Part(COUNTERS, self.gpm.read, GPM_S)
+        parts = [
+            Part(("utilisation_percent", "memory_utilisation_percent"), self.utilisation),
+            Part(("memory_mib",), self.memory),
+            Part(("power_w",), self.power),
+            Part(("energy_j",), self.energy),
+            Part(("temperature_c",), self.temperature),
+            Part(("sm_clock_mhz",), lambda: [nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_SM)]),
+            Part(("memory_clock_mhz",), lambda: [nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_MEM)]),
+            Part(("slowdown_bits",), self.slowdowns),
+            Part(tuple(column for column, _, _, _ in FIELDS), self.fields),
+            Part(("ecc_corrected",), lambda: self.ecc(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), RARELY_S),
+            Part(("ecc_uncorrected",), lambda: self.ecc(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), RARELY_S),
+            Part(("processes",), self.computing, RARELY_S),
+            self.pipes,
+        ]
+        super().__init__(f"gpu{index}", parts)
+
+    def open(self):
+        """Make acquaintance.
+
+        Raises:
+            NVMLError: it does not answer.
+        """
+        self.handle = self.nvml.nvmlDeviceGetHandleByIndex(self.index)
+        self.uuid = text(self.nvml.nvmlDeviceGetUUID(self.handle))
+        self.model = text(self.nvml.nvmlDeviceGetName(self.handle))
+        self.limit_w = self.watts(self.nvml.nvmlDeviceGetEnforcedPowerLimit)
+        self.default_limit_w = self.watts(self.nvml.nvmlDeviceGetPowerManagementDefaultLimit)
+        self.counters = "gpm" if self.gpm.open(self.handle) else None
+
+    def watts(self, limit):
+        try:
+            return limit(self.handle) / 1000
+        except self.nvml.NVMLError:
+            return None
+
+    def describe(self):
+        """What does not change: an entry of `gpus` in event monitor_start."""
+        return {
+            "index": self.index,
+            "uuid": self.uuid,
+            "name": self.model,
+            "power_limit_w": self.limit_w,
+            "default_power_limit_w": self.default_limit_w,
+            "counters": self.counters,
+        }
+
+    def count_by(self, dcgm):
+        """Take the pipes' utilisation from DCGM instead."""
+        self.counters = "dcgm"
+        self.pipes.read = lambda: dcgm.take(self.index)
+
+    def begin(self):
+        if self.counters == "gpm":
+            self.gpm.begin()
+            self.pipes.due = time.monotonic() + GPM_S * JITTER
+
+    def end(self):
+        self.gpm.end()
+
+    def is_final(self, error):
+        code = getattr(error, "value", None)
+        if code == self.nvml.NVML_ERROR_GPU_IS_LOST:
+            raise Lost(str(error))
+        never = (self.nvml.NVML_ERROR_NOT_SUPPORTED, self.nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        return code in never or isinstance(error, (Lost, AttributeError))
+
+    def utilisation(self):
+        rates = self.nvml.nvmlDeviceGetUtilizationRates(self.handle)
+        return rates.gpu, rates.memory
+
+    def memory(self):
+        return [self.nvml.nvmlDeviceGetMemoryInfo(self.handle).used >> 20]
+
+    def power(self):
+        return [self.nvml.nvmlDeviceGetPowerUsage(self.handle) / 1000]
+
+    def energy(self):
+        return [self.nvml.nvmlDeviceGetTotalEnergyConsumption(self.handle) / 1000]
+
+    def temperature(self):
+        return [self.nvml.nvmlDeviceGetTemperature(self.handle, self.nvml.NVML_TEMPERATURE_GPU)]
+
+    def slowdowns(self):
+        """Bits of what holds the clocks down; drivers and bindings before 535 know them by another name."""
+        try:
+            return [self.nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle)]
+        except AttributeError:
+            pass
+        except self.nvml.NVMLError as error:
+            if error.value != self.nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                raise
+        return [self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle)]
+
+    def fields(self):
+        """Counters of PCIe and NVLink in one call (nvmlDeviceGetPcieThroughput would take 20 ms)."""
+        known = [(getattr(self.nvml, field), scope) for _, field, scope, _ in FIELDS if hasattr(self.nvml, field)]
+        told = iter(self.nvml.nvmlDeviceGetFieldValues(self.handle, known) if known else ())
+        return [
+            self.field(next(told), unit) if hasattr(self.nvml, field) else Missing(UNKNOWN + field)
+            for _, field, _, unit in FIELDS
+        ]
+
+    def field(self, answer, unit):
+        return Missing(str(self.nvml.NVMLError(answer.nvmlReturn))) if answer.nvmlReturn else answer.value.ullVal * unit
+
+    def ecc(self, kind):
+        return [self.nvml.nvmlDeviceGetTotalEccErrors(self.handle, kind, self.nvml.NVML_VOLATILE_ECC)]
+
+    def computing(self):
+        return [self.processes.tell(self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle))]
+
+
+class Gpm:
+    """What NVML measures between two samples; `reason` says why it can't, None where it can."""
+
+    def __init__(self, nvml):
+        self.nvml = nvml
+        self.samples = []
+        self.answers = {}
+        self.reason = None
+
+    def open(self, handle):
+        """Ask whether this GPU has it."""
+        self.handle = handle
+        try:
+            if not self.nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
+                self.reason = "this GPU has no GPM (Hopper and later have)"
+        except AttributeError:
+            self.reason = UNKNOWN + "GPM"
+        except self.nvml.NVMLError as error:
+            self.reason = f"GPM: {error}"
+        return self.reason is None
+
+    def begin(self):
+        """Take memory for two samples, and the first one."""
+        nvml = self.nvml
+        self.request = nvml.c_nvmlGpmMetricsGet_t()
+        self.request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        known = [metric for _, metric, _ in GPM_METRICS if hasattr(nvml, metric)]
+        self.request.numMetrics = len(known)
+        for number, metric in enumerate(known):
+            self.answers[metric] = self.request.metrics[number]  # a view of the request's own memory, made once
+            self.answers[metric].metricId = getattr(nvml, metric)
+        try:
+            self.samples += [nvml.nvmlGpmSampleAlloc() for _ in range(2)]
+            nvml.nvmlGpmSampleGet(self.handle, self.samples[0])
+        except nvml.NVMLError as error:
+            self.reason = f"GPM: {error}"
+
+    def end(self):
+        """Give the samples' memory back."""
+        while self.samples:
+            self.nvml.nvmlGpmSampleFree(self.samples.pop())
+
+    def read(self):
+        """Measure since the call before."""
+        if self.reason is not None:
+            return [Missing(self.reason)] * len(GPM_METRICS)
+        before, now = self.samples
+        self.nvml.nvmlGpmSampleGet(self.handle, now)
+        self.samples.reverse()
+        self.request.sample1, self.request.sample2 = before, now
+        self.nvml.nvmlGpmMetricsGet(self.request)
+        return [
+            self.number(self.answers[metric], unit) if metric in self.answers else Missing(UNKNOWN + metric)
+            for _, metric, unit in GPM_METRICS
+        ]
+
+    def number(self, answer, unit):
+        if answer.nvmlReturn:
+            return Missing(f"GPM: {self.nvml.NVMLError(answer.nvmlReturn)}")
+        if not math.isfinite(answer.value):
+            return Missing(f"GPM: {answer.value}")
+        return round(answer.value, 2) if unit is None else round(answer.value * unit)
+
+
+class Processes:
+    """Processes that compute on a GPU, and whose they are: control group and session, looked up once for each process."""
+
+    def __init__(self, proc="/proc"):
+        self.proc = Path(proc)
+        self.owners = {}
+
+    def tell(self, processes):
+        """Give [{pid, memory_mib, cgroup, session}]; null where the kernel or NVML will not say."""
+        self.owners = {process.pid: self.owners.get(process.pid) or self.owner(process.pid) for process in processes}
+        return [
+            dict(
+                self.owners[process.pid],
+                pid=process.pid,
+                memory_mib=None if process.usedGpuMemory is None else process.usedGpuMemory >> 20,
+            )
+            for process in processes
+        ]
+
+    def owner(self, pid):
+        """Look up group and session; a process of another process namespace is not to be seen here."""
+        folder = self.proc / str(pid)
+        try:
+            # A line for each hierarchy; those that nobody uses say "/", so that the longest path is the one that tells.
+            groups = [line.split(":", 2)[2] for line in (folder / "cgroup").read_text().splitlines()]
+            session = int((folder / "stat").read_text().rpartition(")")[2].split()[3])
+        except (OSError, IndexError, ValueError):
+            return {"cgroup": None, "session": None}
+        return {"cgroup": max(groups, key=len, default=None), "session": session}
