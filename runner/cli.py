@@ -265,12 +265,17 @@ def clean(
 
 @app.command()
 def overhead(
+    *,
     framework: Annotated[Text, _flag("--framework", help="mxnet or pytorch (default: the smallest image)")] = None,
     model: Annotated[Text, _flag("--model", help="network, e.g. resnet18")] = None,
     engine: Annotated[Text, _flag("--engine", help="docker or venv")] = None,
-    repeat: Annotated[Text, _flag("--repeat", help="alternating pairs (default: 5)", metavar="N")] = None,
+    gpus: Annotated[
+        Text, _flag("--gpus", help="1: on a GPU, what telemetry costs there (default: one CPU worker)")
+    ] = None,
+    repeat: Annotated[Text, _flag("--repeat", help="alternating rounds (default: 5)", metavar="N")] = None,
+    telemetry_hz: Annotated[Text, _flag("--telemetry-hz", help="samples a second (default: 10)", metavar="N")] = None,
 ) -> None:
-    """Measure what the suite itself costs: the same training with it and without, in alternating pairs."""
+    """Measure what the suite itself costs: the same training with it, without telemetry and without it, in alternating rounds."""
     from runner.overhead import measure_overhead  # noqa: PLC0415 - commands load what they need
 
     request = Request.model_validate(
@@ -278,9 +283,9 @@ def overhead(
             "framework": framework or None,
             "model": model or None,
             "engine": ask.choice("ENGINE", engine, ask.EngineName),
-            "device": "cpu",
-            "workers": (1,),
+            **({"gpus": (1,)} if ask.counts("GPUS", gpus) else {"device": "cpu", "workers": (1,)}),
             "repeat": ask.count("REPEAT", repeat) or 5,
+            "telemetry_hz": ask.count("TELEMETRY_HZ", telemetry_hz) or 10,
         }
     )
     measure_overhead(request)

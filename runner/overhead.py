@@ -1,8 +1,8 @@
-"""`dlscale overhead`: what the suite itself costs, against the same training without it, in alternating pairs.
+"""`dlscale overhead`: what the suite itself costs, against the same training without it, in alternating rounds.
 
-Two figures: throughput of the suite's program ÷ that of a bare loop in the same environment, and seconds to the first step of a whole
-`dlscale bench` minus those of a bare `python train.py`. The order within a pair alternates, so that a drift of the machine
-falls on both sides.
+Three figures: throughput with samplers ÷ without them, throughput of the suite's program ÷ that of a bare loop in the same
+environment, and seconds to the first step of a whole `dlscale bench` minus those of a bare `python train.py`; on GPUs the first alone.
+The order within a round alternates, so that a drift of the machine falls on all sides.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,36 +41,32 @@ _FIRST = re.compile(r"^first step (\S+)$")
 
 @dataclass(frozen=True)
 class Side:
-    """One run of a pair: samples per second, and seconds from its command to its first step."""
+    """One run of a round: samples per second, and seconds from its command to its first step."""
 
     rate: float
     first_step_s: float
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The suite and the bare loop, run one after the other."""
+class Round:
+    """The suite, the suite without samplers, and on CPUs the bare loop, one after the other."""
 
     suite: Side
-    bare: Side
+    unwatched: Side
+    bare: Side | None
 
     @property
-    def ratio(self) -> float:
-        """Throughput with the suite ÷ without it."""
-        return self.suite.rate / self.bare.rate
-
-    @property
-    def delay_s(self) -> float:
-        """Seconds that the suite's first step comes later."""
-        return self.suite.first_step_s - self.bare.first_step_s
+    def of_telemetry(self) -> float:
+        """Throughput with samplers ÷ without."""
+        return self.suite.rate / self.unwatched.rate
 
 
 def measure_overhead(request: Request) -> None:
-    """Run the pairs and print them with their medians.
+    """Run the rounds and print them with their medians.
 
     Raises:
         RequestError: the framework's own binary is the loop, so that there is nothing barer.
-        RunFailedError: a run of either side failed.
+        RunFailedError: a run of any side failed.
     """
     ground = look(request)
     if ground.image.framework not in BARE:
@@ -79,24 +76,33 @@ def measure_overhead(request: Request) -> None:
     trial = plan(request, ground)[0]
     with progress(Console(stderr=True, highlight=False)) as shown:
         prepared = prepare(ground, shown, image_size=trial.image_shape[1], run="overhead")
-        pairs = []
+        rounds = []
         for number in range(request.repeat):
-            shown.stage(f"pair {number + 1} of {request.repeat}")
-            sides = [_suite, _bare] if number % 2 == 0 else [_bare, _suite]
-            found = {side: side(request, ground, trial, prepared) for side in sides}
-            pairs.append(Pair(suite=found[_suite], bare=found[_bare]))
-    Console(highlight=False).print(_table(pairs, trial, ground))
+            shown.stage(f"round {number + 1} of {request.repeat}")
+            sides: dict[str, Callable[[], Side]] = {
+                "suite": lambda: _suite(ground, trial, telemetry_hz=request.telemetry_hz),
+                "unwatched": lambda: _suite(ground, trial, telemetry_hz=0),
+            }
+            if ground.device == "cpu":
+                sides["bare"] = lambda: _bare(ground, trial, prepared)
+            order = list(sides) if number % 2 == 0 else list(reversed(sides))
+            found = {name: sides[name]() for name in order}
+            rounds.append(Round(found["suite"], found["unwatched"], found.get("bare")))
+    Console(highlight=False).print(_table(rounds, trial, ground))
 
 
-def _suite(_: Request, ground: Ground, trial: Trial, __: Prepared) -> Side:
+def _suite(ground: Ground, trial: Trial, *, telemetry_hz: int) -> Side:
     """A whole `dlscale bench` in a process of its own."""
     with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-m", "runner", "bench", "--workers=1", "--repeat=1", f"--out={out}"]
+        devices = "--gpus=1" if trial.device == "gpu" else "--workers=1"
+        command = [sys.executable, "-m", "runner", "bench", devices, "--repeat=1", f"--out={out}"]
         command += [
             f"--framework={trial.framework}",
             f"--version={trial.version}",
             f"--model={trial.model}",
             f"--engine={ground.engine.name}",
+            f"--telemetry-hz={telemetry_hz}",
+            "--idle=0",
         ]
         began = time.monotonic()
         try:
@@ -112,7 +118,7 @@ def _suite(_: Request, ground: Ground, trial: Trial, __: Prepared) -> Side:
         )
 
 
-def _bare(_: Request, ground: Ground, trial: Trial, prepared: Prepared) -> Side:
+def _bare(ground: Ground, trial: Trial, prepared: Prepared) -> Side:
     """The bare loop in the same environment, with the same cores and threads."""
     job = make_job(trial, ground, prepared, run_id=f"bare-{time.monotonic_ns()}")
     lines: list[str] = []
@@ -147,28 +153,27 @@ def _figure(pattern: re.Pattern[str], lines: list[str]) -> float:
     return found[-1]
 
 
-def _table(pairs: list[Pair], trial: Trial, ground: Ground) -> Table:
-    table = Table(title=f"{trial.framework} {trial.version} {trial.model}, 1 CPU worker, engine {ground.engine.name}")
-    for name in (
-        "pair",
-        "suite\nimages/s",
-        "bare\nimages/s",
-        "ratio",
-        "suite: first\nstep (s)",
-        "bare: first\nstep (s)",
-        "delay (s)",
-    ):
+def _table(rounds: list[Round], trial: Trial, ground: Ground) -> Table:
+    device = "GPU" if trial.device == "gpu" else "CPU worker"
+    table = Table(title=f"{trial.framework} {trial.version} {trial.model}, 1 {device}, engine {ground.engine.name}")
+    beside = all(each.bare for each in rounds)
+    names = ["round", "suite\nimages/s", "without\ntelemetry", "ratio"]
+    names += (
+        ["bare\nimages/s", "ratio", "suite: first\nstep (s)", "bare: first\nstep (s)", "delay (s)"] if beside else []
+    )
+    for name in names:
         table.add_column(name, justify="right")
-    for number, pair in enumerate(pairs, start=1):
-        sides = (f"{pair.suite.rate:.1f}", f"{pair.bare.rate:.1f}", f"{pair.ratio:.4f}")
-        table.add_row(
-            str(number),
-            *sides,
-            f"{pair.suite.first_step_s:.2f}",
-            f"{pair.bare.first_step_s:.2f}",
-            f"{pair.delay_s:+.2f}",
-        )
-    ratio, delay = statistics.median(p.ratio for p in pairs), statistics.median(p.delay_s for p in pairs)
+    ratios, delays = [], []
+    for number, each in enumerate(rounds, start=1):
+        row = [str(number), f"{each.suite.rate:.1f}", f"{each.unwatched.rate:.1f}", f"{each.of_telemetry:.4f}"]
+        if bare := each.bare:
+            ratios.append(each.suite.rate / bare.rate)
+            delays.append(each.suite.first_step_s - bare.first_step_s)
+            row += [f"{bare.rate:.1f}", f"{ratios[-1]:.4f}"]
+            row += [f"{each.suite.first_step_s:.2f}", f"{bare.first_step_s:.2f}", f"{delays[-1]:+.2f}"]
+        table.add_row(*row)
     table.add_section()
-    table.add_row("median", "", "", f"{ratio:.4f}", "", "", f"{delay:+.2f}")
+    medians = ["median", "", "", f"{statistics.median(each.of_telemetry for each in rounds):.4f}"]
+    medians += ["", f"{statistics.median(ratios):.4f}", "", "", f"{statistics.median(delays):+.2f}"] if beside else []
+    table.add_row(*medians)
     return table
