@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.events import ProfileKind, Region
+from runner.events import ProfileKind, Region, StepPart
 
 Category = Literal[
     "convolution_winograd",
@@ -223,7 +223,7 @@ class RegionUse(Frozen):
         share_percent: of all work.
     """
 
-    name: Region | None
+    name: StepPart | None
     step_s: float | None
     work_s: float | None
     pieces_per_step: float | None
