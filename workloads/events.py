@@ -40,7 +40,8 @@ profile_start kind ("kernels", "metrics", "memory" or "region"), source ("torch.
               iteration (how many went before), region ("forward", "backward", "optimizer", "input", or null for whole steps),
               steady (whether the rate was), plain_step_seconds (a list: the last steps before it, each synchronized)
 profile_stop  iterations (under the profiler), step_seconds (a list, each synchronized)
-regions       name, seconds (a list, one a profiled step; devices are synchronized at its edges)
+regions       name (of a region, or "step": all but the input, where a framework runs it as one), seconds (a list, one a profiled step;
+              devices are synchronized at its edges)
 memory        phase ("model", "forward", "backward", "optimizer", ...), device ("gpu0", "host"), allocated_bytes, reserved_bytes,
               peak_bytes (null where the framework can't tell)
 flop_count    source ("torch.utils.flop_counter", ...), phase ("forward" or "backward"), flop_per_sample, operators ({name: FLOP a sample})

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from runner.events.base import EventBase
 from runner.events.monitor import MonitoredGpu, MonitorStart, MonitorStop, Trouble
-from runner.events.profile import FlopCount, Memory, ProfileKind, ProfileStart, ProfileStop, Region, Regions
+from runner.events.profile import FlopCount, Memory, ProfileKind, ProfileStart, ProfileStop, Region, Regions, StepPart
 from runner.events.training import (
     Data,
     Env,
@@ -57,6 +57,7 @@ __all__ = [
     "Regions",
     "RunStart",
     "RunStop",
+    "StepPart",
     "Trouble",
     "Usage",
     "WarmupEnd",

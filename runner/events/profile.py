@@ -10,6 +10,10 @@ from runner.events.base import EventBase
 
 ProfileKind = Literal["kernels", "metrics", "memory", "region"]
 Region = Literal["forward", "backward", "optimizer", "input"]
+"""A part of a step that a profiler can be asked to look at."""
+
+StepPart = Literal[Region, "step"]
+"""A part of a step that is timed; `step` is all but the input, where a framework runs it as one."""
 
 
 class ProfileStart(EventBase):
@@ -44,7 +48,7 @@ class Regions(EventBase):
     """Seconds of one region in each profiled step."""
 
     event: Literal["regions"]
-    name: Region
+    name: StepPart
     seconds: tuple[float, ...]
 
 

@@ -1,7 +1,8 @@
 """How the processes of the MXNet program meet and join their gradients: one alone, a key-value store, or Horovod.
 
 Each class joins the others when it is made. `trainer` makes what applies the gradients, `step_size` is the number of samples that its
-`step` has to divide by, `barrier` waits for all processes, `exchange` makes what `probe.py` times, `leave` says goodbye.
+`step` has to divide by, `barrier` waits for all processes, `slowest` gives the most of what each hands in, or None where they can't tell
+each other, `exchange` makes what `probe.py` times, `leave` says goodbye.
 """
 
 from mxnet_shim import mx
@@ -25,6 +26,9 @@ class Alone:
 
     def barrier(self):
         """There is nobody to wait for."""
+
+    def slowest(self, seconds):
+        return seconds
 
     def exchange(self, elements, contexts):
         """There is nobody to exchange anything with."""
@@ -110,6 +114,9 @@ class Distributed(Local):
     def barrier(self):
         self.store._barrier()  # noqa: SLF001 - the only way to it; MXNet's own launcher tests use it
 
+    def slowest(self, seconds):
+        """Servers step with all that they are pushed once the trainer has told them how, and keep nothing else."""
+
     def exchange(self, elements, contexts):
         return (PushPull if self.synchronous else AsynchronousPushPull)(self, elements, contexts)
 
@@ -150,6 +157,9 @@ class Horovod(Alone):
     def barrier(self):
         mx.nd.waitall()
         self.hvd.allreduce(mx.nd.zeros(1), name="barrier").wait_to_read()
+
+    def slowest(self, seconds):
+        return float(self.hvd.allreduce(mx.nd.array([seconds]), op=self.hvd.Max, name="slowest").asscalar())
 
     def exchange(self, elements, contexts):
         return AllReduce(self, elements, contexts[0])

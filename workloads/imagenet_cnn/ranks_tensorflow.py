@@ -2,8 +2,8 @@
 
 One alone, one process with several devices, several processes by TF_CONFIG, or Horovod. Each class joins the others when it is made.
 `strategy` is the tf.distribute strategy of this process; `offset` is added to the number that it gives a replica; `average`, called
-in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal, `barrier` waits for all processes, `exchange`
-makes what `probe.py` times, `leave` says goodbye.
+in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal, `barrier` waits for all processes, `slowest`
+gives the most of what each hands in, `exchange` makes what `probe.py` times, `leave` says goodbye.
 """
 
 import json
@@ -34,6 +34,9 @@ class Alone:
 
     def barrier(self):
         """There is nobody to wait for."""
+
+    def slowest(self, seconds):
+        return seconds
 
     def exchange(self, elements):
         """There is nobody to exchange anything with."""
@@ -97,12 +100,20 @@ class MultiWorker(Replicas):
         config = json.loads(os.environ["TF_CONFIG"])
         self.rank, self.world_size = config["task"]["index"], len(config["cluster"]["worker"])
         self.meet = tf.function(lambda: self.strategy.run(self.greet), autograph=False)
+        self.gather = tf.function(lambda share: self.strategy.run(self.sum, args=(share,)), autograph=False)
 
     def greet(self):
         return self.sum(tf.zeros([]))
 
     def barrier(self):
         self.strategy.experimental_local_results(self.meet())[0].numpy()
+
+    def slowest(self, seconds):
+        # There are sums only: of one place a worker, in which the others have 0.
+        (everyone,) = self.strategy.experimental_local_results(
+            self.gather(seconds * tf.one_hot(self.rank, self.world_size))
+        )
+        return float(tf.reduce_max(everyone))
 
     def leave(self):
         self.barrier()  # the first worker coordinates the others, which report an error if it ends before them
@@ -130,6 +141,9 @@ class Horovod(Alone):
 
     def barrier(self):
         self.hvd.allreduce(tf.zeros([]), name="barrier").numpy()
+
+    def slowest(self, seconds):
+        return float(self.hvd.allreduce(tf.constant(seconds), op=self.hvd.Max, name="slowest"))
 
     def exchange(self, elements):
         return AllReduce(

@@ -1,0 +1,179 @@
+"""What TensorFlow 2's own profiler sees of a pass, as `profiling.py` asks for it: operators, kernels, copies and calls of CUDA.
+
+`tf.profiler.experimental` leaves an XSpace (tensorflow/tsl/profiler/protobuf/xplane.proto, of which TensorFlow brings the Python
+classes): planes for the host and each GPU, in them a line for each thread or stream, in them events. Times in it are picoseconds since a
+start that it tells in CLOCK_REALTIME; they are moved by the distance between that clock and CLOCK_MONOTONIC, read at that start.
+
+A line of the host has operators, known by a display name that is their type (`node:Type`), and calls of CUDA's driver, known by a
+correlation id. What runs on a GPU has one too, and a description in words (xla/backends/profiler/gpu/cupti_collector.cc). An operator is
+named by its type, as it is in every step and model: `Conv2DBackpropFilter`, or `_MklNativeConv2DBackpropFilter` by oneDNN.
+"""
+
+import re
+import tempfile
+import time
+from pathlib import Path
+
+from cuda_profiler import Bracket, Clock
+from profiling import host_memory
+
+CUDA = "libcudart.so.12"
+COLUMNS = (
+    *("kind", "name", "device", "stream", "start", "duration", "grid", "block", "bytes"),
+    *("correlation", "op", "parent"),
+)
+HOST, GPU, SESSION = "/host:CPU", "/device:GPU:", "Task Environment"
+SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
+GRID = re.compile(r"\bgrid:([\d,]+)")
+BLOCK = re.compile(r"\bblock:([\d,]+)")
+# As CUPTI's other readers write them.
+COPIES = {
+    "MemcpyH2D": "Memcpy HtoD",
+    "MemcpyD2H": "Memcpy DtoH",
+    "MemcpyD2D": "Memcpy DtoD",
+    "MemcpyP2P": "Memcpy PtoP",
+}
+# Level 2 of the host has operators, level 3 also what they are made of; nothing of Python's own calls.
+LEVELS = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 1}
+
+
+def profiler(training, kind):
+    """What traces a pass of a kind; cudaProfilerStart and cudaProfilerStop are around it on GPUs."""
+    inner = Tracer(training.tf) if kind == "kernels" else None
+    if training.on_gpu:
+        return Bracket(CUDA, inner)
+    return inner or Clock()
+
+
+def memory(training):
+    """What `profiling.py` wants to know of every device; of GPUs what TensorFlow's allocator has handed out."""
+    config = training.tf.config
+    found = []
+    for number, device in enumerate(config.list_logical_devices("GPU")):
+        gpu = device.name.partition(":")[2]  # GPU:0 of /device:GPU:0
+        held = config.experimental.get_memory_info(gpu)
+        config.experimental.reset_memory_stats(gpu)
+        sizes = {"allocated_bytes": held["current"], "reserved_bytes": None, "peak_bytes": held["peak"]}
+        found.append({"device": f"gpu{number}", **sizes})
+    return found or host_memory()
+
+
+class Tracer:
+    """All that runs while it is on; each time it is on leaves a file."""
+
+    source = "tf.profiler"
+
+    def __init__(self, tf):
+        self.tf, self.sessions = tf, []
+
+    def start(self):
+        folder = tempfile.mkdtemp(prefix="dlscale-tensorflow-")
+        self.sessions.append((folder, time.time_ns() - time.monotonic_ns()))
+        self.tf.profiler.experimental.start(folder, options=self.tf.profiler.experimental.ProfilerOptions(**LEVELS))
+
+    def stop(self):
+        self.tf.profiler.experimental.stop()
+
+    def columns(self):
+        from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+        table = Table()
+        for folder, offset in self.sessions:
+            for file in Path(folder).glob("**/*.xplane.pb"):
+                table.add(xplane_pb2.XSpace.FromString(file.read_bytes()), offset=offset)
+        return table.columns()
+
+
+class Table:
+    """Rows of the table `kernels`, column by column, out of any number of XSpaces."""
+
+    def __init__(self):
+        self.rows, self.ops = [], 0
+
+    def add(self, space, *, offset):
+        """Add what one XSpace holds; `offset`: nanoseconds from the monotonic clock to its own."""
+        calls = {}  # of each correlation id, the operator that made the call
+        (began,) = (
+            value(plane, stat)
+            for plane in space.planes
+            if plane.name == SESSION
+            for stat in plane.stats
+            if plane.stat_metadata[stat.metadata_id].name == "profile_start_time"
+        )
+        for plane in space.planes:
+            if plane.name == HOST:
+                for thread, line in enumerate(plane.lines):
+                    self.add_thread(plane, line, thread, calls, began=began - offset)
+        for plane in space.planes:
+            if plane.name.startswith(GPU):
+                for line in plane.lines:
+                    self.add_stream(plane, line, calls, began=began - offset)
+
+    def add_thread(self, plane, line, thread, calls, *, began):
+        """Operators and calls of one thread; an operator that runs within another names it as its parent."""
+        open_ops = []  # (end, number) of the operators around what comes next
+        for event in sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps)):
+            metadata = plane.event_metadata[event.metadata_id]
+            stats = described(plane, event)
+            is_op = bool(metadata.display_name) and metadata.name.endswith(":" + metadata.display_name)
+            if not is_op and "correlation_id" not in stats:
+                continue
+            while open_ops and open_ops[-1][0] <= event.offset_ps:
+                open_ops.pop()
+            around = open_ops[-1][1] if open_ops else None
+            row = placed(line, event, began=began, device=-1, stream=thread)
+            if is_op:
+                row.update(kind="op", name=metadata.display_name, op=self.ops, parent=around)
+                open_ops.append((event.offset_ps + event.duration_ps, self.ops))
+                self.ops += 1
+            else:
+                calls[stats["correlation_id"]] = around
+                row.update(kind="call", name=metadata.name, correlation=stats["correlation_id"], op=around)
+            self.rows.append(row)
+
+    def add_stream(self, plane, line, calls, *, began):
+        """Kernels, copies and sets of one stream of a GPU."""
+        for event in line.events:
+            stats = described(plane, event)
+            name = plane.event_metadata[event.metadata_id].name
+            row = placed(line, event, began=began, device=int(plane.name[len(GPU) :]), stream=line.id)
+            if "kernel_details" in stats:
+                words = stats["kernel_details"]
+                row.update(kind="kernel", name=name, grid=first(GRID, words), block=first(BLOCK, words))
+            elif "memcpy_details" in stats:
+                size = int(first(SIZE, stats["memcpy_details"]))
+                row.update(kind="copy", name=COPIES.get(name, name), bytes=size)
+            elif "memset_details" in stats:
+                row.update(kind="set", name=name, bytes=int(first(SIZE, stats["memset_details"])))
+            else:  # an allocation, or what the profiler itself did
+                continue
+            row.update(correlation=stats.get("correlation_id"), op=calls.get(stats.get("correlation_id")))
+            self.rows.append(row)
+
+    def columns(self):
+        """All rows, null where a column says nothing of them."""
+        return {name: [row.get(name) for row in self.rows] for name in COLUMNS}
+
+
+def placed(line, event, *, began, device, stream):
+    """Where and when an event was."""
+    start = (began + line.timestamp_ns + event.offset_ps / 1e3) / 1e9
+    return {"device": device, "stream": stream, "start": start, "duration": event.duration_ps / 1e12}
+
+
+def described(plane, event):
+    """What an event says about itself, by name."""
+    return {plane.stat_metadata[stat.metadata_id].name: value(plane, stat) for stat in event.stats}
+
+
+def value(plane, stat):
+    """The value of a stat; words that occur often are kept once, and referred to."""
+    kind = stat.WhichOneof("value")
+    found = getattr(stat, kind)
+    return plane.stat_metadata[found].name if kind == "ref_value" else found
+
+
+def first(pattern, words):
+    """What a pattern finds in words, or None."""
+    found = pattern.search(words)
+    return found.group(1) if found else None
