@@ -87,9 +87,8 @@ class Region:
 class Watcher:
     """What is done at the edges of regions in a pass of `kind`: `enter` before a start, `settle` before an end, `leave` after it."""
 
-    def __init__(self, training, profiler, *, kind, region):
-        self.training, self.profiler = training, profiler
-        self.memory = Memory(training) if kind == "memory" else None
+    def __init__(self, training, profiler, memory, *, kind, region):
+        self.training, self.profiler, self.memory = training, profiler, memory
         self.toggles = region is not None
         self.settles = self.toggles or kind in {"memory", "region"}
 
@@ -105,6 +104,7 @@ class Watcher:
             self.profiler.start()
 
     def leave(self, name):
+        """After the end of the region `name`."""
         if self.toggles:
             self.profiler.stop()
         if self.memory:
@@ -166,10 +166,9 @@ def profile(training, events, *, kind, after, iterations, region, window):
     DLSCALE_COUNTERS says ncu, which replays every kernel by itself.
     """
     steps = Steps(training, events)
-    profiler = training.profiler(kind, region)
-    watcher = Watcher(training, profiler, kind=kind, region=region)
-    if watcher.memory:
-        watcher.memory.note("model")
+    memory = Memory(training) if kind == "memory" else None
+    if memory:
+        memory.note("model")
     steps.together(1)
     events.emit("first_step")
     steady = warm_up(steps, after=after, window=window)
@@ -178,10 +177,12 @@ def profile(training, events, *, kind, after, iterations, region, window):
     plain = durations(spans)
     if kind == "metrics" and os.environ.get("DLSCALE_COUNTERS") != "ncu":
         iterations = max(iterations, sampled(training, statistics.median(plain)))
+    # Not before: a profiler that was made may slow down all that follows.
+    profiler = training.profiler(kind, region)
     training.barrier()
     started = {"kind": kind, "source": profiler.source, "iteration": steps.done, "region": region}
     events.emit("profile_start", **started, steady=steady, plain_step_seconds=plain)
-    training.regions.watch(watcher, only=region)
+    training.regions.watch(Watcher(training, profiler, memory, kind=kind, region=region), only=region)
     if region is None:
         profiler.start()
     training.barrier()  # starting takes one rank longer than another
@@ -195,8 +196,8 @@ def profile(training, events, *, kind, after, iterations, region, window):
     if kind == "region":
         for name in sorted({name for name, _, _ in found}):
             events.emit("regions", name=name, seconds=by_step(found, name, spans))
-    if watcher.memory:
-        watcher.memory.emit(events)
+    if memory:
+        memory.emit(events)
     columns = profiler.columns()
     if columns is not None:
         tables.write(events, "kernels", within(with_regions(columns, found), spans))

@@ -20,6 +20,8 @@ MODELS = (
     "vgg19",
 )
 STRATEGIES = ("single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe")
+PROFILES = ("kernels", "metrics", "memory", "region")
+REGIONS = ("input", "forward", "backward", "optimizer")
 KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")
 
 
@@ -68,6 +70,12 @@ def training_parser(description):
     parser.add_argument(
         "--probe", type=byte_sizes, default=(), help="BYTES,...: time exchanges of these sizes, and passes without any"
     )
+    parser.add_argument("--profile", choices=PROFILES, help="instead of measuring: a short pass under a profiler")
+    parser.add_argument(
+        "--profile-after", type=at_least(1), help="iterations before it; until the rate is steady unless told"
+    )
+    parser.add_argument("--profile-iterations", type=at_least(1), default=5, help="iterations under the profiler")
+    parser.add_argument("--profile-region", choices=REGIONS, help="the only part of each iteration under the profiler")
     parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
     parser.add_argument("--data", required=True, help="synthetic, a folder of class folders, or a RecordIO file")
     parser.add_argument("--learning-rate", required=True, type=float)
