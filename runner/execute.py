@@ -22,6 +22,7 @@ from runner.events import Event
 from runner.failures import explain
 from runner.outcome import Outcome
 from runner.parse import EventError, Rows, parse_line
+from runner.request import Request
 from runner.results import RunWriter
 from runner.running import TAIL_LINES, Lost, Running, Stop
 from runner.spec import ContainerSpec
@@ -33,10 +34,18 @@ HELPERS_GRACE_S: Final = 30.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Wall-clock seconds of a run, and seconds that it may stay silent."""
+    """Wall-clock seconds of a run, with the flag that says so, and seconds that it may stay silent."""
 
     wall_s: float
     silence_s: float
+    flag: str = "--timeout"
+
+    @classmethod
+    def of(cls, request: Request, *, profile: bool = False) -> Limits:
+        """Those that were asked for, of a measured run or of a pass under a profiler."""
+        if profile:
+            return cls(request.profile_timeout_s, request.inactivity_timeout_s, flag="--profile-timeout")
+        return cls(request.timeout_s, request.inactivity_timeout_s)
 
     def check(self, now: float, *, started: float, heard: float) -> None:
         """Hold the time since the start and since the last line against the limits.
@@ -45,7 +54,7 @@ class Limits:
             Stop: one is reached.
         """
         if now - started > self.wall_s:
-            raise Stop("timeout", f"no end after {self.wall_s:.0f} s; give a longer --timeout if the job needs it")
+            raise Stop("timeout", f"no end after {self.wall_s:.0f} s; give a longer {self.flag} if the job needs it")
         if now - heard > self.silence_s:
             raise Stop(
                 "silent", f"no output for {self.silence_s:.0f} s; the job hangs, or needs a longer --inactivity-timeout"

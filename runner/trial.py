@@ -185,6 +185,11 @@ class Trial(BaseModel):
     profile: ProfilePass | None = None
 
     @property
+    def measured(self) -> Trial:
+        """The measured trial that a pass under a profiler looks into; a measured one itself."""
+        return self.model_copy(update={"profile": None})
+
+    @property
     def way(self) -> str:
         """How several devices train together, with what makes a difference: `kvstore dist_sync`, `horovod over gloo`."""
         if self.kvstore:

@@ -21,6 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import tables
 from events import Events
 
 DURATION = "gpu__time_duration.sum"
@@ -45,7 +46,6 @@ BYTES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
 UNITS = dict.fromkeys(("", "%", "inst", "inst/cycle"), 1.0)
 UNITS.update({times + unit: factor for unit in ("s", "second") for times, factor in SECONDS.items()})
 UNITS.update({times + "byte": factor for times, factor in BYTES.items()})
-CHUNK = 2000
 
 
 def main(argv):
@@ -64,9 +64,8 @@ def main(argv):
     # Its own word on what went wrong (no right to counters, for one) is the last that the log has.
     sys.stderr.writelines(line + "\n" for line in text.splitlines() if line.startswith("==ERROR=="))
     found = kernels(text)
-    events = Events(rank=0)
-    for first in range(0, len(found), CHUNK):
-        events.rows("kernels", columns(found[first : first + CHUNK]))
+    if found:
+        tables.write(Events(rank=0), "kernels", columns(found))
     return 128 - code if code < 0 else code
 
 

@@ -27,6 +27,8 @@ from runner.foreign.grade import grade
 from runner.foreign.plan import Image, Place, container, plan, run_id
 from runner.grade import scaling
 from runner.ground import WORKLOADS, device_of, refuse_private
+from runner.launch import monitor
+from runner.prepare import SamplersRoom, samplers_here
 from runner.provenance import SUITE_ROOT
 from runner.report.progress import Progress, progress
 from runner.report.watch import Watch, title
@@ -39,8 +41,11 @@ from runner.results import (
     RunWriter,
     baseline_for,
     check_writable,
+    read_table,
     records_under,
 )
+from runner.sampling import sampling
+from runner.spec import LABEL_RUN, ContainerSpec
 from runner.trial import ForeignTrial
 
 if TYPE_CHECKING:
@@ -178,6 +183,15 @@ def _reader(trial: ForeignTrial, name: str) -> Reader | None:
     return auto(facts) if trial.dialect == "auto" else DIALECTS[trial.dialect](facts)
 
 
+def _sampler(spec: ContainerSpec, room: SamplersRoom, *, hz: int) -> tuple[ContainerSpec, ...]:
+    """What looks on while the command runs."""
+    if not hz:
+        return ()
+    site, user = room.describer.site(None), room.describer.user()
+    run = spec.labels[LABEL_RUN]
+    return (monitor.local(run, node=spec.node, gpus=spec.gpus, hz=hz, image=room.image, site=site, user=user),)
+
+
 def _run(
     ground: _Ground,
     trial: ForeignTrial,
@@ -191,22 +205,38 @@ def _run(
     name = run_id(trial, matrix=matrix)
     engine, request = ground.engine, ground.request
     spec = container(trial, image=ground.image, place=ground.place, run_id=name)
+    room = samplers_here(spec.node)
+    beside = _sampler(spec, room, hz=request.telemetry_hz)
     facts = provenance.collect(node=ground.place.node, command=command)
     writer = RunWriter(ground.out / name)
-    writer.create(RunPlan(run_id=name, trial=trial, containers=(spec,), command_lines=(engine.command_line(spec),)))
+    planned = RunPlan(
+        run_id=name,
+        trial=trial,
+        containers=(spec, *beside),
+        command_lines=(engine.command_line(spec), *map(room.describer.command_line, beside)),
+    )
+    writer.create(planned)
     watch = Watch(shown, trial)
     reader = _reader(trial, spec.name)
-    outcome = execute(
-        engines={spec.node: engine},
-        specs=(spec,),
-        writer=writer,
-        limits=Limits(wall_s=request.timeout_s, silence_s=request.inactivity_timeout_s),
-        watch=watch,
-        readers={spec.name: reader} if reader else None,
-    )
+    with sampling(beside, engines=room.engines, writer=writer, watch=watch, idle_s=request.idle_s):
+        outcome = execute(
+            engines={spec.node: engine},
+            specs=(spec,),
+            writer=writer,
+            limits=Limits.of(request),
+            watch=watch,
+            readers={spec.name: reader} if reader else None,
+        )
+    writer.settle(planned)
     if isinstance(reader, AutoReader) and reader.name:
         trial = trial.model_copy(update={"dialect": reader.name})
-    graded = grade(trial=trial, outcome=outcome, events=watch.events)
+    graded = grade(
+        trial=trial,
+        outcome=outcome,
+        events=watch.events,
+        samples=read_table(writer.directory, "telemetry"),
+        monitors=planned.monitors,
+    )
     record = RunRecord(
         run_id=name,
         matrix_id=matrix,
@@ -220,6 +250,7 @@ def _run(
         transport=graded.transport,
         provenance=facts.with_environment(watch.env) if watch.env else facts,
         validity=graded.validity,
+        telemetry=graded.telemetry,
     )
     writer.finish(record)
     watch.ended(record)
