@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -65,7 +65,7 @@ class GpuHealth(BaseModel):
 
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h) that make a GPU slower than its settings say.
-_SLOWDOWNS = {
+SLOWDOWNS: Final = {
     0x04: "power cap",
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
@@ -96,7 +96,7 @@ def read_health(gpus: tuple[Gpu, ...], *, nvml: Any | None = None) -> tuple[GpuH
             processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         except nvml.NVMLError:
             continue
-        slowdowns = tuple(name for bit, name in _SLOWDOWNS.items() if bits & bit)
+        slowdowns = tuple(name for bit, name in SLOWDOWNS.items() if bits & bit)
         found.append(
             GpuHealth(index=gpu.index, slowdowns=slowdowns, processes=tuple(process.pid for process in processes))
         )

@@ -1,0 +1,87 @@
+"""What a sampler would have written: rows of table `telemetry` as a DataFrame, and the events around them."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from runner.columns import COLUMNS
+from runner.events import MonitoredGpu, MonitorStart, MonitorStop, Net, Trouble, Window
+from runner.telemetry import NodeSpans, Span
+
+MONITOR = "dlscale-x-monitor0"
+SAID = {"rank": 0, "received": 0.0, "container": MONITOR}
+
+
+def beats(start, end, hz=10):
+    """Times of samples, both ends included."""
+    return [start + number / hz for number in range(round((end - start) * hz) + 1)]
+
+
+def rows(t, *, device="gpu0", node="here", **columns):
+    """Rows of one device; a column is a list, a constant, or a function of time."""
+    table = {name: [None] * len(t) for name in COLUMNS["telemetry"]}
+    table |= {"node": [node] * len(t), "rank": [0] * len(t), "device": [device] * len(t), "t": list(t)}
+    for name, values in columns.items():
+        if callable(values):
+            values = [values(at) for at in t]  # noqa: PLW2901
+        elif not isinstance(values, list):
+            values = [values] * len(t)  # noqa: PLW2901
+        assert name in table
+        assert len(values) == len(t)
+        table[name] = values
+    return pd.DataFrame(table)
+
+
+def frame(*parts):
+    """The table of several devices."""
+    return pd.concat([part.astype(object) for part in parts], ignore_index=True)
+
+
+def gpu(index=0, **changes):
+    facts = {"power_limit_w": 700.0, "default_power_limit_w": 700.0, "counters": "gpm"}
+    return MonitoredGpu(**({"index": index, "uuid": f"GPU-{index}", "name": "NVIDIA H200"} | facts | changes))
+
+
+def started(*gpus, node="here", hz=10, cores=4, t=0.0, **changes):
+    sources = {"nvml": None, "gpm": None, "dcgm": "GPM is here", "psutil": None, "rapl": None}
+    if not gpus:
+        sources |= dict.fromkeys(("nvml", "gpm", "dcgm"), "no NVIDIA device")
+    fields = {"gpus": gpus, "node": node, "hz": hz, "cores": cores, "sources": sources, "t": t}
+    return MonitorStart(event="monitor_start", **(SAID | fields | changes))
+
+
+def stopped(seconds=20.0, cpu_s=0.02, **changes):
+    return MonitorStop(
+        event="monitor_stop", samples=200, seconds=seconds, cpu_s=cpu_s, **(SAID | {"t": 20.0} | changes)
+    )
+
+
+def trouble(device, *fields, reason, t=0.0, **changes):
+    return Trouble(event="trouble", device=device, fields=fields, reason=reason, **(SAID | {"t": t} | changes))
+
+
+def window(rank=0, index=0, *, start=10.0, seconds=1.0):
+    return Window(
+        event="window",
+        index=index,
+        start=start,
+        iterations=1,
+        samples=32,
+        seconds=seconds,
+        rank=rank,
+        t=start + seconds,
+        received=0.0,
+        container=f"w{rank}",
+    )
+
+
+def net(rank, node):
+    return Net(
+        event="net", where="start", interfaces={}, node=node, rank=rank, t=0.0, received=0.0, container=f"w{rank}"
+    )
+
+
+def spans(start=10.0, end=14.0, *, idle=(0.0, 3.0), node="here"):
+    return NodeSpans(
+        node=node, measured=Span(start=start, end=end), idle=Span(start=idle[0], end=idle[1]) if idle else None
+    )

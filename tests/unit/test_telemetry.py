@@ -1,0 +1,444 @@
+"""Figures of a run's devices, and doubts about them.
+
+Prevents: a figure of another GPU or node; energy of all devices that leaves one out; idle power measured while the job ran; a run that
+fails, or a figure without a reason, because a GPU was lost, an NVML call failed or the sampler died; a job's own process taken for a
+foreign one, and the other way round; a record degraded for what was no matter of the measured span; a heavy library loaded by whoever
+only reads a record.
+"""
+
+import math
+import subprocess
+import sys
+
+import examples
+import pandas as pd
+import pytest
+from monitored import MONITOR, beats, frame, gpu, net, rows, spans, started, stopped, trouble, window
+
+from runner.columns import COLUMNS
+from runner.telemetry import ForeignProcess, Missing, Range, doubts, node_spans, pool, summarize
+
+MONITORS = {MONITOR: "here"}
+T = beats(0, 16)
+JOB, SESSION = "a" * 64, 4711
+OWN = {"pid": 1, "memory_mib": 1000.0, "cgroup": f"/docker/{JOB}", "session": 1}
+
+HOST = {
+    "core_percent": [[100.0, 0.0, 50.0, 10.0]] * len(T),
+    "memory_mib": 2048.0,
+    "disk_read_bytes": 0,
+    "disk_write_bytes": lambda t: 1000 * t,
+    "net_rx_bytes": lambda t: 10 * t,
+    "net_tx_bytes": lambda t: 20 * t,
+    "clock_mhz": [2000.0 if number % 10 == 0 else None for number in range(len(T))],  # once a second
+    "energy_j": lambda t: 50 * t,
+}
+GPU = {
+    "utilisation_percent": 90.0,
+    "memory_utilisation_percent": 40.0,
+    "memory_mib": 5000.0,
+    "power_w": lambda t: 100.0 if t < 4 else 600.0,
+    # The counter knows of 2 % more than the gauge.
+    "energy_j": lambda t: 100 * t if t < 4 else 400 + 612 * (t - 4),
+    "temperature_c": lambda t: 40.0 + t,
+    "sm_clock_mhz": 1980.0,
+    "memory_clock_mhz": 2619.0,
+    "slowdown_bits": 0,
+    "pcie_rx_bytes": lambda t: 1000 * t,
+    "pcie_tx_bytes": lambda t: 2000 * t,
+    "nvlink_rx_bytes": lambda t: 3000 * t,
+    "nvlink_tx_bytes": lambda t: 4000 * t,
+    "ecc_corrected": 7,
+    "ecc_uncorrected": 0,
+    "processes": [[OWN]] * len(T),
+    "sm_active_percent": 80.0,
+    "sm_occupancy_percent": 60.0,
+    "fp64_percent": 0.0,
+    "fp32_percent": [10.0 if number % 2 else 30.0 for number in range(len(T))],
+    "fp16_percent": 1.0,
+    "tensor_percent": 55.0,
+    "dram_percent": 45.0,
+}
+COUNTED = {"sm_active_percent", "sm_occupancy_percent", "fp64_percent", "fp32_percent", "fp16_percent"}
+COUNTED |= {"tensor_percent", "dram_percent"}
+
+
+def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, str(SESSION)), **changes):
+    """Telemetry of 4 measured seconds, from 10 to 14, of which 3200 samples are known."""
+    parts = [rows(T, device=f"gpu{index}", **(GPU | changes)) for index in range(gpus)]
+    table = frame(*parts, rows(T, device="host", **(HOST if host is None else host)))
+    said = events or [started(*(gpu(index) for index in range(gpus))), stopped()]
+    return summarize(table, said, spans=[spans()], monitors=MONITORS, samples=3200, device=device, own=own)
+
+
+def level(value):
+    return Range(min=value, avg=value, max=value)
+
+
+def missing(found, device):
+    return {field: entry.reason for entry in found.missing if entry.device == device for field in entry.fields}
+
+
+# --- figures
+
+
+def test_every_figure_of_a_gpu_by_hand():
+    found = seen()
+    one = found.gpus[0]
+    assert (one.utilisation, one.memory_utilisation_percent, one.memory_mib) == (
+        level(90.0),
+        level(40.0),
+        level(5000.0),
+    )
+    assert one.power_w == level(600.0)
+    assert (one.temperature_c.min, one.temperature_c.avg, one.temperature_c.max) == pytest.approx((50.0, 52.0, 54.0))
+    assert one.temperature_rise_c == pytest.approx(3.0)  # 53.5 - 50.5
+    assert one.energy_j == pytest.approx(4 * 612)
+    assert (one.energy_method, one.integrated_power_j) == ("energy counter", pytest.approx(4 * 600))
+    assert one.idle_power_w == pytest.approx(100.0)
+    assert (one.fp32_utilisation.min, one.fp32_utilisation.avg, one.fp32_utilisation.max) == pytest.approx((10, 20, 30))
+    assert (one.sm_active_percent.avg, one.tensor_percent.avg, one.dram_percent.avg) == pytest.approx((80, 55, 45))
+    assert (one.pcie_rx_bytes, one.pcie_tx_bytes, one.nvlink_rx_bytes, one.nvlink_tx_bytes) == (
+        4000,
+        8000,
+        12000,
+        16000,
+    )
+    assert (one.slowdown_percent, one.ecc_corrected, one.ecc_uncorrected, one.foreign) == ({}, 0, 0, ())
+    assert (one.counters, one.name, one.power_limit_w, one.measured_s) == ("gpm", "NVIDIA H200", 700.0, 4.0)
+    assert found.missing == ()
+
+
+def test_every_figure_of_a_host_by_hand():
+    one = seen().hosts[0]
+    assert one.cpu_percent == level(40.0)
+    assert one.core_percent == pytest.approx((100.0, 0.0, 50.0, 10.0))
+    assert (one.memory_mib, one.clock_mhz) == (level(2048.0), level(2000.0))
+    assert (one.disk_read_bytes, one.disk_write_bytes, one.net_rx_bytes, one.net_tx_bytes) == (0, 4000, 40, 80)
+    assert (one.energy_j, one.idle_power_w) == pytest.approx((200.0, 50.0))
+    assert one.power_w.avg == pytest.approx(50.0)
+    assert one.sampler_percent == pytest.approx(100 * 0.02 / 20 / 4)
+
+
+def test_energy_is_of_what_trained_and_of_all_of_it():
+    two = seen(gpus=2)
+    assert two.energy_j == pytest.approx(2 * 4 * 612)
+    assert two.samples_per_joule == pytest.approx(3200 / 4896)
+    on_cpus = seen(gpus=0, device="cpu")
+    assert (on_cpus.energy_j, on_cpus.samples_per_joule) == pytest.approx((200.0, 16.0))
+
+
+def test_without_an_energy_counter_power_is_integrated_and_the_method_says_so():
+    found = seen(events=[started(gpu()), stopped(), trouble("gpu0", "energy_j", reason="Not Supported")], energy_j=None)
+    one = found.gpus[0]
+    assert (one.energy_j, one.energy_method) == (pytest.approx(2400.0), "integrated power")
+    assert missing(found, "gpu0") == {"energy_j": "Not Supported"}
+
+
+def test_traffic_without_a_counter_is_the_rate_over_the_span():
+    assert seen(pcie_rx_bytes=None, pcie_rx_rate=500.0).gpus[0].pcie_rx_bytes == 2000
+
+
+def test_a_reason_to_slow_down_holds_until_the_next_sample():
+    bits = [0x20 | 0x1 if 11.0 <= t < 12.0 else 0x4 for t in T]
+    assert seen(slowdown_bits=bits).gpus[0].slowdown_percent == pytest.approx(
+        {"power cap": 75.0, "software thermal slowdown": 25.0}
+    )
+
+
+def test_gpm_that_measures_more_seldom_than_all_else_has_no_holes():
+    """GPM needs 0.1 s on Hopper, the sampler may be asked for 100 a second."""
+    t = beats(0, 16, hz=100)
+    pipes = {"tensor_percent": [50.0 if number % 10 == 0 else None for number in range(len(t))]}
+    table = frame(rows(t, device="gpu0", **pipes), rows(t, device="host"))
+    found = summarize(
+        table, [started(gpu(), hz=100)], spans=[spans()], monitors=MONITORS, samples=1, device="gpu", own=()
+    )
+    assert found.gpus[0].tensor_percent == level(50.0)
+    assert "tensor_percent" not in missing(found, "gpu0")
+
+
+def test_a_core_that_goes_off_line_leaves_rows_that_say_nothing():
+    cores = [[50.0, 50.0] if t < 12 else [90.0] for t in T]
+    found = seen(host=HOST | {"core_percent": cores})
+    assert found.hosts[0].core_percent == (50.0, 50.0)
+    assert missing(found, "host")["core_percent"].startswith("no samples for 2")
+
+
+def test_lists_read_back_from_parquet_are_arrays(tmp_path):
+    table = frame(rows(T, device="gpu0", **GPU), rows(T, device="host", **HOST))
+    table.to_parquet(tmp_path / "t.parquet")
+    found = summarize(
+        pd.read_parquet(tmp_path / "t.parquet"),
+        [started(gpu()), stopped()],
+        spans=[spans()],
+        monitors=MONITORS,
+        samples=3200,
+        device="gpu",
+        own=(JOB,),
+    )
+    assert found == seen(own=(JOB,))
+
+
+# --- what is missing
+
+
+def test_a_machine_without_gpus_says_so_and_has_its_host():
+    found = seen(gpus=0, device="cpu")
+    assert found.gpus == ()
+    assert found.missing == (Missing(node="here", device="gpu", fields=(), reason="no NVIDIA device"),)
+    assert found.why_missing("here", "gpu0", "power_w") == "no NVIDIA device"
+    assert found.why_missing("here", "host", "memory_mib") is None
+
+
+def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_no_energy():
+    lost = [t for t in T if t < 12.05]
+    table = frame(
+        rows(
+            lost, device="gpu0", **{name: (v if not isinstance(v, list) else v[: len(lost)]) for name, v in GPU.items()}
+        ),
+        rows(T, device="host", **HOST),
+    )
+    said = [started(gpu()), trouble("gpu0", *GPU, reason="GPU is lost", t=12.1), stopped()]
+    found = summarize(table, said, spans=[spans()], monitors=MONITORS, samples=3200, device="gpu", own=(JOB,))
+    one = found.gpus[0]
+    assert one.power_w == level(600.0)
+    assert (one.energy_j, found.energy_j, found.samples_per_joule) == (None, None, None)
+    assert missing(found, "gpu0")["energy_j"] == missing(found, "gpu0")["power_w"] == "GPU is lost"
+
+
+def test_a_trouble_after_the_span_explains_nothing_in_it():
+    said = [started(gpu()), trouble("gpu0", "power_w", reason="GPU is lost", t=14.5), stopped()]
+    holes = [None if 11 < t < 13 else 600.0 for t in T]
+    assert missing(seen(events=said, power_w=holes), "gpu0") == {
+        "power_w": "no samples for 2 s of the measured 4 s",
+    }
+
+
+def test_a_gpu_that_does_not_answer_from_the_beginning_is_named_and_no_energy_is_added_up_without_it():
+    found = seen(events=[started(gpu()), trouble("gpu1", "utilisation_percent", reason="Unknown Error"), stopped()])
+    assert Missing(node="here", device="gpu1", fields=("utilisation_percent",), reason="Unknown Error") in found.missing
+    assert found.gpus[0].energy_j is not None
+    assert found.energy_j is None
+
+
+def test_a_sampler_that_died_is_why_the_rest_is_missing():
+    cut = [t for t in T if t < 12.05]
+    table = frame(rows(cut, device="host", memory_mib=1.0))
+    died = trouble(
+        "host", reason="the sampler ended with exit code 137", t=900.0
+    )  # told by the runner, on its own clock
+    found = summarize(table, [started(), died], spans=[spans()], monitors=MONITORS, samples=1, device="cpu", own=())
+    assert found.hosts[0].memory_mib == level(1.0)
+    assert missing(found, "host")["memory_mib"] == "the sampler ended with exit code 137"
+    assert missing(found, "host")["cpu_s"] == "the sampler ended with exit code 137"
+
+
+def test_a_sampler_that_never_spoke_leaves_a_reason_and_no_figures():
+    never = trouble("host", reason="the sampler could not be started: no such image")
+    found = summarize(None, [never], spans=[spans(idle=None)], monitors=MONITORS, samples=1, device="gpu", own=())
+    assert (found.gpus, found.hosts, found.hz, found.energy_j) == ((), (), None, None)
+    assert {entry.reason for entry in found.missing} == {"the sampler could not be started: no such image"}
+    assert found.why_missing("here", "gpu0", "power_w") == "the sampler could not be started: no such image"
+
+
+def test_without_psutil_or_rapl_the_sources_say_why():
+    sources = {"nvml": "no NVIDIA device", "psutil": "psutil is not installed", "rapl": "Permission denied"}
+    said = [started(sources=sources), stopped()]
+    found = summarize(
+        frame(rows(T, device="host")), said, spans=[spans()], monitors=MONITORS, samples=1, device="cpu", own=()
+    )
+    why = missing(found, "host")
+    assert (why["core_percent"], why["clock_mhz"], why["energy_j"]) == (
+        "psutil is not installed",
+        "psutil is not installed",
+        "Permission denied",
+    )
+
+
+def test_a_gpu_without_counters_of_its_pipes_says_why():
+    sources = {"nvml": None, "gpm": "this GPU has no GPM", "dcgm": "no dcgmi on PATH", "psutil": None, "rapl": None}
+    nothing = {name: None for name in GPU if name in COUNTED}
+    found = seen(events=[started(gpu(counters=None), sources=sources), stopped()], **nothing)
+    assert found.gpus[0].fp32_utilisation is None
+    assert missing(found, "gpu0") == dict.fromkeys(nothing, "this GPU has no GPM; no dcgmi on PATH")
+
+
+def test_every_figure_that_is_none_has_a_reason():
+    """An empty cell that nobody explains reads like a bug, and often is one."""
+    found = summarize(
+        frame(rows(T, device="gpu0"), rows(T, device="host")),
+        [started(gpu()), stopped()],
+        spans=[spans()],
+        monitors=MONITORS,
+        samples=1,
+        device="gpu",
+        own=(),
+    )
+    of_gpu = {name for name in COLUMNS["telemetry"] if name.endswith(("_percent", "_w", "_c", "_mhz", "_j", "_bits"))}
+    assert missing(found, "gpu0").keys() >= of_gpu - {"core_percent", "clock_mhz"}
+    assert missing(found, "host").keys() >= {"core_percent", "memory_mib", "clock_mhz", "energy_j", "net_rx_bytes"}
+
+
+def test_nothing_measured_is_no_telemetry():
+    assert summarize(frame(rows(T)), [started()], spans=[], monitors=MONITORS, samples=0, device="cpu") is None
+
+
+# --- foreign processes
+
+
+def process(pid, *, cgroup=None, session=None):
+    return {"pid": pid, "memory_mib": 500.0, "cgroup": cgroup, "session": session}
+
+
+@pytest.mark.parametrize(
+    ("one", "foreign"),
+    [
+        (process(5, cgroup=f"/system.slice/docker-{JOB}.scope", session=9), False),
+        (process(5, cgroup="/user.slice", session=SESSION), False),
+        (process(5, cgroup="/user.slice", session=9), True),
+        (process(5, cgroup=f"/docker/{'b' * 64}", session=1), True),
+        (
+            process(5, cgroup=f"/user.slice/session-{SESSION}.scope", session=9),
+            True,
+        ),  # a login's number, not a session's
+    ],
+)
+def test_whose_a_process_is(one, foreign):
+    found = seen(processes=[[one] if t == 12.0 else None for t in T])
+    assert found.gpus[0].foreign == ((ForeignProcess(pid=5, memory_mib=500.0),) if foreign else ())
+
+
+def test_a_process_that_the_sampler_can_not_look_at_is_no_foreign_one():
+    found = seen(processes=[[process(5)]] * len(T))
+    assert found.gpus[0].foreign == ()
+    assert missing(found, "gpu0") == {"processes": "whose processes 5 are is not visible to the sampler"}
+
+
+def test_a_process_that_was_gone_before_the_span_is_no_matter_of_it():
+    assert seen(processes=[[process(5, cgroup="/x")] if t < 8 else [OWN] for t in T]).gpus[0].foreign == ()
+
+
+def test_without_the_jobs_own_names_nobody_is_called_foreign():
+    found = seen(own=())
+    assert found.gpus[0].foreign is None
+    assert missing(found, "gpu0") == {"processes": "which containers were the job's own is not on file"}
+
+
+# --- when, on whose clock
+
+
+def test_the_span_of_a_node_goes_from_its_first_counted_window_to_its_last():
+    said = [started(node="a", t=100.0, received=1000.0)]
+    said += [window(rank, index, start=110.0 + index + rank / 4) for rank in (0, 1) for index in range(3)]
+    said += [window(1, 3, start=113.25)]  # the other rank did not get to it
+    (found,) = node_spans(said, monitors={MONITOR: "a"}, first_window=1, started=1005.0)
+    assert (found.node, found.measured.start, found.measured.end) == ("a", 111.0, 113.25)
+    assert (found.idle.start, found.idle.end) == (100.0, 105.0)  # 900 s between the clocks
+
+
+def test_each_host_has_its_own_clock_and_emulated_nodes_share_one():
+    said = [started(node="a"), started(node="b", container="m1", t=5000.0)]
+    said += [net(0, "a"), net(1, "b"), window(0, start=10.0), window(1, start=5010.0)]
+    two = node_spans(said, monitors={MONITOR: "a", "m1": "b"}, first_window=0, started=3.0)
+    assert [(one.node, one.measured.start) for one in two] == [("a", 10.0), ("b", 5010.0)]
+    (one,) = node_spans(said[2:], monitors={MONITOR: "here"}, first_window=0, started=3.0)
+    assert (one.node, one.measured.start, one.measured.end, one.idle) == ("here", 10.0, 5011.0, None)
+
+
+def test_without_windows_or_samplers_there_is_no_span():
+    assert node_spans([started()], monitors=MONITORS, first_window=0, started=0.0) == ()
+    assert node_spans([window()], monitors={}, first_window=0, started=0.0) == ()
+    assert node_spans([window()], monitors=MONITORS, first_window=1, started=0.0) == ()
+
+
+# --- doubts
+
+
+def test_nothing_is_held_against_a_clean_run():
+    assert doubts(seen()) == ()
+
+
+def test_each_doubt_in_words():
+    hot = [0x40 if t < 12 else 0x4 for t in T]
+    found = seen(
+        events=[started(gpu(power_limit_w=500.0)), stopped(cpu_s=1.0)],
+        slowdown_bits=hot,
+        processes=[[process(5, cgroup="/x", session=9)]] * len(T),
+        ecc_uncorrected=lambda t: 0 if t < 12 else 2,
+    )
+    assert doubts(found) == (
+        "GPU 0 was slowed down for 50 % of the measured span: power cap (500 W instead of 700 W)",
+        "GPU 0 was slowed down for 50 % of the measured span: hardware thermal slowdown",
+        "GPU 0 was shared with process 5, which held 500 MiB: none of the job's own",
+        "GPU 0 had 2 memory errors that ECC could not correct",
+        "the sampler used 1.2 % of here's CPUs; fewer samples (TELEMETRY_HZ=1) cost less",
+    )
+
+
+@pytest.mark.parametrize("limit", [700.0, None])
+def test_a_power_cap_at_the_default_limit_is_no_doubt(limit):
+    assert doubts(seen(events=[started(gpu(power_limit_w=limit)), stopped()], slowdown_bits=0x4)) == ()
+
+
+def test_a_slowdown_of_a_percent_is_no_doubt_and_more_is_one():
+    found = seen()
+    for percent, count in ((1.0, 0), (1.01, 1)):
+        one = found.gpus[0].model_copy(update={"slowdown_percent": {"power brake": percent}})
+        assert len(doubts(found.model_copy(update={"gpus": (one,)}))) == count
+
+
+def test_a_temperature_that_still_rises_counts_in_long_spans_alone():
+    found = seen()
+    for seconds, rise, count in ((30.0, 9.0, 0), (31.0, 5.0, 0), (31.0, 5.1, 1)):
+        one = found.gpus[0].model_copy(update={"measured_s": seconds, "temperature_rise_c": rise})
+        assert len(doubts(found.model_copy(update={"gpus": (one,)}))) == count
+
+
+# --- repeats
+
+
+def test_repeats_are_pooled_by_time_and_energy():
+    one, other = seen(), seen(power_w=lambda t: 100.0, utilisation_percent=30.0)
+    longer = other.gpus[0].model_copy(update={"measured_s": 12.0, "slowdown_percent": {"power cap": 40.0}})
+    both = pool([one, other.model_copy(update={"gpus": (longer,)})])
+    found = both.gpus[0]
+    assert found.utilisation == Range(min=30.0, avg=45.0, max=90.0)  # (4 × 90 + 12 × 30) / 16
+    assert found.power_w == Range(min=100.0, avg=225.0, max=600.0)
+    assert (found.energy_j, both.energy_j) == pytest.approx((4896, 4896))
+    assert (found.measured_s, found.slowdown_percent) == (16.0, {"power cap": 30.0})
+    assert found.idle_power_w == pytest.approx(100.0)
+    assert (both.samples, both.samples_per_joule) == (6400, pytest.approx(6400 / 4896))
+    assert both.hosts[0].core_percent == pytest.approx((100.0, 0.0, 50.0, 10.0))
+    assert both.spans == ()
+    assert pool([]) is None
+
+
+def test_a_repeat_without_energy_leaves_no_sum():
+    one = seen()
+    both = pool([one, seen(energy_j=None, power_w=None)])
+    assert (both.gpus[0].energy_j, both.energy_j, both.samples_per_joule) == (None, None, None)
+    assert both.gpus[0].power_w == level(600.0)
+
+
+def test_one_repeat_pooled_is_itself():
+    one = seen(gpus=2)
+    assert pool([one]).model_copy(update={"spans": one.spans}) == one
+
+
+# --- the house
+
+
+def test_whoever_only_reads_a_record_loads_no_pandas():
+    code = (
+        "import sys, runner.telemetry; print([name for name in ('pandas', 'pyarrow', 'pynvml') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=examples.ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_figures_are_finite_numbers():
+    """JSON has no NaN: a record with one could not be read again."""
+    for one in (*seen().gpus, *seen().hosts):
+        for value in one.model_dump().values():
+            assert not isinstance(value, float) or math.isfinite(value)

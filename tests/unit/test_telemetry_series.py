@@ -1,0 +1,228 @@
+"""Prevents: a mean that counts samples instead of time; energy that depends on how often somebody looked; joules of one second counted
+twice or in no window; a figure made up over a hole in the samples, a counter that began anew, or a clock that went back; a column that
+is asked once a second taken for one full of holes."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from runner.telemetry import Span
+from runner.telemetry.series import GAP_PERIODS, NO_SAMPLE, RESET, Series
+
+SECOND = Span(start=0.0, end=1.0)
+
+
+def series(points, period_s=1.0):
+    t, values = zip(*points, strict=True)
+    return Series(np.array(t, dtype=float), np.array([math.nan if v is None else v for v in values]), period_s)
+
+
+def figures(found):
+    return (found.value.min, found.value.avg, found.value.max)
+
+
+# --- gauges
+
+
+def test_a_mean_is_of_time_and_not_of_samples():
+    # 100 W for 3 s and 200 W for 1 s, with most of the samples in the last second: (3 × 100 + 150 × 0 + ...) by straight lines.
+    one = series([(0, 100.0), (3, 100.0), (3.25, 200.0), (3.5, 200.0), (3.75, 200.0), (4, 200.0)])
+    # 3 s at 100, 0.25 s from 100 to 200 (mean 150), 0.75 s at 200: 300 + 37.5 + 150 = 487.5 J in 4 s.
+    assert figures(one.gauge(Span(start=0, end=4))) == (100.0, 487.5 / 4, 200.0)
+    assert one.integral(Span(start=0, end=4)).value == 487.5
+
+
+def test_edges_between_samples_lie_on_the_line_between_them():
+    one = series([(0, 0.0), (2, 20.0)])
+    assert figures(one.gauge(Span(start=0.5, end=1.5))) == (5.0, 10.0, 15.0)
+    assert one.integral(Span(start=0.5, end=1.5)).value == 10.0
+
+
+def test_a_mean_over_a_hole_is_that_of_the_rest_and_an_integral_is_none():
+    one = series([(0, 10.0), (1, 10.0), (7, 30.0), (8, 30.0)])
+    found = one.gauge(Span(start=0, end=8))
+    assert figures(found) == (10.0, 20.0, 30.0)
+    assert found.why == "no samples for 6 s of the measured 8 s"
+    assert one.integral(Span(start=0, end=8)).value is None
+    assert one.integral(Span(start=0, end=8)).why == found.why
+
+
+def test_samples_five_periods_apart_are_no_hole():
+    one = series([(0, 10.0), (GAP_PERIODS, 10.0)])
+    assert one.gauge(Span(start=0, end=GAP_PERIODS)).why is None
+
+
+def test_what_the_device_did_not_say_is_a_hole_and_not_zero():
+    one = series([(0, 10.0), (0.1, None), (0.2, 30.0)], period_s=0.1)
+    assert figures(one.gauge(Span(start=0, end=0.2))) == pytest.approx((10.0, 20.0, 30.0))
+    none = series([(0, None), (1, None)])
+    assert (none.gauge(SECOND).value, none.gauge(SECOND).why) == (None, NO_SAMPLE)
+
+
+def test_a_span_that_begins_before_the_samples_says_so():
+    found = series([(0.5, 10.0), (1, 10.0)]).gauge(SECOND)
+    assert figures(found) == (10.0, 10.0, 10.0)
+    assert found.why == "no samples for 0.5 s of the measured 1 s"
+
+
+# --- means since the sample before
+
+
+def test_means_are_weighted_by_the_time_that_they_are_of():
+    # 50 % from 0 to 1 and 100 % from 1 to 4: (50 + 300) / 4. The level at 0 is of the time before.
+    one = series([(0, 7.0), (1, 50.0), (4, 100.0)])
+    assert figures(one.mean(Span(start=0, end=4))) == (50.0, 87.5, 100.0)
+
+
+def test_a_mean_that_is_mostly_of_the_time_before_the_span_does_not_count():
+    one = series([(0, 7.0), (1, 0.0), (2, 80.0), (3, 80.0)])
+    assert figures(one.mean(Span(start=0.9, end=3.0))) == (80.0, 80.0, 80.0)
+
+
+def test_levels_after_a_hole_say_nothing_of_it():
+    one = series([(0, 7.0), (1, 50.0), (10, 100.0), (11, 100.0)])
+    found = one.mean(Span(start=0, end=11))
+    assert figures(found) == (50.0, 75.0, 100.0)
+    assert found.why == "no samples for 9 s of the measured 11 s"
+
+
+# --- counters
+
+
+def test_a_counter_is_read_at_the_edges_on_the_line_between_samples():
+    one = series([(0, 100.0), (1, 110.0), (2, 130.0)])
+    assert one.risen(Span(start=0.5, end=1.5)).value == 15.0  # 120 - 105
+
+
+def test_a_counter_that_fell_has_no_rise():
+    one = series([(0, 100.0), (1, 110.0), (2, 5.0), (3, 20.0)])
+    assert (one.risen(Span(start=0, end=3)).value, one.risen(Span(start=0, end=3)).why) == (None, RESET)
+    assert one.risen(Span(start=2, end=3)).value == 15.0  # after it began anew
+    assert one.risen(SECOND).value == 10.0
+
+
+def test_a_counter_may_have_a_hole_within_the_span_but_not_at_its_edges():
+    one = series([(0, 100.0), (1, 110.0), (20, 300.0), (21, 310.0)])
+    assert one.risen(Span(start=0.5, end=20.5)).value == 200.0
+    assert one.risen(Span(start=0.5, end=15)).why == "no reading of the counter at the end of the measured span"
+    assert one.risen(Span(start=5, end=20.5)).why == "no reading of the counter at the start of the measured span"
+    assert one.risen(Span(start=-1, end=20.5)).why == "no reading of the counter at the start of the measured span"
+
+
+def test_rates_of_a_counter_are_means_since_the_sample_before():
+    rates = series([(0, 100.0), (1, 110.0), (3, 150.0), (4, 1.0)]).rates()
+    assert np.array_equal(rates.values, [math.nan, 10.0, 20.0, math.nan], equal_nan=True)
+
+
+def test_rare_events_are_counted_from_the_reading_before_the_span_to_the_one_after():
+    one = series([(0, 3.0), (1, 3.0), (2, 4.0), (3, 9.0)])
+    assert one.growth(Span(start=1.2, end=1.9)).value == 1.0
+    assert one.growth(Span(start=1.2, end=2.5)).value == 6.0
+    assert one.growth(Span(start=2.5, end=9)).value == 5.0  # the nearest there are
+    assert one.growth(Span(start=5, end=9)).value is None
+    assert series([(0, 3.0), (1, 0.0)]).growth(SECOND).why == RESET
+
+
+# --- what is wrong with the clock
+
+
+@pytest.mark.parametrize("question", ["gauge", "mean", "integral", "risen", "growth"])
+def test_time_that_goes_backwards_within_the_span_leaves_no_figure(question):
+    one = series([(0, 1.0), (1, 2.0), (0.5, 3.0), (1.5, 4.0), (2, 5.0)])
+    found = getattr(one, question)(Span(start=0.2, end=1.8))
+    assert found.value is None
+    assert found.why == "the sampler's clock went back by 0.5 s in the measured span"
+
+
+def test_a_clock_that_went_back_before_the_span_is_no_matter_of_it():
+    one = series([(100, 9.0), (0, 1.0), (1, 1.0), (2, 1.0)])
+    assert one.gauge(Span(start=0.5, end=1.5)).why is None
+
+
+def test_a_span_must_hold_time():
+    with pytest.raises(ValidationError, match="holds no time"):
+        Span(start=1.0, end=1.0)
+
+
+# --- idle power, and what held
+
+
+def test_idle_power_is_the_lowest_mean_over_a_second():
+    # 60 W, then a second at 40 W, then 100 W; half a second at 20 W is too short to count by itself.
+    t = [0, 1, 1.001, 2.001, 2.002, 3]
+    one = series(list(zip(t, [60.0, 60.0, 40.0, 40.0, 100.0, 100.0], strict=True)))
+    assert one.lowest_second(Span(start=0, end=3)).value == pytest.approx(40.0)
+    short = series([(0, 60.0), (0.5, 60.0), (0.501, 20.0), (1.001, 20.0), (1.002, 60.0), (2, 60.0)], period_s=0.5)
+    assert short.lowest_second(Span(start=0, end=2)).value == pytest.approx(40.0, abs=0.1)
+
+
+def test_idle_power_needs_a_second():
+    one = series([(0, 60.0), (2, 60.0)])
+    assert (
+        one.lowest_second(Span(start=0, end=0.9)).why
+        == "0.9 s before the job are too short to measure idle power; 1 s is needed"
+    )
+    assert one.lowest_second(Span(start=5, end=9)).why == "no second before the job has samples throughout"
+
+
+def test_idle_power_of_a_counter_is_its_lowest_rise_in_a_second():
+    one = series([(0, 0.0), (1, 50.0), (2, 80.0), (3, 140.0)])
+    assert one.lowest_rise(Span(start=0, end=3)).value == pytest.approx(30.0)
+
+
+def test_a_state_holds_until_the_next_sample():
+    one = series([(0, 0.0), (1, 4.0), (3, 0.0), (20, 0.0)])
+    assert one.held(Span(start=0.5, end=5)).tolist() == [0.5, 2.0, 0.0, 0.0]  # nobody looked after 3 s
+
+
+# --- properties
+
+levels = st.floats(0, 1000)
+gaps = st.floats(0.01, 1.0)
+
+
+@st.composite
+def sampled(draw):
+    """Samples without holes, and a span that they cover."""
+    steps = draw(st.lists(gaps, min_size=1, max_size=30))
+    t = np.concatenate([[0.0], np.cumsum(steps)])
+    values = draw(st.lists(levels, min_size=len(t), max_size=len(t)))
+    start, end = sorted((draw(st.floats(0, float(t[-1]))), draw(st.floats(0, float(t[-1])))))
+    assume(end - start > 1e-6)
+    return Series(t, np.array(values), 1.0), Span(start=start, end=end)
+
+
+@given(sampled())
+def test_the_mean_lies_between_the_extremes(made):
+    one, span = made
+    for found in (one.gauge(span), one.mean(span)):
+        if found.value:
+            assert found.value.min <= found.value.avg <= found.value.max
+
+
+@given(sampled(), levels)
+def test_energy_of_constant_power_is_power_times_time_however_it_is_sampled(made, power):
+    one, span = made
+    constant = Series(one.t, np.full(len(one.t), power), 1.0)
+    counter = Series(one.t, power * one.t, 1.0)
+    assert constant.integral(span).value == pytest.approx(power * span.seconds, rel=1e-9, abs=1e-9)
+    assert counter.risen(span).value == pytest.approx(power * span.seconds, rel=1e-6, abs=1e-6)
+
+
+@given(sampled(), st.floats(0.01, 0.99))
+def test_two_parts_of_a_span_add_up_to_it(made, share):
+    one, span = made
+    middle = span.start + share * span.seconds
+    assume(span.start < middle < span.end)
+    parts = (Span(start=span.start, end=middle), Span(start=middle, end=span.end))
+    rising = Series(one.t, np.cumsum(one.values), 1.0)
+    whole = one.integral(span)
+    if whole.value is not None:  # rounding may leave a sliver of a span
+        assert sum(one.integral(part).value for part in parts) == pytest.approx(whole.value, rel=1e-9, abs=1e-6)
+    assert sum(rising.risen(part).value for part in parts) == pytest.approx(
+        rising.risen(span).value, rel=1e-9, abs=1e-6
+    )
