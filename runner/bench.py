@@ -34,7 +34,15 @@ from runner.prepare import Prepared, foresee, prepare
 from runner.report.progress import Progress, progress
 from runner.report.watch import Watch, title
 from runner.request import Request
-from runner.results import RunPlan, RunRecord, RunWriter, baseline_for, check_writable, records_under
+from runner.results import (
+    RunPlan,
+    RunRecord,
+    RunWriter,
+    baseline_for,
+    check_writable,
+    read_table,
+    records_under,
+)
 from runner.sampling import sampling
 from runner.spec import ContainerSpec
 from runner.trial import Trial
@@ -135,10 +143,10 @@ class _Matrix:
         runs: list[Run] = []
         failed: set[str] = set()
         for trial in trials:
-            if cell(trial) in failed:
+            if failed & {cell(trial), cell(trial.measured)}:
                 continue
             baseline = baseline_for(trial, [*on_file, *runs])
-            if trial.world_size == 1 and (known := baseline_for(trial, on_file)):
+            if trial.world_size == 1 and not trial.profile and (known := baseline_for(trial, on_file)):
                 self.shown.stage(f"1-device baseline on file: {known[1].run_id}")
                 runs += [] if known in runs else [known]
                 continue
@@ -182,7 +190,14 @@ class _Matrix:
         if outcome.status in ("failed", "silent", "timeout") and (apart := fleet.apart(trial.placement)):
             outcome = outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
         graded = grade(
-            trial=trial, outcome=outcome, events=watch.events, provenance=facts, workload=self.ground.workload
+            trial=trial,
+            outcome=outcome,
+            events=watch.events,
+            samples=read_table(writer.directory, "telemetry"),
+            monitors=planned.monitors,
+            provenance=facts,
+            workload=self.ground.workload,
+            kernels=read_table(writer.directory, "kernels") if trial.profile else None,
         )
         record = RunRecord(
             run_id=run_id,
@@ -197,6 +212,8 @@ class _Matrix:
             transport=graded.transport,
             provenance=facts.with_environment(watch.env) if watch.env else facts,
             validity=graded.validity,
+            telemetry=graded.telemetry,
+            profile=graded.profile,
         )
         writer.finish(record)
         watch.ended(record)
@@ -211,7 +228,7 @@ class _Matrix:
         watch: Watch,
     ) -> Outcome:
         """Run the containers with the keys that they need, which no host keeps, and with samplers beside them."""
-        limits = Limits(wall_s=self.request.timeout_s, silence_s=self.request.inactivity_timeout_s)
+        limits = Limits.of(self.request, profile=job.trial.profile is not None)
         began = time.monotonic()
         try:
             with (
@@ -248,8 +265,8 @@ def samplers(job: Job, prepared: Prepared, *, hz: int) -> tuple[ContainerSpec, .
 
 
 def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
-    """By container, what reads the figures that a program leaves to the framework's own log."""
-    if trial.dialect is None:
+    """By container, what reads the figures that a program leaves to the framework's own log; a pass under a profiler has none."""
+    if trial.dialect is None or trial.profile:
         return {}
     found: dict[str, Reader] = {}
     for spec in specs:
@@ -291,7 +308,7 @@ def turned(ports: tuple[int, ...], run_id: str) -> tuple[int, ...]:
 
 
 def cell(trial: Trial) -> str:
-    """What tells a trial from the others of its matrix, but for the repeat: `2cpu`, `16gpu-4nodes-ethernet-1gbit`."""
+    """What tells a trial from the others of its matrix, but for the repeat: `2cpu`, `16gpu-4nodes-ethernet-1gbit`, `2cpu-profile-memory`."""
     words = [f"{trial.world_size}{trial.device}"]
     if trial.nodes > 1:
         words.append(f"{trial.nodes}nodes")
@@ -299,6 +316,8 @@ def cell(trial: Trial) -> str:
         words.append(trial.interconnect)
     if trial.link:
         words.append(trial.link.label.removeprefix("emulated").strip().replace(" ", "-") or "unshaped")
+    if trial.profile:
+        words.append(f"profile-{trial.profile.kind}")
     return "-".join(words)
 
 

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
-from runner import interconnect, measure, metrics
+from runner import interconnect, measure, metrics, telemetry
 from runner.events import Event
+from runner.flop.figures import flop_figures
 from runner.interconnect import Transport
 from runner.metrics import Measurement, Steadiness
 from runner.outcome import Outcome
+from runner.profile import Profile, analyse
+from runner.profile.judge import doubts as pass_doubts
+from runner.profile.judge import faults as pass_faults
 from runner.provenance import Provenance
+from runner.request import Device
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
 from runner.sanity import check_losses
+from runner.telemetry import Telemetry
 from runner.trial import AnyTrial, Trial
 from runner.workload import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Ranks that train one model hold the same weights up to the order of their sums.
 NORM_TOLERANCE: Final = 1e-5
@@ -32,12 +42,33 @@ class Graded:
     measurement: Measurement
     transport: Transport
     validity: Validity
+    telemetry: Telemetry | None = None
+    profile: Profile | None = None
 
 
 def grade(
-    *, trial: Trial, outcome: Outcome, events: Sequence[Event], provenance: Provenance, workload: Workload
+    *,
+    trial: Trial,
+    outcome: Outcome,
+    events: Sequence[Event],
+    provenance: Provenance,
+    workload: Workload,
+    samples: pd.DataFrame | None = None,
+    monitors: Mapping[str, str] = MappingProxyType({}),
+    kernels: pd.DataFrame | None = None,
 ) -> Graded:
-    """Compute the figures of one run and judge whether they may be used."""
+    """Compute the figures of one run and judge whether they may be used.
+
+    Args:
+        trial: what ran.
+        outcome: how it ended.
+        events: all that its ranks and samplers said.
+        provenance: the machines that it ran on.
+        workload: what it trained.
+        samples: its table `telemetry`; None where nobody looked on.
+        monitors: by the sampler's container, its node.
+        kernels: its table `kernels`, of a pass under a profiler; None where there is none.
+    """
     measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s")
     transport = interconnect.used(
         trial,
@@ -47,8 +78,65 @@ def grade(
         one_machine=provenance.one_machine,
     )
     with_phases = outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}})
-    validity = judge(trial, outcome, measurement, transport, workload)
-    return Graded(outcome=with_phases, measurement=measurement, transport=transport, validity=validity)
+    watched = watch(samples, events, monitors=monitors, outcome=outcome, measurement=measurement, device=trial.device)
+    rate = measurement.throughput.value if measurement.throughput else None
+    flop = flop_figures(trial=trial, events=events, provenance=provenance, throughput=rate, telemetry=watched)
+    measurement = measurement.model_copy(update={"flop": flop})
+    if trial.profile:
+        validity = judge_pass(trial, outcome, events, kernels)
+    else:
+        validity = judge(trial, outcome, measurement, transport, workload)
+    return Graded(
+        outcome=with_phases,
+        measurement=measurement,
+        transport=transport,
+        validity=with_doubts(validity, watched),
+        telemetry=watched,
+        profile=analyse(kernels, events) if trial.profile else None,
+    )
+
+
+def judge_pass(trial: Trial, outcome: Outcome, events: Sequence[Event], kernels: pd.DataFrame | None) -> Validity:
+    """Hold a pass under a profiler against its own checks, which ask for no throughput, no scaling and no wire."""
+    failed = [f"the run {outcome.status}: {outcome.reason}"] if outcome.status != "ok" else []
+    if against := failed or pass_faults(trial, events, kernels):
+        return Validity(status="invalid", reasons=tuple(against))
+    found = _crowded(trial) + pass_doubts(trial, events, kernels)
+    return Validity(status="degraded" if found else "valid", reasons=tuple(found))
+
+
+def watch(
+    samples: pd.DataFrame | None,
+    events: Sequence[Event],
+    *,
+    monitors: Mapping[str, str],
+    outcome: Outcome,
+    measurement: Measurement,
+    device: Device,
+) -> Telemetry | None:
+    """What the machines did in the windows that count; None where nobody was to look on, or no window counts."""
+    if measurement.steady is None:
+        return None
+    first = measurement.steady.first_window
+    spans = telemetry.node_spans(events, monitors=monitors, first_window=first, started=outcome.started)
+    counted = metrics.counted(measurement.windows, measurement.steady)
+    return telemetry.summarize(
+        samples,
+        events,
+        spans=spans,
+        monitors=monitors,
+        samples=int(counted.samples.sum()) if counted else 0,
+        device=device,
+        own=outcome.containers.values(),
+    )
+
+
+def with_doubts(validity: Validity, watched: Telemetry | None) -> Validity:
+    """Degrade a run by what the machines did meanwhile; one that is invalid stays what it is."""
+    found = telemetry.doubts(watched) if watched else ()
+    if validity.status == "invalid" or not found:
+        return validity
+    return Validity(status="degraded", reasons=(*validity.reasons, *found))
 
 
 def judge(
@@ -73,12 +161,15 @@ def judge(
 
 def _doubts(trial: Trial, measurement: Measurement) -> list[str]:
     """What makes figures less than they seem, and not wrong."""
-    found = []
-    if trial.oversubscribed:
-        found.append(f"{trial.world_size} CPU workers shared cores (--oversubscribe)")
+    found = _crowded(trial)
     if measurement.steady and not measurement.steady.steady:
         found.append(unsettled(measurement.steady))
     return found
+
+
+def _crowded(trial: Trial) -> list[str]:
+    """That workers had no cores of their own."""
+    return [f"{trial.world_size} CPU workers shared cores (--oversubscribe)"] if trial.oversubscribed else []
 
 
 def unsettled(steady: Steadiness) -> str:

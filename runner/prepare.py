@@ -108,16 +108,16 @@ def prepare(ground: Ground, shown: Progress, *, image_size: int, run: str) -> Pr
         engine_details=EngineDetails(version=engine.facts().version, reason=ground.engine.reason),
         image_used=image,
         data=data,
-        samplers=_samplers_here(ground),
+        samplers=samplers_here(ground.node.name),
         tools=_tools(ground, engine, shown),
         seconds=time.monotonic() - started,
     )
 
 
-def _samplers_here(ground: Ground) -> SamplersRoom:
-    """This machine's one sampler, which the node with the first rank stands for."""
+def samplers_here(node: str) -> SamplersRoom:
+    """Room for this machine's one sampler, under the name of the node that stands for it."""
     engine = VenvEngine(Path(sys.executable), WORKLOADS)
-    return SamplersRoom(engine, {ground.node.name: engine}, image="the runner's own Python")
+    return SamplersRoom(engine, {node: engine}, image="the runner's own Python")
 
 
 def _samplers_on(hosts: Mapping[str, Engine], volume: str) -> SamplersRoom:
@@ -244,7 +244,7 @@ def foresee(ground: Ground, *, image_size: int) -> Prepared:
         engine_details=details,
         image_used=image,
         data=data,
-        samplers=_samplers_on({}, volume) if ground.fleet.way == "hosts" else _samplers_here(ground),
+        samplers=_samplers_on({}, volume) if ground.fleet.way == "hosts" else samplers_here(ground.node.name),
         tools=tools_base().reference if ground.fleet.way == "emulated" else None,
         seconds=0.0,
     )

@@ -10,7 +10,7 @@ from runner.errors import RequestError
 from runner.foreign import grade as foreign
 from runner.grade import Graded, grade, scaling
 from runner.provenance import SUITE_ROOT
-from runner.results import RECORD, RunRecord, read_events, read_record, write_record
+from runner.results import RECORD, RunRecord, read_events, read_plan, read_record, read_table, write_record
 from runner.trial import ForeignTrial
 from runner.workload import load_workloads
 
@@ -31,6 +31,8 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
             "measurement": graded.measurement,
             "transport": graded.transport,
             "validity": graded.validity,
+            "profile": graded.profile,
+            "telemetry": graded.telemetry,
             "scaling": scaling(record.trial, record.run_id, graded, baseline),
         }
     )
@@ -39,13 +41,23 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
 def _grade(directory: Path, record: RunRecord) -> Graded:
     """Compute the figures of a run from its raw events, by the rules for its kind of program."""
     events = read_events(directory)
+    samples, monitors = read_table(directory, "telemetry"), read_plan(directory).monitors
     trial = record.trial
     if isinstance(trial, ForeignTrial):
-        return foreign.grade(trial=trial, outcome=record.outcome, events=events)
+        return foreign.grade(trial=trial, outcome=record.outcome, events=events, samples=samples, monitors=monitors)
     workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
     if workload is None:
         raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
-    return grade(trial=trial, outcome=record.outcome, events=events, provenance=record.provenance, workload=workload)
+    return grade(
+        trial=trial,
+        outcome=record.outcome,
+        events=events,
+        samples=samples,
+        monitors=monitors,
+        provenance=record.provenance,
+        workload=workload,
+        kernels=read_table(directory, "kernels") if trial.profile else None,
+    )
 
 
 def regrade_all(directory: Path) -> int:

@@ -25,9 +25,11 @@ from runner.interconnect import Transport
 from runner.metrics import Interval, Measurement
 from runner.outcome import Outcome
 from runner.parse import Rows, parse_events
+from runner.profile.model import Profile
 from runner.provenance import Provenance
 from runner.spec import ContainerSpec
-from runner.trial import AnyTrial
+from runner.telemetry import Telemetry
+from runner.trial import AnyTrial, Trial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +88,11 @@ class Validity(Frozen):
 
 
 class RunRecord(Frozen):
-    """Everything about one run; `dlscale regrade` computes the derived parts again from the raw files."""
+    """Everything about one run; `dlscale regrade` computes the derived parts again from the raw files.
+
+    Attributes:
+        profile: what a pass under a profiler found; None for a measured run, and where the profiler never began.
+    """
 
     schema_: int = Field(default=SCHEMA_VERSION, alias="schema")
     run_id: str
@@ -101,6 +107,13 @@ class RunRecord(Frozen):
     transport: Transport
     provenance: Provenance
     validity: Validity
+    telemetry: Telemetry | None = None
+    profile: Profile | None = None
+
+    @property
+    def profiled(self) -> bool:
+        """Whether it was a pass under a profiler, which has no figure for any table of measured runs."""
+        return isinstance(self.trial, Trial) and self.trial.profile is not None
 
 
 class RunPlan(Frozen):
@@ -115,6 +128,11 @@ class RunPlan(Frozen):
     def nodes(self) -> dict[str, str]:
         """By container, the node that it runs on."""
         return {spec.name: spec.node for spec in self.containers}
+
+    @property
+    def monitors(self) -> dict[str, str]:
+        """By container, the node that a sampler looks at."""
+        return {spec.name: spec.node for spec in self.containers if spec.role == "monitor"}
 
 
 class RunWriter:
@@ -317,11 +335,14 @@ def record_schema() -> str:
 
 
 def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:
-    """The newest valid one-device run with the trial's key, that of the same repeat first."""
+    """The newest valid one-device run with the trial's key that no profiler slowed down, that of the same repeat first."""
     found = [
         (path, record)
         for path, record in records
-        if record.trial.key == trial.key and record.trial.world_size == 1 and record.validity.status != "invalid"
+        if record.trial.key == trial.key
+        and record.trial.world_size == 1
+        and record.validity.status != "invalid"
+        and not record.profiled
     ]
     same_repeat = [(path, record) for path, record in found if record.trial.repeat == trial.repeat]
     chosen = same_repeat or found

@@ -82,7 +82,7 @@ class Container(Protocol):
 
     @property
     def identifier(self) -> str:
-        """What the kernel's view of a process tells it by: the engine's id, which is in the control group's path, or the session's number."""
+        """What the kernel's view of a process tells it by: the engine's id, in the control group's path, or `session:` and its number."""
 
     def lines(self) -> Iterator[Line]:
         """Yield every line as it is written, until the container ends."""

@@ -92,7 +92,7 @@ class VenvContainer:
     @property
     def identifier(self) -> str:
         """Number of the session that it leads."""
-        return str(self._process.pid)
+        return f"session:{self._process.pid}"
 
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runner import measure
 from runner.dialects.nccl_tests import bus_bandwidth
 from runner.events import Event
-from runner.grade import Graded, finite_losses, unsettled
+from runner.grade import Graded, finite_losses, unsettled, watch, with_doubts
 from runner.interconnect import Evidence, Transport
 from runner.metrics import MIN_STEADY_WINDOWS, Measurement, Throughput
 from runner.outcome import Outcome
 from runner.request import AskedDialect
 from runner.results import Validity
 from runner.trial import ForeignTrial
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # What each log counts, in its own words; Caffe and MXNet train on whatever their input holds.
 UNITS: Final[Mapping[AskedDialect, str]] = MappingProxyType(
@@ -35,8 +38,15 @@ UNITS: Final[Mapping[AskedDialect, str]] = MappingProxyType(
 )
 
 
-def grade(*, trial: ForeignTrial, outcome: Outcome, events: Sequence[Event]) -> Graded:
-    """Compute the figures of one run and judge whether they may be used."""
+def grade(
+    *,
+    trial: ForeignTrial,
+    outcome: Outcome,
+    events: Sequence[Event],
+    samples: pd.DataFrame | None = None,
+    monitors: Mapping[str, str] = MappingProxyType({}),
+) -> Graded:
+    """Compute the figures of one run and judge whether they may be used; see `runner.grade.grade`."""
     unit = UNITS[trial.dialect]
     measurement = measure.measure(events, started=outcome.started, unit=unit)
     if trial.dialect == "nccl-tests":
@@ -48,6 +58,7 @@ def grade(*, trial: ForeignTrial, outcome: Outcome, events: Sequence[Event]) -> 
         measurement = measurement.model_copy(
             update={"throughput": measurement.throughput.model_copy(update={"ci95": None})}
         )
+    watched = watch(samples, events, monitors=monitors, outcome=outcome, measurement=measurement, device=trial.device)
     return Graded(
         outcome=outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}}),
         measurement=measurement,
@@ -56,7 +67,8 @@ def grade(*, trial: ForeignTrial, outcome: Outcome, events: Sequence[Event]) -> 
             used="none" if trial.world_size == 1 else "unknown",
             evidence=Evidence(traffic=(), nccl_lines=()),
         ),
-        validity=judge(outcome, measurement),
+        validity=with_doubts(judge(outcome, measurement), watched),
+        telemetry=watched,
     )
 
 

@@ -37,6 +37,6 @@ def analyse(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | No
     Returns:
         None where no rank began to profile.
     """
-    from runner.profile import figures  # noqa: PLC0415  (pandas takes half a second, and who only reads records needs none of it)
+    from runner.profile.figures import profile_of  # noqa: PLC0415  (pandas takes half a second; who only reads records needs none)
 
-    return figures.analyse(frame, events)
+    return profile_of(frame, events)

@@ -71,9 +71,7 @@ def _find(table: str, name: str) -> Any:
 
 
 def kernel(name: str) -> Category:
-    """What a kernel of a GPU is for: ``kernel("maxwell_scudnn_winograd_128x128_ldg1_ldg4_tile148n_nt")`` is
-    ``"convolution_winograd"``.
-    """
+    """What a kernel of a GPU is for: ``kernel("maxwell_scudnn_winograd_128x128_...")`` is ``"convolution_winograd"``."""
     return cast("Category", _find("kernels", name))
 
 

@@ -90,3 +90,8 @@ def overlap(start: Floats, end: Floats) -> Overlap | None:
         most=int(running.max()),
         parallel=float(lengths[at_once > 1].sum()),
     )
+
+
+def percent(part: float, whole: float) -> float:
+    """A share as 0..100, 0 of nothing; sums of doubles may leave that by their last digit."""
+    return min(100.0, 100 * part / whole) if whole else 0.0

@@ -231,10 +231,9 @@ class RegionUse(Frozen):
 
 
 class Counters(Frozen):
-    """What hardware counters of kernels say.
+    """What hardware counters of kernels say; the trial's `profile.counting` has who read them.
 
     Attributes:
-        source: what read them.
         fp32_percent: FP32 utilisation, each kernel weighted by its time.
         fp32_unweighted_percent: the mean over kernels, each counted alike however short, as CERN's report took it.
         tensor_percent: utilisation of the tensor cores, weighted by time.
@@ -243,7 +242,6 @@ class Counters(Frozen):
         low: kernels that take long and use little: the most time among those below `fp32_percent`.
     """
 
-    source: str
     fp32_percent: float | None
     fp32_unweighted_percent: float | None
     tensor_percent: float | None

@@ -1,0 +1,70 @@
+"""`dlscale profile`: prints what a pass under a profiler found, from its record."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from runner.errors import RequestError
+from runner.results import RECORD, RunRecord, read_record, records_under
+from runner.trial import Trial
+
+
+def show_profile(directory: Path, *, as_json: bool) -> None:
+    """Print the tables of a pass, or its `profile` as JSON.
+
+    Args:
+        directory: its run directory, or a directory of run directories, of which the newest pass is taken.
+        as_json: whether a program reads it.
+
+    Raises:
+        RequestError: no pass is there, or its profiler never began.
+    """
+    path, record = find_pass(directory)
+    if record.profile is None:
+        reasons = "; ".join(record.validity.reasons) or "no rank said so"
+        raise RequestError(f"{path}: its profiler never began ({reasons}); its logs are in {path / 'logs'}")
+    if as_json:
+        sys.stdout.write(record.profile.model_dump_json(indent=1) + "\n")
+        return
+    from runner.report.profile import profile_report  # noqa: PLC0415 - not before it is known that there is something to show
+    from runner.report.watch import title  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    console.print(title(record.trial), style="bold", markup=False, soft_wrap=True)
+    console.print(f"{record.validity.status}, record: {path}", style="dim", markup=False, soft_wrap=True)
+    for reason in (*record.validity.reasons, *_counted_by(record)):
+        console.print(reason, style="yellow", markup=False, soft_wrap=True)
+    console.print(profile_report(record.profile))
+
+
+def find_pass(directory: Path) -> tuple[Path, RunRecord]:
+    """The pass of a run directory, or the newest one in a directory of them.
+
+    Raises:
+        RequestError: there is none; the sentence says how to make one.
+    """
+    if (directory / RECORD).is_file():
+        record = read_record(directory)
+        if not record.profiled:
+            raise RequestError(
+                f"{directory}: is a measured run, which no profiler disturbed; name a pass under one, or make it with PROFILE=kernels"
+            )
+        return directory, record
+    found = [(path, record) for path, record in records_under(directory) if record.profiled]
+    if not found:
+        raise RequestError(f"{directory}: holds no pass under a profiler; name one, or make it with PROFILE=kernels")
+    return found[-1]
+
+
+def _counted_by(record: RunRecord) -> tuple[str, ...]:
+    """Why the counters are not Nsight Compute's, in a pass that asked for counters."""
+    profile = record.trial.profile if isinstance(record.trial, Trial) else None
+    counting = profile.counting if profile else None
+    if counting is None or counting.reason is None:
+        return ()
+    if counting.source == "none":
+        return (f"hardware counters: {counting.reason}",)
+    return (f"hardware counters are the sampler's, averages over time and not of each kernel: {counting.reason}",)
