@@ -4,6 +4,7 @@
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.1 \
         --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=1
     horovodrun --gloo -np 2 python3 train_mxnet.py ... --strategy=horovod --compression=none
+    python3 train_mxnet.py ... --profile=kernels --profile-iterations=5
 
 With --strategy=kvstore, `local`, `device` and `nccl` join the --devices of this process; `dist_sync`, `dist_async` and
 `dist_sync_device` join processes that a launcher started with ps-lite's variables (DMLC_ROLE=worker, ...). fp16 casts the network
@@ -25,6 +26,8 @@ from events import Events, finite, process_start
 from flop import per_sample
 from loop import Batches, measure
 from placement import local_rank, pin
+from profile_mxnet import UNBULKED
+from profiling import profile
 
 
 def check(args):
@@ -113,9 +116,12 @@ class Training:
     def __init__(self, args, mx):
         from data_mxnet import Records, Synthetic, read_index
         from models_mxnet import build
+        from profile_mxnet import Regions, Storage
         from ranks_mxnet import join
 
         self.args, self.mx, self.ranks = args, mx, join(args)
+        self.regions = Regions()
+        self.storage = Storage(mx) if args.profile == "memory" and args.device == "gpu" else None
         self.local_batch = args.batch * args.devices
         kind = mx.gpu if args.device == "gpu" else mx.cpu
         first_gpu = local_rank() if args.device == "gpu" else 0
@@ -150,11 +156,14 @@ class Training:
         self.mx.random.seed(self.args.seed + self.ranks.rank)
 
     def step(self):
-        images, labels = next(self.batches)
-        with self.mx.autograd.record():
+        with self.regions("input"):
+            images, labels = next(self.batches)
+        with self.regions("forward"), self.mx.autograd.record():
             losses = self.losses(images, labels)
-        self.mx.autograd.backward(losses)
-        self.trainer.step(self.ranks.step_size(self.local_batch))  # turns the sum of gradients into their mean
+        with self.regions("backward"):
+            self.mx.autograd.backward(losses)
+        with self.regions("optimizer"):
+            self.trainer.step(self.ranks.step_size(self.local_batch))  # turns the sum of gradients into their mean
         return [loss.mean() for loss in losses]
 
     def losses(self, images, labels):
@@ -207,6 +216,22 @@ class Training:
     def step_seconds(self):
         return None
 
+    def profiler(self, kind, _region):
+        from profile_mxnet import profiler
+
+        return profiler(self, kind)
+
+    def memory(self):
+        from profile_mxnet import memory
+
+        return memory(self)
+
+    def flop_counts(self):
+        return []  # MXNet has no counter
+
+    def slowest(self, seconds):
+        return self.ranks.slowest(seconds)
+
     def parameters(self):
         return [p for p in self.net.collect_params().values() if p.grad_req != "null"]
 
@@ -231,6 +256,8 @@ def main():
     # Read by MXNet when it is imported. cuDNN would otherwise use TF32 for fp32 convolutions on its own accord.
     os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    if args.profile == "kernels":
+        os.environ.update(UNBULKED)
 
     from mxnet_shim import mx
 
@@ -258,13 +285,18 @@ def main():
         flop_per_sample=training.flop_per_sample(),
     )
     samples = training.local_batch
-    lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
-    measure(training, events, **lengths, samples=samples, probe=args.probe)
+    iterations = args.iterations
+    if args.profile:
+        asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
+        iterations = profile(training, events, kind=args.profile, **asked, window=args.window)
+    else:
+        lengths = {"iterations": iterations, "warmup": args.warmup, "window": args.window}
+        measure(training, events, **lengths, samples=samples, probe=args.probe)
     if args.data != "synthetic":
         events.emit("data", decoded=training.batches.source.decoded, skipped=training.batches.source.skipped)
     events.nccl()
     norm = finite(training.parameter_norm())
-    events.emit("run_stop", iterations=args.iterations, samples=args.iterations * samples, parameter_norm=norm)
+    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm)
     training.ranks.leave()
 
 

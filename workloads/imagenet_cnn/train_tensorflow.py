@@ -7,11 +7,15 @@
     python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --first=0 --count=2 \
         python3 train_tensorflow.py ... --strategy=multiworker
     horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
+    python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
 
 A Keras model in a loop of its own: `model.fit` of Keras 3 does not work under MultiWorkerMirroredStrategy, and its optimizers do not
 average under Horovod. Images are NHWC. fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolutions
 round their inputs to TF32; fp16 and bf16 are Keras' mixed precision with weights in fp32. --xla compiles forward and backward pass;
 what joins the replicas stays outside of it.
+
+A step is one graph, whose operators run when their inputs are there: those of the update between those of the backward pass. Its
+parts are the input and the rest, called `step`; there is no forward, backward or optimizer region to look at.
 """
 
 import math
@@ -28,6 +32,7 @@ from events import Events, finite, process_start
 from flop import per_sample
 from loop import Batches, measure
 from placement import local_rank, pin
+from profiling import Regions, profile
 
 # Variables of Horovod's own launcher and of Open MPI's.
 HOROVOD_RANKS = {"HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"}
@@ -51,6 +56,11 @@ def check(args):
         refuse(f"--strategy={args.strategy} under TF_CONFIG would train many models; ask for multiworker")
     if args.device == "cpu" and args.precision in {"tf32", "fp16"}:
         refuse(f"--precision={args.precision} needs a GPU; on the CPU ask for fp32 or bf16")
+    if args.profile_region not in {None, "input"}:
+        refuse(
+            f"--profile-region={args.profile_region}: TensorFlow runs forward and backward pass and update as one graph, in the order in "
+            "which their inputs are there; ask for input, or leave it out and look at the operators' names"
+        )
     data = Path(args.data)
     packed = data.suffix == ".tfrecord" and data.is_file() and data.with_suffix(".json").is_file()
     if args.data != "synthetic" and not data.is_dir() and not packed:
@@ -63,6 +73,8 @@ def set_up(args, tf):
 
     if shim.V1 and (args.strategy not in {"single", "horovod"} or args.precision == "bf16"):
         refuse(f"TensorFlow {tf.__version__} is offered with single and horovod, in fp32, tf32 and fp16")
+    if shim.V1 and args.profile:
+        refuse(f"--profile={args.profile} needs TensorFlow 2, this is {tf.__version__}; leave it out, or ask for 2.21")
     shim.set_precision(args.precision)
     tf.config.threading.set_intra_op_parallelism_threads(args.threads * args.devices)
     if args.device == "cpu":
@@ -135,7 +147,7 @@ class Training:
 
         self.args, self.tf, self.shim, self.ranks, self.normalized = args, tf, shim, ranks, normalized
         self.on_gpu = args.device == "gpu"
-        self.iteration, self.marks = 0, []
+        self.iteration, self.marks, self.regions = 0, [], Regions()
         with ranks.strategy.scope():
             shim.set_seed(args.seed)  # the same in all processes: they start from the same weights
             self.net = build(args.model, args.image_size, args.num_classes)
@@ -186,9 +198,11 @@ class Training:
         return self.shim.run(self.ranks.strategy, self.pass_one, (images, labels))
 
     def step(self):
-        images, labels = next(self.batches)
+        with self.regions("input"):
+            images, labels = next(self.batches)
         self.iteration += 1
-        return self.train(images, labels, self.tf.constant(self.iteration))
+        with self.regions("step"):
+            return self.train(images, labels, self.tf.constant(self.iteration))
 
     def synchronize(self):
         if self.on_gpu:  # on CPUs a call returns when its work is done
@@ -222,6 +236,22 @@ class Training:
     def step_seconds(self):
         marks, self.marks = self.marks, []
         return None if self.on_gpu else [after - before for before, after in zip(marks, marks[1:])]  # noqa: B905, RUF007 - Python 3.8
+
+    def profiler(self, kind, _region):
+        from profile_tensorflow import profiler
+
+        return profiler(self, kind)
+
+    def memory(self):
+        from profile_tensorflow import memory
+
+        return memory(self)
+
+    def flop_counts(self):
+        return []  # what it counts is the registered figure of a graph's operators, backward convolutions left out
+
+    def slowest(self, seconds):
+        return self.ranks.slowest(seconds)
 
     def gradient_bytes(self):
         size = (
@@ -270,13 +300,18 @@ def main():
         flop_per_sample=training.flop_per_sample(),
     )
     samples = args.batch * args.devices
-    lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
-    measure(training, events, **lengths, samples=samples, probe=args.probe)
+    iterations = args.iterations
+    if args.profile:
+        asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
+        iterations = profile(training, events, kind=args.profile, **asked, window=args.window)
+    else:
+        lengths = {"iterations": iterations, "warmup": args.warmup, "window": args.window}
+        measure(training, events, **lengths, samples=samples, probe=args.probe)
     if args.data != "synthetic":
         events.emit("data", decoded=training.batches.source.decoded, skipped=training.batches.source.skipped)
     events.nccl()
     norm = finite(training.parameter_norm())
-    events.emit("run_stop", iterations=args.iterations, samples=args.iterations * samples, parameter_norm=norm)
+    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm)
     ranks.leave()
 
 
