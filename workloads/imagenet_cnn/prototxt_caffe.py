@@ -40,6 +40,7 @@ class Net:
         self.lines = ['name: "{}"\n{}'.format(name, HALF if half else "")]
         self.shapes = {}  # of every blob: channels and height; a vector's height is 1
         self.numbers = {}  # layers of each kind
+        self.kinds = {}  # of each layer by its name
 
     def text(self):
         """The definition in protobuf's text format."""
@@ -49,6 +50,7 @@ class Net:
         """Add a layer as it stands and return its name; with no `tops`, its output bears its name."""
         self.numbers[kind] = self.numbers.get(kind, 0) + 1
         name = f"{kind.lower()}{self.numbers[kind]}"
+        self.kinds[name] = kind
         ends = "".join(f'  bottom: "{bottom}"\n' for bottom in bottoms)
         ends += "".join(f'  top: "{top}"\n' for top in tops or (name,))
         body = "".join(f"  {line}\n" for line in body.splitlines())

@@ -3,6 +3,7 @@
     python3 train_caffe.py --model=lenet --image-size=32 --num-classes=1000 --batch=64 --iterations=40 --warmup=4 \
         --window=4 --precision=fp32 --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 \
         --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=0
+    python3 train_caffe.py ... --profile=kernels --profile-iterations=5
 
 Standard library and syntax of Python 3.6 only: it runs in Debian's image of Caffe 1.0 and in NVIDIA's of NVCaffe 0.17. It writes a
 solver and a net in a new directory, starts the binary (with --strategy=caffe on `-gpu 0,1,...`), and passes its log on, unmodified, on
@@ -42,6 +43,7 @@ from prototxt_caffe import Net
 from snapshot_caffe import parameter_norm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import profile_caffe
 from events import Events, finite, process_start
 from flop import per_sample
 from placement import pin
@@ -176,9 +178,9 @@ def solver(args, directory, *, nvidia, snapshot):
     return "\n".join(lines) + "\n"
 
 
-def start(args, directory):
-    """Start `caffe train`; it dies with this process, and SIGTERM or SIGINT to this process ends it."""
-    argv = ["caffe", "train", f"-solver={directory}/solver.prototxt"]
+def start(args, words):
+    """Start `caffe`; it dies with this process, and SIGTERM or SIGINT to this process ends it."""
+    argv = ["caffe", *words]
     if args.device == "gpu":
         argv.append("-gpu=" + ",".join(str(number) for number in range(args.devices)))
     env = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "OPENBLAS_NUM_THREADS": str(args.threads)}
@@ -236,7 +238,8 @@ def train(args, events, directory, *, version, index):
     net = build(args, nvidia=nvidia)
     snapshot = has_room(net, directory)
     (directory / "net.prototxt").write_text(net.text(), encoding="utf-8")
-    definition = solver(args, directory, nvidia=nvidia, snapshot=snapshot)
+    asked = profile_caffe.trained(args) if args.profile else args
+    definition = solver(asked, directory, nvidia=nvidia, snapshot=snapshot and not args.profile)
     (directory / "solver.prototxt").write_text(definition, encoding="utf-8")
     events.emit(
         "run_start",
@@ -251,7 +254,9 @@ def train(args, events, directory, *, version, index):
         seed=args.seed,
         flop_per_sample=per_sample(net.multiplied),
     )
-    code = watch(start(args, directory), args, events)
+    if args.profile:
+        return profile(args, events, directory, kinds=net.kinds)
+    code = watch(start(args, ["train", f"-solver={directory}/solver.prototxt"]), args, events)
     if code:
         return code
     total = args.warmup + args.iterations + AFTER
@@ -265,10 +270,24 @@ def train(args, events, directory, *, version, index):
     return 0
 
 
+def profile(args, events, directory, *, kinds):
+    """Run Caffe for what a pass looks for, in place of training alone. Returns its exit code."""
+    if args.profile == "kernels":
+        process = start(args, ["time", f"-model={directory}/net.prototxt", f"-iterations={args.profile_iterations}"])
+        code, iterations = profile_caffe.time_layers(process, args, events, kinds=kinds)
+    else:
+        process = start(args, ["train", f"-solver={directory}/solver.prototxt"])
+        code, iterations = profile_caffe.watch_memory(process, args, events)
+    if code == 0:
+        events.emit("run_stop", iterations=iterations, samples=iterations * args.batch)
+    return code
+
+
 def main():
     args = training_parser(__doc__.splitlines()[0]).parse_args()
     pin(args.cpus_per_worker * args.devices)
     check(args)
+    profile_caffe.check(args)
     version = caffe_version()
     check_version(args, version)
     index = open_data(args)

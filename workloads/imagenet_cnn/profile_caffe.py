@@ -1,0 +1,169 @@
+"""What Caffe tells of itself in a short pass: time by layer, and memory. Standard library and syntax of Python 3.6 only.
+
+Caffe has no profiler. For `kernels` there is `caffe time`, which runs forward and backward pass of the same net, without an update, and
+says how long each layer took **in the mean over all iterations**. Rows of the table are made of these means: an iteration's rows follow
+each other as Caffe runs its layers, from the iteration's own start on, each for its layer's mean times what this iteration was longer or
+shorter than others. Sums, counts, means and shares over the pass are Caffe's; when a single row began is not measured.
+
+For `memory` there is `caffe train`: the resident set of its process when the net is built, and in training. Caffe says nothing about a
+GPU's memory; the samples of a run do.
+"""
+
+import argparse
+import re
+import sys
+import time
+
+import tables
+from arguments import refuse
+from profiling import PLAIN, agree, host_memory
+
+KINDS = ("kernels", "memory")
+STAMP = re.compile(rb"^[IWEF]\d{4,8} (\d\d):(\d\d):(\d\d\.\d+) ")
+FORWARD = b"Performing Forward"  # the net is built
+INITIAL = re.compile(rb"\] Initial loss: (\S+)")
+TIMED = re.compile(rb"\] (Testing for \d+ iterations|Iteration: \d+ forward-backward time)")
+LAYER = re.compile(rb"\] +(\S+)\tforward: (\S+) ms|\] +(\S+)\tbackward: (\S+) ms")
+READY = b"Starting Optimization"
+TRAINED = re.compile(rb"\] +(?:\[\S+\] )?Iteration (\d+)\b.*, loss = (\S+)")
+DAY_S = 86400
+
+
+def check(args):
+    """Refuse a pass that Caffe can't make."""
+    if args.profile not in {None, *KINDS}:
+        refuse(f"--profile={args.profile} is not offered with Caffe; ask for {' or '.join(KINDS)}")
+    if args.profile_region:
+        refuse(f"--profile-region={args.profile_region}: Caffe can't be looked at for a part of its step; leave it out")
+    if args.profile == "memory" and args.device == "gpu":
+        refuse("--profile=memory: Caffe does not tell what it holds on a GPU; the run's own samples have memory_mib")
+    if args.profile and args.devices > 1:
+        refuse(f"--profile={args.profile} --devices={args.devices}: `caffe time` runs on one device; ask for one")
+
+
+def trained(args):
+    """The run of `caffe train` in which a pass takes place: each of its iterations has a line."""
+    before = args.profile_after or args.warmup
+    return argparse.Namespace(**{**vars(args), "warmup": before, "window": 1, "iterations": args.profile_iterations})
+
+
+def moment(line):
+    """Seconds of the monotonic clock at which glog stamped a line with the local time of day, as the line has just come."""
+    hours, minutes, seconds = (float(part) for part in STAMP.match(line).groups())
+    now = time.time()
+    local = time.localtime(now)
+    of_day = 3600 * local.tm_hour + 60 * local.tm_min + local.tm_sec + now % 1
+    age = (of_day - 3600 * hours - 60 * minutes - seconds) % DAY_S
+    return time.monotonic() - (age if age < DAY_S / 2 else age - DAY_S)
+
+
+def lines(process):
+    """Pass the log on, line by line."""
+    for line in iter(process.stderr.readline, b""):
+        sys.stderr.buffer.write(line)
+        sys.stderr.buffer.flush()
+        yield line
+
+
+def time_layers(process, args, events, *, kinds):
+    """Read `caffe time`: emit first_step, loss, profile_start and profile_stop, and a row a layer, direction and iteration.
+
+    `kinds` are the types of the layers by their names. Returns (exit code, iterations).
+    """
+    launched = time.monotonic()
+    edges, forward, backward = [], [], []
+    for line in lines(process):
+        initial, layer = INITIAL.search(line), LAYER.search(line)
+        if FORWARD in line:
+            events.phase("model", launched)
+        elif initial:
+            events.loss(0, [float(initial.group(1))])
+        elif TIMED.search(line):
+            if not edges:
+                events.emit("first_step")
+                told = {"kind": "kernels", "source": "caffe time", "iteration": 1, "region": None}
+                # The first forward and backward pass is all that goes before, and there are no steps without the clock.
+                events.emit("profile_start", steady=False, plain_step_seconds=[], **told)
+            edges.append(moment(line))
+        elif layer and layer.group(1):
+            forward.append((layer.group(1).decode(), float(layer.group(2)) / 1e3))
+        elif layer:
+            backward.append((layer.group(3).decode(), float(layer.group(4)) / 1e3))
+    code = process.wait()
+    if code or len(edges) != args.profile_iterations + 1 or not forward or len(forward) != len(backward):
+        print("`caffe time` ended before it had told of all layers; its log is above", file=sys.stderr)
+        return code or 1, 0
+    events.emit("profile_stop", iterations=args.profile_iterations, step_seconds=steps(edges))
+    tables.write(events, "kernels", columns(edges, forward, backward, kinds=kinds))
+    return 0, 1 + args.profile_iterations
+
+
+def columns(edges, forward, backward, *, kinds):
+    """Rows of the table `kernels`, column by column, out of the moments between iterations and the layers' (name, mean seconds)."""
+    mean = (edges[-1] - edges[0]) / (len(edges) - 1)
+    order = [(f"{kind_of(name, kinds)} forward", seconds) for name, seconds in forward]
+    order += [(f"{kind_of(name, kinds)} backward", seconds) for name, seconds in reversed(backward)]
+    starts, durations = [], []
+    for began, length in zip(edges, steps(edges)):  # noqa: B905 - Python 3.6
+        laid = 0.0
+        for _, seconds in order:
+            starts.append(began + laid)
+            durations.append(seconds * length / mean)
+            laid += durations[-1]
+    rows = len(starts)
+    return {
+        "kind": ["op"] * rows,
+        "name": [name for name, _ in order] * (len(edges) - 1),
+        "device": [-1] * rows,
+        "stream": [0] * rows,
+        "start": starts,
+        "duration": durations,
+        "op": list(range(rows)),
+    }
+
+
+def kind_of(name, kinds):
+    """Type of a layer; Caffe adds some of its own where a blob is read twice."""
+    return kinds.get(name, "Split" if name.endswith("_split") else name)
+
+
+def watch_memory(process, args, events):
+    """Read `caffe train`: emit first_step, loss, profile_start, profile_stop and memory. Returns (exit code, iterations)."""
+    launched, first = time.monotonic(), args.profile_after or args.warmup
+    last, stamps, losses = first + args.profile_iterations, [], []
+    for line in lines(process):
+        if READY in line:
+            events.phase("model", launched)
+            emit_memory(process, events, "model")
+        found = TRAINED.search(line)
+        if not found or int(found.group(1)) > last:
+            continue
+        iteration = int(found.group(1))
+        stamps.append(moment(line))
+        losses.append(float(found.group(2)))
+        if iteration == 0:
+            events.emit("first_step")
+        if iteration == first:
+            told = {"kind": "memory", "source": "proc", "iteration": first, "region": None}
+            told["steady"] = settled(steps(stamps), args.window)
+            events.emit("profile_start", plain_step_seconds=steps(stamps[-1 - PLAIN :]), **told)
+        if iteration == last:
+            events.emit("profile_stop", iterations=last - first, step_seconds=steps(stamps[first:]))
+            emit_memory(process, events, "step")
+            events.loss(0, losses)
+    code = process.wait()
+    return (0, last) if len(stamps) == last + 1 and not code else (code or 1, 0)
+
+
+def steps(stamps):
+    return [after - before for before, after in zip(stamps, stamps[1:])]  # noqa: B905, RUF007 - Python 3.6
+
+
+def settled(seconds, window):
+    """Whether the last two windows of as many steps took as long."""
+    return agree([sum(seconds[-2 * window : -window]), sum(seconds[-window:])]) if len(seconds) >= 2 * window else False
+
+
+def emit_memory(process, events, phase):
+    for sizes in host_memory(f"/proc/{process.pid}"):
+        events.emit("memory", phase=phase, **sizes)
