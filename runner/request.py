@@ -238,7 +238,12 @@ def _refuse_profile(request: Request) -> None:
             raise RequestError(
                 f"{variables} {verb} a pass under a profiler, and none is asked for; add PROFILE=kernels"
             )
-    elif request.profile_region and not set(request.profile) & set(NARROWED):
+        return
+    if "metrics" in request.profile and not request.telemetry_hz:
+        raise RequestError(
+            "PROFILE=metrics has the counters read by the node's sampler where ncu can't, and TELEMETRY_HZ=0 asks for none; leave it out"
+        )
+    if request.profile_region and not set(request.profile) & set(NARROWED):
         raise RequestError(
             f"PROFILE_REGION={request.profile_region} narrows PROFILE={' and '.join(NARROWED)}, and PROFILE={','.join(request.profile)} tells of "
             "all regions; leave it out"

@@ -24,11 +24,21 @@ def publish(runs: Sequence[tuple[Path, RunRecord]], *, out: Path, name: str, con
     """Report the runs of one matrix.
 
     Args:
-        runs: run directories and their records, at least one.
+        runs: run directories and their records; passes under a profiler among them are named, and in no table.
         out: where the reports go, beside the run directories.
         name: name of the matrix, which the reports carry.
         console: where the table is printed.
     """
+    _publish_measured([run for run in runs if not run[1].profiled], out=out, name=name, console=console)
+    for path, record in runs:
+        if record.profile:
+            console.print(f"profile: dlscale profile {path}", style="dim", markup=False)
+
+
+def _publish_measured(runs: Sequence[tuple[Path, RunRecord]], *, out: Path, name: str, console: Console) -> None:
+    """Report measured runs; Ctrl-C or a baseline on file can leave none of them."""
+    if not runs:
+        return
     found = curves(runs)
     contents: dict[str, str | bytes | None] = {}
     for curve in found:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from runner.events import Env, Event, FirstStep, Phase, RunStart, WarmupEnd, Window
+from collections.abc import Mapping
+from typing import Final
+
+from runner.events import Env, Event, FirstStep, Phase, ProfileKind, ProfileStart, RunStart, WarmupEnd, Window
 from runner.report.progress import Progress
 from runner.results import RunRecord
 from runner.trial import AnyTrial, ForeignTrial, Trial
+
+# What each kind of a pass under a profiler shows.
+SEEN: Final[Mapping[ProfileKind, str]] = {
+    "kernels": "kernels",
+    "metrics": "hardware counters",
+    "memory": "memory",
+    "region": "regions",
+}
 
 
 class Watch:
@@ -20,7 +31,8 @@ class Watch:
         known = trial if isinstance(trial, Trial) else None
         self._ranks = known.processes if known else 1
         self._counted = "images" if known else "samples"
-        shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", known.iterations if known else None)
+        iterations = known.iterations if known and not known.profile else None
+        shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", iterations)
         shown.phase("start")
 
     def __call__(self, event: Event) -> None:
@@ -39,6 +51,8 @@ class Watch:
                 self._shown.phase("warm-up")
             case WarmupEnd():
                 self._shown.phase("measuring")
+            case ProfileStart():
+                self._shown.phase(f"under {event.source}")
             case Window():
                 self._done += event.iterations
                 self._shown.window(self._done, event.samples * self._ranks / event.seconds, f"{self._counted}/s")
@@ -48,6 +62,9 @@ class Watch:
     def ended(self, record: RunRecord) -> None:
         """Leave one line about the run."""
         throughput = record.measurement.throughput
+        if record.profile and record.validity.status != "invalid":
+            self._shown.trial_ended(f"profiled by {record.profile.source} ({record.validity.status})")
+            return
         if record.validity.status == "invalid" or throughput is None:
             self._shown.trial_ended(f"invalid, {'; '.join(record.validity.reasons)}")
             return
@@ -61,8 +78,10 @@ def title(trial: AnyTrial) -> str:
     plural = "" if trial.world_size == 1 else "s"
     what = f"{trial.framework} {trial.version} {trial.model}" if isinstance(trial, Trial) else trial.name
     line = f"{what} on {trial.world_size} {device}{plural}"
-    if isinstance(trial, ForeignTrial) or trial.nodes == 1:
+    if isinstance(trial, ForeignTrial):
         return line
-    wire = trial.placement[0].wire
-    over = [*([wire.kind] if wire else []), *([trial.link.label] if trial.link else [])]
-    return f"{line} of {trial.nodes} nodes over {', '.join(over)}"
+    if trial.nodes > 1:
+        wire = trial.placement[0].wire
+        over = [*([wire.kind] if wire else []), *([trial.link.label] if trial.link else [])]
+        line += f" of {trial.nodes} nodes over {', '.join(over)}"
+    return f"{line}, profile of {SEEN[trial.profile.kind]}" if trial.profile else line

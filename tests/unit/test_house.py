@@ -32,6 +32,7 @@ PURE = sorted(
         *(ROOT / "runner" / "interconnect").glob("*.py"),
         *(ROOT / "runner" / f"{name}.py" for name in ("doctor", "failures", "grade", "measure", "metrics", "parse")),
         *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
+        *(ROOT / "runner" / "profile").glob("*.py"),
         *(
             ROOT / "runner" / "hosts" / f"{name}.py"
             for name in ("claims", "declared", "findings", "model", "peers", "unreachable")
@@ -40,7 +41,9 @@ PURE = sorted(
             ROOT / "runner" / f"{name}.py"
             for name in (
                 "emulate",
+                "counting",
                 "link",
+                "passes",
                 "plan",
                 "sanity",
                 "shaping",

@@ -1,44 +1,9 @@
 """A profile that is half a profile: a rank that never ended its pass, a trace without rows, a training that had diverged under the profiler."""
 
-import examples
-import pandas as pd
 import pytest
+from passes import NCU, rows, said, trial
 
-from runner.columns import COLUMNS
-from runner.events import Loss, Memory, ProfileStart, ProfileStop, Regions
 from runner.profile.judge import doubts, faults
-
-NCU = {"source": "ncu", "program": "/opt/ncu/ncu", "folder": "/opt/ncu"}
-
-
-def trial(kind="kernels", *, device="cpu", ranks=2, counting=None):
-    profile = {"kind": kind, "after": 8, "iterations": 5, "region": None, "counting": counting}
-    return examples.trial(device=device, world_size=ranks, processes=ranks, profile=profile)
-
-
-def said(rank, *, kind="kernels", iterations=5, steady=True, values=(2.3, 2.2)):
-    """What a rank says that does everything right."""
-    common = {"rank": rank, "t": 0.0, "received": 50.0, "container": f"w{rank}"}
-    start = {"kind": kind, "source": "made up", "iteration": 8, "region": None, "steady": steady}
-    found = [
-        Loss(event="loss", first_iteration=0, values=values, **common),
-        ProfileStart(event="profile_start", plain_step_seconds=(0.1,), **start, **common),
-        ProfileStop(event="profile_stop", iterations=iterations, step_seconds=(0.1,) * iterations, **common),
-    ]
-    if kind == "region":
-        found.append(Regions(event="regions", name="forward", seconds=(0.05,) * iterations, **common))
-    if kind == "memory":
-        sizes = {"allocated_bytes": 1, "reserved_bytes": None, "peak_bytes": 2}
-        found.append(Memory(event="memory", phase="model", device="host", **sizes, **common))
-    return found
-
-
-def rows(*kinds_of_ranks):
-    """Table `kernels` with one row of the kind and rank of each pair."""
-    frame = pd.DataFrame({name: [None] * len(kinds_of_ranks) for name in COLUMNS["kernels"]})
-    frame["kind"] = [kind for kind, _ in kinds_of_ranks]
-    frame["rank"] = [rank for _, rank in kinds_of_ranks]
-    return frame
 
 
 @pytest.mark.parametrize("kind", ["kernels", "memory", "region", "metrics"])

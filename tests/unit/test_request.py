@@ -107,6 +107,7 @@ def test_what_is_no_link(rate, delay):
             {"profile_region": "forward", "profile_timeout_s": 60},
             "PROFILE_REGION and PROFILE_TIMEOUT describe a pass under a profiler",
         ),
+        ({"profile": ("metrics",), "telemetry_hz": 0}, "PROFILE=metrics has the counters read by the node's sampler"),
         (
             {"profile": ("memory",), "profile_region": "forward"},
             "PROFILE_REGION=forward narrows PROFILE=kernels and metrics, and PROFILE=memory tells of all regions",

@@ -1,0 +1,68 @@
+"""Made-up passes under a profiler, for tests that read one."""
+
+import examples
+from records import provenance, record
+
+from runner.columns import COLUMNS
+from runner.events import Loss, Memory, ProfileStart, ProfileStop, Regions
+from runner.grade import grade, scaling
+from runner.workload import load_workloads
+
+NCU = {"source": "ncu", "program": "/opt/ncu/ncu", "folder": "/opt/ncu"}
+
+
+def trial(kind="kernels", *, device="cpu", ranks=2, counting=None, **changes):
+    """A pass of 5 iterations after 8."""
+    profile = {"kind": kind, "after": 8, "iterations": 5, "region": None, "counting": counting}
+    return examples.trial(device=device, world_size=ranks, processes=ranks, profile=profile, **changes)
+
+
+def said(rank, *, kind="kernels", iterations=5, steady=True, values=(2.3, 2.2)):
+    """What a rank says that does everything right."""
+    common = {"rank": rank, "t": 0.0, "received": 50.0, "container": f"w{rank}"}
+    start = {"kind": kind, "source": "made up", "iteration": 8, "region": None, "steady": steady}
+    found = [
+        Loss(event="loss", first_iteration=0, values=values, **common),
+        ProfileStart(event="profile_start", plain_step_seconds=(0.1,), **start, **common),
+        ProfileStop(event="profile_stop", iterations=iterations, step_seconds=(0.1,) * iterations, **common),
+    ]
+    if kind == "region":
+        found.append(Regions(event="regions", name="forward", seconds=(0.05,) * iterations, **common))
+    if kind == "memory":
+        sizes = {"allocated_bytes": 1, "reserved_bytes": None, "peak_bytes": 2}
+        found.append(Memory(event="memory", phase="model", device="host", **sizes, **common))
+    return found
+
+
+def record_of(the_trial, *, frame=None, events=None, run_id="pass-1", outcome=None):
+    """The record that `bench` would leave of a pass; every rank did everything right unless told otherwise."""
+    base = record(run_id=run_id, trial=the_trial)
+    heard = events if events is not None else everything(the_trial)
+    graded = grade(
+        trial=the_trial,
+        outcome=outcome or base.outcome,
+        events=heard,
+        samples=None,
+        monitors={},
+        provenance=provenance(),
+        workload=load_workloads(examples.ROOT)[0],
+        kernels=frame,
+    )
+    found = {"outcome": graded.outcome, "measurement": graded.measurement, "transport": graded.transport}
+    found |= {"validity": graded.validity, "profile": graded.profile}
+    return base.model_copy(update=found | {"scaling": scaling(the_trial, run_id, graded, None)})
+
+
+def everything(the_trial):
+    """What all ranks of a pass say."""
+    return [event for rank in range(the_trial.processes) for event in said(rank, kind=the_trial.profile.kind)]
+
+
+def rows(*kinds_of_ranks):
+    """Table `kernels` with one row of the kind and rank of each pair."""
+    import pandas as pd
+
+    frame = pd.DataFrame({name: [None] * len(kinds_of_ranks) for name in COLUMNS["kernels"]})
+    frame["kind"] = [kind for kind, _ in kinds_of_ranks]
+    frame["rank"] = [rank for _, rank in kinds_of_ranks]
+    return frame

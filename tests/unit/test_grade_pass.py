@@ -1,0 +1,94 @@
+"""A profile that passes for a measurement: with a throughput, a speedup, a row in a table, or as the baseline of one that was measured."""
+
+import io
+
+import examples
+import passes
+from records import record
+from rich.console import Console
+
+from runner.bench import cell
+from runner.outcome import Outcome
+from runner.report.matrix import NOWHERE, support_matrix
+from runner.report.publish import publish
+from runner.report.watch import title
+from runner.results import baseline_for
+from runner.trial import Trial
+
+ONE = passes.trial("memory", ranks=1)
+PASS = passes.record_of(ONE)
+
+
+def test_a_pass_has_no_throughput_and_no_speedup():
+    assert PASS.validity.status == "valid"
+    assert PASS.measurement.throughput is None
+    assert PASS.scaling.speedup is None
+    assert PASS.profile.source == "made up"
+    assert PASS.measurement.losses == {"0": (2.3, 2.2)}
+
+
+def test_it_needs_neither_wires_nor_samples_to_be_valid():
+    two = passes.record_of(passes.trial("memory", interconnect="shm"))
+    assert two.validity.status == "valid"
+
+
+def test_one_that_failed_says_why_before_all_else():
+    lost = Outcome(status="timeout", reason="no end after 900 s", exit_codes={}, started=40.0, phases_s={})
+    found = passes.record_of(ONE, events=[], outcome=lost)
+    assert (found.validity.status, found.profile) == ("invalid", None)
+    assert found.validity.reasons == ("the run timeout: no end after 900 s",)
+
+
+def test_what_its_kind_promises_is_asked_for():
+    found = passes.record_of(passes.trial("kernels", ranks=1))
+    assert found.validity.reasons == ("rank 0 did not tell what ran",)
+
+
+def test_doubts_degrade_it():
+    events = passes.said(0, kind="memory", steady=False)
+    found = passes.record_of(passes.trial("memory", ranks=1, oversubscribed=True), events=events)
+    assert found.validity.status == "degraded"
+    assert found.validity.reasons == (
+        "1 CPU workers shared cores (--oversubscribe)",
+        "the rate had not settled when the profiler began",
+    )
+
+
+def test_it_is_nobodys_baseline(tmp_path):
+    two = examples.trial(world_size=2, processes=2)
+    assert baseline_for(two, [(tmp_path, PASS)]) is None
+    measured = record(run_id="measured")
+    assert baseline_for(two, [(tmp_path, measured), (tmp_path, PASS)])[1] is measured
+
+
+def test_it_is_in_no_table_and_named_below_them(tmp_path):
+    console = Console(file=io.StringIO(), width=200)
+    publish([(tmp_path / "one", record()), (tmp_path / "p", PASS)], out=tmp_path, name="m", console=console)
+    said = console.file.getvalue()
+    assert f"profile: dlscale profile {tmp_path / 'p'}" in said
+    assert f"record: {tmp_path / 'p'}" not in said
+    assert f"record: {tmp_path / 'one'}" in said
+
+
+def test_a_matrix_of_passes_alone_has_no_report(tmp_path):
+    console = Console(file=io.StringIO(), width=200)
+    publish([(tmp_path / "p", PASS)], out=tmp_path, name="m", console=console)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_ran_where_only_a_profiler_did():
+    from runner.catalog import load_images
+
+    mxnet = next(image for image in load_images(examples.ROOT).images if image.name == "mxnet 1.9.1")
+    assert support_matrix([mxnet], [PASS]).count(NOWHERE) == 2
+
+
+def test_it_is_told_from_what_was_measured_by_its_name():
+    measured = examples.trial()
+    assert cell(ONE) == "1cpu-profile-memory"
+    assert cell(ONE.measured) == cell(measured) == "1cpu"
+    assert title(ONE) == title(measured) + ", profile of memory"
+
+
+def test_a_pass_reads_back_as_what_it_was():
+    assert Trial.model_validate_json(ONE.model_dump_json()) == ONE
