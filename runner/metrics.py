@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from runner.attribution import Exchange, StepParts
 from runner.events import Eval, Event, Loss, Window
+from runner.flop.model import FlopFigures
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -97,10 +98,11 @@ class Evaluation(Frozen):
 
 
 class Measurement(Frozen):
-    """All figures of one run, from its events alone.
+    """All figures of one run, from its events; `flop` also from what its devices are.
 
     `probe` are exchanges that were timed before the first step, `step_parts` is where the time of a step went, `gradient_bytes` what
-    a device hands over to be exchanged in one step; empty or None where the program tells nothing of it.
+    a device hands over to be exchanged in one step, `flop` what the arithmetic of the model came to; empty or None where the program
+    tells nothing of it.
     """
 
     throughput: Throughput | None
@@ -120,6 +122,7 @@ class Measurement(Frozen):
     gradient_bytes: int | None = None
     probe: tuple[Exchange, ...] = ()
     step_parts: StepParts | None = None
+    flop: FlopFigures | None = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from runner.cluster import Gpu, Hca, Nic, Node
 from runner.engines.process import CommandError, run
 from runner.events import Env
 from runner.hostfs import read_int, read_text
+from runner.processor import Processor, read_processor
 
 SUITE_ROOT = Path(runner.__file__).parents[1]
 
@@ -60,6 +61,7 @@ class Host(BaseModel):
         cpu_max_mhz: highest clock that cpufreq would allow any CPU.
         boot_id: changes at each boot: runs with the same one shared an uptime.
         load_average_1min: runnable processes, averaged over the minute before the run.
+        processor: its kind and instructions; None in records older than this field, and where the kernel does not tell.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,6 +86,7 @@ class Host(BaseModel):
     clocksource: str | None
     boot_id: str | None
     load_average_1min: float | None
+    processor: Processor | None = None
 
 
 class NodeUsed(BaseModel):
@@ -230,6 +233,7 @@ def read_host(node: Node, sys_root: Path = Path("/")) -> Host:
         clocksource=read_text(sys_root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
         boot_id=read_text(sys_root / "proc/sys/kernel/random/boot_id"),
         load_average_1min=_load_average(sys_root),
+        processor=read_processor(sys_root),
     )
 
 

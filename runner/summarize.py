@@ -44,6 +44,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
         machine=_machine(first),
         setting=setting,
         wires=_wires(by_scale),
+        peak=_peak(by_scale),
         notes=_missing_baselines(rows) if isinstance(trial, ForeignTrial) else (),
         date=first.provenance.recorded_at.date().isoformat(),
         record_dirs=tuple(path for path, _ in records),
@@ -129,6 +130,7 @@ def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]
         efficiency_ci95=speedup_ci95.scaled(1 / scale) if speedup_ci95 else None,
         repeats=len(runs),
         parts=_parts(usable),
+        mfu_percent=_mfu_percent(usable),
         status="valid" if clean else "degraded",
         reasons=reasons,
     )
@@ -142,6 +144,19 @@ def _parts(records: Sequence[RunRecord]) -> StepParts | None:
     columns = {name: [getattr(parts, name) for parts in told] for name in StepParts.model_fields}
     known = {name: [value for value in values if value is not None] for name, values in columns.items()}
     return StepParts.model_validate({name: statistics.median(own) if own else None for name, own in known.items()})
+
+
+def _mfu_percent(records: Sequence[RunRecord]) -> float | None:
+    """Model FLOP utilisation: median of the repeats that have one."""
+    told = [flop.mfu_percent for record in records if (flop := record.measurement.flop)]
+    known = [value for value in told if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _peak(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:
+    """What utilisation is held against, of the first run that has one."""
+    told = [flop for records in by_scale.values() for record in records if (flop := record.measurement.flop)]
+    return next((flop.peak_source for flop in told if flop.mfu_percent is not None), None)
 
 
 def usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:

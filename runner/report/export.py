@@ -17,7 +17,8 @@ def markdown(summary: Summary) -> str:
     """A section: what ran where, what `±` is, the table, and every reservation; ends with a newline."""
     names = figures.headers(summary).in_order()
     align = [":--" if name in ("devices", "validity") else "--:" for name in names]
-    table = [names, align, *(figures.cells(row).in_order() for row in summary.rows)]
+    mfu = summary.peak is not None
+    table = [names, align, *(figures.cells(row, mfu=mfu).in_order() for row in summary.rows)]
     notes = [f"- {_escaped(note)}" for note in figures.notes(summary)]
     lines = [
         f"### {summary.title}",
@@ -26,7 +27,7 @@ def markdown(summary: Summary) -> str:
         *([f"{_escaped(summary.wires)}  "] if summary.wires else []),
         f"{figures.ground(summary)}  ",
         *([f"{summary.engine_reason}  "] if summary.engine_reason else []),
-        figures.interval_legend(summary),
+        "  \n".join((figures.interval_legend(summary), *map(_escaped, figures.peak_legend(summary)))),
         "",
         *(line(row) for row in table),
         *_parts(summary),
@@ -53,7 +54,7 @@ def to_csv(summary: Summary) -> str:
     """One line a row, full precision, an empty field where there is no figure.
 
     Columns: scale, device, throughput and its interval, unit, training_time_s, speedup, efficiency (a fraction) and their
-    intervals, repeats, the parts of a step in seconds (`runner/attribution.py`), status, reasons (joined by "; "), wires.
+    intervals, mfu_percent, repeats, the parts of a step in seconds (`runner/attribution.py`), status, reasons (joined by "; "), wires.
     """
     import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)
 
@@ -73,6 +74,7 @@ def to_csv(summary: Summary) -> str:
                 "efficiency": row.efficiency,
                 "efficiency_ci95_low": _low(row.efficiency_ci95),
                 "efficiency_ci95_high": _high(row.efficiency_ci95),
+                "mfu_percent": row.mfu_percent,
                 "repeats": row.repeats,
                 **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
                 "status": row.status,

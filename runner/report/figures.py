@@ -16,18 +16,28 @@ ABSENT = "\N{EN DASH}"
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """One row of the scaling table as text, in the order of its columns."""
+    """One row of the scaling table as text, in the order of its columns; one that is None is left out of the table."""
 
     devices: str
     throughput: str
     training_time: str
     speedup: str
     efficiency: str
+    mfu: str | None
     validity: str
 
     def in_order(self) -> tuple[str, ...]:
         """The cells from left to right."""
-        return (self.devices, self.throughput, self.training_time, self.speedup, self.efficiency, self.validity)
+        every = (
+            self.devices,
+            self.throughput,
+            self.training_time,
+            self.speedup,
+            self.efficiency,
+            self.mfu,
+            self.validity,
+        )
+        return tuple(cell for cell in every if cell is not None)
 
 
 def headers(summary: Summary) -> Cells:
@@ -38,6 +48,7 @@ def headers(summary: Summary) -> Cells:
         training_time="training time (s)",
         speedup="speedup ±",
         efficiency="efficiency (%) ±",
+        mfu="MFU (%)" if summary.peak else None,
         validity="validity",
     )
 
@@ -68,8 +79,8 @@ def units(summary: Summary) -> str:
     return " / ".join(sorted({row.unit for row in summary.rows}))
 
 
-def cells(row: Row) -> Cells:
-    """Lay out one row; an unusable one shows no figure."""
+def cells(row: Row, *, mfu: bool = False) -> Cells:
+    """Lay out one row, with a column for utilisation or without; an unusable one shows no figure."""
     percent = None if row.efficiency is None else 100 * row.efficiency
     return Cells(
         devices=row.devices,
@@ -77,6 +88,7 @@ def cells(row: Row) -> Cells:
         training_time=figure(row.training_time_s),
         speedup=figure(row.speedup, half_width(row.speedup_ci95)),
         efficiency=figure(percent, half_width(row.efficiency_ci95, scale=100)),
+        mfu=figure(row.mfu_percent) if mfu else None,
         validity=row.status + (", superlinear" if row.superlinear else ""),
     )
 
@@ -117,6 +129,13 @@ def interval_legend(summary: Summary) -> str:
     return f"± = half the width of the 95 % bootstrap interval over {count} process repeats"
 
 
+def peak_legend(summary: Summary) -> tuple[str, ...]:
+    """Say what utilisation is, and of what; nothing where none is known."""
+    if summary.peak is None:
+        return ()
+    return (f"MFU = model FLOP/s ÷ dense peak, which is {summary.peak}",)
+
+
 def notes(summary: Summary) -> tuple[str, ...]:
     """One sentence for each thing that the figures alone would hide."""
     found = []
@@ -127,6 +146,11 @@ def notes(summary: Summary) -> tuple[str, ...]:
             found.append(
                 f"{row.devices} superlinear: more than {row.scale} times as fast as one device; look first for a baseline that "
                 "was throttled or short of input, or a working set that fits a cache only when it is split"
+            )
+        if row.above_peak:
+            found.append(
+                f"{row.devices} above the peak: {figure(row.mfu_percent)} % of it; look first for a clock above the one that the peak is "
+                "for, or another precision than the one asked for"
             )
     return (*found, *summary.notes)
 

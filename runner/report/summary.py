@@ -28,6 +28,7 @@ class Row(BaseModel):
         efficiency: speedup / scale.
         repeats: processes started anew that the intervals are taken over.
         parts: where the time of a step went, each part the median of the repeats; None where no program told.
+        mfu_percent: model FLOP/s over the devices' dense peak, median of the repeats; above 100 it is shown, and flagged.
         reasons: why the row is not valid.
     """
 
@@ -45,12 +46,13 @@ class Row(BaseModel):
     efficiency_ci95: Interval | None = None
     repeats: int
     parts: StepParts | None = None
+    mfu_percent: float | None = None
     status: Status
     reasons: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _unusable_rows_carry_no_figures(self) -> Row:
-        figures = (self.throughput, self.training_time_s, self.speedup, self.efficiency, self.parts)
+        figures = (self.throughput, self.training_time_s, self.speedup, self.efficiency, self.parts, self.mfu_percent)
         if not self.usable and any(figure is not None for figure in figures):
             raise ValueError(f"a row that is {self.status} may carry no figures")
         return self
@@ -64,6 +66,11 @@ class Row(BaseModel):
     def superlinear(self) -> bool:
         """Whether n devices were more than n times as fast as one."""
         return self.speedup is not None and self.speedup > self.scale
+
+    @property
+    def above_peak(self) -> bool:
+        """Whether more was computed than the devices can."""
+        return self.mfu_percent is not None and self.mfu_percent > 100  # noqa: PLR2004 - per cent
 
     @property
     def devices(self) -> str:
@@ -85,6 +92,7 @@ class Summary(BaseModel):
         image_reference: the image, or the locked requirements where no container was used.
         setting: what was run, in one line.
         wires: what was between the nodes, and whether it was a real wire; None where there was one node.
+        peak: what utilisation is held against, in words, at the smallest scale that has one; None where none is known.
         notes: what the figures of the rows alone would hide.
         date: day of the first run (UTC), ISO 8601.
         record_dirs: where the records are, one directory a run.
@@ -100,6 +108,7 @@ class Summary(BaseModel):
     machine: str
     setting: str
     wires: str | None = None
+    peak: str | None = None
     notes: tuple[str, ...] = ()
     date: str
     record_dirs: tuple[Path, ...]

@@ -38,7 +38,7 @@ def scaling_table(summary: Summary) -> RenderableType:
         header = name.replace(" ", "\n", 1) if "(" in name else name
         table.add_column(header, justify="left" if text else "right", no_wrap=name != names.validity)
     for row in summary.rows:
-        *plain, validity = figures.cells(row).in_order()
+        *plain, validity = figures.cells(row, mfu=summary.peak is not None).in_order()
         table.add_row(*plain, Text(validity, style=_STYLES[row.status]))
     return Group(
         Text(summary.title, style="bold"),
@@ -47,6 +47,7 @@ def scaling_table(summary: Summary) -> RenderableType:
         Text(figures.ground(summary), style="dim"),
         *([Text(summary.engine_reason, style="yellow")] if summary.engine_reason else []),
         Text(figures.interval_legend(summary), style="dim"),
+        *(Text(legend, style="dim") for legend in figures.peak_legend(summary)),
         Padding(table, (1, 0)),
         *_parts(summary),
         *(Text(note, style="yellow") for note in figures.notes(summary)),

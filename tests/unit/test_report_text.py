@@ -84,7 +84,7 @@ def test_a_figure_is_never_off_by_more_than_half_a_last_digit_of_its_interval(va
 
 
 @pytest.mark.parametrize("status", ["invalid", "failed"])
-@pytest.mark.parametrize("figure", ["throughput", "training_time_s", "speedup", "efficiency"])
+@pytest.mark.parametrize("figure", ["throughput", "training_time_s", "speedup", "efficiency", "mfu_percent"])
 def test_an_unusable_row_cannot_carry_a_figure(status, figure):
     with pytest.raises(ValidationError, match=f"a row that is {status} may carry no figures"):
         Row.model_validate({"scale": 2, "device": "gpu", "repeats": 1, "status": status, figure: 1.0})
@@ -168,6 +168,30 @@ def test_where_the_time_of_a_step_went_is_in_milliseconds_and_absent_where_nobod
 def test_a_row_that_may_not_be_used_tells_no_parts():
     with pytest.raises(ValidationError, match="may carry no figures"):
         Row(scale=2, device="gpu", repeats=1, status="invalid", parts=parts())
+
+
+def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
+    known = summary(
+        row(1, mfu_percent=34.56),
+        row(2, mfu_percent=None),
+        peak="1 × NVIDIA H200: 66.9 TFLOP/s in fp32",
+        record_dirs=(),
+    )
+    for text in (printed(known, width=80), export.markdown(known)):
+        assert "MFU" in text
+        assert "34.56" in text
+        assert "66.9 TFLOP/s in fp32" in text
+    assert max(len(line) for line in printed(known, width=80).splitlines()) <= 80
+    assert figures.headers(known).in_order()[-2:] == ("MFU (%)", "validity")
+    assert figures.cells(known.rows[1], mfu=True).in_order()[-2:] == ("\N{EN DASH}", "valid")
+    assert "MFU" not in export.markdown(GPUS) + printed(GPUS, width=100)
+
+
+@pytest.mark.parametrize(("mfu_percent", "flagged"), [(100.0, False), (100.1, True), (None, False)])
+def test_utilisation_above_the_peak_is_shown_and_flagged(mfu_percent, flagged):
+    found = summary(row(1, mfu_percent=mfu_percent), peak="a peak")
+    assert found.rows[0].above_peak is flagged
+    assert any("above the peak: 100.1 %" in note for note in figures.notes(found)) is flagged
 
 
 def test_a_record_path_is_never_broken():

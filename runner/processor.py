@@ -1,0 +1,62 @@
+"""What a host's processor is, as far as its peak rate of arithmetic depends on it. Reads /proc and /sys, and guesses nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from runner.hostfs import parse_cpu_list, read_text
+
+# Flags of /proc/cpuinfo that name vector and matrix instructions, the narrowest first.
+VECTOR_FLAGS: Final = ("sse2", "avx", "fma", "avx2", "avx512f", "avx512_bf16", "amx_bf16")
+
+
+class Processor(BaseModel):
+    """An x86 processor; others name neither vendor nor family.
+
+    Attributes:
+        vendor: `GenuineIntel`, `AuthenticAMD`, ...
+        family, model: as CPUID has them, in decimal.
+        flags: those of `VECTOR_FLAGS` that it has.
+        core_threads: logical CPUs of each physical core, in the kernel's list format; empty where the kernel does not tell.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    vendor: str
+    family: int
+    model: int
+    flags: tuple[str, ...]
+    core_threads: tuple[str, ...]
+
+    def physical_cores(self, cpus: frozenset[int]) -> int:
+        """How many physical cores these logical CPUs are of: two threads of a core share its arithmetic units."""
+        if not self.core_threads:
+            return len(cpus)
+        return sum(not cpus.isdisjoint(parse_cpu_list(threads)) for threads in self.core_threads)
+
+
+def read_processor(sys_root: Path = Path("/")) -> Processor | None:
+    """Describe the first processor; None where /proc/cpuinfo has no vendor or family.
+
+    Args:
+        sys_root: root of the /proc and /sys that are read; a made-up tree in tests.
+    """
+    first, _, _ = (read_text(sys_root / "proc/cpuinfo") or "").partition("\n\n")
+    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    family, model = told.get("cpu family", ""), told.get("model", "")
+    if "vendor_id" not in told or not family.isdigit() or not model.isdigit():
+        return None
+    flags = set(told.get("flags", "").split())
+    devices = sys_root / "sys/devices/system/cpu"
+    online = parse_cpu_list(read_text(devices / "online") or "")
+    threads = [read_text(devices / f"cpu{cpu}/topology/thread_siblings_list") for cpu in online]
+    return Processor(
+        vendor=told["vendor_id"],
+        family=int(family),
+        model=int(model),
+        flags=tuple(flag for flag in VECTOR_FLAGS if flag in flags),
+        core_threads=tuple(dict.fromkeys(found for found in threads if found)),
+    )

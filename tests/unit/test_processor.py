@@ -1,0 +1,74 @@
+"""What a host's processor is.
+
+Prevents: a peak from instructions that this processor lacks; two threads of a core counted as two cores; a guess for a processor that names
+neither vendor nor family.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from made_up_machine import write_tree
+
+from runner.processor import Processor, read_processor
+
+# Two cores of two threads, numbered as servers do: the second threads follow after all first ones.
+CPUINFO = """processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 143
+model name\t: Intel(R) Xeon(R) Platinum 8480+
+stepping\t: 8
+flags\t\t: fpu sse sse2 avx fma avx2 avx512f avx512_bf16 amx_bf16 amx_tile
+
+processor\t: 1
+vendor_id\t: GenuineIntel
+cpu family\t: 5
+model\t\t: 1
+flags\t\t: fpu"""
+TREE = {"proc/cpuinfo": CPUINFO, "sys/devices/system/cpu/online": "0-3"} | {
+    f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": f"{cpu % 2},{cpu % 2 + 2}" for cpu in range(4)
+}
+
+
+def test_the_first_processor_is_read_with_the_instructions_that_count(tmp_path):
+    assert read_processor(write_tree(tmp_path, TREE)) == Processor(
+        vendor="GenuineIntel",
+        family=6,
+        model=143,
+        flags=("sse2", "avx", "fma", "avx2", "avx512f", "avx512_bf16", "amx_bf16"),
+        core_threads=("0,2", "1,3"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("cpus", "cores"), [({0}, 1), ({0, 2}, 1), ({0, 1}, 2), ({0, 1, 2, 3}, 2), (set(), 0), ({7}, 0)]
+)
+def test_threads_of_one_core_are_one_core(tmp_path, cpus, cores):
+    found = read_processor(write_tree(tmp_path, TREE))
+    assert found.physical_cores(frozenset(cpus)) == cores
+
+
+def test_without_a_topology_each_cpu_is_a_core(tmp_path):
+    found = read_processor(write_tree(tmp_path, {"proc/cpuinfo": CPUINFO}))
+    assert (found.core_threads, found.physical_cores(frozenset({0, 2}))) == ((), 2)
+
+
+@pytest.mark.parametrize("cpuinfo", ["", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40"])
+def test_a_processor_without_vendor_and_family_is_not_guessed(tmp_path, cpuinfo):
+    assert read_processor(write_tree(tmp_path, {"proc/cpuinfo": cpuinfo})) is None
+
+
+def test_this_machine_against_lscpu():
+    if shutil.which("lscpu") is None:
+        pytest.skip("lscpu is not installed")
+    said = subprocess.run(
+        ["lscpu"], capture_output=True, text=True, check=True, env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"}
+    )
+    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in said.stdout.splitlines())}
+    found = read_processor()
+    if "CPU family" not in told:
+        pytest.skip("lscpu names no family here")
+    assert (found.vendor, found.family, found.model) == (told["Vendor ID"], int(told["CPU family"]), int(told["Model"]))
