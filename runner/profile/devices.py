@@ -16,7 +16,7 @@ import pandas as pd
 from runner.profile import classify, intervals
 from runner.profile.intervals import Spans, percent
 from runner.profile.model import COLLECTIVES, Concurrency, Copies, Gap, GpuUse
-from runner.profile.rows import of_kind
+from runner.profile.rows import of_kind, short
 
 ALL: Final = "all"
 LONGEST_GAPS: Final = 5
@@ -135,8 +135,8 @@ def gaps(device_work: pd.DataFrame, regions: pd.DataFrame, *, region: str | None
                         rank=rank,
                         start_s=float(start - starts[0]),
                         seconds=float(end - start),
-                        after=names[by_end[after]] if after >= 0 and ends[by_end[after]] == start else None,
-                        before=names[before] if before < len(starts) and starts[before] == end else None,
+                        after=short(names[by_end[after]]) if after >= 0 and ends[by_end[after]] == start else None,
+                        before=short(names[before]) if before < len(starts) and starts[before] == end else None,
                     )
                 )
     return tuple(sorted(found, key=lambda gap: -gap.seconds)[:LONGEST_GAPS])
@@ -146,7 +146,8 @@ def copies(device_work: pd.DataFrame) -> tuple[Copies, ...]:
     """Copies by their direction, most time first."""
     all_copies = of_kind(device_work, "copy")
     found = []
-    for category, rows in all_copies.groupby("category"):
+    for category in all_copies["category"].unique():
+        rows = all_copies[all_copies["category"] == category]
         seconds = float(rows["duration"].sum())
         sized = rows[rows["bytes"].notna()]
         copied, copying = float(sized["bytes"].sum()), float(sized["duration"].sum())

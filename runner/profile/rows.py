@@ -25,6 +25,8 @@ from runner.profile.model import Category
 NUMBERS: Final = ("rank", "device", "start", "duration", "bytes", "correlation", "op", "parent")
 COUNTERS: Final = ("fp32_percent", "tensor_percent", "dram_bytes")
 COLUMNS: Final = ("kind", "name", *NUMBERS, *COUNTERS)
+NAME: Final = 240
+"""Characters of a name that a record keeps; templates of C++ reach thousands, and the table has them whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,11 @@ class Rows:
     def kernels(self) -> pd.DataFrame:
         """Kernels alone."""
         return of_kind(self.device_work, "kernel")
+
+
+def short(name: str) -> str:
+    """A name as a record keeps it."""
+    return name if len(name) <= NAME else name[: NAME - 3] + "..."
 
 
 def of_kind(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
@@ -113,12 +120,13 @@ def _looked_up(rows: pd.DataFrame, key: str, other: pd.DataFrame, other_key: str
     known = other[other[other_key].notna()].sort_values("start", kind="stable").drop_duplicates(["rank", other_key])
     table = known.set_index(["rank", other_key])[value]
     wanted = pd.MultiIndex.from_frame(rows[["rank", key]])
-    return pd.Series(table.reindex(wanted).to_numpy(dtype="float64"), index=rows.index)
+    found: pd.Series[float] = pd.Series(table.reindex(wanted).to_numpy(dtype="float64"), index=rows.index)
+    return found
 
 
 def _regions(rows: pd.DataFrame, begun: pd.Series[float], regions: pd.DataFrame) -> pd.Series[str]:
     """The region of each row's rank that was open at the moment `begun`; regions of one rank do not overlap."""
-    found = pd.Series(None, index=rows.index, dtype="object")
+    found: pd.Series[str] = pd.Series(None, index=rows.index, dtype="object")
     for rank, spans in regions.groupby("rank"):
         ordered = spans.sort_values("start", kind="stable")
         mine = rows.index[rows["rank"] == rank]

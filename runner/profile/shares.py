@@ -16,13 +16,12 @@ from runner.events import Regions, StepPart
 from runner.profile import classify
 from runner.profile.intervals import percent
 from runner.profile.model import CallClassShare, CallShare, CategoryShare, Counters, NameShare, RegionUse
+from runner.profile.rows import short
 
 LISTED: Final = 30
 """Names that a record keeps: of kernels, and of calls."""
 LOW: Final = 10
 ORDER: Final[tuple[StepPart, ...]] = ("input", "forward", "backward", "optimizer", "step")
-NAME: Final = 240
-"""Characters of a name that a record keeps; templates of C++ reach thousands, and the table has them whole."""
 
 
 def categories(work: pd.DataFrame, seconds: pd.Series[float]) -> tuple[CategoryShare, ...]:
@@ -48,7 +47,7 @@ def names(work: pd.DataFrame, seconds: pd.Series[float], *, most: int = LISTED) 
     table["fp32"] = weighted / weights.where(weights > 0)
     return tuple(
         NameShare(
-            name=_short(row.Index[0]),
+            name=short(row.Index[0]),
             category=row.Index[1],
             count=row.count_,
             seconds=row.seconds,
@@ -68,7 +67,7 @@ def calls(rows: pd.DataFrame) -> tuple[tuple[CallShare, ...], tuple[CallClassSha
     return (
         tuple(
             CallShare(
-                name=_short(row.Index),
+                name=short(row.Index),
                 call_class=classes[row.Index],
                 count=row.count_,
                 seconds=row.seconds,
@@ -165,7 +164,3 @@ def _summed(rows: pd.DataFrame, by: str | list[str] | pd.Series[str], seconds: p
     table["share"] = 100 * table["seconds"] / whole if whole else 0.0
     ordered: pd.DataFrame = table.sort_index().sort_values("seconds", ascending=False, kind="stable")
     return ordered
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= NAME else name[: NAME - 3] + "..."
