@@ -56,7 +56,7 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     defaults = workload.defaults[device]
     model = workload.find_model(request.model or defaults.model, framework=framework)
     workload.check_precision(request.precision, framework=framework, device=device)
-    workload.check_profiles(request.profile, framework=framework)
+    workload.check_profiles(request.profile, region=request.profile_region, framework=framework)
     packed = PACKED.get(PurePath(ground.dataset.path).suffix) if ground.dataset else None
     if ground.dataset and packed and packed.framework != framework:
         raise RequestError(

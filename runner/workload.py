@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from runner import yamlfile
 from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
-from runner.events import ProfileKind
+from runner.events import ProfileKind, Region
 from runner.request import Device, Mode, Precision
 from runner.sanity import SanityBand
 
@@ -78,6 +78,7 @@ class Workload(BaseModel):
         programs: training program of each framework, a file of the workload's folder.
         dialects: of programs that leave their figures to the framework's own log, the dialect of that log.
         profiles: what passes under a profiler each program knows.
+        regions: to which parts of a step each program can narrow one.
         unit: plural noun of what throughput counts.
         training_samples: samples of one epoch, which turns iterations into epochs.
         num_classes: classes of synthetic labels; a data set brings its own number.
@@ -93,6 +94,7 @@ class Workload(BaseModel):
     programs: Mapping[str, str]
     dialects: Mapping[str, DialectName] = {}
     profiles: Mapping[str, tuple[ProfileKind, ...]] = {}
+    regions: Mapping[str, tuple[Region, ...]] = {}
     unit: str
     training_samples: Count
     num_classes: Annotated[int, Field(ge=2)]
@@ -113,7 +115,7 @@ class Workload(BaseModel):
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
         named = {name for model in self.models for name in model.frameworks}
-        for framework in named | set(self.precisions) | set(self.dialects) | set(self.profiles):
+        for framework in named.union(self.precisions, self.dialects, self.profiles, self.regions):
             if framework not in self.programs:
                 raise ValueError(f"{framework!r} has no program; add it to programs")
         return self
@@ -175,8 +177,8 @@ class Workload(BaseModel):
                 f"ask for {' or '.join(offered) or 'another framework'}"
             )
 
-    def check_profiles(self, kinds: Sequence[ProfileKind], *, framework: str) -> None:
-        """Refuse kinds of a profile that the framework's program does not know.
+    def check_profiles(self, kinds: Sequence[ProfileKind], *, region: Region | None = None, framework: str) -> None:
+        """Refuse kinds of a profile that the framework's program does not know, or a region to which it can't narrow one.
 
         Raises:
             RequestError: the sentence lists those it does.
@@ -187,6 +189,9 @@ class Workload(BaseModel):
                 f"PROFILE={','.join(unknown)} is not offered by FRAMEWORK={framework}; "
                 f"ask for {' or '.join(known) or 'another framework'}"
             )
+        if region and region not in (narrowed := self.regions.get(framework, ())):
+            instead = f"ask for {' or '.join(narrowed)}, or leave it out" if narrowed else "leave it out"
+            raise RequestError(f"PROFILE_REGION={region} is not offered by FRAMEWORK={framework}; {instead}")
 
 
 def load_workloads(root: Path) -> tuple[Workload, ...]:

@@ -122,3 +122,30 @@ def test_the_program_is_named_from_the_workloads_folder(cnn):
 def test_a_mistake_in_the_file_is_one_sentence(changed, old, new, sentence):
     with pytest.raises(RequestError, match=sentence):
         changed(old, new)
+
+
+def test_a_pass_that_the_program_can_not_make_is_refused_with_those_it_can(cnn):
+    cnn.check_profiles(("kernels", "memory"), framework="caffe")
+    cnn.check_profiles(("kernels",), region="backward", framework="mxnet")
+    with pytest.raises(
+        RequestError, match="^PROFILE=metrics,region is not offered by FRAMEWORK=caffe; ask for kernels or memory$"
+    ):
+        cnn.check_profiles(("kernels", "metrics", "region"), framework="caffe")
+    with pytest.raises(
+        RequestError,
+        match="^PROFILE_REGION=backward is not offered by FRAMEWORK=tensorflow; ask for input, or leave it out$",
+    ):
+        cnn.check_profiles(("kernels",), region="backward", framework="tensorflow")
+    with pytest.raises(RequestError, match="^PROFILE_REGION=input is not offered by FRAMEWORK=caffe; leave it out$"):
+        cnn.check_profiles(("kernels",), region="input", framework="caffe")
+
+
+@pytest.mark.parametrize("key", ["profiles", "regions"])
+def test_a_pass_of_a_framework_without_a_program_is_refused(changed, key):
+    with pytest.raises(RequestError, match="'mxnetto' has no program"):
+        changed(f"\n{key}:\n", f"\n{key}:\n  mxnetto: [{'kernels' if key == 'profiles' else 'input'}]\n")
+
+
+def test_a_kind_of_pass_that_nobody_knows_is_refused(changed):
+    with pytest.raises(RequestError, match="profiles"):
+        changed("caffe: [kernels, memory]", "caffe: [kernel, memory]")
