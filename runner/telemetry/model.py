@@ -161,13 +161,15 @@ class Telemetry(Frozen):
 
     Attributes:
         hz: samples a second that were asked for; None where no sampler spoke.
+        device: what trained: GPUs, or workers on CPUs, whose figures are those of their hosts.
         spans: when, by node; empty where several runs were pooled.
         samples: what the job trained on in them (images, tokens, ...).
-        energy_j: of all devices that trained: GPUs, or for workers on CPUs the packages of their hosts; None unless all are known.
+        energy_j: of all devices that trained; None unless each is known.
         samples_per_joule: `samples` ÷ `energy_j`.
     """
 
     hz: float | None
+    device: Literal["cpu", "gpu"]
     spans: tuple[NodeSpans, ...]
     samples: int
     gpus: tuple[GpuTelemetry, ...]
@@ -175,6 +177,26 @@ class Telemetry(Frozen):
     energy_j: float | None
     samples_per_joule: float | None
     missing: tuple[Missing, ...]
+
+    @property
+    def trained(self) -> tuple[GpuTelemetry | HostTelemetry, ...]:
+        """The devices that trained."""
+        return self.gpus if self.device == "gpu" else self.hosts
+
+    @property
+    def utilisation_percent(self) -> float | None:
+        """Mean utilisation of the devices that trained: NVML's of GPUs, all CPUs' of hosts; None unless each is known."""
+        ranges = [gpu.utilisation for gpu in self.gpus]
+        if self.device == "cpu":
+            ranges = [host.cpu_percent for host in self.hosts]
+        known = [one.avg for one in ranges if one]
+        return sum(known) / len(known) if known and len(known) == len(ranges) else None
+
+    @property
+    def power_w(self) -> float | None:
+        """Mean power of all devices that trained together; None unless each is known."""
+        known = [one.power_w.avg for one in self.trained if one.power_w]
+        return sum(known) if known and len(known) == len(self.trained) else None
 
     def why_missing(self, node: str, device: str, field: str) -> str | None:
         """Why a device has no such figure; None where nobody said, or where it has one."""

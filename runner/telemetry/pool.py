@@ -37,6 +37,7 @@ def pool(runs: Sequence[Telemetry]) -> Telemetry | None:
             hosts.setdefault(host.node, []).append(host)
     return Telemetry(
         hz=min((run.hz for run in runs if run.hz is not None), default=None),
+        device=runs[0].device,
         spans=(),
         samples=samples,
         gpus=tuple(_joined(repeats) for repeats in gpus.values()),

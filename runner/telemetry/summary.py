@@ -57,12 +57,13 @@ def summarize(
         node.look(own)
     gpus = tuple(gpu for node in nodes for gpu in node.gpus)
     hosts = tuple(host for node in nodes for host in node.hosts)
-    trained: Sequence[GpuTelemetry | HostTelemetry] = gpus if device == "gpu" else hosts
-    known = [one.energy_j for one in trained if one.energy_j is not None]
-    everything = bool(known) and len(known) == len(trained) and all(node.complete for node in nodes)
-    energy = sum(known) if everything else None
+    energies = [one.energy_j for one in (gpus if device == "gpu" else hosts)]
+    known = [energy for energy in energies if energy is not None]
+    complete = bool(known) and len(known) == len(energies) and all(node.complete for node in nodes)
+    energy = sum(known) if complete else None
     return Telemetry(
         hz=min((node.sampler.hz for node in nodes if node.sampler), default=None),
+        device=device,
         spans=tuple(spans),
         samples=samples,
         gpus=gpus,

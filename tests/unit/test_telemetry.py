@@ -124,7 +124,9 @@ def test_energy_is_of_what_trained_and_of_all_of_it():
     two = seen(gpus=2)
     assert two.energy_j == pytest.approx(2 * 4 * 612)
     assert two.samples_per_joule == pytest.approx(3200 / 4896)
+    assert (two.utilisation_percent, two.power_w) == (90.0, 1200.0)
     on_cpus = seen(gpus=0, device="cpu")
+    assert (on_cpus.utilisation_percent, on_cpus.power_w) == pytest.approx((40.0, 50.0))
     assert (on_cpus.energy_j, on_cpus.samples_per_joule) == pytest.approx((200.0, 16.0))
 
 
@@ -220,6 +222,13 @@ def test_a_gpu_that_does_not_answer_from_the_beginning_is_named_and_no_energy_is
     assert Missing(node="here", device="gpu1", fields=("utilisation_percent",), reason="Unknown Error") in found.missing
     assert found.gpus[0].energy_j is not None
     assert found.energy_j is None
+
+
+def test_a_device_without_a_figure_leaves_no_mean_and_no_sum_of_all():
+    found = seen(gpus=2)
+    dark = found.gpus[1].model_copy(update={"power_w": None, "utilisation": None})
+    found = found.model_copy(update={"gpus": (found.gpus[0], dark)})
+    assert (found.power_w, found.utilisation_percent) == (None, None)
 
 
 def test_a_sampler_that_died_is_why_the_rest_is_missing():
