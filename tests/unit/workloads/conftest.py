@@ -3,5 +3,22 @@
 import sys
 from pathlib import Path
 
+import pytest
+from sampled import Sampled
+
 WORKLOADS = Path(__file__).resolve().parents[3] / "workloads"
 sys.path[:0] = [str(WORKLOADS), str(WORKLOADS / "imagenet_cnn")]
+
+
+@pytest.fixture
+def sampled():
+    """Start samplers; none outlives the test."""
+    started = []
+
+    def start(*options, **more):
+        started.append(Sampled(*options, **more))
+        return started[-1]
+
+    yield start
+    for sampler in started:
+        sampler.kill()

@@ -1,0 +1,175 @@
+"""Prevents: a sampler that outlives its runner, one that ends before it was told to, a burst of samples after the machine slept, a part
+that breaks and takes others along, syntax that an old image's Python does not read."""
+
+import ast
+import subprocess
+import time
+from pathlib import Path
+
+import events
+import monitor
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from monitor_sampler import Device, Lost, Missing, Part, Sampler, next_beat
+from sampled import MONITOR
+
+LEASE = MONITOR.with_name("lease.py")
+LEASE_ENDED = 143
+
+
+@pytest.mark.parametrize("end", ["close", "terminate"])
+def test_it_begins_and_ends_with_a_word(sampled, end):
+    sampler = sampled("--gpus=", "--hz=50")
+    sampler.rows_of("host", 1)
+    assert getattr(sampler, end)() == 0
+    (start,), (stop,) = sampler.events("monitor_start"), sampler.events("monitor_stop")
+    assert (sampler.read[0], sampler.read[-1]) == (start, stop)
+    assert (start.node, start.hz) == ("here", 50.0)
+    assert stop.samples == len(sampler.rows_of("host", 1))
+    assert stop.cpu_s > 0
+    assert stop.seconds <= stop.t - start.t
+
+
+def test_the_rows_of_a_second_are_one_line(sampled):
+    sampler = sampled("--gpus=", "--hz=10")
+    sampler.wait_for(lambda: len(sampler.read) >= 4)
+    lines = [line.columns for line in sampler.read if not hasattr(line, "event")]
+    # Whole seconds after the start, at ten a second; a busy machine may be late by some.
+    assert all(2 <= len(line["t"]) <= 12 for line in lines[:2])
+    assert lines[0]["t"] == sorted(lines[0]["t"])
+
+
+def test_an_input_that_nobody_can_close_is_no_end(sampled):
+    """Under the lease a program's input is /dev/null: at its end from the beginning."""
+    sampler = sampled("--gpus=", "--hz=50", stdin=subprocess.DEVNULL)
+    sampler.rows_of("host", 60)
+    assert sampler.terminate() == 0
+
+
+def test_the_lease_lets_it_write_its_last_word(sampled):
+    sampler = sampled("--gpus=", "--hz=50", command=[str(LEASE)])
+    sampler.rows_of("host", 1)
+    assert sampler.close() == LEASE_ENDED
+    assert sampler.events("monitor_stop")
+
+
+@pytest.mark.parametrize("hz", ["0", "-1", "fast", "nan"])
+def test_a_beat_that_is_none_is_refused(hz):
+    done = subprocess.run(
+        ["python3", str(MONITOR), "--node=here", f"--hz={hz}"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--hz" in done.stderr
+
+
+@given(due=st.floats(0, 1e6), hz=st.floats(0.1, 100), late=st.floats(0, 1e5))
+def test_beats_that_were_slept_through_are_not_made_up_for(due, hz, late):
+    beat = next_beat(due, 1 / hz, due + late)
+    assert due + late - 1e-6 <= beat <= due + late + 1 / hz + 1e-6
+    assert abs((beat - due) * hz - round((beat - due) * hz)) < 1e-3
+
+
+def test_the_next_beat_of_one_that_came_early_is_the_one_after_it():
+    assert next_beat(10.0, 0.5, 9.9) == 10.5
+    assert next_beat(10.0, 0.5, 10.0) == 10.5
+    assert next_beat(10.0, 0.5, 10.2) == 10.5
+    assert next_beat(10.0, 0.5, 13.1) == 13.5
+
+
+def run_for(sampler, rows):
+    sampler.start()
+    deadline = time.monotonic() + 30
+    while len(sampler.rows) < rows and sampler.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    sampler.ending = True
+    sampler.join(30)
+    assert not sampler.is_alive()
+
+
+def failing(*errors):
+    left = list(errors)
+
+    def read():
+        if left:
+            raise left.pop(0)
+        return [1]
+
+    return read
+
+
+def test_a_part_that_fails_in_any_way_comes_back_and_harms_no_other():
+    parts = [Part(["a"], failing(RuntimeError("odd"), ZeroDivisionError())), Part(["b", "c"], lambda: [2, 3])]
+    sampler = Sampler(Device("it", parts), hz=200)
+    run_for(sampler, 4)
+    values = [row for _, row in sampler.rows][:4]
+    assert values == [{"b": 2, "c": 3}] * 2 + [{"a": 1, "b": 2, "c": 3}] * 2
+    assert list(sampler.troubles) == [(["a"], "odd"), (["a"], "ZeroDivisionError()")]
+
+
+def test_a_part_that_is_gone_is_asked_no_more():
+    sampler = Sampler(Device("it", [Part(["a"], failing(Lost("gone"))), Part(["b"], lambda: [2])]), hz=200)
+    run_for(sampler, 3)
+    assert all(row == {"b": 2} for _, row in sampler.rows)
+    assert list(sampler.troubles) == [(["a"], "gone")]
+
+
+def test_a_value_that_comes_and_goes_is_one_trouble():
+    readings = iter(range(1000))
+    flicker = Part(["a"], lambda: [Missing("now and then") if next(readings) % 2 else 1])
+    sampler = Sampler(Device("it", [flicker]), hz=200)
+    run_for(sampler, 8)
+    assert list(sampler.troubles) == [(["a"], "now and then")]
+    assert [row for _, row in sampler.rows][:4] == [{"a": 1}, {}, {"a": 1}, {}]
+
+
+class Recorded:
+    """Notes what is emitted."""
+
+    def __init__(self):
+        self.said = []
+
+    def emit(self, event, **fields):
+        self.said.append((event, fields))
+
+    def rows(self, table, columns):
+        self.said.append((table, columns))
+
+
+def test_each_call_that_does_not_return_is_told_once():
+    sampler = Sampler(Device("it", [Part(["a"], lambda: [1])]), hz=1)
+    heard = Recorded()
+    writer = monitor.Writer(heard, [sampler])
+    trouble = ("trouble", {"device": "it", "fields": ["a"], "reason": "the kernel did not answer for 2 s"})
+    sampler.asked = time.monotonic() - 1
+    writer.flush()
+    assert heard.said == []
+    for begun in (100, 90):
+        sampler.asked = time.monotonic() - begun
+        writer.flush()
+        writer.flush()
+    assert heard.said == [trouble, trouble]
+
+
+def test_rows_of_all_devices_share_their_columns():
+    one, other = (Sampler(Device(name, []), hz=1) for name in ("gpu0", "host"))
+    one.rows.extend([(1.00004, {"power_w": 3}), (2.0, {})])
+    other.rows.append((1.5, {"core_percent": [1.0]}))
+    heard = Recorded()
+    monitor.Writer(heard, [one, other]).flush()
+    table = {
+        "t": [1.0, 2.0, 1.5],
+        "device": ["gpu0", "gpu0", "host"],
+        "power_w": [3, None, None],
+        "core_percent": [None, None, [1.0]],
+    }
+    assert heard.said == [("telemetry", table)]
+
+
+@pytest.mark.parametrize("path", sorted(MONITOR.parent.glob("monitor*.py")), ids=lambda path: path.name)
+def test_an_old_python_reads_it(path):
+    assert ast.parse(Path(path).read_text(encoding="utf-8"), feature_version=(3, 6))
+
+
+def test_what_it_writes_is_described_in_the_contract():
+    assert all(name in events.__doc__ for name in ("monitor_start", "trouble", "monitor_stop", "telemetry"))

@@ -1,0 +1,220 @@
+"""Prevents: a GPU's figure in the wrong unit or column, GPM over the wrong two samples or with memory that is never given back, one call
+that fails, hangs or does not exist taking other columns, other GPUs or the whole sampler along, a reason that is told ten times a
+second, a foreign process that can't be told from the job's own.
+
+The sampler runs as a process of its own against `made_up_nvml/pynvml.py`: nvidia-ml-py's own names and structures, made-up answers."""
+
+import itertools
+import os
+import time
+from pathlib import Path
+
+import events
+import monitor
+import monitor_nvml
+import pynvml
+import pytest
+
+UNKNOWN, LOST, NOT_SUPPORTED = pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_NOT_SUPPORTED
+GPU_COLUMNS = set(monitor_nvml.Gpu(None, 0).columns)
+
+
+def test_values_in_their_units(sampled):
+    sampler = sampled(nvml={})
+    sampler.rows_of("gpu0", 11)
+    assert sampler.close() == 0
+    (start,) = sampler.events("monitor_start")
+    (gpu,) = start.gpus
+    assert (gpu.index, gpu.uuid, gpu.name, gpu.counters) == (0, "GPU-0", "NVIDIA H200", "gpm")
+    assert (gpu.power_limit_w, gpu.default_power_limit_w) == (650.0, 700.0)
+    assert {name: start.sources[name] for name in ("nvml", "gpm", "dcgm")} == {
+        "nvml": None,
+        "gpm": None,
+        "dcgm": "GPM is here",
+    }
+    row = sampler.rows_of("gpu0", 11)[0]
+    owners = row.pop("processes")
+    assert row.pop("t") > start.t
+    assert row == {
+        "device": "gpu0",
+        "utilisation_percent": 87,
+        "memory_utilisation_percent": 41,
+        "memory_mib": 10_241,
+        "power_w": 312.345,
+        "energy_j": 5_031.234,
+        "temperature_c": 55,
+        "sm_clock_mhz": 1_980,
+        "memory_clock_mhz": 3_201,
+        "slowdown_bits": 0x24,
+        "pcie_rx_bytes": 1_111,
+        "pcie_tx_bytes": 2_222,
+        "nvlink_rx_bytes": 3_072,
+        "nvlink_tx_bytes": 4_096,
+        "ecc_corrected": 7,
+        "ecc_uncorrected": 1,
+        "sm_active_percent": 93.46,
+        "sm_occupancy_percent": 41.0,
+        "fp64_percent": 0.0,
+        "fp32_percent": 12.5,
+        "fp16_percent": 0.25,
+        "tensor_percent": 62.0,
+        "dram_percent": 38.0,
+        "pcie_rx_rate": 2_097_152,
+        "pcie_tx_rate": 524_288,
+        "nvlink_rx_rate": 1_073_741_824,
+    }
+    me, gone = owners
+    assert (me["pid"], me["memory_mib"], me["session"]) == (os.getpid(), 512, os.getsid(0))
+    assert me["cgroup"] in Path("/proc/self/cgroup").read_text()
+    assert gone == {"pid": 2**22 + 1, "memory_mib": None, "cgroup": None, "session": None}
+    assert sampler.troubles("gpu0") == {"GPM: Not Supported": ["nvlink_tx_rate"]}
+
+
+def test_every_column_is_of_the_contract():
+    assert all(column in events.__doc__ for column in GPU_COLUMNS)
+
+
+def test_what_changes_seldom_is_asked_seldom(sampled):
+    sampler = sampled(nvml={})
+    rows = sampler.rows_of("gpu0", 8)
+    assert [("ecc_corrected" in row, "processes" in row) for row in rows[:8]] == [(True, True)] + [(False, False)] * 7
+
+
+def test_gpm_measures_no_shorter_than_it_can(sampled):
+    """Hopper's counters are not valid over less than 100 ms, however often the rest is read."""
+    sampler = sampled("--hz=40", nvml={})
+    times = [row["t"] for row in sampler.rows_of("gpu0", 40) if "sm_active_percent" in row]
+    assert len(times) >= 2
+    assert min(after - before for before, after in itertools.pairwise(times)) >= 0.0945
+
+
+def test_samples_of_gpm_are_given_back(sampled, tmp_path):
+    sampler = sampled(nvml={"log": str(tmp_path / "log")})
+    sampler.rows_of("gpu0", 3)
+    assert sampler.close() == 0
+    assert sorted((tmp_path / "log").read_text().split("\n")) == ["", "alloc 16", "alloc 32", "free 16", "free 32"]
+
+
+def test_a_gpu_before_hopper_has_the_rest_and_a_reason(sampled):
+    sampler = sampled(nvml={"gpm": False, "nvlink": False})
+    row = sampler.rows_of("gpu0", 2)[1]
+    assert sampler.close() == 0
+    assert set(row) & set(monitor_nvml.COUNTERS) == set()
+    assert (row["power_w"], row["pcie_rx_bytes"], row.get("nvlink_rx_bytes")) == (312.345, 1_111, None)
+    reason = "this GPU has no GPM (Hopper and later have)"
+    (start,) = sampler.events("monitor_start")
+    assert (start.sources["gpm"], start.sources["dcgm"]) == (reason, "no dcgmi on the PATH")
+    assert start.gpus[0].counters is None
+    assert sampler.troubles("gpu0") == {
+        reason: list(monitor_nvml.COUNTERS),
+        "Not Supported": ["nvlink_rx_bytes", "nvlink_tx_bytes"],
+    }
+
+
+def test_an_older_nvidia_ml_py_is_asked_for_what_it_knows(sampled):
+    forget = ["nvmlGpmQueryDeviceSupport", "nvmlDeviceGetCurrentClocksEventReasons", "NVML_FI_DEV_PCIE_COUNT_RX_BYTES"]
+    sampler = sampled(nvml={"forget": forget})
+    row = sampler.rows_of("gpu0", 1)[0]
+    assert sampler.close() == 0
+    assert (row["slowdown_bits"], row.get("pcie_rx_bytes"), row["pcie_tx_bytes"]) == (0x42, None, 2_222)
+    assert sampler.troubles("gpu0") == {
+        "this nvidia-ml-py does not know GPM": list(monitor_nvml.COUNTERS),
+        "this nvidia-ml-py does not know NVML_FI_DEV_PCIE_COUNT_RX_BYTES": ["pcie_rx_bytes"],
+    }
+
+
+def test_a_gpu_without_an_energy_counter(sampled):
+    sampler = sampled(nvml={"faults": [{"call": "nvmlDeviceGetTotalEnergyConsumption", "error": NOT_SUPPORTED}]})
+    rows = sampler.rows_of("gpu0", 3)
+    assert all("energy_j" not in row and row["power_w"] == 312.345 for row in rows)
+    assert sampler.troubles("gpu0")["Not Supported"] == ["energy_j"]
+
+
+def test_a_call_that_fails_is_told_once_and_again_when_the_reason_changes(sampled):
+    faults = [
+        {"call": "nvmlDeviceGetPowerUsage", "after": 8, "error": pynvml.NVML_ERROR_TIMEOUT},
+        {"call": "nvmlDeviceGetPowerUsage", "after": 2, "error": UNKNOWN},
+    ]
+    sampler = sampled(nvml={"faults": faults})
+    rows = sampler.rows_of("gpu0", 14)
+    assert sampler.close() == 0
+    assert ["power_w" in row for row in rows[:14]] == [True] * 2 + [False] * 12
+    assert all(row["energy_j"] > 5_000 for row in rows)
+    told = [(trouble.fields, trouble.reason) for trouble in sampler.events("trouble") if "power_w" in trouble.fields]
+    assert told == [(("power_w",), "Unknown Error"), (("power_w",), "Timeout")]
+
+
+def test_a_lost_gpu_ends_its_own_columns_alone(sampled):
+    faults = [{"call": "nvmlDeviceGetTemperature", "gpu": 1, "after": 3, "error": LOST}]
+    sampler = sampled(nvml={"gpus": 2, "faults": faults})
+    rows = sampler.rows_of("gpu0", 12)
+    assert sampler.close() == 0
+    assert len(rows) >= 12
+    assert len(sampler.rows_of("gpu1", 0)) == 3
+    assert set(sampler.troubles("gpu1")["GPU is lost"]) == GPU_COLUMNS
+    assert "GPU is lost" not in sampler.troubles("gpu0")
+
+
+@pytest.mark.parametrize("end", ["close", "terminate"])
+def test_a_call_that_never_returns_is_left_behind(sampled, end):
+    faults = [{"call": "nvmlDeviceGetPowerUsage", "gpu": 1, "after": 2, "error": None}]
+    sampler = sampled(nvml={"gpus": 2, "faults": faults})
+    sampler.wait_for(lambda: "NVML did not answer for 2 s" in sampler.troubles("gpu1"))
+    sampler.rows_of("gpu0", len(sampler.rows_of("gpu0", 0)) + 10)
+    assert getattr(sampler, end)() == 0
+    assert len(sampler.rows_of("gpu1", 0)) == 2
+    assert set(sampler.troubles("gpu1")["NVML did not answer for 2 s"]) == GPU_COLUMNS
+    assert sampler.rows_of("host", 1)
+    assert len(sampler.events("monitor_stop")) == 1
+
+
+def test_a_driver_that_never_opens_is_waited_for_no_longer_than_said(monkeypatch):
+    monkeypatch.setattr(monitor, "OPENING_S", 0.05)
+    monkeypatch.setattr(monitor_nvml, "find", lambda _: time.sleep(1000))
+    gpus, silent, sources, dcgm = monitor.find_gpus(None, 10)
+    assert (gpus, silent, dcgm) == ([], {}, None)
+    assert set(sources.values()) == {"NVML did not answer for 0.05 s"}
+
+
+def test_chosen_gpus_and_one_that_is_not_there(sampled):
+    sampler = sampled("--gpus=1,7", nvml={"gpus": 2})
+    sampler.rows_of("gpu1", 1)
+    assert sampler.close() == 0
+    (start,) = sampler.events("monitor_start")
+    assert [gpu.index for gpu in start.gpus] == [1]
+    assert sampler.rows_of("gpu0", 0) == []
+    assert set(sampler.troubles("gpu7")["Invalid Argument"]) == GPU_COLUMNS
+
+
+def test_no_gpus_asked_for_leaves_the_driver_alone(sampled):
+    sampler = sampled("--gpus=", nvml={"faults": [{"call": "nvmlInit", "error": None}]})
+    sampler.rows_of("host", 1)
+    assert sampler.close() == 0
+    (start,) = sampler.events("monitor_start")
+    assert (start.gpus, start.sources["nvml"]) == ((), "no GPU was asked for")
+
+
+def test_no_driver_is_an_ordinary_machine(sampled):
+    error = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+    sampler = sampled(nvml={"faults": [{"call": "nvmlInit", "error": error}]})
+    sampler.rows_of("host", 1)
+    assert sampler.close() == 0
+    (start,) = sampler.events("monitor_start")
+    assert start.sources["nvml"] == "no NVIDIA device: NVML Shared Library Not Found"
+
+
+@pytest.mark.parametrize(
+    ("groups", "told"),
+    [
+        ("12:memory:/docker/abc\n1:name=systemd:/docker/abc\n0::/\n", "/docker/abc"),  # v1 beside an unused v2
+        ("0::/system.slice/docker-abc.scope\n", "/system.slice/docker-abc.scope"),
+    ],
+)
+def test_the_group_that_tells_a_container(tmp_path, groups, told):
+    (tmp_path / "77").mkdir()
+    (tmp_path / "77" / "cgroup").write_text(groups)
+    (tmp_path / "77" / "stat").write_text("77 (a) b (c) S 1 76 75 34817 77 4194560")  # a name with brackets in it
+    process = pynvml.nvmlFriendlyObject({"pid": 77, "usedGpuMemory": 3 << 20})
+    assert monitor_nvml.Processes(tmp_path).tell([process]) == [
+        {"pid": 77, "memory_mib": 3, "cgroup": told, "session": 75}
+    ]
