@@ -17,6 +17,7 @@ from runner.attribution import StepParts
 from runner.metrics import GlobalWindows, Measurement
 from runner.report.summary import Row, Status, Summary
 from runner.results import RunRecord
+from runner.telemetry import pool
 from runner.trial import AnyTrial, ForeignTrial, Trial
 
 
@@ -130,7 +131,8 @@ def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]
         efficiency_ci95=speedup_ci95.scaled(1 / scale) if speedup_ci95 else None,
         repeats=len(runs),
         parts=_parts(usable),
-        mfu_percent=_mfu_percent(usable),
+        mfu_percent=_mfu_percent(usable, rate),
+        telemetry=pool([record.telemetry for record in usable if record.telemetry]),
         status="valid" if clean else "degraded",
         reasons=reasons,
     )
@@ -146,17 +148,20 @@ def _parts(records: Sequence[RunRecord]) -> StepParts | None:
     return StepParts.model_validate({name: statistics.median(own) if own else None for name, own in known.items()})
 
 
-def _mfu_percent(records: Sequence[RunRecord]) -> float | None:
-    """Model FLOP utilisation: median of the repeats that have one."""
-    told = [flop.mfu_percent for record in records if (flop := record.measurement.flop)]
-    known = [value for value in told if value is not None]
-    return statistics.median(known) if known else None
+def _mfu_percent(records: Sequence[RunRecord], rate: float) -> float | None:
+    """Model FLOP utilisation at the pooled rate; where a clock was measured, of the median peak of the repeats."""
+    told = [flop for record in records if (flop := record.measurement.flop)]
+    peaks = [flop.peak_tflops for flop in told if flop.peak_tflops is not None]
+    if not peaks:
+        return None
+    per_sample = told[0].forward_flop_per_sample + told[0].backward_flop_per_sample
+    return 100 * rate * per_sample / (statistics.median(peaks) * 1e12)
 
 
 def _peak(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:
     """What utilisation is held against, of the first run that has one."""
     told = [flop for records in by_scale.values() for record in records if (flop := record.measurement.flop)]
-    return next((flop.peak_source for flop in told if flop.mfu_percent is not None), None)
+    return next((flop.peak_source for flop in told if flop.peak_tflops is not None), None)
 
 
 def usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:

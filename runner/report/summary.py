@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from runner.attribution import StepParts
 from runner.metrics import Interval
+from runner.telemetry import Telemetry
 
 Status = Literal["valid", "degraded", "invalid", "failed"]
 
@@ -28,7 +29,8 @@ class Row(BaseModel):
         efficiency: speedup / scale.
         repeats: processes started anew that the intervals are taken over.
         parts: where the time of a step went, each part the median of the repeats; None where no program told.
-        mfu_percent: model FLOP/s over the devices' dense peak, median of the repeats; above 100 it is shown, and flagged.
+        mfu_percent: model FLOP/s at that throughput over the devices' dense peak; above 100 it is shown, and flagged.
+        telemetry: what devices and hosts did, all repeats together; None where nobody looked on.
         reasons: why the row is not valid.
     """
 
@@ -47,12 +49,14 @@ class Row(BaseModel):
     repeats: int
     parts: StepParts | None = None
     mfu_percent: float | None = None
+    telemetry: Telemetry | None = None
     status: Status
     reasons: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _unusable_rows_carry_no_figures(self) -> Row:
         figures = (self.throughput, self.training_time_s, self.speedup, self.efficiency, self.parts, self.mfu_percent)
+        figures += (self.telemetry,)
         if not self.usable and any(figure is not None for figure in figures):
             raise ValueError(f"a row that is {self.status} may carry no figures")
         return self

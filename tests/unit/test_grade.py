@@ -4,7 +4,7 @@ import examples
 import pytest
 from records import events, provenance, record
 
-from runner.events import Eval, Loss, RunStop
+from runner.events import Eval, FlopPerSample, Loss, RunStart, RunStop
 from runner.grade import grade, scaling
 from runner.outcome import Outcome
 from runner.workload import load_workloads
@@ -161,3 +161,27 @@ def test_without_a_baseline_or_with_an_invalid_run_there_is_no_speedup():
 def test_grading_twice_gives_the_same_digits():
     said = events(TWO, seconds=0.1234567)
     assert graded(TWO, said) == graded(TWO, list(said))
+
+
+def test_what_the_arithmetic_came_to_is_of_the_throughput_and_absent_where_nobody_counted():
+    """1,280 images in 4 s, 3 GFLOP each: 0.96 TFLOP/s."""
+    trial = examples.trial()
+    start = RunStart(
+        event="run_start",
+        rank=0,
+        t=0.0,
+        received=50.0,
+        container="w0",
+        world_size=1,
+        batch_per_device=32,
+        global_batch=32,
+        iterations=40,
+        warmup=4,
+        image_shape=(3, 32, 32),
+        num_classes=10,
+        parameters=1,
+        seed=1,
+        flop_per_sample=FlopPerSample(forward=1e9, backward=2e9),
+    )
+    assert graded(trial, [start, *events(trial)]).measurement.flop.achieved_tflops == pytest.approx(0.96)
+    assert graded(trial, events(trial)).measurement.flop is None

@@ -6,6 +6,7 @@ import examples
 import pytest
 from records import events, record
 
+from runner.flop.model import FlopFigures
 from runner.measure import measure
 from runner.outcome import Outcome
 from runner.results import Validity
@@ -47,6 +48,30 @@ def test_repeats_are_pooled_and_speedup_is_the_ratio_of_the_pools():
     assert one.throughput_ci95.low < one.throughput < one.throughput_ci95.high
     assert two.efficiency_ci95.high == pytest.approx(two.speedup_ci95.high / 2)
     assert one.training_time_s == pytest.approx(6.0)
+
+
+def computing(run, peak_tflops):
+    path, found = run
+    flop = FlopFigures(
+        forward_flop_per_sample=1e9,
+        backward_flop_per_sample=2e9,
+        method="by hand",
+        achieved_tflops=None,
+        peak_tflops=peak_tflops,
+        peak_source=f"{peak_tflops} TFLOP/s",
+        mfu_percent=None,
+        roofline_source="unavailable: no telemetry",
+    )
+    return path, found.model_copy(update={"measurement": found.measurement.model_copy(update={"flop": flop})})
+
+
+def test_utilisation_is_of_the_pooled_rate_and_the_median_peak():
+    """1280 images in 4 s and in 8 s are 213.3/s; at 3 GFLOP each 0.64 TFLOP/s, of 1.5 between 1 and 2."""
+    found = summarize([computing(run("a", 0.1), 1.0), computing(run("b", 0.2), 2.0), run("c", 0.2, scale=2)])
+    assert found.rows[0].mfu_percent == pytest.approx(100 * 0.64 / 1.5)
+    assert (found.rows[1].mfu_percent, found.peak) == (None, "1.0 TFLOP/s")
+    unknown = summarize([computing(run("a"), None)])
+    assert (unknown.rows[0].mfu_percent, unknown.peak) == (None, None)
 
 
 def test_a_failed_repeat_is_left_out_of_the_figures_and_named():
