@@ -132,7 +132,7 @@ def cpus_peak(shares: Sequence[CpuShare], precision: Arithmetic) -> Peak | str:
             return f"the clock of {name} is not known"
         tflops += share.cores * rate.flop * share.clock_mhz * 1e6 / 1e12
         sources.append(
-            f"{name}: {share.cores} cores × {rate.flop} FLOP a cycle ({rate.units}) × {share.clock_mhz:.0f} MHz "
+            f"{name}: {share.cores} {'core' if share.cores == 1 else 'cores'} × {rate.flop} FLOP a cycle ({rate.units}) × {share.clock_mhz:.0f} MHz "
             f"({share.clock_source})"
         )
     counted = Counter(sources)  # hosts that are alike once, with their number
