@@ -60,6 +60,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Me
         gradient_bytes=gradient_bytes,
         probe=attribution.exchanges(events),
         step_parts=step_parts,
+        used=metrics.used(events),
     )
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from runner.attribution import Exchange, StepParts
-from runner.events import Eval, Event, Loss, Window
+from runner.events import Eval, Event, Loss, Usage, Window
 from runner.flop.model import FlopFigures
 
 RESAMPLES = 10_000
@@ -97,6 +97,17 @@ class Evaluation(Frozen):
     losses: tuple[float | None, ...]
 
 
+class Used(Frozen):
+    """What one container used: CPU seconds within the measured windows, and memory in MiB at their end and at most in its life.
+
+    None where the kernel does not tell.
+    """
+
+    cpu_s: float | None
+    memory_mib: float | None
+    memory_peak_mib: float | None
+
+
 class Measurement(Frozen):
     """All figures of one run, from its events; `flop` also from what its devices are.
 
@@ -122,6 +133,7 @@ class Measurement(Frozen):
     gradient_bytes: int | None = None
     probe: tuple[Exchange, ...] = ()
     step_parts: StepParts | None = None
+    used: dict[str, Used] = {}
     flop: FlopFigures | None = None
 
 
@@ -267,6 +279,26 @@ def evaluations(events: Sequence[Event]) -> dict[str, tuple[Evaluation, ...]]:
         if isinstance(event, Eval):
             found.setdefault(event.rank, []).append(Evaluation(iteration=event.iteration, losses=event.losses))
     return {str(rank): tuple(sorted(own, key=lambda e: e.iteration)) for rank, own in sorted(found.items())}
+
+
+def used(events: Sequence[Event]) -> dict[str, Used]:
+    """By container, what its control group used; all ranks of a container read the same one, the first of them speaks."""
+    told: dict[str, dict[str, Usage]] = {}
+    for event in sorted((e for e in events if isinstance(e, Usage)), key=lambda e: e.rank, reverse=True):
+        told.setdefault(event.container, {})[event.where] = event
+    return {
+        name: Used(
+            cpu_s=stop.cpu_s - start.cpu_s if stop.cpu_s is not None and start.cpu_s is not None else None,
+            memory_mib=_mib(stop.memory_bytes),
+            memory_peak_mib=_mib(stop.memory_peak_bytes),
+        )
+        for name, ends in sorted(told.items())
+        if (start := ends.get("start")) and (stop := ends.get("stop"))
+    }
+
+
+def _mib(size: int | None) -> float | None:
+    return None if size is None else size / 2**20
 
 
 def counted(windows: Sequence[Window | RawWindow], steady: Steadiness) -> GlobalWindows | None:

@@ -82,6 +82,7 @@ import sys
 import time
 from pathlib import Path
 
+import control_group
 import counters
 
 PREFIX = "::dlscale:: "
@@ -131,6 +132,10 @@ class Events:
         lines = nccl_lines()
         if lines:
             self.emit("nccl", lines=lines)
+
+    def usage(self, where):
+        """Emit what this process' control group has used."""
+        self.emit("usage", where=where, **control_group.usage())
 
     def net(self, where):
         """Emit what this host counts on its wires, and at the `stop` of the measured windows with whom this process is connected."""

@@ -61,6 +61,7 @@ def measure(training, events, *, iterations, warmup, window, samples, probe=()):
 
     training.barrier()  # nobody's warm-up is on the wires any more
     events.net("start")
+    events.usage("start")
     training.batches.waited()
     training.barrier()  # nobody begins while another still reads counters
     events.emit("warmup_end", iterations=warmup)
@@ -87,4 +88,5 @@ def measure(training, events, *, iterations, warmup, window, samples, probe=()):
         events.loss(warmup + done, training.read(losses))
     training.barrier()  # everybody's last step is in the counters
     events.net("stop")
+    events.usage("stop")
     events.evaluation(warmup + iterations, training.evaluate())

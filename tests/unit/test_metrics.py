@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner import metrics
-from runner.metrics import GlobalWindows, RawWindow
+from runner.events import Usage
+from runner.metrics import GlobalWindows, RawWindow, Used, used
 
 
 def window(rank, index, start, samples, seconds):
@@ -133,3 +134,26 @@ def test_a_clock_twice_as_slow_halves_every_rate_and_keeps_every_ratio(factor, s
     ratio = metrics.ratio_interval([slow], [run])
     assert ratio.low <= 1 / factor * (1 + 1e-9)
     assert ratio.high >= 1 / factor * (1 - 1e-9)
+
+
+def usage(where, *, rank=0, container="w0", **fields):
+    values = {"cpu_s": None, "memory_bytes": None, "memory_peak_bytes": None} | fields
+    return Usage(event="usage", where=where, rank=rank, t=1.0, received=1.0, container=container, **values)
+
+
+def test_what_a_container_used_is_told_once_however_many_ranks_it_has():
+    found = used(
+        [
+            usage("start", rank=0, cpu_s=10.0, memory_bytes=2**20),
+            usage("start", rank=1, cpu_s=10.5, memory_bytes=2**20),
+            usage("stop", rank=1, cpu_s=14.5, memory_bytes=3 * 2**20, memory_peak_bytes=5 * 2**20),
+            usage("stop", rank=0, cpu_s=14.0, memory_bytes=2 * 2**20, memory_peak_bytes=4 * 2**20),
+            usage("start", container="w1"),
+            usage("stop", container="w1", memory_bytes=2**20),
+            usage("start", container="w2", cpu_s=1.0),
+        ]
+    )
+    assert found == {
+        "w0": Used(cpu_s=4.0, memory_mib=2.0, memory_peak_mib=4.0),
+        "w1": Used(cpu_s=None, memory_mib=1.0, memory_peak_mib=None),
+    }

@@ -217,9 +217,11 @@ def watch(process, args, events):
         if iteration == args.warmup:
             events.emit("warmup_end", iterations=args.warmup)
             events.net("start")
+            events.usage("start")
         elif iteration == last:
             measured = True
             events.net("stop")
+            events.usage("stop")
     code = process.wait()
     if code == 0 and not measured:
         print(f"Caffe stopped before iteration {last}, the last one to be measured; its log is above", file=sys.stderr)

@@ -114,7 +114,7 @@ def test_events_come_in_the_order_of_the_contract():
         "first_step",
         "loss",
         "eval",
-        *["net", "warmup_end", "window", "loss", "window", "loss", "net"],
+        *["net", "usage", "warmup_end", "window", "loss", "window", "loss", "net", "usage"],
         "eval",
     ]
 
