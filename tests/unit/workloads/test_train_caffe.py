@@ -128,8 +128,8 @@ def test_nvcaffe_is_told_of_gpus_and_threads_and_its_log_passes_unaltered(stand_
     assert events[2]["world_size"] == 2
     assert events[2]["global_batch"] == 16
     assert [event["where"] for event in events[6:10]] == ["start", "start", "stop", "stop"]
-    assert "via P2P/IPC" in events[8]["lines"][0]
-    assert (events[9]["iterations"], events[9]["samples"], events[9]["parameter_norm"]) == (4, 64, 5)
+    assert "via P2P/IPC" in events[10]["lines"][0]
+    assert (events[11]["iterations"], events[11]["samples"], events[11]["parameter_norm"]) == (4, 64, 5)
     assert told.splitlines()[0].endswith("/solver.prototxt -gpu=0,1")
     for line in ("OMP_NUM_THREADS=3", "OPENBLAS_NUM_THREADS=3", "GLOG_minloglevel=0", "GLOG_logtostderr=1"):
         assert line in told.splitlines()
