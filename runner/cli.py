@@ -253,6 +253,18 @@ def regrade(
 
 
 @app.command()
+def profile(
+    directory: Annotated[Path, typer.Argument(help="run directory, or a directory of them: its newest pass")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="print the profile as JSON")] = False,
+) -> None:
+    """Print what a pass under a profiler found: utilisation, kernels, copies, calls, memory."""
+    from runner.profiles import show_profile  # noqa: PLC0415 - commands load what they need
+
+    show_profile(directory, as_json=as_json)
+
+
+@app.command()
 def clean(
     *,
     hosts: Annotated[Text, _flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,

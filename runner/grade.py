@@ -17,6 +17,7 @@ from runner.outcome import Outcome
 from runner.profile import Profile, analyse
 from runner.profile.judge import doubts as pass_doubts
 from runner.profile.judge import faults as pass_faults
+from runner.profile.stretch import stretches
 from runner.provenance import Provenance
 from runner.request import Device
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
@@ -78,7 +79,15 @@ def grade(
         one_machine=provenance.one_machine,
     )
     with_phases = outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}})
-    watched = watch(samples, events, monitors=monitors, outcome=outcome, measurement=measurement, device=trial.device)
+    counted = stretches(trial, events)
+    watched = watch(
+        samples,
+        [*events, *counted],
+        monitors=monitors,
+        outcome=outcome,
+        measurement=measure.measure(counted, started=outcome.started, unit="") if trial.profile else measurement,
+        device=trial.device,
+    )
     rate = measurement.throughput.value if measurement.throughput else None
     flop = flop_figures(trial=trial, events=events, provenance=provenance, throughput=rate, telemetry=watched)
     measurement = measurement.model_copy(update={"flop": flop})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -38,6 +39,8 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
     for reason in (*record.validity.reasons, *_counted_by(record)):
         console.print(reason, style="yellow", markup=False, soft_wrap=True)
     console.print(profile_report(record.profile))
+    for text in _sampled(record):
+        console.print(text, markup=False, soft_wrap=True)
 
 
 def find_pass(directory: Path) -> tuple[Path, RunRecord]:
@@ -56,7 +59,24 @@ def find_pass(directory: Path) -> tuple[Path, RunRecord]:
     found = [(path, record) for path, record in records_under(directory) if record.profiled]
     if not found:
         raise RequestError(f"{directory}: holds no pass under a profiler; name one, or make it with PROFILE=kernels")
-    return found[-1]
+    return max(found, key=lambda pair: pair[1].provenance.recorded_at)
+
+
+def _sampled(record: RunRecord) -> Iterator[str]:
+    """What the sampler's counters say of each GPU: means over the time of the pass, as no kernel is seen by itself."""
+    for gpu in record.telemetry.gpus if record.telemetry else ():
+        pipes = {
+            "FP32": gpu.fp32_utilisation,
+            "tensor cores": gpu.tensor_percent,
+            "FP16": gpu.fp16_percent,
+            "FP64": gpu.fp64_percent,
+            "DRAM": gpu.dram_percent,
+            "SMs active": gpu.sm_active_percent,
+            "occupancy": gpu.sm_occupancy_percent,
+        }
+        told = ", ".join(f"{name} {mean.avg:.1f} %" for name, mean in pipes.items() if mean)
+        if told:
+            yield f"{gpu.node}, GPU {gpu.index} ({gpu.counters}, mean over {gpu.measured_s:.1f} s): {told}"
 
 
 def _counted_by(record: RunRecord) -> tuple[str, ...]:

@@ -24,7 +24,9 @@ def said(rank, *, kind="kernels", iterations=5, steady=True, values=(2.3, 2.2)):
     found = [
         Loss(event="loss", first_iteration=0, values=values, **common),
         ProfileStart(event="profile_start", plain_step_seconds=(0.1,), **start, **common),
-        ProfileStop(event="profile_stop", iterations=iterations, step_seconds=(0.1,) * iterations, **common),
+        ProfileStop(
+            event="profile_stop", iterations=iterations, step_seconds=(0.1,) * iterations, **common | {"t": 1.0}
+        ),
     ]
     if kind == "region":
         found.append(Regions(event="regions", name="forward", seconds=(0.05,) * iterations, **common))

@@ -14,8 +14,14 @@ COMMANDS = [line.partition(" #")[0].strip() for block in BLOCKS for line in bloc
 SMALL = ("ITERATIONS=4", "WARMUP=1", "REPEAT=1", "DEVICE=cpu")
 
 
+@pytest.fixture(scope="module")
+def passes(tmp_path_factory):
+    """Where the command that profiles leaves its records, and the next one looks for them."""
+    return tmp_path_factory.mktemp("passes")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_command_works(command, sample, tmp_path, client):
+def test_the_command_works(command, sample, tmp_path, client, passes):
     if command == "make test":
         assert "make test" in (ROOT / ".ci" / "run").read_text()  # it is what runs this
         return
@@ -31,10 +37,13 @@ def test_the_command_works(command, sample, tmp_path, client):
             assert Path("/run/dlscale-rig/0/hosts.yaml").exists(), "the rig of the command before is not there"
     if words[:2] in (["make", "bench"], ["make", "compare-interconnects"]):
         gpus = any(word.startswith("GPUS=") for word in words)
-        words += [small for small in SMALL if not (gpus and small == "DEVICE=cpu")] + [f"OUT={tmp_path / 'out'}"]
+        out = passes if "PROFILE=" in command else tmp_path / "out"
+        words += [small for small in SMALL if not (gpus and small == "DEVICE=cpu")] + [f"OUT={out}"]
         words += [] if any(word.startswith("BATCH=") for word in words) else ["BATCH=4"]
     if words[1] == "bench" and words[0].endswith("dlscale"):
         words.insert(2, f"--out={tmp_path / 'out'}")
+    if words[:2] == ["make", "profile"]:
+        words[2] = f"RUN={passes}"
     if words[:2] == ["make", "overhead"]:
         words.append("REPEAT=1")
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL)

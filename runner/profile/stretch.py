@@ -1,0 +1,42 @@
+"""When counters were read in a pass that the node's sampler reads them in, as the windows by which telemetry finds its samples. Pure.
+
+Of other passes there are none: a profiler's own work, and kernels that are run again and again, are nothing that a machine does by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runner.events import Event, ProfileStart, ProfileStop, Window
+from runner.trial import Trial
+
+
+def stretches(trial: Trial, events: Sequence[Event]) -> tuple[Window, ...]:
+    """One window a rank, from the beginning of its pass to the end; none unless every rank ended its own.
+
+    Args:
+        trial: any trial; a measured one has none.
+        events: all events of its run.
+    """
+    counting = trial.profile.counting if trial.profile else None
+    if counting is None or counting.source == "ncu":
+        return ()
+    starts = {event.rank: event for event in events if isinstance(event, ProfileStart)}
+    stops = {event.rank: event for event in events if isinstance(event, ProfileStop)}
+    if len(stops) != trial.processes:
+        return ()
+    return tuple(
+        Window(
+            event="window",
+            rank=rank,
+            t=stop.t,
+            received=stop.received,
+            container=stop.container,
+            index=0,
+            start=starts[rank].t,
+            iterations=stop.iterations,
+            samples=stop.iterations * trial.global_batch // trial.processes,
+            seconds=stop.t - starts[rank].t,
+        )
+        for rank, stop in sorted(stops.items())
+    )
