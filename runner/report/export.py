@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from runner.attribution import StepParts
-from runner.report import figures
+from runner.report import figures, telemetry
 
 if TYPE_CHECKING:
     from runner.metrics import Interval
     from runner.report.summary import Summary
+
+# Of a row's telemetry, what stands in its line of the CSV.
+WATCHED: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
 
 
 def markdown(summary: Summary) -> str:
@@ -31,6 +34,7 @@ def markdown(summary: Summary) -> str:
         "",
         *(line(row) for row in table),
         *_parts(summary),
+        *_watched(summary),
         *(["", *notes] if notes else []),
     ]
     return "\n".join(lines) + "\n"
@@ -50,11 +54,22 @@ def _parts(summary: Summary) -> list[str]:
     return ["", *(line(row) for row in (figures.PARTS, align, *rows)), "", figures.PARTS_LEGEND]
 
 
+def _watched(summary: Summary) -> list[str]:
+    """What devices and hosts did, a table each; nothing where nobody looked on."""
+    found: list[str] = []
+    for block in telemetry.blocks(summary):
+        align = [":--", *["--:"] * (len(block.headers) - 1)]
+        found += ["", *(line(row) for row in (block.headers, align, *block.rows))]
+    said = [f"- {_escaped(note)}" for note in telemetry.notes(summary)]
+    return [*found, *(["", telemetry.LEGEND] if found else []), *(["", *said] if said else [])]
+
+
 def to_csv(summary: Summary) -> str:
     """One line a row, full precision, an empty field where there is no figure.
 
     Columns: scale, device, throughput and its interval, unit, training_time_s, speedup, efficiency (a fraction) and their
-    intervals, mfu_percent, repeats, the parts of a step in seconds (`runner/attribution.py`), status, reasons (joined by "; "), wires.
+    intervals, mfu_percent, repeats, the parts of a step in seconds (`runner/attribution.py`), mean utilisation in percent and power in
+    watts of all devices, their energy in joules and samples per joule over all repeats, status, reasons (joined by "; "), wires.
     """
     import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)
 
@@ -77,6 +92,7 @@ def to_csv(summary: Summary) -> str:
                 "mfu_percent": row.mfu_percent,
                 "repeats": row.repeats,
                 **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
+                **{name: getattr(row.telemetry, name, None) for name in WATCHED},
                 "status": row.status,
                 "reasons": "; ".join(row.reasons),
                 "wires": summary.wires,

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from runner.report import transports
+from runner.report import figures, transports
 from runner.report.export import markdown, to_csv
 from runner.report.plot import scaling_png
+from runner.report.power_plot import power_png
+from runner.report.summary import Summary
 from runner.report.table import print_report
 from runner.report.transports_plot import transports_png
-from runner.results import RunRecord, write_report
+from runner.results import RunRecord, read_table, write_report
 from runner.summarize import summarize
 from runner.transports import compare, curves
 
@@ -49,6 +51,7 @@ def _publish_measured(runs: Sequence[tuple[Path, RunRecord]], *, out: Path, name
             f"{stem}.md": markdown(summary),
             f"{stem}.csv": to_csv(summary),
             f"{stem}.png": scaling_png(summary),
+            f"{stem}-power.png": _power(curve.runs, summary),
         }
     if len(found) > 1:
         comparison = compare(found)
@@ -61,3 +64,17 @@ def _publish_measured(runs: Sequence[tuple[Path, RunRecord]], *, out: Path, name
     for file, content in contents.items():
         if content is not None:
             console.print(f"report: {write_report(out, file, content)}", style="dim", markup=False)
+
+
+def _power(runs: Sequence[tuple[Path, RunRecord]], summary: Summary) -> bytes | None:
+    """What the devices did over time in the first usable run of the largest scale; None where nobody looked on."""
+    watched = [(path, record, record.telemetry) for path, record in runs if record.telemetry]
+    usable = [one for one in watched if one[1].validity.status != "invalid"]
+    if not usable:
+        return None
+    path, record, telemetry = max(usable, key=lambda one: one[1].trial.world_size)
+    frame = read_table(path, "telemetry")
+    if frame is None:
+        return None
+    ground = f"{record.run_id} · {figures.ground(summary)}"
+    return power_png(frame, telemetry, title=summary.title, ground=ground)

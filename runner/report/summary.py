@@ -55,8 +55,8 @@ class Row(BaseModel):
 
     @model_validator(mode="after")
     def _unusable_rows_carry_no_figures(self) -> Row:
-        figures = (self.throughput, self.training_time_s, self.speedup, self.efficiency, self.parts, self.mfu_percent)
-        figures += (self.telemetry,)
+        rates = (self.throughput, self.speedup, self.efficiency, self.mfu_percent)
+        figures = (*rates, self.training_time_s, self.parts, self.telemetry)
         if not self.usable and any(figure is not None for figure in figures):
             raise ValueError(f"a row that is {self.status} may carry no figures")
         return self

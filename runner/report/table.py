@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from runner.report import figures
+from runner.report import figures, telemetry
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -50,6 +50,7 @@ def scaling_table(summary: Summary) -> RenderableType:
         *(Text(legend, style="dim") for legend in figures.peak_legend(summary)),
         Padding(table, (1, 0)),
         *_parts(summary),
+        *telemetry.tables(summary),
         *(Text(note, style="yellow") for note in figures.notes(summary)),
     )
 

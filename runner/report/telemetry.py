@@ -1,0 +1,178 @@
+"""What devices and hosts did while a matrix was measured, as tables: the same cells on a terminal and in Markdown.
+
+Where nothing is known of any row, a table stays away; why something is unknown stands below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from runner.report import figures
+from runner.report.figures import ABSENT, figure
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from runner.report.summary import Row, Summary
+    from runner.telemetry import GpuTelemetry, HostTelemetry, Range, Telemetry
+
+Subject = TypeVar("Subject", "Telemetry", "GpuTelemetry", "HostTelemetry")
+Part = TypeVar("Part", "GpuTelemetry", "HostTelemetry")
+
+MEGA: Final = 1_000_000
+# From here on a range has no use for decimals.
+_WHOLE_FROM: Final = 100
+LEGEND: Final = (
+    "over the measured windows of all repeats: mean over time (smallest{dash}largest); idle: the lowest mean of a second before the "
+    "job; energy of all repeats together"
+).format(dash="\N{EN DASH}")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table as text; the first column is words, all others are figures."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def blocks(summary: Summary) -> tuple[Block, ...]:
+    """All devices together by scale, then each GPU, its pipes, and each host; columns of which nothing is known are left out."""
+    watched = [(row, row.telemetry) for row in summary.rows if row.telemetry]
+    found = (
+        _block(_together(summary), [(row.devices, telemetry) for row, telemetry in watched]),
+        _block(_GPU, list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))),
+        _block(_PIPES, list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))),
+        _block(_HOST, list(_named(watched, lambda one: one.hosts, lambda _: "host"))),
+    )
+    return tuple(block for block in found if block)
+
+
+def notes(summary: Summary) -> tuple[str, ...]:
+    """Why something is unknown: a line for each reason and for the devices that lack the same for it."""
+    fields: dict[tuple[str, str], dict[str, None]] = {}
+    for row in summary.rows:
+        for entry in row.telemetry.missing if row.telemetry else ():
+            fields.setdefault((entry.reason, entry.device), {}).update(dict.fromkeys(entry.fields))
+    devices: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (reason, device), names in fields.items():
+        devices.setdefault((reason, tuple(names)), []).append(_words(device))
+    return tuple(
+        f"{', '.join(names)} of {', '.join(own)} unavailable: {reason}"
+        if names
+        else f"{', '.join(own)} unavailable: {reason}"
+        for (reason, names), own in devices.items()
+    )
+
+
+def tables(summary: Summary) -> tuple[RenderableType, ...]:
+    """The tables for a terminal; nothing where nobody looked on."""
+    if not any(row.telemetry for row in summary.rows):
+        return ()
+    found: list[RenderableType] = []
+    for block in blocks(summary):
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+        for number, header in enumerate(block.headers):
+            # Headers wrap, figures never do: the table then fits 80 columns.
+            table.add_column(header.replace(" (", "\n("), justify="right" if number else "left", no_wrap=number > 0)
+        for cells in block.rows:
+            table.add_row(*cells)
+        found += [table, Text()]
+    return (*found, Text(LEGEND, style="dim"), *(Text(note, style="dim") for note in notes(summary)), Text())
+
+
+def _together(summary: Summary) -> dict[str, Callable[[Telemetry], str]]:
+    """What is shown of all devices that trained together."""
+    return {
+        "utilisation (%)": lambda telemetry: _number(telemetry.utilisation_percent),
+        "power (W)": lambda telemetry: _number(telemetry.power_w),
+        "energy (J)": lambda telemetry: figure(telemetry.energy_j),
+        f"{figures.units(summary).removesuffix('/s')}/J": lambda telemetry: figure(telemetry.samples_per_joule),
+    }
+
+
+# What a column shows of one device.
+_GPU: Final[dict[str, Callable[[GpuTelemetry], str]]] = {
+    "utilisation (%)": lambda gpu: _spread(gpu.utilisation),
+    "power (W)": lambda gpu: _spread(gpu.power_w),
+    "temperature (°C)": lambda gpu: _spread(gpu.temperature_c),
+    "memory (MiB)": lambda gpu: _spread(gpu.memory_mib),
+    "idle (W)": lambda gpu: _number(gpu.idle_power_w),
+    "energy (J)": lambda gpu: figure(gpu.energy_j),
+}
+_PIPES: Final[dict[str, Callable[[GpuTelemetry], str]]] = {
+    "SM active (%)": lambda gpu: _mean(gpu.sm_active_percent),
+    "occupancy (%)": lambda gpu: _mean(gpu.sm_occupancy_percent),
+    "FP32 (%)": lambda gpu: _mean(gpu.fp32_utilisation),
+    "tensor (%)": lambda gpu: _mean(gpu.tensor_percent),
+    "FP16 (%)": lambda gpu: _mean(gpu.fp16_percent),
+    "FP64 (%)": lambda gpu: _mean(gpu.fp64_percent),
+    "DRAM (%)": lambda gpu: _mean(gpu.dram_percent),
+    "by": lambda gpu: (gpu.counters or ABSENT).upper(),
+}
+_HOST: Final[dict[str, Callable[[HostTelemetry], str]]] = {
+    "CPUs (%)": lambda host: _spread(host.cpu_percent),
+    "busiest (%)": lambda host: _number(max(host.core_percent) if host.core_percent else None),
+    "memory (MiB)": lambda host: _spread(host.memory_mib),
+    "received (MB)": lambda host: figure(None if host.net_rx_bytes is None else host.net_rx_bytes / MEGA),
+    "sent (MB)": lambda host: figure(None if host.net_tx_bytes is None else host.net_tx_bytes / MEGA),
+    "clock (MHz)": lambda host: _mean(host.clock_mhz),
+    "power (W)": lambda host: _mean(host.power_w),
+    "idle (W)": lambda host: _number(host.idle_power_w),
+}
+
+
+def _block(columns: dict[str, Callable[[Subject], str]], subjects: Sequence[tuple[str, Subject]]) -> Block | None:
+    """Lay out the columns that any subject has something in; None where there is none."""
+    known: dict[str, list[str]] = {}
+    for header, cell in columns.items():
+        cells = [cell(subject) for _, subject in subjects]
+        if any(text != ABSENT for text in cells):
+            known[header] = cells
+    if not known:
+        return None
+    names = [name for name, _ in subjects]
+    return Block(headers=("devices", *known), rows=tuple(zip(names, *known.values(), strict=True)))
+
+
+def _named(
+    watched: Sequence[tuple[Row, Telemetry]],
+    parts: Callable[[Telemetry], Sequence[Part]],
+    name: Callable[[Part], str],
+) -> Iterator[tuple[str, Part]]:
+    """Each part with its name, its node where there are several, and its scale where there are several."""
+    for row, telemetry in watched:
+        several = len({one.node for one in parts(telemetry)}) > 1
+        for part in parts(telemetry):
+            words = f"{part.node} {name(part)}" if several else name(part)
+            yield (f"{row.devices}: {words}" if len(watched) > 1 else words), part
+
+
+def _words(device: str) -> str:
+    """``gpu0`` as ``GPU 0``, and ``gpu``, all that a node might have, as ``GPUs``."""
+    return device if not device.startswith("gpu") else f"GPU {device[3:]}" if device != "gpu" else "GPUs"
+
+
+def _spread(value: Range | None) -> str:
+    """``79 (48–92)``; the mean alone where all three are written alike."""
+    if value is None:
+        return ABSENT
+    low, mean, high = (_number(one) for one in (value.min, value.avg, value.max))
+    return mean if low == mean == high else f"{mean} ({low}\N{EN DASH}{high})"
+
+
+def _mean(value: Range | None) -> str:
+    return _number(value.avg if value else None)
+
+
+def _number(value: float | None) -> str:
+    """Three digits, or all that stand before the point."""
+    if value is None:
+        return ABSENT
+    return f"{value:,.0f}" if round(abs(value), 1) >= _WHOLE_FROM else f"{value:.3g}"

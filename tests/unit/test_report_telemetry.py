@@ -1,0 +1,224 @@
+"""What devices did, in tables and over time.
+
+Prevents: a figure of one device in the line of another; a column full of dashes; an empty cell that nobody explains; a table that does not
+fit a terminal; figures of telemetry in the line of a run that may not be used; a curve drawn over a hole in the samples; measured windows
+shaded where they were not; a plot of the wrong run.
+
+After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+
+import examples
+import numpy as np
+import pytest
+from monitored import beats, frame, gpu, rows, spans, started, stopped, trouble
+from pydantic import ValidationError
+from rich.console import Console
+from summaries import row, summary, unusable
+
+from runner.report import export, telemetry
+from runner.report.power_plot import power_figure, power_png
+from runner.report.table import print_report
+from runner.telemetry import Range, summarize
+
+GOLDEN = examples.ROOT / "tests" / "golden" / "report"
+MONITORS = {"dlscale-x-monitor0": "here"}
+T = beats(0, 16)
+HOST = rows(
+    T,
+    device="host",
+    core_percent=[[float(number % 3), 100.0] for number in range(len(T))],
+    memory_mib=lambda t: 2000 + 10 * t,
+    net_rx_bytes=lambda t: 1e6 * t,
+    net_tx_bytes=lambda t: 2e6 * t,
+)
+
+
+def gpu_rows(index, **changes):
+    columns = {
+        "utilisation_percent": lambda t: 90 + index + t / 4,
+        "power_w": lambda t: 70.0 if t < 5 else 500 + 10 * t,
+        "energy_j": lambda t: 70 * t if t < 5 else 350 + 620 * (t - 5),
+        "temperature_c": lambda t: 40.0 + t,
+        "memory_mib": 71000.0,
+        "tensor_percent": 55.0,
+        "dram_percent": 41.0,
+        "slowdown_bits": 0,
+    }
+    return rows(T, device=f"gpu{index}", **(columns | changes))
+
+
+def watched(*gpus, device="gpu", host=HOST, events=()):
+    """Telemetry of 1920 samples in 4 s."""
+    said = [started(*(gpu(index) for index in range(len(gpus)))), *events, stopped()]
+    return summarize(
+        frame(*gpus, host), said, spans=[spans()], monitors=MONITORS, samples=1920, device=device, own=("a" * 64,)
+    )
+
+
+GPUS = summary(
+    row(1, telemetry=watched(gpu_rows(0))),
+    row(2, telemetry=watched(gpu_rows(0), gpu_rows(1, temperature_c=None))),
+    unusable(4, "failed", "rank 3 ended with exit code 137"),
+)
+CPUS = summary(row(1, device="cpu worker", telemetry=watched(device="cpu")))
+
+
+def printed(found, *, width=80):
+    console = Console(width=width, file=io.StringIO())
+    print_report(console, found)
+    return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("telemetry-gpus-80-columns.txt", printed(GPUS)),
+        ("telemetry-gpus.md", export.markdown(GPUS)),
+        ("telemetry-gpus.csv", export.to_csv(GPUS)),
+        ("telemetry-cpus-80-columns.txt", printed(CPUS)),
+        ("telemetry-cpus.md", export.markdown(CPUS)),
+    ],
+)
+def test_golden(name, text):
+    path = GOLDEN / name
+    if os.environ.get("DLSCALE_GOLDEN") == "write":
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_cells_say_mean_and_extremes_and_stand_in_their_devices_line():
+    # From 10 s to 14 s, 90 + t / 4: from 92.5 to 93.5; power from 600 to 640 W; 620 J a second.
+    together, each, *_ = telemetry.blocks(GPUS)
+    assert together.headers == ("devices", "utilisation (%)", "power (W)", "energy (J)", "images/J")
+    assert together.rows[0] == ("1 GPU", "93", "620", "2,480", "0.774")
+    assert together.rows[1] == ("2 GPUs", "93.5", "1,240", "4,960", "0.387")
+    temperature, idle = each.headers.index("temperature (°C)"), each.headers.index("idle (W)")
+    assert [line[0] for line in each.rows] == ["1 GPU: GPU 0", "2 GPUs: GPU 0", "2 GPUs: GPU 1"]
+    assert [line[1] for line in each.rows] == ["93 (92.5–93.5)", "93 (92.5–93.5)", "94 (93.5–94.5)"]
+    assert [line[temperature] for line in each.rows] == ["52 (50–54)", "52 (50–54)", "–"]
+    assert [line[idle] for line in each.rows] == ["70", "70", "70"]
+
+
+def test_columns_of_which_nothing_is_known_stay_away_and_are_explained():
+    pipes = telemetry.blocks(GPUS)[2]
+    assert pipes.headers == ("devices", "tensor (%)", "DRAM (%)", "by")
+    assert any(note.startswith("fp32_percent, ") and "GPU 0" in note for note in telemetry.notes(GPUS))
+
+
+def test_a_machine_without_gpus_says_unavailable_and_shows_its_host():
+    assert "GPUs unavailable: no NVIDIA device" in telemetry.notes(CPUS)
+    together, host = telemetry.blocks(CPUS)
+    assert together.rows == (("1 CPU worker", "50.5"),)
+    assert dict(zip(host.headers, host.rows[0], strict=True)) == {
+        "devices": "host",
+        "CPUs (%)": "50.5 (50–51)",
+        "busiest (%)": "100",
+        "memory (MiB)": "2,120 (2,100–2,140)",
+        "received (MB)": "4.000",
+        "sent (MB)": "8.000",
+    }
+
+
+def test_without_telemetry_there_is_no_table_of_it():
+    plain = summary(row(1))
+    assert telemetry.blocks(plain) == telemetry.notes(plain) == telemetry.tables(plain) == ()
+    assert "measured windows" not in export.markdown(plain)
+
+
+def test_a_reason_is_said_once_for_all_that_it_is_of():
+    said = [trouble("gpu0", "nvlink_rx_bytes", "nvlink_tx_bytes", reason="Not Supported")]
+    found = summary(
+        row(1, telemetry=watched(gpu_rows(0), events=said)), row(2, telemetry=watched(gpu_rows(0), events=said))
+    )
+    assert telemetry.notes(found).count("nvlink_rx_bytes, nvlink_tx_bytes of GPU 0 unavailable: Not Supported") == 1
+
+
+def test_a_run_that_may_not_be_used_carries_no_telemetry():
+    with pytest.raises(ValidationError, match="may carry no figures"):
+        row(
+            2,
+            status="failed",
+            throughput=None,
+            training_time_s=None,
+            speedup=None,
+            efficiency=None,
+            telemetry=watched(),
+        )
+
+
+def test_devices_of_several_nodes_are_told_apart():
+    one = watched(gpu_rows(0))
+    other = one.gpus[0].model_copy(update={"node": "b"})
+    two = one.model_copy(update={"gpus": (one.gpus[0], other)})
+    assert [line[0] for line in telemetry.blocks(summary(row(2, telemetry=two)))[1].rows] == ["here GPU 0", "b GPU 0"]
+
+
+# --- over time
+
+
+def drawn(figure):
+    """By panel, the curves: name → (seconds, values)."""
+    return {
+        axes.get_ylabel(): {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in axes.lines}
+        for axes in figure.axes
+    }
+
+
+def draw(*gpus, found, host=HOST):
+    return power_figure(frame(*gpus, host), found, title="t", ground="g")
+
+
+def test_each_device_is_drawn_from_the_start_of_its_measured_windows():
+    gpus = (gpu_rows(0), gpu_rows(1))
+    panels = drawn(draw(*gpus, found=watched(*gpus)))
+    assert panels.keys() == {"power (W)", "utilisation (%)"}
+    seconds, watts = panels["power (W)"]["GPU 1"]
+    assert (seconds[0], seconds[-1], watts[0], watts[-1]) == pytest.approx((-10, 6, 70, 660))
+    assert panels["utilisation (%)"]["GPU 1"][1][0] == 91.0
+
+
+def test_the_shade_is_the_measured_span():
+    figure = draw(gpu_rows(0), found=watched(gpu_rows(0)))
+    for axes in figure.axes:
+        (shade,) = axes.patches
+        assert (shade.get_x(), shade.get_width()) == (0, 4.0)
+        assert axes.get_ylim()[0] == 0  # a cut axis would exaggerate
+
+
+def test_a_hole_in_the_samples_is_a_hole_in_the_curve():
+    holes = [None if 11 < t < 13 else 600.0 for t in T]
+    seconds, watts = drawn(draw(gpu_rows(0, power_w=holes), found=watched(gpu_rows(0))))["power (W)"]["GPU 0"]
+    assert np.isnan(watts).sum() == np.isnan(seconds).sum() == 1
+    assert seconds[np.flatnonzero(np.isnan(watts))[0] - 1] == pytest.approx(1.0)
+
+
+def test_without_gpus_the_cpus_are_drawn_and_their_power_where_it_is_known():
+    (panel,) = drawn(draw(found=watched(device="cpu"))).items()
+    assert panel[0] == "CPUs (%)"
+    assert panel[1]["host"][1][:3] == pytest.approx([50.0, 50.5, 51.0])
+    counting = HOST.assign(energy_j=[50.0 * t for t in T])
+    panels = drawn(draw(found=watched(device="cpu", host=counting), host=counting))
+    assert panels["power (W)"]["host"][1] == pytest.approx([50.0] * (len(T) - 1))
+
+
+def test_nothing_known_is_no_plot():
+    empty = rows(T, device="host")
+    assert power_png(empty, watched(device="cpu", host=empty), title="t", ground="g") is None
+
+
+def test_the_png_is_of_the_documented_width_and_the_same_each_time():
+    table, found = frame(gpu_rows(0), HOST), watched(gpu_rows(0))
+    png = power_png(table, found, title="t", ground="g")
+    assert struct.unpack(">II", png[16:24])[0] == 1440
+    assert power_png(table, found, title="t", ground="g") == png
+
+
+def test_a_range_of_one_value_is_written_as_one():
+    assert telemetry._spread(Range(min=99.96, avg=99.96, max=99.96)) == "100"
+    assert telemetry._spread(Range(min=0.0, avg=0.123, max=1234.5)) == "0.123 (0–1,234)"
