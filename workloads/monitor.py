@@ -2,7 +2,7 @@
 
     python3 monitor.py --node=NAME --hz=10 [--gpus=0,1]
 
-`--gpus` are NVML's indices; all GPUs without it, none with an empty list. Writes event monitor_start, the rows of table `telemetry`
+`--gpus` are NVML's indices on the host; all GPUs without it, none with an empty list. Writes event monitor_start, the rows of table `telemetry`
 once a second, an event for whatever can't be read, and monitor_stop (`events.py`). It ends with 0 when its standard input closes,
 or on SIGTERM or SIGINT; an input that nobody can close (/dev/null, which `lease.py` gives) does not count.
 
@@ -37,12 +37,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--node", required=True, help="the runner's name of this host")
     parser.add_argument("--hz", type=beats, default=10.0, help="samples a second")
-    parser.add_argument("--gpus", type=indices, help="NVML's indices of the GPUs, such as 0,1")
+    parser.add_argument("--gpus", type=indices, help="NVML's indices of the GPUs on the host, such as 0,1")
     options = parser.parse_args()
     ending = Ending()
     events = Events(rank=0)
     host = Host()
-    gpus, silent, sources, dcgm = find_gpus(options.gpus, options.hz)
+    gpus, silent, sources, dcgm = find_gpus(options.gpus, options.hz, ending)
     sources.update(host.sources)
     described = [gpu.describe() for gpu in gpus]
     events.emit(
@@ -107,15 +107,17 @@ class Ending:
         return self.woken in ready or (0 in ready and not os.read(0, 4096))
 
 
-def find_gpus(wanted, hz):
-    """Look for the GPUs: list of `Gpu`, {`Gpu`: reason} of those that do not answer, sources, and the running `Dcgm` or None."""
+def find_gpus(wanted, hz, ending):
+    """Look for the GPUs until `ending`: list of `Gpu`, {silent `Gpu`: reason}, sources, and the running `Dcgm` or None."""
     if wanted == []:
         return [], {}, dict.fromkeys(("nvml", "gpm", "dcgm"), "no GPU was asked for"), None
     answer = []
     opening = threading.Thread(target=lambda: answer.append(monitor_nvml.find(wanted)), daemon=True)
     opening.start()
-    opening.join(OPENING_S)
-    gpus, silent, reason = answer[0] if answer else ([], {}, f"NVML did not answer for {OPENING_S:g} s")
+    deadline = time.monotonic() + OPENING_S
+    while opening.is_alive() and time.monotonic() < deadline and not ending.within(0.01):
+        pass
+    gpus, silent, reason = answer[0] if answer else ([], {}, "NVML did not answer from the beginning on")
     if not gpus:
         return [], silent, dict.fromkeys(("nvml", "gpm", "dcgm"), reason), None
     without = [gpu for gpu in gpus if gpu.counters is None]

@@ -26,7 +26,7 @@ NAMES = {
 }
 FIELDS = "52,1002,1003,1004,1005,1006,1007,1008,1009,1010,1011,1012"  # NVML's index of the GPU, then NAMES
 SHORTEST_MS = 100  # below it the profiling fields are not valid: github.com/NVIDIA/DCGM/issues/310
-PATIENCE_S = 5.0  # to connect, and for the first row
+PATIENCE_S = 3.0  # to connect, and for the first row
 SILENT_ROWS = 20  # after so many without a value there will be none: fields that take turns do so faster
 
 

@@ -41,7 +41,7 @@ COUNTERS = tuple(column for column, _, _ in GPM_METRICS)
 
 
 def find(indices=None):
-    """Open NVML and look for its GPUs, or for those with the `indices`.
+    """Open NVML and look for its GPUs, or for those with these `indices` on the host.
 
     Returns:
         list of opened `Gpu`; {`Gpu`: reason} of those that do not answer; why there are none at all, or None.
@@ -56,8 +56,11 @@ def find(indices=None):
     except pynvml.NVMLError as error:
         return [], {}, f"no NVIDIA device: {error}"
     found, silent = [], {}
-    for index in range(count) if indices is None else indices:
-        gpu = Gpu(pynvml, index)
+    wanted = range(count) if indices is None else sorted(indices)
+    # A container that was given some of the host's GPUs counts those from 0, in the same order.
+    places = range(count) if len(wanted) == count else wanted
+    for index, place in zip(wanted, places):  # noqa: B905 - Python 3.6
+        gpu = Gpu(pynvml, index, place)
         try:
             gpu.open()
             found.append(gpu)
@@ -74,13 +77,14 @@ def text(value):
 
 
 class Gpu(Device):
-    """One GPU; `index` is NVML's, in PCI bus order. `counters` is "gpm", "dcgm" or None: where its pipes' utilisation comes from."""
+    """One GPU; `index` is NVML's on the host, `place` its index here. `counters` ("gpm", "dcgm", None) is what counts its pipes' work."""
 
     asks = "NVML"
 
-    def __init__(self, nvml, index):
+    def __init__(self, nvml, index, place):
         self.nvml = nvml
         self.index = index
+        self.place = place
         self.gpm = Gpm(nvml)
         self.counters = None
         self.processes = Processes()
@@ -108,7 +112,7 @@ class Gpu(Device):
         Raises:
             NVMLError: it does not answer.
         """
-        self.handle = self.nvml.nvmlDeviceGetHandleByIndex(self.index)
+        self.handle = self.nvml.nvmlDeviceGetHandleByIndex(self.place)
         self.uuid = text(self.nvml.nvmlDeviceGetUUID(self.handle))
         self.model = text(self.nvml.nvmlDeviceGetName(self.handle))
         self.limit_w = self.watts(self.nvml.nvmlDeviceGetEnforcedPowerLimit)

@@ -8,6 +8,7 @@ import itertools
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import events
 import monitor
@@ -16,7 +17,7 @@ import pynvml
 import pytest
 
 UNKNOWN, LOST, NOT_SUPPORTED = pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_NOT_SUPPORTED
-GPU_COLUMNS = set(monitor_nvml.Gpu(None, 0).columns)
+GPU_COLUMNS = set(monitor_nvml.Gpu(None, 0, 0).columns)
 
 
 def test_values_in_their_units(sampled):
@@ -171,19 +172,37 @@ def test_a_call_that_never_returns_is_left_behind(sampled, end):
 def test_a_driver_that_never_opens_is_waited_for_no_longer_than_said(monkeypatch):
     monkeypatch.setattr(monitor, "OPENING_S", 0.05)
     monkeypatch.setattr(monitor_nvml, "find", lambda _: time.sleep(1000))
-    gpus, silent, sources, dcgm = monitor.find_gpus(None, 10)
+    never = SimpleNamespace(within=time.sleep)
+    gpus, silent, sources, dcgm = monitor.find_gpus(None, 10, never)
     assert (gpus, silent, dcgm) == ([], {}, None)
-    assert set(sources.values()) == {"NVML did not answer for 0.05 s"}
+    assert set(sources.values()) == {"NVML did not answer from the beginning on"}
+
+
+def test_a_driver_that_never_opens_keeps_nobody_from_ending(sampled):
+    """The runner's word comes at any time, also while the driver is still asked how many GPUs there are."""
+    sampler = sampled(nvml={"faults": [{"call": "nvmlInit", "error": None}]})
+    assert sampler.close() == 0
+    assert [event.event for event in sampler.read] == ["monitor_start", "monitor_stop"]
 
 
 def test_chosen_gpus_and_one_that_is_not_there(sampled):
-    sampler = sampled("--gpus=1,7", nvml={"gpus": 2})
+    sampler = sampled("--gpus=1,7", nvml={"gpus": 3})
     sampler.rows_of("gpu1", 1)
     assert sampler.close() == 0
     (start,) = sampler.events("monitor_start")
     assert [gpu.index for gpu in start.gpus] == [1]
     assert sampler.rows_of("gpu0", 0) == []
     assert set(sampler.troubles("gpu7")["Invalid Argument"]) == GPU_COLUMNS
+
+
+def test_gpus_of_a_container_keep_the_hosts_numbers(sampled):
+    """A container with the host's GPUs 4 and 6 sees a 0 and a 1."""
+    sampler = sampled("--gpus=6,4", nvml={"gpus": 2})
+    sampler.rows_of("gpu4", 1)
+    sampler.rows_of("gpu6", 1)
+    assert sampler.close() == 0
+    (start,) = sampler.events("monitor_start")
+    assert [(gpu.index, gpu.uuid) for gpu in start.gpus] == [(4, "GPU-0"), (6, "GPU-1")]
 
 
 def test_no_gpus_asked_for_leaves_the_driver_alone(sampled):
