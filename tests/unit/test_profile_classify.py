@@ -1,0 +1,97 @@
+"""Names of kernels, copies, calls and operators into categories.
+
+Prevents: a table of patterns in which a general pattern hides a special one, so that winograd counts as gemm or a backward pass as a
+forward one; a name that is caught by the type of one of its arguments; a category that the record does not know; an algorithm of which
+no name was ever seen.
+
+Names and categories are in tests/golden/profile/names.yaml, each with where it was seen.
+"""
+
+from __future__ import annotations
+
+import typing
+
+import examples
+import pytest
+import yaml
+
+from runner.errors import RequestError
+from runner.profile import classify
+from runner.profile.model import CallClass, Category
+
+GOLDEN = yaml.safe_load((examples.ROOT / "tests/golden/profile/names.yaml").read_text(encoding="utf-8"))
+LOOK = {"kernels": classify.kernel, "copies": classify.copy, "calls": classify.call, "operators": classify.operator}
+
+
+@pytest.mark.parametrize("table", LOOK)
+def test_real_names_have_the_category_that_their_authors_meant(table):
+    wrong = {
+        entry["name"]: f"{LOOK[table](entry['name'])}, not {entry['category']}"
+        for entry in GOLDEN[table]
+        if LOOK[table](entry["name"]) != entry["category"]
+    }
+    assert wrong == {}
+
+
+def test_every_name_has_a_source_and_enough_are_kernels():
+    entries = [entry for table in LOOK for entry in GOLDEN[table]]
+    assert {entry["source"] for entry in entries} == set(GOLDEN["sources"])
+    assert len({entry["name"] for entry in GOLDEN["kernels"]}) >= 80
+
+
+def test_every_category_of_kernels_was_seen_in_a_real_name():
+    """A pattern without a name to hold it against is a guess; operators and copies have lists of their own."""
+    elsewhere = {"input", "copy_ptop", "copy_htoh", "copy_other", "memset"}
+    seen = {entry["category"] for entry in GOLDEN["kernels"]}
+    assert set(typing.get_args(Category)) - seen == elsewhere
+
+
+def test_every_class_of_calls_was_seen():
+    assert {entry["category"] for entry in GOLDEN["calls"]} == set(typing.get_args(CallClass))
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        # The argument cudnn::reduced_divisor made a reduction of each of these.
+        ("void op_generic_tensor_kernel<2>(cudnnTensorStruct, reducedDivisorArray, int)", "elementwise"),
+        # A fused batch norm of xmma has the convolution's traits among its arguments.
+        (
+            "void xmma::ext::batchnorm::bn_stats::dbn_apply_kernel<512, xmma::ext::x::dgrad::Params>()",
+            "batch_norm_backward",
+        ),
+    ],
+)
+def test_a_name_is_not_caught_by_one_of_its_arguments(name, category):
+    assert classify.kernel(name) == category
+
+
+def test_a_variant_of_a_call_is_the_same_function():
+    assert classify.function("cuMemcpyHtoDAsync_v2_ptsz") == "cuMemcpyHtoDAsync"
+    assert classify.function("cudaStreamSynchronize_v3020") == "cudaStreamSynchronize"
+    assert classify.function("cudaLaunchKernel") == "cudaLaunchKernel"
+
+
+def test_a_layer_may_be_named_as_its_author_likes():
+    """TensorFlow's nodes carry the names of layers; a layer called `pool_conv` is no convolution."""
+    assert classify.operator("pool_conv/relu:Relu") == "elementwise"
+
+
+def test_directions_of_copies():
+    assert classify.direction(classify.copy("Memcpy HtoD (Pageable -> Device)")) == "HtoD"
+    assert classify.direction(classify.copy("something else")) == "other"
+
+
+def test_a_pattern_that_does_not_compile_is_named(tmp_path, monkeypatch):
+    file = tmp_path / "kernels.yaml"
+    file.write_text(
+        "kernels:\n  - category: gemm\n    patterns: ['gemm(']\ncopies: []\ncalls: []\noperators: []\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(classify, "PATTERNS", file)
+    classify._tables.cache_clear()
+    try:
+        with pytest.raises(RequestError, match="no regular expression"):
+            classify._tables()
+    finally:
+        classify._tables.cache_clear()
