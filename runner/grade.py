@@ -15,9 +15,9 @@ from runner.interconnect import Transport
 from runner.metrics import Measurement, Steadiness
 from runner.outcome import Outcome
 from runner.profile import Profile, analyse
+from runner.profile.counted import attributed, stretches
 from runner.profile.judge import doubts as pass_doubts
 from runner.profile.judge import faults as pass_faults
-from runner.profile.stretch import stretches
 from runner.provenance import Provenance
 from runner.request import Device
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
@@ -101,7 +101,7 @@ def grade(
         transport=transport,
         validity=with_doubts(validity, watched),
         telemetry=watched,
-        profile=analyse(kernels, events) if trial.profile else None,
+        profile=attributed(trial, analyse(kernels, events)) if trial.profile else None,
     )
 
 

@@ -4,7 +4,7 @@ import examples
 import passes
 
 from runner.events import ProfileStart, ProfileStop
-from runner.profile.stretch import stretches
+from runner.profile.counted import stretches
 
 SAMPLER = {"source": "sampler", "reason": "there is no ncu"}
 
@@ -38,3 +38,10 @@ def test_what_ncu_replays_and_what_profilers_slow_down_is_not_what_a_machine_doe
         examples.trial(world_size=2, processes=2),
     ):
         assert stretches(trial, timed(trial)) == ()
+
+
+def test_ncu_is_named_as_the_source_of_what_it_told():
+    under_ncu = passes.trial("metrics", device="gpu", ranks=1, counting=passes.NCU)
+    assert passes.record_of(under_ncu, frame=passes.rows(("kernel", 0))).profile.source == "ncu"
+    sampled = passes.trial("metrics", device="gpu", ranks=1, counting=SAMPLER)
+    assert passes.record_of(sampled).profile.source == "made up"

@@ -1,6 +1,7 @@
-"""When counters were read in a pass that the node's sampler reads them in, as the windows by which telemetry finds its samples. Pure.
+"""What follows from who read the counters in a pass of kind `metrics`. Pure.
 
-Of other passes there are none: a profiler's own work, and kernels that are run again and again, are nothing that a machine does by itself.
+The sampler's are in its samples, which telemetry finds by the windows that are made here. Of other passes there are none: a profiler's own
+work, and kernels that are run again and again, are nothing that a machine does by itself.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runner.events import Event, ProfileStart, ProfileStop, Window
+from runner.profile.model import Profile
 from runner.trial import Trial
 
 
@@ -40,3 +42,10 @@ def stretches(trial: Trial, events: Sequence[Event]) -> tuple[Window, ...]:
         )
         for rank, stop in sorted(stops.items())
     )
+
+
+def attributed(trial: Trial, profile: Profile | None) -> Profile | None:
+    """Name Nsight Compute as the source of what it told; the program within only knows that somebody may be looking."""
+    if profile is None or trial.profile is None or trial.profile.ncu is None:
+        return profile
+    return profile.model_copy(update={"source": "ncu"})
