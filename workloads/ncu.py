@@ -91,19 +91,20 @@ def _kernel(row, units):
     executed = [(value(EXECUTED.format(name)), times) for name, times in OPERATIONS.items()]
     a_cycle = [(value(EXECUTED.format(name) + ".per_cycle_elapsed"), times) for name, times in OPERATIONS.items()]
     flop, flop_a_cycle, peak = _total(executed), _total(a_cycle), value(PEAK)
-    dram = value(DRAM)
     return {
         "kind": "kernel",
         "name": row["Kernel Name"],
-        "device": int(row["Device"]),
+        "device": int(
+            row.get("Device") or 0
+        ),  # versions before 2021 don't say; one is all that a program has under ncu
         "stream": int(row["Stream"]),
         "duration": value(DURATION),
-        "grid": _shape(row["Grid Size"]),
-        "block": _shape(row["Block Size"]),
+        "grid": _shape(row.get("Grid Size")),
+        "block": _shape(row.get("Block Size")),
         "flop": flop,
         "fp32_percent": 100 * flop_a_cycle / (2 * peak) if peak and flop_a_cycle is not None else None,
         "tensor_percent": value(TENSOR),
-        "dram_bytes": dram,
+        "dram_bytes": value(DRAM),
     }
 
 
@@ -122,7 +123,7 @@ def _total(counts):
 
 def _shape(text):
     """Turn `(256, 1, 1)` into `256,1,1`."""
-    return text.strip("()").replace(" ", "")
+    return text.strip("()").replace(" ", "") if text else None
 
 
 if __name__ == "__main__":

@@ -4,15 +4,20 @@ import io
 
 import examples
 import passes
+import pytest
 from records import record
 from rich.console import Console
 
-from runner.bench import cell
+from runner.bench import cell, readers
+from runner.execute import Limits
+from runner.launch import launch
 from runner.outcome import Outcome
 from runner.report.matrix import NOWHERE, support_matrix
 from runner.report.publish import publish
 from runner.report.watch import title
+from runner.request import Request
 from runner.results import baseline_for
+from runner.running import Stop
 from runner.trial import Trial
 
 ONE = passes.trial("memory", ranks=1)
@@ -88,6 +93,22 @@ def test_it_is_told_from_what_was_measured_by_its_name():
     assert cell(ONE) == "1cpu-profile-memory"
     assert cell(ONE.measured) == cell(measured) == "1cpu"
     assert title(ONE) == title(measured) + ", profile of memory"
+
+
+def test_it_has_a_limit_of_its_own_and_names_its_flag():
+    request = Request(profile=("memory",), profile_timeout_s=60, timeout_s=3600, inactivity_timeout_s=30)
+    assert Limits.of(request) == Limits(wall_s=3600, silence_s=30, flag="--timeout")
+    limits = Limits.of(request, profile=True)
+    with pytest.raises(Stop, match="no end after 60 s; give a longer --profile-timeout if the job needs it"):
+        limits.check(61, started=0, heard=61)
+
+
+def test_the_frameworks_own_log_is_left_alone():
+    """A log of a pass has no figures; a dialect that looks for them would end it as a log that lacks them."""
+    caffe = passes.trial("memory", ranks=1, framework="caffe", dialect="caffe")
+    spec = launch(examples.job(caffe))
+    assert readers(caffe, spec) == {}
+    assert readers(caffe.measured, spec).keys() == {spec[0].name}
 
 
 def test_a_pass_reads_back_as_what_it_was():

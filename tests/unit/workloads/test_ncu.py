@@ -44,6 +44,18 @@ def test_a_unit_that_nobody_knows_is_unknown():
     assert ncu.kernels(PAGE.replace('"byte","ns"', '"byte","fortnight"'))[0]["duration"] is None
 
 
+def test_an_old_version_that_tells_neither_device_nor_shape():
+    old = PAGE.replace('"Block Size","Grid Size","Device","CC",', "").replace(
+        '"(256, 1, 1)","(16, 32, 1)","0","9.0",', ""
+    )
+    old = old.replace('"(128, 1, 1)","(16384, 1, 1)","0","9.0",', "").replace(
+        '"","","","","","","","","","","",', '"","","","","","","",'
+    )
+    gemm = ncu.kernels(old)[0]
+    assert (gemm["device"], gemm["grid"], gemm["block"]) == (0, None, None)
+    assert gemm["fp32_percent"] == pytest.approx(81)
+
+
 def test_no_page_is_no_kernel():
     assert ncu.kernels("==PROF== Connected to process 7\n==WARNING== No kernels were profiled.\n") == []
 
