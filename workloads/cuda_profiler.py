@@ -7,9 +7,10 @@ import ctypes
 
 
 class Clock:
-    """Nothing but the clock that times steps and regions anyway."""
+    """Nothing but what the loop itself reads, at `source`: by default the clock that times steps and regions anyway."""
 
-    source = "clock"
+    def __init__(self, source="clock"):
+        self.source = source
 
     def start(self):
         """Begin nothing."""
@@ -29,8 +30,8 @@ class Bracket:
     """
 
     def __init__(self, library, inner=None):
-        self.cuda, self.inner = ctypes.CDLL(library), inner or Clock()
-        self.source = inner.source if inner else "cuda profiler api"
+        self.cuda, self.inner = ctypes.CDLL(library), inner or Clock("cuda profiler api")
+        self.source = self.inner.source
 
     def start(self):
         self.inner.start()

@@ -47,14 +47,18 @@ def trained(args):
     return argparse.Namespace(**{**vars(args), "warmup": before, "window": 1, "iterations": args.profile_iterations})
 
 
-def moment(line):
-    """Seconds of the monotonic clock at which glog stamped a line with the local time of day, as the line has just come."""
-    hours, minutes, seconds = (float(part) for part in STAMP.match(line).groups())
-    now = time.time()
-    local = time.localtime(now)
-    of_day = 3600 * local.tm_hour + 60 * local.tm_min + local.tm_sec + now % 1
-    age = (of_day - 3600 * hours - 60 * minutes - seconds) % DAY_S
-    return time.monotonic() - (age if age < DAY_S / 2 else age - DAY_S)
+class Stamps:
+    """Puts what glog writes before its lines, the local time of day, on the monotonic clock; for half a day from now on."""
+
+    def __init__(self):
+        now, self.monotonic = time.time(), time.monotonic()
+        local = time.localtime(now)
+        self.of_day = 3600 * local.tm_hour + 60 * local.tm_min + local.tm_sec + now % 1
+
+    def moment(self, line):
+        hours, minutes, seconds = (float(part) for part in STAMP.match(line).groups())
+        later = (3600 * hours + 60 * minutes + seconds - self.of_day) % DAY_S
+        return self.monotonic + (later if later < DAY_S / 2 else later - DAY_S)
 
 
 def lines(process):
@@ -70,7 +74,7 @@ def time_layers(process, args, events, *, kinds):
 
     `kinds` are the types of the layers by their names. Returns (exit code, iterations).
     """
-    launched = time.monotonic()
+    launched, stamps = time.monotonic(), Stamps()
     edges, forward, backward = [], [], []
     for line in lines(process):
         initial, layer = INITIAL.search(line), LAYER.search(line)
@@ -84,7 +88,7 @@ def time_layers(process, args, events, *, kinds):
                 told = {"kind": "kernels", "source": "caffe time", "iteration": 1, "region": None}
                 # The first forward and backward pass is all that goes before, and there are no steps without the clock.
                 events.emit("profile_start", steady=False, plain_step_seconds=[], **told)
-            edges.append(moment(line))
+            edges.append(stamps.moment(line))
         elif layer and layer.group(1):
             forward.append((layer.group(1).decode(), float(layer.group(2)) / 1e3))
         elif layer:
@@ -129,8 +133,8 @@ def kind_of(name, kinds):
 
 def watch_memory(process, args, events):
     """Read `caffe train`: emit first_step, loss, profile_start, profile_stop and memory. Returns (exit code, iterations)."""
-    launched, first = time.monotonic(), args.profile_after or args.warmup
-    last, stamps, losses = first + args.profile_iterations, [], []
+    launched, stamps, first = time.monotonic(), Stamps(), args.profile_after or args.warmup
+    last, ends, losses = first + args.profile_iterations, [], []
     for line in lines(process):
         if READY in line:
             events.phase("model", launched)
@@ -139,24 +143,24 @@ def watch_memory(process, args, events):
         if not found or int(found.group(1)) > last:
             continue
         iteration = int(found.group(1))
-        stamps.append(moment(line))
+        ends.append(stamps.moment(line))
         losses.append(float(found.group(2)))
         if iteration == 0:
             events.emit("first_step")
         if iteration == first:
-            told = {"kind": "memory", "source": "proc", "iteration": first, "region": None}
-            told["steady"] = settled(steps(stamps), args.window)
-            events.emit("profile_start", plain_step_seconds=steps(stamps[-1 - PLAIN :]), **told)
+            told = {"kind": "memory", "source": "/proc/[pid]/status", "iteration": first, "region": None}
+            told["steady"] = settled(steps(ends), args.window)
+            events.emit("profile_start", plain_step_seconds=steps(ends[-1 - PLAIN :]), **told)
         if iteration == last:
-            events.emit("profile_stop", iterations=last - first, step_seconds=steps(stamps[first:]))
+            events.emit("profile_stop", iterations=last - first, step_seconds=steps(ends[first:]))
             emit_memory(process, events, "step")
             events.loss(0, losses)
     code = process.wait()
-    return (0, last) if len(stamps) == last + 1 and not code else (code or 1, 0)
+    return (0, last) if len(ends) == last + 1 and not code else (code or 1, 0)
 
 
-def steps(stamps):
-    return [after - before for before, after in zip(stamps, stamps[1:])]  # noqa: B905, RUF007 - Python 3.6
+def steps(edges):
+    return [after - before for before, after in zip(edges, edges[1:])]  # noqa: B905, RUF007 - Python 3.6
 
 
 def settled(seconds, window):

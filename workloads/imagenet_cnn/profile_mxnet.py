@@ -21,6 +21,7 @@ from cuda_profiler import Bracket, Clock
 # Operators of a graph run in segments of up to 15, and the imperative ones in between as `ImperativeBulk`; with this, none do.
 UNBULKED = {"MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN": "0"}
 CUDA = "libcudart.so.11.0"
+HOST_MEMORY = "/proc/self/status"
 MEMORY_COUNTER = re.compile(r'"Memory: (cpu|gpu)/(\d+)": (\d+)')
 
 
@@ -38,10 +39,15 @@ class Regions(profiling.Regions):
 
 def profiler(training, kind):
     """What traces a pass of a kind; cudaProfilerStart and cudaProfilerStop are around it on GPUs."""
-    inner = Operators(training.mx) if kind == "kernels" else training.storage
-    if training.args.device == "gpu":
-        return Bracket(CUDA, inner)
-    return inner or Clock()
+    on_gpu = training.args.device == "gpu"
+    inner = None
+    if kind == "kernels":
+        inner = Operators(training.mx, training.gpus())
+    elif kind == "memory":
+        inner = training.storage or Clock(HOST_MEMORY)
+    elif kind == "region" or not on_gpu:
+        inner = Clock()
+    return Bracket(CUDA, inner) if on_gpu else inner
 
 
 def memory(training):
@@ -54,11 +60,11 @@ def memory(training):
         return profiling.host_memory()
     found = []
     held = training.storage.held()
-    for context in training.contexts:
-        allocated, peak = held.get(context.device_id, (0, 0))
-        free, total = training.mx.context.gpu_memory_info(context.device_id)
+    for of_mxnet, number in training.gpus().items():
+        allocated, peak = held.get(of_mxnet, (0, 0))
+        free, total = training.mx.context.gpu_memory_info(of_mxnet)
         sizes = {"allocated_bytes": allocated, "reserved_bytes": total - free, "peak_bytes": peak}
-        found.append({"device": f"gpu{context.device_id}", **sizes})
+        found.append({"device": f"gpu{number}", **sizes})
     return found
 
 
@@ -68,12 +74,12 @@ def new_file():
 
 
 class Operators:
-    """Every operator that the engine runs while it is on."""
+    """Every operator that the engine runs while it is on; `gpus` are the numbers in the job of MXNet's GPUs."""
 
     source = "mxnet.profiler"
 
-    def __init__(self, mx):
-        self.mx, self.file, self.offset = mx, new_file(), None
+    def __init__(self, mx, gpus):
+        self.mx, self.gpus, self.file, self.offset = mx, gpus, new_file(), None
         # Filed when it ends, not as it goes: `profile_all` would add each call of MXNet's C interface, five for an operator.
         mx.profiler.set_config(filename=self.file, profile_symbolic=True, profile_imperative=True, profile_api=False)
 
@@ -87,10 +93,11 @@ class Operators:
 
     def columns(self):
         self.mx.profiler.dump(finished=True)  # once: MXNet can't be told to profile again after it
-        return columns(json.loads(Path(self.file).read_text(encoding="utf-8"))["traceEvents"], offset=self.offset)
+        trace = json.loads(Path(self.file).read_text(encoding="utf-8"))["traceEvents"]
+        return columns(trace, gpus=self.gpus, offset=self.offset)
 
 
-def columns(trace, *, offset):
+def columns(trace, *, gpus, offset):
     """Turn events of the Chrome trace format into columns of the table `kernels`; `offset`: seconds from the monotonic clock to theirs.
 
     Devices are the trace's processes, named `gpu/0`. Of the two records that MXNet keeps of an operator only that of its device is
@@ -108,10 +115,10 @@ def columns(trace, *, offset):
             rows.append(
                 (
                     event["name"],
-                    int(number) if kind == "gpu" else -1,
+                    gpus[int(number)] if kind == "gpu" else -1,
                     threads.setdefault(thread, len(threads)),
-                    start / 1e6 - offset,
-                    (event["ts"] - start) / 1e6,
+                    round(start / 1e6 - offset, 6),
+                    round((event["ts"] - start) / 1e6, 6),
                 )
             )
     names, devices, streams, starts, durations = (list(column) for column in zip(*rows)) if rows else ([],) * 5  # noqa: B905
@@ -132,9 +139,8 @@ class Storage(Clock):
     `kind` is that of the devices, `gpu` or `cpu`.
     """
 
-    source = "mxnet.profiler"
-
     def __init__(self, mx, kind="gpu"):
+        super().__init__("mxnet.profiler")
         self.mx, self.kind, self.file, self.read, self.allocated = mx, kind, new_file(), 0, {}
         others = {"profile_symbolic": False, "profile_imperative": False, "profile_api": False}
         mx.profiler.set_config(filename=self.file, profile_memory=True, **others)

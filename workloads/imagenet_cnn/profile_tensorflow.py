@@ -18,6 +18,7 @@ from cuda_profiler import Bracket, Clock
 from profiling import host_memory
 
 CUDA = "libcudart.so.12"
+HOST_MEMORY, GPU_MEMORY = "/proc/self/status", "tf.config.experimental.get_memory_info"
 COLUMNS = (
     *("kind", "name", "device", "stream", "start", "duration", "grid", "block", "bytes"),
     *("correlation", "op", "parent"),
@@ -39,17 +40,26 @@ LEVELS = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level
 
 def profiler(training, kind):
     """What traces a pass of a kind; cudaProfilerStart and cudaProfilerStop are around it on GPUs."""
-    inner = Tracer(training.tf) if kind == "kernels" else None
-    if training.on_gpu:
-        return Bracket(CUDA, inner)
-    return inner or Clock()
+    inner = None
+    if kind == "kernels":
+        inner = Tracer(training.tf, first_gpu(training))
+    elif kind == "memory":
+        inner = Clock(GPU_MEMORY if training.on_gpu else HOST_MEMORY)
+    elif kind == "region" or not training.on_gpu:
+        inner = Clock()
+    return Bracket(CUDA, inner) if training.on_gpu else inner
+
+
+def first_gpu(training):
+    """Number in the job of the first GPU of this process."""
+    return training.ranks.rank * training.args.devices
 
 
 def memory(training):
     """What `profiling.py` wants to know of every device; of GPUs what TensorFlow's allocator has handed out."""
     config = training.tf.config
     found = []
-    for number, device in enumerate(config.list_logical_devices("GPU")):
+    for number, device in enumerate(config.list_logical_devices("GPU"), start=first_gpu(training)):
         gpu = device.name.partition(":")[2]  # GPU:0 of /device:GPU:0
         held = config.experimental.get_memory_info(gpu)
         config.experimental.reset_memory_stats(gpu)
@@ -63,8 +73,8 @@ class Tracer:
 
     source = "tf.profiler"
 
-    def __init__(self, tf):
-        self.tf, self.sessions = tf, []
+    def __init__(self, tf, first_gpu):
+        self.tf, self.first_gpu, self.sessions = tf, first_gpu, []
 
     def start(self):
         folder = tempfile.mkdtemp(prefix="dlscale-tensorflow-")
@@ -77,7 +87,7 @@ class Tracer:
     def columns(self):
         from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-        table = Table()
+        table = Table(first_gpu=self.first_gpu)
         for folder, offset in self.sessions:
             for file in Path(folder).glob("**/*.xplane.pb"):
                 table.add(xplane_pb2.XSpace.FromString(file.read_bytes()), offset=offset)
@@ -85,10 +95,14 @@ class Tracer:
 
 
 class Table:
-    """Rows of the table `kernels`, column by column, out of any number of XSpaces."""
+    """Rows of the table `kernels`, column by column, out of any number of XSpaces.
 
-    def __init__(self):
-        self.rows, self.ops = [], 0
+    TensorFlow numbers GPUs as the CUDA driver does, and has a plane for each that it could have used; those with something in it are
+    this process' own, `first_gpu` the number in the job of the first of them.
+    """
+
+    def __init__(self, *, first_gpu):
+        self.rows, self.ops, self.first_gpu = [], 0, first_gpu
 
     def add(self, space, *, offset):
         """Add what one XSpace holds; `offset`: nanoseconds from the monotonic clock to its own."""
@@ -104,10 +118,13 @@ class Table:
             if plane.name == HOST:
                 for thread, line in enumerate(plane.lines):
                     self.add_thread(plane, line, thread, calls, began=began - offset)
-        for plane in space.planes:
-            if plane.name.startswith(GPU):
-                for line in plane.lines:
-                    self.add_stream(plane, line, calls, began=began - offset)
+        gpus = [
+            plane for plane in space.planes if plane.name.startswith(GPU) and any(line.events for line in plane.lines)
+        ]
+        gpus.sort(key=lambda plane: int(plane.name[len(GPU) :]))
+        for device, plane in enumerate(gpus, start=self.first_gpu):
+            for line in plane.lines:
+                self.add_stream(plane, line, device, calls, began=began - offset)
 
     def add_thread(self, plane, line, thread, calls, *, began):
         """Operators and calls of one thread; an operator that runs within another names it as its parent."""
@@ -131,12 +148,12 @@ class Table:
                 row.update(kind="call", name=metadata.name, correlation=stats["correlation_id"], op=around)
             self.rows.append(row)
 
-    def add_stream(self, plane, line, calls, *, began):
+    def add_stream(self, plane, line, device, calls, *, began):
         """Kernels, copies and sets of one stream of a GPU."""
         for event in line.events:
             stats = described(plane, event)
             name = plane.event_metadata[event.metadata_id].name
-            row = placed(line, event, began=began, device=int(plane.name[len(GPU) :]), stream=line.id)
+            row = placed(line, event, began=began, device=device, stream=line.id)
             if "kernel_details" in stats:
                 words = stats["kernel_details"]
                 row.update(kind="kernel", name=name, grid=first(GRID, words), block=first(BLOCK, words))
@@ -158,7 +175,12 @@ class Table:
 def placed(line, event, *, began, device, stream):
     """Where and when an event was."""
     start = (began + line.timestamp_ns + event.offset_ps / 1e3) / 1e9
-    return {"device": device, "stream": stream, "start": start, "duration": event.duration_ps / 1e12}
+    return {
+        "device": device,
+        "stream": stream,
+        "start": round(start, 9),
+        "duration": round(event.duration_ps / 1e12, 9),
+    }
 
 
 def described(plane, event):

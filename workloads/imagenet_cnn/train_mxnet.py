@@ -216,6 +216,11 @@ class Training:
     def step_seconds(self):
         return None
 
+    def gpus(self):
+        """Number in the job of each GPU of this process, by MXNet's own number."""
+        first = self.ranks.rank * self.args.devices
+        return {context.device_id: first + number for number, context in enumerate(self.contexts)}
+
     def profiler(self, kind, _region):
         from profile_mxnet import profiler
 
