@@ -34,6 +34,7 @@ PURE = sorted(
         *(ROOT / "runner" / f"{name}.py" for name in ("doctor", "failures", "grade", "measure", "metrics", "parse")),
         *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
         *(ROOT / "runner" / "profile").glob("*.py"),
+        *(ROOT / "runner" / "telemetry").glob("*.py"),
         *(
             ROOT / "runner" / "hosts" / f"{name}.py"
             for name in ("claims", "declared", "findings", "model", "peers", "unreachable")
@@ -59,13 +60,16 @@ PURE = sorted(
         *(
             ROOT / "runner" / "report" / f"{name}.py"
             for name in (
+                "canvas",
                 "comparison",
                 "export",
                 "figures",
                 "findings",
                 "matrix",
                 "plot",
+                "power_plot",
                 "summary",
+                "telemetry",
                 "transports",
                 "transports_plot",
             )
