@@ -2,13 +2,13 @@
 
 import json
 import os
-import stat
 import subprocess
 import sys
 
 import examples
 import ncu
 import pytest
+from stand_in_ncu import make_ncu
 
 PROGRAM = examples.ROOT / "workloads" / "ncu.py"
 PAGE = (examples.ROOT / "tests" / "golden" / "ncu" / "raw-page.csv").read_text()
@@ -62,24 +62,7 @@ def test_no_page_is_no_kernel():
 
 @pytest.fixture
 def stand_in(tmp_path):
-    """A program that takes ncu's flags, writes what it says into the log, and runs what it was given."""
-
-    def make(page):
-        (tmp_path / "page").write_text(page)
-        path = tmp_path / "ncu"
-        path.write_text(
-            f"#!{sys.executable}\n"
-            "import subprocess, sys\n"
-            "flags = [word for word in sys.argv[1:] if word.startswith('--')]\n"
-            "log = next(word for word in flags if word.startswith('--log-file=')).partition('=')[2]\n"
-            f"open(log, 'w').write(open({str(tmp_path / 'page')!r}).read())\n"
-            f"open({str(tmp_path / 'flags')!r}, 'w').write('\\n'.join(flags))\n"
-            "sys.exit(subprocess.call(sys.argv[1 + len(flags):]))\n"
-        )
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        return path
-
-    return make
+    return lambda page: make_ncu(tmp_path, page)
 
 
 def run(path, *program):
