@@ -28,6 +28,8 @@ PLAIN = 5  # steps right before the profiler, synchronized like those under it: 
 MOST_WINDOWS = 10
 STEADY = 0.05  # of the slower one: by how much two windows may differ
 SAMPLED_S = 3.0  # a sampler that looks ten times a second then has thirty looks
+MOST_SAMPLED = 1000  # steps; their seconds go into one line
+LOSSES = 100  # in one line: longer ones may be torn where ranks share a pipe (`tables.py`)
 
 
 class Nothing:
@@ -134,8 +136,10 @@ class Steps:
         self.training, self.events, self.done = training, events, 0
 
     def note(self, losses):
-        self.events.loss(self.done, self.training.read(losses))
-        self.done += len(losses)
+        values = self.training.read(losses)
+        for first in range(0, len(values), LOSSES):
+            self.events.loss(self.done + first, values[first : first + LOSSES])
+        self.done += len(values)
 
     def together(self, count):
         """Run steps between which nothing waits for the device: the seconds of one."""
@@ -162,8 +166,8 @@ def profile(training, events, *, kind, after, iterations, region, window):
 
     Emits first_step, loss, profile_start and profile_stop; then, as the kind has them, regions, memory and rows of table `kernels`;
     flop_count and eval. `after` is how many steps go before, at least the first and `PLAIN` more; None is until the rate is steady, that
-    is, until two windows of `window` steps differ by 5 % at most, or ten have passed. A pass of metrics goes on for three seconds, unless
-    DLSCALE_COUNTERS says ncu, which replays every kernel by itself.
+    is, until two windows of `window` steps differ by 5 % at most, or ten have passed. A pass of metrics goes on for three seconds or a
+    thousand steps, unless DLSCALE_COUNTERS says ncu, which replays every kernel by itself.
     """
     steps = Steps(training, events)
     memory = Memory(training) if kind == "memory" else None
@@ -235,11 +239,11 @@ def agree(seconds):
 def sampled(training, seconds):
     """Steps of `seconds` that a sampler can see, the same number on all ranks; 0 where they can't agree on one."""
     slowest = training.slowest(seconds)
-    return math.ceil(SAMPLED_S / slowest) if slowest else 0
+    return min(math.ceil(SAMPLED_S / slowest), MOST_SAMPLED) if slowest else 0
 
 
 def durations(spans):
-    return [end - start for start, end in spans]
+    return [round(end - start, 7) for start, end in spans]
 
 
 def highest(one, other):

@@ -1,7 +1,8 @@
 """How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, or Horovod.
 
 Each class joins the others when it is made. `model` and `optimizer` wrap what is trained, `update` applies one step's gradients,
-`barrier` waits for all ranks, `exchange` makes what `probe.py` times, `leave` says goodbye.
+`barrier` waits for all ranks, `slowest` gives the most of what each hands in, `exchange` makes what `probe.py` times, `leave` says
+goodbye.
 """
 
 import os
@@ -30,6 +31,9 @@ class Alone:
 
     def barrier(self):
         """There is nobody to wait for."""
+
+    def slowest(self, seconds):
+        return seconds
 
     def exchange(self, elements, device):
         """There is nobody to exchange anything with."""
@@ -64,6 +68,7 @@ class Ddp(Alone):
     def __init__(self, device):
         on_gpu = device.type == "cuda"
         distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+        self.device = device
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
 
     def model(self, model):
@@ -71,6 +76,11 @@ class Ddp(Alone):
 
     def barrier(self):
         distributed.barrier()
+
+    def slowest(self, seconds):
+        found = torch.tensor(seconds, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(found, distributed.ReduceOp.MAX)
+        return found.item()
 
     def exchange(self, elements, device):
         return AllReduce(self, elements, device, distributed.all_reduce)
@@ -103,6 +113,9 @@ class Horovod(Alone):
 
     def barrier(self):
         self.hvd.barrier()
+
+    def slowest(self, seconds):
+        return self.hvd.allreduce(torch.tensor(seconds, dtype=torch.float64), op=self.hvd.Max, name="slowest").item()
 
     def exchange(self, elements, device):
         def reduce(buffer):

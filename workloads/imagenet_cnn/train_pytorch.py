@@ -5,6 +5,7 @@
         --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=1
     torchrun --standalone --nproc-per-node=2 train_pytorch.py ... --strategy=ddp
     horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
+    python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
 
 fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolutions round their inputs to TF32; fp16 and bf16 are
 torch.autocast with weights in fp32. On a GPU all but fp32 lay images out channels-last, which tensor cores want, and weights too,
@@ -27,6 +28,7 @@ from events import Events, finite, process_start
 from flop import per_sample
 from loop import Batches, measure
 from placement import local_rank, pin
+from profiling import Regions, profile
 
 AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
 
@@ -107,7 +109,7 @@ class Training:
 
         self.args, self.torch, self.device, self.ranks = args, torch, device, ranks
         self.on_gpu = device.type == "cuda"
-        self.marks = []
+        self.marks, self.regions = [], Regions()
         torch.manual_seed(args.seed)  # the same on all ranks: they start from the same weights
         channels_last = self.on_gpu and args.precision != "fp32"
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -137,12 +139,16 @@ class Training:
         self.torch.manual_seed(self.args.seed + self.ranks.rank)
 
     def step(self):
-        images, labels = next(self.batches)
-        self.optimizer.zero_grad()
-        with self.autocast:
+        with self.regions("input"):
+            images, labels = next(self.batches)
+        with self.regions("optimizer"):
+            self.optimizer.zero_grad()
+        with self.regions("forward"), self.autocast:
             loss = self.loss(self.model(images), labels)
-        self.scaler.scale(loss).backward()
-        self.ranks.update(self.optimizer, self.scaler)
+        with self.regions("backward"):
+            self.scaler.scale(loss).backward()
+        with self.regions("optimizer"):
+            self.ranks.update(self.optimizer, self.scaler)
         return loss.detach()  # stays on the device: reading it here would stop it every step
 
     def synchronize(self):
@@ -153,31 +159,33 @@ class Training:
         self.ranks.barrier()
         self.synchronize()
 
-    def evaluate(self):
+    def shared_loss(self):
+        """Make a function that gives the loss on the batch that all ranks share."""
         from data_torch import SHARED, Synthetic
 
         images, labels = next(Synthetic(self.args, first=SHARED, device=self.device, layout=self.layout))
+
+        def loss():
+            with self.autocast:
+                return self.loss(self.net(images), labels)
+
+        return loss
+
+    def evaluate(self):
+        loss = self.shared_loss()
         self.torch.manual_seed(self.args.seed)  # the same dropout on all ranks
-        with self.torch.no_grad(), self.autocast:
-            loss = self.loss(self.net(images), labels).item()
+        with self.torch.no_grad():
+            value = loss().item()
         self.reseed()
-        return [loss]
+        return [value]
 
     def exchange(self, elements):
         return self.ranks.exchange(elements, self.device)
 
     def alone(self):
-        from data_torch import SHARED, Synthetic
-
-        images, labels = next(Synthetic(self.args, first=SHARED, device=self.device, layout=self.layout))
-
-        def run():
-            with self.autocast:
-                loss = self.loss(self.net(images), labels)
-            # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.
-            self.torch.autograd.grad(loss, self.parameters)
-
-        return run
+        loss = self.shared_loss()
+        # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.
+        return lambda: self.torch.autograd.grad(loss(), self.parameters)
 
     def read(self, losses):
         return self.torch.stack(losses).tolist()
@@ -194,6 +202,25 @@ class Training:
         if self.on_gpu:
             return [before.elapsed_time(after) / 1e3 for before, after in steps]
         return [after - before for before, after in steps]
+
+    def profiler(self, kind, region):
+        from profile_torch import profiler
+
+        del region  # what can be started at all can be started around each region
+        return profiler(self, kind)
+
+    def memory(self):
+        from profile_torch import memory
+
+        return memory(self)
+
+    def flop_counts(self):
+        from profile_torch import flop_counts
+
+        return flop_counts(self.shared_loss(), self.parameters, samples=self.args.batch)
+
+    def slowest(self, seconds):
+        return self.ranks.slowest(seconds)
 
     def gradient_bytes(self):
         size = 2 if self.args.compression == "fp16" else 4  # weights and their gradients are in fp32 at every precision
@@ -252,13 +279,18 @@ def main():
         gradient_bytes=training.gradient_bytes(),
         flop_per_sample=training.flop_per_sample(),
     )
-    lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
-    measure(training, events, **lengths, samples=args.batch, probe=args.probe)
+    iterations = args.iterations
+    if args.profile:
+        asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
+        iterations = profile(training, events, kind=args.profile, **asked, window=args.window)
+    else:
+        lengths = {"iterations": iterations, "warmup": args.warmup, "window": args.window}
+        measure(training, events, **lengths, samples=args.batch, probe=args.probe)
     if args.data != "synthetic":
         events.emit("data", decoded=training.batches.source.decoded, skipped=sorted(training.batches.source.skipped))
     events.nccl()
     norm = finite(training.parameter_norm())
-    events.emit("run_stop", iterations=args.iterations, samples=args.iterations * args.batch, parameter_norm=norm)
+    events.emit("run_stop", iterations=iterations, samples=iterations * args.batch, parameter_norm=norm)
     ranks.leave()
 
 

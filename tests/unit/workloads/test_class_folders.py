@@ -56,7 +56,8 @@ def test_small_images_get_the_small_stem(size, small):
 def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_or_framework():
     parser = arguments.training_parser("")
     optional = [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"]
-    assert optional == ["kvstore", "compression", "probe", "xla"]
+    profile = ["profile", "profile_after", "profile_iterations", "profile_region"]
+    assert optional == ["kvstore", "compression", "probe", *profile, "xla"]
 
 
 def test_sizes_of_the_probe_are_whole_elements_each_once():

@@ -1,0 +1,32 @@
+"""Runs training programs under their profilers and reads the rows that they write. No script by itself."""
+
+import json
+import subprocess
+
+from probed import read
+
+PREFIX = "::dlscale-rows:: "
+
+
+class Pass(list):
+    """The events of a job, and the rows of its table `kernels`, each a dict with its rank."""
+
+    def __init__(self, text):
+        super().__init__(read(text))
+        self.rows = []
+        for line in text.splitlines():
+            if PREFIX in line:
+                told = json.loads(line[line.index(PREFIX) + len(PREFIX) :])
+                assert told["table"] == "kernels", told["table"]
+                sizes = {len(values) for values in told["columns"].values()}
+                assert len(sizes) == 1, "columns are not equally long"
+                names = list(told["columns"])
+                for values in zip(*told["columns"].values(), strict=True):
+                    self.rows.append({"rank": told["rank"], **dict(zip(names, values, strict=True))})
+
+
+def passed(*argv):
+    """Run a command to its end."""
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    return Pass(done.stdout)

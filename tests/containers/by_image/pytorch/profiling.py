@@ -1,0 +1,166 @@
+"""Inside the image: a pass under a profiler tells where a step's time goes, on the clock of the events, on one rank and on two.
+
+Prevents regions and operators on different clocks, operators outside of the step that they are of or without what they are part of,
+numbers that two traces of one process share, floating-point operations of another network, a pass that the ranks leave at different
+steps, rows that ranks tear from one another, a pass that trains other weights than the same steps without one.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from probed import losses, of, program
+from profiled import passed
+
+PYTHON, *PROGRAM = program("pytorch", "lenet")
+TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
+REGIONS = {"input", "forward", "backward", "optimizer"}
+EDGES = ("start", "stop")
+WHERE = {
+    "aten::conv2d": "forward",
+    "aten::cross_entropy_loss": "forward",
+    "aten::convolution_backward": "backward",
+    "aten::_fused_sgd_": "optimizer",
+}
+
+
+def single(*more):
+    return passed(PYTHON, *PROGRAM, "--devices=1", "--strategy=single", *more)
+
+
+def clocks_agree():
+    """Regions as the loop notes them lie where the profiler sees them, within a millisecond."""
+    from profile_torch import Kineto
+    from profiling import Regions, Watcher
+    from trace_torch import clock_ahead
+
+    kineto, regions = Kineto(torch.device("cpu"), 0), Regions()
+    regions.annotate = torch.profiler.record_function
+    regions.watch(Watcher(None, kineto, None, kind="kernels", region=None), only=None)
+    kineto.start()
+    for name in ("forward", "backward", "forward"):
+        with regions(name):
+            time.sleep(0.02)
+    kineto.stop()
+    ((profile, marks),) = kineto.traces
+    profile.export_chrome_trace("/tmp/trace.json")
+    events = [event for event in json.loads(Path("/tmp/trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    ahead = clock_ahead(events, marks)
+    seen = sorted(
+        ((event["ts"] - ahead) / 1e6, event["dur"] / 1e6, event["name"]) for event in events if event["name"] in REGIONS
+    )
+    noted = regions.close()
+    assert [name for _, _, name in seen] == [name for name, _, _ in noted]
+    for (start, duration, name), (_, first, last) in zip(seen, noted, strict=True):
+        assert abs(start - first) < 1e-3, f"{name} began {start - first} s later for the profiler"
+        assert abs(duration - (last - first)) < 1e-3, (
+            f"{name} took {duration} s for the profiler and {last - first} s for us"
+        )
+
+
+def hold(events, *, rank=0):
+    """Hold a rank's pass for `kernels` to what all of them must be: its rows, its operators by number and its regions."""
+    (start,), (stop,) = ([event for event in of(events, f"profile_{edge}") if event["rank"] == rank] for edge in EDGES)
+    assert (start["kind"], start["source"]) == ("kernels", "torch.profiler")
+    assert len(start["plain_step_seconds"]) == 5
+    assert len(stop["step_seconds"]) == stop["iterations"] == 3
+    rows = [row for row in events.rows if row["rank"] == rank]
+    assert all(start["t"] < row["start"] and row["start"] + row["duration"] < stop["t"] for row in rows)
+    assert {row["device"] for row in rows} == {-1}
+    operators = {row["op"]: row for row in rows if row["kind"] == "op"}
+    assert len(operators) == sum(row["kind"] == "op" for row in rows), "two operators have one number"
+    parts = [row for row in operators.values() if row.get("parent") is not None]
+    assert len(parts) > len(operators) / 2
+    for row in parts:
+        whole = operators[row["parent"]]
+        assert whole["start"] <= row["start"], f"{row} begins before {whole}"
+        assert ended(row) <= ended(whole) + 1e-6, f"{row} ends after {whole}"
+    return rows, list(operators.values()), [row for row in rows if row["kind"] == "region"]
+
+
+def ended(row):
+    return row["start"] + row["duration"]
+
+
+def within(row, region):
+    return region["start"] - 1e-3 <= row["start"] <= ended(region) + 1e-3
+
+
+def one_rank_traces_all_regions():
+    events = single("--profile=kernels", "--profile-iterations=3", "--profile-after=8")
+    assert of(events, "profile_start")[0]["iteration"] == 8
+    _, operators, regions = hold(events)
+    # The optimizer drops the gradients before the pass forward and steps after the pass backward.
+    assert [row["name"] for row in regions] == ["input", "optimizer", "forward", "backward", "optimizer"] * 3
+    for name, region in WHERE.items():
+        found = [row for row in operators if row["name"] == name]
+        assert found, f"no {name}"
+        assert all(any(within(row, r) for r in regions if r["name"] == region) for row in found), f"{name}: {found}"
+    # Twice the multiply-adds of two images: 28 x 28 outputs of 5 x 5 x 3 to 20 channels, 10 x 10 of 5 x 5 x 20 to 50.
+    forward = [row["flop"] for row in operators if row["name"] == "aten::conv2d"]
+    assert sorted(forward) == [2 * 2 * 784 * 75 * 20] * 3 + [2 * 2 * 100 * 500 * 50] * 3
+    counts = {event["phase"]: event for event in of(events, "flop_count")}
+    (begun,), (ended_with,) = of(events, "run_start"), of(events, "run_stop")
+    assert {phase: event["flop_per_sample"] for phase, event in counts.items()} == begun["flop_per_sample"]
+    assert sum(counts["forward"]["operators"].values()) == counts["forward"]["flop_per_sample"]
+    # 8 + 3 steps train as 2 + 9 do that are measured.
+    plain = passed(PYTHON, *PROGRAM, "--iterations=9", "--devices=1", "--strategy=single")
+    assert ended_with["iterations"] == 11
+    assert losses(events) == losses(plain)
+    assert of(plain, "run_stop")[0]["parameter_norm"] == ended_with["parameter_norm"]
+
+
+def a_region_alone_is_traced():
+    _, operators, regions = hold(single("--profile=kernels", "--profile-iterations=3", "--profile-region=backward"))
+    assert [row["name"] for row in regions] == ["backward"] * 3
+    names = {row["name"] for row in operators}
+    assert "aten::convolution_backward" in names
+    assert not {"aten::conv2d", "aten::_fused_sgd_"} & names
+
+
+def two_ranks_trace_themselves():
+    events = passed(*TORCHRUN, *PROGRAM, "--devices=1", "--strategy=ddp", "--profile=kernels", "--profile-iterations=3")
+    assert len({event["iteration"] for event in of(events, "profile_start")}) == 1, "the ranks warmed up differently"
+    for rank in (0, 1):
+        _, operators, regions = hold(events, rank=rank)
+        reduced = [row for row in operators if row["name"] == "gloo:all_reduce"]
+        assert len(reduced) >= 3
+        assert all(any(within(row, r) for r in regions if r["name"] == "backward") for row in reduced)
+    norms = [event["parameter_norm"] for event in of(events, "run_stop")]
+    assert len(norms) == 2
+    assert norms[0] == norms[1]
+
+
+def other_kinds_tell_what_they_are_for():
+    events = single("--profile=memory", "--profile-iterations=3")
+    found = {event["phase"]: event for event in of(events, "memory")}
+    assert set(found) == {"model", *REGIONS}
+    assert {event["device"] for event in found.values()} == {"host"}
+    assert all(0 < event["allocated_bytes"] <= event["peak_bytes"] for event in found.values()), found
+    assert not events.rows
+
+    events = single("--profile=region", "--profile-iterations=3", "--precision=bf16")
+    found = {event["name"]: event["seconds"] for event in of(events, "regions")}
+    (stop,) = of(events, "profile_stop")
+    assert set(found) == REGIONS
+    for number, seconds in enumerate(stop["step_seconds"]):
+        parts = sum(found[name][number] for name in REGIONS)
+        assert 0.5 * seconds < parts <= seconds + 1e-6, f"of {seconds} s, {parts} s are in regions"
+
+    events = single("--profile=metrics", "--profile-iterations=3")
+    (stop,) = of(events, "profile_stop")
+    assert len(stop["step_seconds"]) == stop["iterations"] > 3
+    assert not events.rows
+
+
+clocks_agree()
+one_rank_traces_all_regions()
+a_region_alone_is_traced()
+two_ranks_trace_themselves()
+other_kinds_tell_what_they_are_for()

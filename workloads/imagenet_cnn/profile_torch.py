@@ -1,0 +1,111 @@
+"""What the PyTorch program tells of a pass under a profiler, as `profiling.py` asks for it."""
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import profiling
+import torch
+from cuda_profiler import Bracket, Clock
+from torch.profiler import ProfilerActivity, record_function
+from torch.utils.flop_counter import FlopCounterMode
+from trace_torch import COLUMNS, MARK, rows
+
+MARKS = 5  # the first is slow
+
+
+class Kineto:
+    """torch.profiler: kernels, copies and calls by CUPTI, operators by PyTorch itself. Each start begins a trace of its own."""
+
+    source = "torch.profiler"
+
+    def __init__(self, device, number):
+        """Trace what runs on `device`, which is GPU `number` of the job."""
+        self.device, self.number = device, number
+        self.activities = [ProfilerActivity.CPU]
+        if device.type == "cuda":
+            self.activities.append(ProfilerActivity.CUDA)
+        # The first trace of a process loads and connects what the others find ready, which takes a second.
+        self.traces = []
+        self.start()
+        torch.zeros(1, device=device).add_(1).cpu()
+        self.stop()
+        self.traces = []
+
+    def start(self):
+        profile = torch.profiler.profile(activities=self.activities, with_flops=True)
+        profile.start()
+        marks = []
+        for _ in range(MARKS):
+            before = time.monotonic()
+            with record_function(MARK):
+                marks.append((before, time.monotonic()))
+        self.traces.append((profile, marks))
+
+    def stop(self):
+        self.traces[-1][0].stop()
+
+    def columns(self):
+        found = [row for profile, marks in self.traces for row in self.read(profile, marks)]
+        return {name: [row[name] for row in found] for name in COLUMNS}
+
+    def read(self, profile, marks):
+        # The trace leaves out how many floating-point operations an operator has, the list of events grid and block.
+        flop = {event.id: event.flops for event in profile.events() if event.flops}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            profile.export_chrome_trace(str(path))
+            trace = json.loads(path.read_text(encoding="utf-8"))
+        return rows(trace, marks, device=self.number, flop=flop)
+
+
+def profiler(training, kind):
+    """What traces a pass of a kind, with cudaProfilerStart and cudaProfilerStop around it on a GPU."""
+    device, on_gpu = training.device, training.on_gpu
+    if kind == "kernels":
+        inner = Kineto(device, training.ranks.rank)
+        training.regions.annotate = record_function
+    else:
+        inner = {"memory": Clock("torch.cuda.memory_stats" if on_gpu else "/proc/self/status"), "region": Clock()}.get(
+            kind
+        )
+        training.regions.annotate = torch.cuda.nvtx.range if on_gpu else None  # nsys and ncu show it
+    if not on_gpu:
+        return inner or Clock()
+    # The loader gives the library of that name that PyTorch has loaded.
+    return Bracket(f"libcudart.so.{torch.version.cuda.partition('.')[0]}", inner)
+
+
+def memory(training):
+    """What the caching allocator has handed out and holds on the GPU, or the resident set of this process on a CPU."""
+    if not training.on_gpu:
+        return profiling.host_memory()
+    found = torch.cuda.memory_stats(training.device)
+    torch.cuda.reset_peak_memory_stats(training.device)
+    names = {
+        "allocated_bytes": "allocated_bytes.all.current",
+        "reserved_bytes": "reserved_bytes.all.current",
+        "peak_bytes": "allocated_bytes.all.peak",
+    }
+    return [{"device": f"gpu{training.ranks.rank}", **{name: found[key] for name, key in names.items()}}]
+
+
+def flop_counts(forward, parameters, *, samples):
+    """Count a forward and a backward pass, whose gradients are dropped: twice the multiply-adds of what has a formula in PyTorch."""
+    with FlopCounterMode(display=False) as ahead:
+        loss = forward()
+    with FlopCounterMode(display=False) as back:
+        # Gradients that reach a parameter would be exchanged by what waits for them there.
+        torch.autograd.grad(loss, parameters)
+    return [
+        {
+            "source": "torch.utils.flop_counter",
+            "phase": phase,
+            "flop_per_sample": counter.get_total_flops() / samples,
+            "operators": {
+                str(operator): flop / samples for operator, flop in counter.get_flop_counts()["Global"].items()
+            },
+        }
+        for phase, counter in (("forward", ahead), ("backward", back))
+    ]
