@@ -61,18 +61,7 @@ def profile_of(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile |
         launches_per_step=launches / all_iterations if all_iterations and calls else None,
         regions=shares.regions(work, seconds, rows.regions, timed, iterations=iterations),
         counters=counters,
-        memory=tuple(
-            MemoryUse(
-                rank=event.rank,
-                phase=event.phase,
-                device=event.device,
-                allocated_bytes=event.allocated_bytes,
-                reserved_bytes=event.reserved_bytes,
-                peak_bytes=event.peak_bytes,
-            )
-            for event in events
-            if isinstance(event, Memory)
-        ),
+        memory=_memory(events),
         flop=_flop(events),
         unavailable=tuple(
             _unavailable(
@@ -128,6 +117,24 @@ def _steps(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) -> St
         plain_step_s=plain_s,
         profiled_step_s=_mean(profiled),
         overhead_percent=100 * (_mean(profiled) / plain_s - 1) if plain_s else None,
+    )
+
+
+def _memory(events: Sequence[Event]) -> tuple[MemoryUse, ...]:
+    """Memory of each device, in the order in which a step passes its phases."""
+    phases = ("model", *shares.ORDER)
+    told = [event for event in events if isinstance(event, Memory)]
+    told.sort(key=lambda e: (e.rank, e.device, phases.index(e.phase) if e.phase in phases else len(phases)))
+    return tuple(
+        MemoryUse(
+            rank=event.rank,
+            phase=event.phase,
+            device=event.device,
+            allocated_bytes=event.allocated_bytes,
+            reserved_bytes=event.reserved_bytes,
+            peak_bytes=event.peak_bytes,
+        )
+        for event in told
     )
 
 

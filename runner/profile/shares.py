@@ -103,9 +103,11 @@ def regions(
     steps = sum(iterations.values())
     if not steps:
         return ()
-    spent = {name: float(some.sum()) for name, some in passages["duration"].groupby(passages["name"])}
+    spent: dict[str, dict[int, float]] = {}  # seconds by region and rank
+    for row in passages.groupby(["name", "rank"], as_index=False)["duration"].sum().itertuples():
+        spent.setdefault(row.name, {})[row.rank] = row.duration
     for name in {event.name for event in timed}:
-        spent[name] = sum(sum(event.seconds) for event in timed if event.name == name)
+        spent[name] = {event.rank: sum(event.seconds) for event in timed if event.name == name}
     if not spent:
         return ()
     table = _summed(work, work["region"].fillna(""), seconds)
@@ -117,7 +119,7 @@ def regions(
     return tuple(
         RegionUse(
             name=name or None,
-            step_s=spent[name] / steps if name else None,
+            step_s=_each_step(spent[name], iterations) if name else None,
             work_s=took[place] / steps if some else None,
             pieces_per_step=pieces[place] / steps if some else None,
             share_percent=share[place] if some else None,
@@ -125,6 +127,12 @@ def regions(
         for place, name in enumerate(order)
         if name or pieces[place]
     )
+
+
+def _each_step(seconds: Mapping[int, float], iterations: Mapping[int, int]) -> float | None:
+    """Mean over the steps of the ranks that told their seconds."""
+    steps = sum(iterations.get(rank, 0) for rank in seconds)
+    return sum(spent for rank, spent in seconds.items() if rank in iterations) / steps if steps else None
 
 
 def counters(kernels: pd.DataFrame, *, iterations: int) -> Counters | None:

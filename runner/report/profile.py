@@ -246,7 +246,7 @@ def _sections(profile: Profile) -> Iterator[Section]:
             )
             for one in profile.regions
         ),
-        legend=f"work: {work} that began in it; all but the share is of one step",
+        legend=f"work: {work} that began in it; all but the share is of one step" if profile.work else "",
     )
     yield Section(
         title="Memory by phase",

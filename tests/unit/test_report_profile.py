@@ -1,0 +1,162 @@
+"""A pass under a profiler on a terminal, as Markdown and as pictures.
+
+Prevents: a table of the wrong unit; a table that is empty; a figure that is missing without a word on why; a terminal of 100 columns that
+breaks a figure in two; a picture that needs a display or that loses the categories that it has no room for.
+
+After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files again; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+
+import examples
+import pytest
+from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, said, start, stop, table
+from rich.console import Console
+
+from runner.events import Memory
+from runner.profile import analyse
+from runner.report.profile import markdown, profile_report, spelt
+from runner.report.profile_plot import share_figure, share_png, sweep_figure, sweep_png
+
+pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+
+GOLDEN = examples.ROOT / "tests" / "golden" / "report"
+LONG = "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_s1688fprop_optimized_tf32_64x64_16x10_nhwc_align4>(Params)"
+
+GPUS = analyse(
+    table(
+        region(0.0, 0.004, "forward"),
+        region(0.004, 0.01, "backward"),
+        call(0.0001, 0.00011, correlation=1),
+        call(0.0002, 0.00022, correlation=2),
+        call(0.005, 0.0051, correlation=3),
+        call(0.006, 0.0062, "cudaEventDestroy"),
+        copy(0.0, 0.001, 25_000_000),
+        kernel(0.0005, 0.003, LONG, correlation=1, fp32_percent=4.0, tensor_percent=61.0, dram_bytes=3e7),
+        kernel(0.0031, 0.0041, BN, correlation=2, fp32_percent=22.5, tensor_percent=0.0, dram_bytes=5e7),
+        kernel(0.0055, 0.0085, WINOGRAD, correlation=3, fp32_percent=71.0, tensor_percent=0.0, dram_bytes=2e7),
+        kernel(0.007, 0.009, ALL_REDUCE),
+        kernel(0.001, 0.005, GEMM, rank=1, device=1),
+    ),
+    [
+        env(),
+        start(0, plain=(0.004, 0.0044)),
+        start(1, plain=(0.0042,)),
+        stop(0, steps=(0.005, 0.006)),
+        stop(1, steps=(0.0055, 0.0055)),
+        *(
+            Memory(
+                event="memory",
+                phase=phase,
+                device="gpu0",
+                allocated_bytes=size << 20,
+                reserved_bytes=900 << 20,
+                peak_bytes=None,
+                **said(),
+            )
+            for phase, size in (("forward", 700), ("backward", 150))
+        ),
+    ],
+)
+CPU = analyse(
+    table(
+        op(0.0, 0.6, "aten::mkldnn_convolution", op=2),
+        op(0.1, 0.2, "aten::empty", op=3, parent=2),
+        op(0.8, 1.1, "aten::mm", op=4),
+    ),
+    [env("cpu"), start(steady=False), stop()],
+)
+
+
+def printed(profile, *, width):
+    console = Console(width=width, file=io.StringIO(), highlight=False)
+    console.print(profile_report(profile))
+    return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("profile-gpus-100-columns.txt", printed(GPUS, width=100)),
+        ("profile-cpu-80-columns.txt", printed(CPU, width=80)),
+        ("profile-gpus.md", markdown(GPUS, title="resnet50, 2 GPUs")),
+        ("profile-cpu.md", markdown(CPU, title="lenet, 1 CPU worker")),
+    ],
+)
+def test_golden(name, text):
+    path = GOLDEN / name
+    if os.environ.get("DLSCALE_GOLDEN") == "write":
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_a_pass_without_gpus_says_so_once():
+    text = printed(CPU, width=200)
+    assert text.count("unavailable: no NVIDIA device") == 1
+    assert (
+        "GPU compute utilisation, kernel concurrency, copies, calls of the CUDA API, FP32 utilisation: unavailable"
+        in text
+    )
+
+
+def test_no_table_is_empty():
+    text = printed(CPU, width=100)
+    assert "Copies" not in text
+    assert "Memory" not in text
+
+
+def test_categories_in_words():
+    assert spelt("copy_htod") == "copy HtoD"
+    assert spelt("convolution_implicit_precomp_gemm") == "convolution implicit precomp gemm"
+
+
+def width_of(png):
+    assert png.startswith(b"\x89PNG")
+    return struct.unpack(">I", png[16:20])[0]
+
+
+class TestShare:
+    def test_a_bar_for_each_category(self):
+        axes = share_figure(GPUS, title="resnet50").axes[0]
+        assert [label.get_text() for label in axes.get_yticklabels()] == [
+            spelt(one.category) for one in GPUS.categories
+        ]
+        assert [bar.get_width() for bar in axes.patches] == [one.share_percent for one in GPUS.categories]
+
+    def test_categories_without_room_share_a_bar(self):
+        first = GPUS.categories[0].model_copy(update={"share_percent": 5.0})
+        many = GPUS.model_copy(update={"categories": (first,) * 20})
+        axes = share_figure(many, title="resnet50").axes[0]
+        assert axes.get_yticklabels()[-1].get_text() == "6 others"
+        assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(100)
+
+    def test_png(self):
+        assert width_of(share_png(GPUS, title="resnet50")) == 1280
+        assert share_png(GPUS, title="resnet50") == share_png(GPUS, title="resnet50")
+
+    def test_a_pass_without_work_has_none(self):
+        nothing = analyse(None, [env(), start(kind="memory"), stop()])
+        assert share_png(nothing, title="resnet50") is None
+
+
+class TestSweep:
+    POINTS = ((64, 80.0, "fp32"), (4, 30.0, "fp32"), (16, 55.5, "fp32"), (4, 20.0, "bf16"))
+
+    def test_curves_in_order_of_the_batch(self):
+        axes = sweep_figure(self.POINTS, title="ResNet-50", setting="1 GPU", axis="GPU compute utilisation (%)").axes[0]
+        curves = {line.get_label(): [tuple(point) for point in line.get_xydata().tolist()] for line in axes.get_lines()}
+        assert curves == {"fp32": [(4, 30), (16, 55.5), (64, 80)], "bf16": [(4, 20)]}
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["4", "16", "64"]
+        assert axes.get_ylim() == (0, 105)
+
+    def test_what_is_no_percentage_has_a_scale_of_its_own(self):
+        axes = sweep_figure([(4, 1000.0, "fp32")], title="ResNet-50", setting="1 GPU", axis="images/s").axes[0]
+        assert axes.get_ylim() == (0, pytest.approx(1150))
+
+    def test_png(self):
+        assert width_of(sweep_png(self.POINTS, title="ResNet-50", setting="1 GPU", axis="images/s")) == 1280
+        assert sweep_png([], title="ResNet-50", setting="1 GPU", axis="images/s") is None
