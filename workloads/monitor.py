@@ -19,6 +19,7 @@ import stat
 import sys
 import threading
 import time
+from pathlib import Path
 
 import monitor_nvml
 from events import Events
@@ -26,6 +27,7 @@ from monitor_dcgm import Dcgm
 from monitor_host import Host
 from monitor_sampler import Sampler
 
+DRIVER = "/proc/driver/nvidia/version"  # there while the kernel has one
 FLUSH_S = 1.0
 PATIENCE_S = 2.0  # for one call
 OPENING_S = 20.0  # a driver without persistence mode wakes every GPU of the host first, which takes seconds for each
@@ -110,7 +112,8 @@ class Ending:
 def find_gpus(wanted, hz, ending):
     """Look for the GPUs until `ending`: list of `Gpu`, {silent `Gpu`: reason}, sources, and the running `Dcgm` or None."""
     if wanted == []:
-        return [], {}, dict.fromkeys(("nvml", "gpm", "dcgm"), "no GPU was asked for"), None
+        why = "no GPU was asked for" if Path(DRIVER).exists() else "no NVIDIA device"
+        return [], {}, dict.fromkeys(("nvml", "gpm", "dcgm"), why), None
     answer = []
     opening = threading.Thread(target=lambda: answer.append(monitor_nvml.find(wanted)), daemon=True)
     opening.start()

@@ -5,6 +5,7 @@ is set, and no GPU is started that sleeps. Standard library beside it, and synta
 """
 
 import math
+import os
 import time
 from pathlib import Path
 
@@ -14,12 +15,15 @@ ALL_LINKS = 0xFFFFFFFF  # nvml.h: a scopeId of UINT_MAX adds up all links of a G
 UNKNOWN = "this nvidia-ml-py does not know "
 KIB, MIB = 1 << 10, 1 << 20
 RARELY_S = 1.0  # between two looks at what changes seldom
+ENERGY_S = 0.5  # the counter takes 4 ms to read on an H200 (driver 580), a thousand times what the others take
 GPM_S = 0.1  # the shortest time over which GPM measures on Hopper: github.com/NVIDIA/DCGM/issues/310
 
 # Column, field of nvmlDeviceGetFieldValues, its scope, and bytes in one unit of it.
-FIELDS = (
+PCIE_FIELDS = (
     ("pcie_rx_bytes", "NVML_FI_DEV_PCIE_COUNT_RX_BYTES", 0, 1),
     ("pcie_tx_bytes", "NVML_FI_DEV_PCIE_COUNT_TX_BYTES", 0, 1),
+)
+NVLINK_FIELDS = (
     ("nvlink_rx_bytes", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS, KIB),
     ("nvlink_tx_bytes", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS, KIB),
 )
@@ -38,6 +42,11 @@ GPM_METRICS = (
     ("nvlink_tx_rate", "NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", MIB),
 )
 COUNTERS = tuple(column for column, _, _ in GPM_METRICS)
+
+
+def columns(fields):
+    """Names of their columns."""
+    return tuple(column for column, _, _, _ in fields)
 
 
 def find(indices=None):
@@ -88,17 +97,20 @@ class Gpu(Device):
         self.gpm = Gpm(nvml)
         self.counters = None
         self.processes = Processes()
+        self.wrapping = {}
+        self.pcie = Part(columns(PCIE_FIELDS), lambda: self.fields(PCIE_FIELDS))
         self.pipes = Part(COUNTERS, self.gpm.read, GPM_S)
         parts = [
             Part(("utilisation_percent", "memory_utilisation_percent"), self.utilisation),
             Part(("memory_mib",), self.memory),
             Part(("power_w",), self.power),
-            Part(("energy_j",), self.energy),
+            Part(("energy_j",), self.energy, ENERGY_S),
             Part(("temperature_c",), self.temperature),
             Part(("sm_clock_mhz",), lambda: [nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_SM)]),
             Part(("memory_clock_mhz",), lambda: [nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_MEM)]),
             Part(("slowdown_bits",), self.slowdowns),
-            Part(tuple(column for column, _, _, _ in FIELDS), self.fields),
+            Part(columns(NVLINK_FIELDS), lambda: self.fields(NVLINK_FIELDS)),
+            self.pcie,
             Part(("ecc_corrected",), lambda: self.ecc(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), RARELY_S),
             Part(("ecc_uncorrected",), lambda: self.ecc(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), RARELY_S),
             Part(("processes",), self.computing, RARELY_S),
@@ -118,6 +130,9 @@ class Gpu(Device):
         self.limit_w = self.watts(self.nvml.nvmlDeviceGetEnforcedPowerLimit)
         self.default_limit_w = self.watts(self.nvml.nvmlDeviceGetPowerManagementDefaultLimit)
         self.counters = "gpm" if self.gpm.open(self.handle) else None
+        # The counters of PCIe have 32 bits: at the 50 GB/s of a GPU that has GPM they start again several times between two samples.
+        if self.counters:
+            self.parts.remove(self.pcie)
 
     def watts(self, limit):
         try:
@@ -183,23 +198,42 @@ class Gpu(Device):
                 raise
         return [self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle)]
 
-    def fields(self):
-        """Counters of PCIe and NVLink in one call (nvmlDeviceGetPcieThroughput would take 20 ms)."""
-        known = [(getattr(self.nvml, field), scope) for _, field, scope, _ in FIELDS if hasattr(self.nvml, field)]
+    def fields(self, wanted):
+        """Counters of PCIe or NVLink in one call (nvmlDeviceGetPcieThroughput would take 20 ms)."""
+        known = [(getattr(self.nvml, field), scope) for _, field, scope, _ in wanted if hasattr(self.nvml, field)]
         told = iter(self.nvml.nvmlDeviceGetFieldValues(self.handle, known) if known else ())
         return [
-            self.field(next(told), unit) if hasattr(self.nvml, field) else Missing(UNKNOWN + field)
-            for _, field, _, unit in FIELDS
+            self.field(column, next(told), unit) if hasattr(self.nvml, field) else Missing(UNKNOWN + field)
+            for column, field, _, unit in wanted
         ]
 
-    def field(self, answer, unit):
-        return Missing(str(self.nvml.NVMLError(answer.nvmlReturn))) if answer.nvmlReturn else answer.value.ullVal * unit
+    def field(self, column, answer, unit):
+        """Read a counter; one of 32 bits that has started again goes on from where it was."""
+        if answer.nvmlReturn:
+            return Missing(str(self.nvml.NVMLError(answer.nvmlReturn)))
+        if answer.valueType != self.nvml.NVML_VALUE_TYPE_UNSIGNED_INT:
+            return answer.value.ullVal * unit
+        counter = self.wrapping.setdefault(column, Wrapping())
+        return counter.go_on(answer.value.uiVal) * unit
 
     def ecc(self, kind):
         return [self.nvml.nvmlDeviceGetTotalEccErrors(self.handle, kind, self.nvml.NVML_VOLATILE_ECC)]
 
     def computing(self):
         return [self.processes.tell(self.nvml.nvmlDeviceGetComputeRunningProcesses(self.handle))]
+
+
+class Wrapping:
+    """A counter of 32 bits, read often enough that it starts again at most once between two readings."""
+
+    def __init__(self):
+        self.last, self.rounds = 0, 0
+
+    def go_on(self, value):
+        """Take the next reading, and give what a wider counter would show."""
+        self.rounds += value < self.last
+        self.last = value
+        return (self.rounds << 32) + value
 
 
 class Gpm:
@@ -267,11 +301,16 @@ class Gpm:
 
 
 class Processes:
-    """Processes that compute on a GPU, and whose they are: control group and session, looked up once for each process."""
+    """Processes that compute on a GPU, and whose they are: control group and session, looked up once for each process.
 
-    def __init__(self, proc="/proc"):
+    The session is that of the oldest ancestor that the sampler does not come from too: launchers give their ranks sessions of their
+    own, and it is the one that the runner began that tells whose a rank is.
+    """
+
+    def __init__(self, proc="/proc", me=None):
         self.proc = Path(proc)
         self.owners = {}
+        self.above_me = set(self.line(me or os.getpid()))
 
     def tell(self, processes):
         """Give [{pid, memory_mib, cgroup, session}]; null where the kernel or NVML will not say."""
@@ -291,7 +330,20 @@ class Processes:
         try:
             # A line for each hierarchy; those that nobody uses say "/", so that the longest path is the one that tells.
             groups = [line.split(":", 2)[2] for line in (folder / "cgroup").read_text().splitlines()]
-            session = int((folder / "stat").read_text().rpartition(")")[2].split()[3])
+            oldest = [pid, *(each for each in self.line(pid) if each not in self.above_me)][-1]
+            session = int(self.stat(oldest)[3])
         except (OSError, IndexError, ValueError):
             return {"cgroup": None, "session": None}
         return {"cgroup": max(groups, key=len, default=None), "session": session}
+
+    def line(self, pid):
+        """A process and its ancestors, youngest first."""
+        found = []
+        while pid:
+            found.append(pid)
+            pid = int(self.stat(pid)[1])
+        return found
+
+    def stat(self, pid):
+        """Fields of proc(5)'s stat from the third on: state, parent, group, session."""
+        return (self.proc / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -46,7 +46,11 @@ class Device:
     def __init__(self, name, parts):
         self.name = name
         self.parts = parts
-        self.columns = [column for part in parts for column in part.columns]
+
+    @property
+    def columns(self):
+        """Names of the columns that it still has."""
+        return [column for part in self.parts for column in part.columns]
 
     def begin(self):
         """Get ready, in the thread that will read."""

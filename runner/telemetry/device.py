@@ -31,7 +31,7 @@ NEVER: Final = "the sampler told nothing of it"
 # Seconds between samples of what the sampler asks more seldom than all else (`workloads/monitor_nvml.py`, `monitor_host.py`).
 SELDOM_S: Final = (
     dict.fromkeys(("clock_mhz", "ecc_corrected", "ecc_uncorrected"), 1.0)
-    | dict.fromkeys(("disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes"), 0.5)
+    | dict.fromkeys(("energy_j", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes"), 0.5)
     | dict.fromkeys(OF_COUNTERS, 0.1)
 )
 

@@ -100,6 +100,18 @@ def test_the_probe_of_the_wires_summed_right(pair, ended):
     assert parts.compute_s <= parts.compute_slowest_s <= parts.step_s
 
 
+def test_a_sampler_looked_at_every_node_while_it_was_measured(pair, ended, session_rig):
+    watched = ended.record(pair.nodes).telemetry
+    assert [host.node for host in watched.hosts] == [node.name for node in session_rig.nodes[: pair.nodes]]
+    assert watched.samples == ended.record(pair.nodes).measurement.samples
+    for host in watched.hosts:
+        assert 0 < host.cpu_percent.avg <= 100
+        assert host.memory_mib.min > 0
+    # Gradients cross every node's interface.
+    assert all(host.net_tx_bytes > 0 for host in watched.hosts)
+    assert {entry.reason for entry in watched.missing if entry.device == "gpu"} == {"no NVIDIA device"}
+
+
 def test_nothing_stays_on_the_hosts(pair, ended, session_rig, engine):
     for node in session_rig.nodes[: pair.nodes]:
         client = engine(node)

@@ -144,7 +144,10 @@ def nvmlDeviceGetFieldValues(_gpu, asked):
             real.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
         )
         assert scope == (0xFFFFFFFF if nvlink else 0)
-        answer.value.ullVal = FIELDS[field]
+        if nvlink:
+            answer.valueType, answer.value.ullVal = real.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, FIELDS[field]
+        else:
+            answer.valueType, answer.value.uiVal = real.NVML_VALUE_TYPE_UNSIGNED_INT, FIELDS[field]
         answer.nvmlReturn = real.NVML_ERROR_NOT_SUPPORTED if nvlink and SETTINGS.get("nvlink") is False else 0
     return told
 

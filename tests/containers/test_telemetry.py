@@ -1,0 +1,132 @@
+"""What looks on beside a run, with real containers: it sees this machine while the run is measured, and never outlives it.
+
+Prevents: a mean over the warm-up, samples that nobody can read afterwards, a sampler that costs what it measures or stays behind.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from commands import left_running
+from waiting import wait_until
+
+from runner.regrade import regrade
+from runner.results import read_plan, read_table
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+TRAINING = (
+    "--framework=mxnet",
+    "--model=lenet",
+    "--image-size=32",
+    "--batch=8",
+    "--warmup=4",
+    "--repeat=1",
+    "--device=cpu",
+)
+
+
+def samplers():
+    """Process ids of the samplers of this machine."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(word.endswith(b"/monitor.py") for word in words) and not any(
+            word.endswith(b"/lease.py") for word in words
+        ):
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def ended(dlscale, tmp_path_factory):
+    done = dlscale("bench", *TRAINING, "--workers=2", "--iterations=1200", out=tmp_path_factory.mktemp("watched"))
+    assert done.code == 0, done.stderr
+    return done
+
+
+def test_the_host_was_looked_at_over_the_windows_that_count(ended):
+    record = ended.record(2)
+    watched, steady = record.telemetry, record.measurement.steady
+    counted = [window for window in record.measurement.windows if window.index >= steady.first_window]
+    (span,) = watched.spans
+    assert span.measured.start == min(window.start for window in counted)
+    assert span.measured.end == max(window.start + window.seconds for window in counted)
+    assert watched.samples == sum(window.samples for window in counted)
+    (host,) = watched.hosts
+    assert host.cores == os.cpu_count()
+    # Two workers keep two cores busy.
+    assert 100 * 2 / host.cores * 0.5 < host.cpu_percent.avg <= 100
+    assert host.cpu_percent.min <= host.cpu_percent.avg <= host.cpu_percent.max
+    assert host.memory_mib.avg > 100
+
+
+def test_every_sample_is_in_the_table_and_the_lines_are_gone(ended):
+    directory = ended.out / ended.record(2).run_id
+    assert sorted(path.suffix for path in directory.glob("telemetry.*")) == [".parquet"]
+    samples = read_table(directory, "telemetry")
+    assert set(samples.device) == {"host"}
+    assert samples.t.is_monotonic_increasing
+    (span,) = ended.record(2).telemetry.spans
+    within = samples[(samples.t >= span.measured.start) & (samples.t <= span.measured.end)]
+    assert len(within) > span.measured.seconds * 5  # ten a second, of which a busy machine may lose some
+
+
+def test_what_can_t_be_had_is_said(ended):
+    missing = ended.record(2).telemetry.missing
+    assert {entry.reason for entry in missing if entry.device == "gpu"} == {"no NVIDIA device"}
+    assert ended.record(2).telemetry.gpus == ()
+    assert "no NVIDIA device" in ended.stdout
+
+
+def test_each_container_tells_what_it_used(ended):
+    record = ended.record(2)
+    (name,) = (spec.name for spec in read_plan(ended.out / record.run_id).containers if spec.role == "worker")
+    used = record.measurement.used[name]
+    seconds = record.measurement.training_time_s
+    assert 0.5 * seconds < used.cpu_s < 3 * seconds  # two workers
+    assert 50 < used.memory_mib <= used.memory_peak_mib
+
+
+def test_regrading_gives_the_same_figures(ended):
+    old, new = regrade(ended.out / ended.record(2).run_id)
+    assert new.telemetry == old.telemetry
+    assert new == old
+
+
+def test_nobody_looks_on_where_nobody_should(dlscale, tmp_path):
+    done = dlscale("bench", *TRAINING, "--workers=1", "--iterations=20", "--telemetry-hz=0", out=tmp_path)
+    assert done.code == 0, done.stderr
+    (record,) = done.records
+    assert record.telemetry is None
+    assert not list(tmp_path.glob("*/telemetry.*"))
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
+def test_the_sampler_ends_with_the_runner(tmp_path, sign):
+    assert samplers() == []
+    with left_running() as begin:
+        process = begin("bench", *TRAINING, "--workers=1", "--iterations=100000", f"--out={tmp_path}")
+        assert wait_until(lambda: list(tmp_path.glob("*/telemetry.jsonl")), 60)
+        assert samplers()
+        process.send_signal(sign)
+        process.communicate(timeout=60)
+    assert wait_until(lambda: samplers() == [], 10)
+
+
+def test_a_sampler_that_is_killed_costs_the_run_nothing_but_its_samples(tmp_path):
+    with left_running() as begin:
+        process = begin("bench", *TRAINING, "--workers=1", "--iterations=1500", f"--out={tmp_path}")
+        assert wait_until(lambda: list(tmp_path.glob("*/telemetry.jsonl")), 60)
+        for pid in samplers():
+            os.kill(pid, signal.SIGKILL)
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    (path,) = tmp_path.glob("*/record.json")
+    text = path.read_text()
+    assert "the sampler" in text
+    assert '"status": "ok"' in text
