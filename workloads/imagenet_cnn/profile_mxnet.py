@@ -80,7 +80,7 @@ class Operators:
 
     def __init__(self, mx, gpus):
         self.mx, self.gpus, self.file, self.offset = mx, gpus, new_file(), None
-        # Filed when it ends, not as it goes: `profile_all` would add each call of MXNet's C interface, five for an operator.
+        # Not `profile_all`, which adds each call of MXNet's own C interface.
         mx.profiler.set_config(filename=self.file, profile_symbolic=True, profile_imperative=True, profile_api=False)
 
     def start(self):

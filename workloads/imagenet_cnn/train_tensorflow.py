@@ -248,7 +248,7 @@ class Training:
         return memory(self)
 
     def flop_counts(self):
-        return []  # what it counts is the registered figure of a graph's operators, backward convolutions left out
+        return []  # TensorFlow has figures registered for some types of operators, and counts nothing as it runs
 
     def slowest(self, seconds):
         return self.ranks.slowest(seconds)
