@@ -3,8 +3,6 @@ takes whole, which ranks that share one would tear."""
 
 import io
 import json
-import os
-import threading
 
 import events
 import pytest
@@ -57,22 +55,3 @@ def test_a_column_that_is_null_throughout_is_left_out_and_an_empty_table_is_no_l
     (line,) = written({"name": ["a", "b"], "op": [None, None], "bytes": [None, 4]})
     assert json.loads(line[len(parse.ROWS_PREFIX) :])["columns"] == {"name": ["a", "b"], "bytes": [None, 4]}
     assert written({"name": [], "op": []}) == []
-
-
-def test_a_line_is_written_when_the_one_before_was_read():
-    """mpirun reads what is there: two lines at once, the second cut, would meet another rank's in the middle."""
-    reading, writing = os.pipe()
-    held = []
-
-    def read():
-        while chunk := os.read(reading, 1 << 16):
-            held.append(chunk)
-
-    reader = threading.Thread(target=read)
-    with os.fdopen(writing, "w") as stream:
-        reader.start()
-        tables.write(events.Events(rank=0, stream=stream), "kernels", {"name": ["x" * 900] * 40})
-    reader.join(timeout=60)
-    os.close(reading)
-    assert len(held) == 10
-    assert all(chunk.startswith(b"::dlscale-rows:: ") and chunk.endswith(b"\n") for chunk in held)
