@@ -166,7 +166,9 @@ def _sections(profile: Profile) -> Iterator[Section]:
             (spelt(one.category), f"{one.count:,}", figure(MILLI * one.seconds), _percent(one.share_percent))
             for one in profile.categories
         ),
-        legend="" if profile.work == "kernels" else "an operator's time is what no operator within it took",
+        legend="pieces that ran at once count each"
+        if profile.work == "kernels"
+        else "an operator's time is what no operator within it took; operators that ran at once count each",
     )
     yield Section(
         title=f"Most time by {piece}",
