@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import queue
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from runner.dialects import Reader
@@ -26,6 +26,7 @@ from runner.request import Request
 from runner.results import RunWriter
 from runner.running import TAIL_LINES, Lost, Running, Stop
 from runner.spec import ContainerSpec
+from runner.untangle import Untangler
 
 POLL_S: Final = 0.25
 # How long scheduler and servers may outlive the last worker before they are ended.
@@ -69,13 +70,25 @@ class _Hearing:
     writer: RunWriter
     watch: Callable[[Event], None]
     readers: Mapping[str, Reader]
+    torn: defaultdict[tuple[str, str], Untangler] = field(default_factory=lambda: defaultdict(Untangler))
 
     def line(self, name: str, line: Line, *, received: float) -> None:
-        """Take in one line.
+        """Take in one line, as it came.
 
         Raises:
-            Stop: it is an event that breaks the contract.
+            Stop: an event in it breaks the contract.
         """
+        for text in self.torn[name, line.stream].feed(line.text):
+            self._whole(name, Line(stream=line.stream, text=text), received=received)
+
+    def rest(self, name: str) -> None:
+        """Log what a container that has ended never brought to the end of a line."""
+        for stream in ("stdout", "stderr"):
+            for text in self.torn[name, stream].close():
+                self.writer.log(name, text)
+                self.running.tails[name].append(text)
+
+    def _whole(self, name: str, line: Line, *, received: float) -> None:
         try:
             event = parse_line(line.text, received=received, container=name) if line.stream == "stdout" else None
         except EventError as error:
@@ -206,6 +219,7 @@ def _follow(
                 "network and its engine are up, then `dlscale clean` removes what a lost node kept",
             )
         running.exit_codes[name] = said
+        hearing.rest(name)
         if name in daemons:
             raise Stop("failed", f"{running.explain(name)}; it ended before those that it serves")
         if said != 0:

@@ -1,0 +1,39 @@
+"""Lines that mpirun has torn, put together again.
+
+What a rank writes, mpirun forwards in pieces of 4,096 bytes at most, each behind a tag such as `[1,3]<stdout>:` and no end of line of its
+own (Open MPI's --tag-output, orte/mca/iof/base/iof_base_output.c). Where ranks write at once, a physical line is then a chain of pieces
+of several ranks, of which only the last has come to its end.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# Behind a job number, which horovodrun's own prefix has not: that one is put before whole lines.
+_TAG: Final = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:")
+
+
+class Untangler:
+    """Takes in the physical lines of one stream; gives those that its ranks wrote, each behind one tag."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, str] = {}
+
+    def feed(self, text: str) -> tuple[str, ...]:
+        """Take in a physical line without its end: the lines that it completes, which are none or one, or two behind untagged text."""
+        tags = list(_TAG.finditer(text))
+        if not tags:
+            return (text,)
+        edges = [*(tag.start() for tag in tags), len(text)]
+        for tag, end in zip(tags, edges[1:], strict=True):
+            self._begun[tag.group()] = self._begun.get(tag.group(), "") + text[tag.end() : end]
+        last = tags[-1].group()
+        untagged = (text[: edges[0]],) if edges[0] else ()
+        return (*untagged, last + self._begun.pop(last))
+
+    def close(self) -> tuple[str, ...]:
+        """Give what was begun and never ended."""
+        rest = tuple(tag + text for tag, text in self._begun.items())
+        self._begun = {}
+        return rest
