@@ -11,7 +11,8 @@ import pytest
 from stand_in_ncu import make_ncu
 
 PROGRAM = examples.ROOT / "workloads" / "ncu.py"
-PAGE = (examples.ROOT / "tests" / "golden" / "ncu" / "raw-page.csv").read_text()
+GOLDEN = examples.ROOT / "tests" / "golden" / "ncu"
+PAGE = (GOLDEN / "raw-page.csv").read_text()
 
 
 def test_what_each_kernel_did():
@@ -25,6 +26,18 @@ def test_what_each_kernel_did():
     assert gemm["tensor_percent"] == 0
     assert gemm["dram_bytes"] == 201_326_592
     assert (copy["fp32_percent"], copy["flop"]) == (0, 0)
+
+
+def test_a_page_of_an_h200():
+    """4096 cubed takes 2 x 4096^3 operations; 132 x 128 lanes at 1.98 GHz can do 66.9e12 a second, the clock it ran at is a little less."""
+    gemm, tensor_gemm, relu, *_ = ncu.kernels((GOLDEN / "h200-raw-page.csv").read_text())
+    assert gemm["flop"] == pytest.approx(2 * 4096**3, rel=1e-3)
+    assert gemm["fp32_percent"] == pytest.approx(100 * 12_969.35 / 16_896)
+    assert gemm["fp32_percent"] == pytest.approx(
+        100 * gemm["flop"] / gemm["duration"] / (132 * 128 * 2 * 1.98e9), rel=0.01
+    )
+    assert (tensor_gemm["fp32_percent"], tensor_gemm["tensor_percent"]) == (0, 90.24)
+    assert relu["dram_bytes"] == pytest.approx(2 * 4096**2 * 4, rel=0.03)  # read once, written once
 
 
 def test_units_of_older_and_newer_versions():
