@@ -208,10 +208,10 @@ class TestRegions:
         frame = table(
             region(0.0, 1.0, "forward"),
             call(0.1, 0.2, correlation=1),
-            kernel(0.2, 0.4, correlation=1),
+            kernel(2.0, 2.2, correlation=1),
             region(0.0, 1.0, "backward", rank=1),
             call(0.1, 0.2, correlation=1, rank=1),
-            kernel(0.2, 0.4, correlation=1, rank=1),
+            kernel(2.0, 2.2, correlation=1, rank=1),
         )
         found = profile(frame, env(), start(0), stop(0), start(1), stop(1))
         assert [(one.name, one.share_percent) for one in found.regions] == [("forward", 50.0), ("backward", 50.0)]
