@@ -9,6 +9,8 @@ import ctypes
 class Clock:
     """Nothing but what the loop itself reads, at `source`: by default the clock that times steps and regions anyway."""
 
+    whole = False
+
     def __init__(self, source="clock"):
         self.source = source
 
@@ -31,7 +33,7 @@ class Bracket:
 
     def __init__(self, library, inner=None):
         self.cuda, self.inner = ctypes.CDLL(library), inner or Clock("cuda profiler api")
-        self.source = self.inner.source
+        self.source, self.whole = self.inner.source, self.inner.whole
 
     def start(self):
         self.inner.start()

@@ -5,14 +5,16 @@ backward and optimizer, which costs a measured run two calls that do nothing. Fo
 
     regions                a `Regions`
     profiler(kind, region) what traces: `source` (its name), `start()` and `stop()` around all that is profiled (where there are GPUs also
-                           cudaProfilerStart and cudaProfilerStop, so that nsys, ncu or nvprof see just that), and `columns()`, once at
-                           the end: lists by the name of a column of table `kernels` (`events.py`), or None where there is nothing to tell
+                           cudaProfilerStart and cudaProfilerStop, so that nsys, ncu or nvprof see just that), `whole` (whether it can
+                           start only once), and `columns()`, once at the end: lists by the name of a column of table `kernels`
+                           (`events.py`), or None where there is nothing to tell
     memory()               [{"device", "allocated_bytes", "reserved_bytes", "peak_bytes"}]; the peak begins anew
     flop_counts()          [{"source", "phase", "flop_per_sample", "operators"}]; [] where the framework can't count
     slowest(seconds)       the most of what all processes hand in, the same number on each, so that they go on together; None where they
                            have no way to tell each other
 
 With a region, only that part of each step is under the profiler, which starts and stops at its edges; there devices are synchronized.
+One that can start only once runs through, and what was begun outside of the region is left out of its rows.
 """
 
 import bisect
@@ -91,8 +93,8 @@ class Watcher:
 
     def __init__(self, training, profiler, memory, *, kind, region):
         self.training, self.profiler, self.memory = training, profiler, memory
-        self.toggles = region is not None
-        self.settles = self.toggles or kind in {"memory", "region"}
+        self.toggles = region is not None and not profiler.whole
+        self.settles = region is not None or kind in {"memory", "region"}
 
     def settle(self):
         if self.settles:
@@ -186,16 +188,8 @@ def profile(training, events, *, kind, after, iterations, region, window):
     training.barrier()
     started = {"kind": kind, "source": profiler.source, "iteration": steps.done, "region": region}
     events.emit("profile_start", **started, steady=steady, plain_step_seconds=plain)
-    training.regions.watch(Watcher(training, profiler, memory, kind=kind, region=region), only=region)
-    if region is None:
-        profiler.start()
-    training.barrier()  # starting takes one rank longer than another
-    spans, losses = steps.each(iterations)
-    if region is None:
-        profiler.stop()
-    found = training.regions.close()
-    events.emit("profile_stop", iterations=iterations, step_seconds=durations(spans))
-    steps.note(losses)
+    watcher = Watcher(training, profiler, memory, kind=kind, region=region)
+    spans, found = watched(steps, watcher, iterations=iterations, region=region)
 
     if kind == "region":
         for name in sorted({name for name, _, _ in found}):
@@ -204,12 +198,30 @@ def profile(training, events, *, kind, after, iterations, region, window):
         memory.emit(events)
     columns = profiler.columns()
     if columns is not None:
+        if region is not None:
+            columns = begun_in(columns, [(start, end) for _, start, end in found])
         tables.write(events, "kernels", within(with_regions(columns, found), spans))
     for fields in training.flop_counts():
         events.emit("flop_count", **fields)
     training.barrier()
     events.evaluation(steps.done, training.evaluate())
     return steps.done
+
+
+def watched(steps, watcher, *, iterations, region):
+    """Run the steps that the profiler looks at: (start, end) of each, and (name, start, end) of the regions in them."""
+    training, profiler = steps.training, watcher.profiler
+    training.regions.watch(watcher, only=region)
+    if not watcher.toggles:
+        profiler.start()
+    training.barrier()  # starting takes one rank longer than another
+    spans, losses = steps.each(iterations)
+    if not watcher.toggles:
+        profiler.stop()
+    found = training.regions.close()
+    steps.events.emit("profile_stop", iterations=iterations, step_seconds=durations(spans))
+    steps.note(losses)
+    return spans, found
 
 
 def warm_up(steps, *, after, window):
@@ -278,6 +290,18 @@ def with_regions(columns, found):
     }
     names = list(dict.fromkeys([*regions, *columns]))
     return {name: columns.get(name, [None] * size) + regions.get(name, [None] * rows) for name in names}
+
+
+def begun_in(columns, spans):
+    """Keep the rows that begin in one of these spans, in order; of what a GPU did, those whose call did."""
+    rows = range(len(columns["start"]))
+    kinds, starts = columns["kind"], columns["start"]
+    numbers = columns.get("correlation") or [None for _ in rows]
+    calls = {numbers[row]: starts[row] for row in rows if kinds[row] == "call"}
+    host = {"call", "op", "region"}
+    began = [starts[row] if kinds[row] in host else calls.get(numbers[row], starts[row]) for row in rows]
+    kept = [row for row in rows if step_of(began[row], spans) is not None]
+    return {name: [values[row] for row in kept] for name, values in columns.items()}
 
 
 def within(columns, spans):

@@ -77,6 +77,7 @@ class Operators:
     """Every operator that the engine runs while it is on; `gpus` are the numbers in the job of MXNet's GPUs."""
 
     source = "mxnet.profiler"
+    whole = False
 
     def __init__(self, mx, gpus):
         self.mx, self.gpus, self.file, self.offset = mx, gpus, new_file(), None

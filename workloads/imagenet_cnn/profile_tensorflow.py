@@ -72,6 +72,7 @@ class Tracer:
     """All that runs while it is on; each time it is on leaves a file."""
 
     source = "tf.profiler"
+    whole = False
 
     def __init__(self, tf, first_gpu):
         self.tf, self.first_gpu, self.sessions = tf, first_gpu, []

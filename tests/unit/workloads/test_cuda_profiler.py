@@ -9,6 +9,7 @@ from cuda_profiler import Bracket, Clock
 
 class Noted:
     source = "noted"
+    whole = True
 
     def __init__(self, order):
         self.order = order

@@ -30,8 +30,8 @@ class Tracer:
 
     source = "made up"
 
-    def __init__(self, training, rows):
-        self.training, self.rows = training, rows
+    def __init__(self, training, rows, *, whole):
+        self.training, self.rows, self.whole = training, rows, whole
 
     def start(self):
         self.training.calls.append("start")
@@ -48,7 +48,8 @@ class Tracer:
 class Training:
     """A device of its own: a step enqueues a second of work in each region, which passes when somebody synchronizes."""
 
-    def __init__(self, clock, *, rows=None, tells=True, seconds=None):
+    def __init__(self, clock, *, rows=None, tells=True, seconds=None, whole=False):
+        self.whole = whole
         self.clock, self.rows, self.tells, self.seconds = clock, rows, tells, seconds or itertools.repeat(1.0)
         self.calls, self.enqueued, self.steps = [], 0.0, 0
         self.regions = profiling.Regions()
@@ -84,7 +85,7 @@ class Training:
 
     def profiler(self, kind, region):
         self.asked = kind, region
-        return Tracer(self, self.rows)
+        return Tracer(self, self.rows, whole=self.whole)
 
     def memory(self):
         high, self.high = self.high, 0
@@ -180,6 +181,32 @@ def test_a_region_alone_is_under_the_profiler_in_each_step(training):
     ]
     assert training.calls.count("start") == training.calls.count("stop") == 3
     assert training.asked == ("kernels", "backward")
+
+
+def test_a_profiler_that_can_start_once_runs_through_and_keeps_what_began_in_the_region(monkeypatch):
+    training = Training(Clock(monkeypatch), rows=None, whole=True)
+    found = run(training, region="backward", iterations=2)
+    under = training.calls[training.calls.index("start") + 1 : training.calls.index("stop")]
+    assert under == ["barrier", *["step", *REGIONS] * 2]
+    assert "start" not in training.calls[training.calls.index("start") + 1 :]
+    assert only(found, "profile_start")[0].region == "backward"
+
+
+def test_what_a_gpu_did_belongs_to_the_region_in_which_it_was_called():
+    rows = [
+        ("call", "launch a", 1.5, 7),
+        ("kernel", "a", 2.5, 7),  # called in the region, begun after it
+        ("call", "launch b", 0.5, 8),
+        ("kernel", "b", 1.2, 8),  # begun in the region, called before it
+        ("kernel", "of nobody's call", 1.4, 9),
+        ("op", "within", 1.1, None),
+        ("op", "after", 2.1, None),
+        ("region", "backward", 1.0, None),
+    ]
+    columns = dict(zip(("kind", "name", "start", "correlation"), map(list, zip(*rows, strict=True)), strict=True))
+    kept = profiling.begun_in(columns, [(1.0, 2.0)])
+    assert kept["name"] == ["launch a", "a", "of nobody's call", "within", "backward"]
+    assert len({len(values) for values in kept.values()}) == 1
 
 
 def test_regions_hold_the_work_that_was_enqueued_in_them(training):
