@@ -1,0 +1,41 @@
+"""Passes of PyTorch on two ranks through the whole suite, under each launcher that carries what they write.
+
+Prevents: rows of two ranks torn from one another on their way (torchrun's ranks share a pipe, mpirun forwards pieces of lines), a rank
+that is profiled and not heard, ranks that wait for each other because they warmed up for different times.
+"""
+
+import pytest
+
+from runner import tables
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+STRATEGIES = {
+    "ddp": ("--strategy=ddp",),
+    "gloo": ("--strategy=horovod", "--controller=gloo"),
+    "mpi": ("--strategy=horovod", "--controller=mpi"),
+}
+ITERATIONS = 5
+# LeNet has two convolutions, and each rank trains all of it.
+FORWARD = 2 * ITERATIONS
+
+
+@pytest.mark.parametrize("words", STRATEGIES.values(), ids=STRATEGIES)
+def test_both_ranks_are_heard_in_full(words, dlscale, tmp_path):
+    flags = ("--framework=pytorch", "--model=lenet", "--batch=8", "--workers=2", "--profile=kernels")
+    done = dlscale("bench", *flags, *words, f"--profile-iterations={ITERATIONS}", out=tmp_path)
+    assert done.code == 0, done.stderr
+    (record,) = [record for record in done.records if record.profiled]
+    table = tables.read(tmp_path / record.run_id, "kernels", nodes={})
+    for rank in (0, 1):
+        mine = table[table["rank"] == rank]
+        operators = mine[mine["kind"] == "op"]
+        assert (operators["name"] == "aten::mkldnn_convolution").sum() == FORWARD
+        assert (operators["name"] == "aten::_fused_sgd_").sum() == ITERATIONS
+        assert operators["op"].is_unique
+        assert set(operators["parent"].dropna()) <= set(operators["op"])
+        assert (
+            list(mine.loc[mine["kind"] == "region", "name"])
+            == [*("input", "optimizer", "forward", "backward", "optimizer")] * ITERATIONS
+        )
+    assert record.profile.source == "torch.profiler"
