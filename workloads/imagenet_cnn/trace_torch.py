@@ -3,8 +3,7 @@
 Of Kineto's two outputs only the trace has grid, block and bytes, and streams and calls in every version from 2.6 on. Its categories are
 `kernel`, `gpu_memcpy` and `gpu_memset` on devices, `cuda_runtime` and `cuda_driver` for calls, `cpu_op` for the framework's operators and
 `user_annotation` for what is named by hand, of which collectives are kept: `nccl:all_reduce`, `gloo:broadcast`. An operator's `External
-id` is its number; a call has that of the operator that made it, and a kernel has its call's too. These numbers, and `correlation` of
-calls and kernels, go on from one trace of a process to the next.
+id` is its number; a call has that of the operator that made it, and a kernel has its call's too.
 
 Times are microseconds of Kineto's own clock, which follows CLOCK_REALTIME. To put them on the monotonic clock, the program reads that
 clock inside a few annotations called `MARK` and right before them; what Kineto says of each lies between the two.

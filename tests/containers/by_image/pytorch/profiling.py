@@ -1,7 +1,7 @@
 """Inside the image: a pass under a profiler tells where a step's time goes, on the clock of the events, on one rank and on two.
 
 Prevents regions and operators on different clocks, operators outside of the step that they are of or without what they are part of,
-numbers that two traces of one process share, floating-point operations of another network, a pass that the ranks leave at different
+a region that others run into, floating-point operations of another network, a pass that the ranks leave at different
 steps, rows that ranks tear from one another, a pass that trains other weights than the same steps without one.
 """
 
@@ -48,10 +48,9 @@ def clocks_agree():
         with regions(name):
             time.sleep(0.02)
     kineto.stop()
-    ((profile, marks),) = kineto.traces
-    profile.export_chrome_trace("/tmp/trace.json")
+    kineto.profile.export_chrome_trace("/tmp/trace.json")
     events = [event for event in json.loads(Path("/tmp/trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
-    ahead = clock_ahead(events, marks)
+    ahead = clock_ahead(events, kineto.marks)
     seen = sorted(
         ((event["ts"] - ahead) / 1e6, event["dur"] / 1e6, event["name"]) for event in events if event["name"] in REGIONS
     )
