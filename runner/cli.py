@@ -141,7 +141,7 @@ def bench(
         Text, _flag("--profile-after", help="iterations before the profiler (default: until steady)", metavar="N")
     ] = None,
     profile_iterations: Annotated[
-        Text, _flag("--profile-iterations", help="iterations under the profiler (default: 5)", metavar="N")
+        Text, _flag("--profile-iterations", help="iterations under the profiler (default: 5; under ncu 1)", metavar="N")
     ] = None,
     profile_region: Annotated[
         Text, _flag("--profile-region", help="profile only forward, backward, optimizer or input")

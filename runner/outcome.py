@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
+
+# What `Outcome.containers` has in place of an engine's id for a job in no container: this, and the number of its session.
+SESSION: Final = "session:"
 
 Status = Literal["ok", "failed", "timeout", "silent", "interrupted"]
 

@@ -7,11 +7,16 @@ the key of the measured trials, and is no baseline of any.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from runner.counting import Nsight, choose_counting
 from runner.events import ProfileKind
 from runner.request import NARROWED, EngineName, Request
 from runner.trial import ProfilePass, Trial
+
+ITERATIONS: Final = 5
+# Nsight Compute takes some 20 ms a kernel, and a step has hundreds.
+REPLAYED_ITERATIONS: Final = 1
 
 
 def passes(
@@ -50,10 +55,11 @@ def _profile(
     request: Request, trial: Trial, kind: ProfileKind, *, nsight: Nsight, engine: EngineName, here: bool
 ) -> ProfilePass:
     counting = choose_counting(nsight, device=trial.device, devices=trial.world_size, engine=engine, here=here)
+    replayed = kind == "metrics" and counting.source == "ncu"
     return ProfilePass(
         kind=kind,
         after=request.profile_after,
-        iterations=request.profile_iterations,
+        iterations=request.profile_iterations or (REPLAYED_ITERATIONS if replayed else ITERATIONS),
         region=request.profile_region if kind in NARROWED else None,
         counting=counting if kind == "metrics" else None,
     )

@@ -65,7 +65,7 @@ class Request(BaseModel):
         idle_s: seconds before each run in which power is measured that nothing uses, where power can be measured.
         profile: what passes under a profiler look for; each is a run of its own after the measured ones.
         profile_after: iterations before the profiler; None for as many as it takes to be steady.
-        profile_iterations: iterations under it.
+        profile_iterations: iterations under it; None for five, or one where every kernel is replayed.
         profile_region: the part of each step that it looks at; None for whole steps.
         profile_timeout_s: wall-clock limit of such a pass in seconds.
     """
@@ -116,7 +116,7 @@ class Request(BaseModel):
     idle_s: int = 3
     profile: tuple[ProfileKind, ...] = ()
     profile_after: int | None = None
-    profile_iterations: int = 5
+    profile_iterations: int | None = None
     profile_region: Region | None = None
     profile_timeout_s: int = 900
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from runner.engines.base import Container, EngineError, EngineFacts, Line, Site
+from runner.outcome import SESSION
 from runner.spec import ContainerSpec, Mount
 
 STOP_GRACE_S: Final = 8.0
@@ -92,7 +93,7 @@ class VenvContainer:
     @property
     def identifier(self) -> str:
         """Number of the session that it leads."""
-        return f"session:{self._process.pid}"
+        return f"{SESSION}{self._process.pid}"
 
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""

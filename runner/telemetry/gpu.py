@@ -9,6 +9,7 @@ import numpy as np
 
 from runner.events import MonitoredGpu
 from runner.nvml import SLOWDOWNS
+from runner.outcome import SESSION
 from runner.telemetry.device import PIPES, Device, whole
 from runner.telemetry.model import EnergyMethod, ForeignProcess, GpuTelemetry, Span
 from runner.telemetry.series import NO_SAMPLE
@@ -118,9 +119,11 @@ def _foreign(device: Device, own: Collection[str]) -> tuple[ForeignProcess, ...]
 
 
 def _is_own(process: dict[str, Any], own: Collection[str]) -> bool:
-    """Whether one of the job's containers holds a process; without a container engine, one of its sessions, which are numbers.
+    """Whether one of the job's containers holds a process; without a container engine, one of its sessions.
 
     Engines name a container's control group by its id: /docker/ID, docker-ID.scope, libpod-ID.scope.
     """
     cgroup = process.get("cgroup") or ""
-    return str(process.get("session")) in own or any(one in cgroup for one in own if not one.isdecimal())
+    return f"{SESSION}{process.get('session')}" in own or any(
+        one in cgroup for one in own if not one.startswith(SESSION)
+    )

@@ -52,6 +52,7 @@ def test_settings_reach_the_kinds_that_know_them():
 def test_who_reads_the_counters_is_decided_for_each_scale():
     trials = plan(Request(gpus=(1, 2), profile=("metrics",), repeat=1), ground("pytorch", "gpu", nsight=NSIGHT))
     one, two = [trial.profile for trial in trials if trial.profile]
+    assert (one.iterations, two.iterations) == (1, 5)  # ncu replays every kernel
     assert (one.counting.source, one.ncu.program) == ("ncu", f"{FOLDER}/ncu")
     assert (two.counting.source, two.ncu) == ("sampler", None)
     assert "several devices" in two.counting.reason

@@ -63,7 +63,7 @@ COUNTED = {"sm_active_percent", "sm_occupancy_percent", "fp64_percent", "fp32_pe
 COUNTED |= {"tensor_percent", "dram_percent"}
 
 
-def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, str(SESSION)), **changes):
+def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, f"session:{SESSION}"), **changes):
     """Telemetry of 4 measured seconds, from 10 to 14, of which 3200 samples are known."""
     parts = [rows(T, device=f"gpu{index}", **(GPU | changes)) for index in range(gpus)]
     table = frame(*parts, rows(T, device="host", **(HOST if host is None else host)))
