@@ -35,7 +35,7 @@ help: ## list targets and variables
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-.PHONY: bench compare-interconnects plan doctor clean regrade profile overhead
+.PHONY: bench compare-interconnects plan doctor clean regrade profile report overhead
 bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS)
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
@@ -50,6 +50,8 @@ regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=re
 	@$(DLSCALE) regrade $(call quote,$(DIR))
 profile: .venv/ready ## what a pass under a profiler found: RUN=results/...
 	@$(DLSCALE) profile $(call quote,$(RUN))
+report: .venv/ready ## draw records on file, also passes under a profiler and figures against the batch: DIR=results/... OUT=...
+	@$(DLSCALE) report $(call quote,$(DIR)) $(if $(OUT),--out=$(call quote,$(OUT)))
 overhead: .venv/ready ## what the suite itself costs, against the same training without it
 	@$(DLSCALE) overhead $(FLAGS)
 

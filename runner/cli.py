@@ -265,6 +265,18 @@ def profile(
 
 
 @app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(help="run directory, or a directory of them")],
+    *,
+    out: Annotated[Text, _flag("--out", help="where reports go (default: beside the runs)", metavar="DIR")] = None,
+) -> None:
+    """Draw records on file: tables and plots of each matrix, passes under a profiler, figures against the batch."""
+    from runner.reports import report as draw  # noqa: PLC0415 - commands load what they need
+
+    draw(directory, out=Path(out) if out else None)
+
+
+@app.command()
 def clean(
     *,
     hosts: Annotated[Text, _flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 
 from runner.errors import RequestError
 from runner.results import RECORD, RunRecord, read_record, records_under
-from runner.trial import Trial
 
 
 def show_profile(directory: Path, *, as_json: bool) -> None:
@@ -30,16 +28,17 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(record.profile.model_dump_json(indent=1) + "\n")
         return
-    from runner.report.profile import profile_report  # noqa: PLC0415 - not before it is known that there is something to show
+    from runner.report.pass_notes import reservations, sampled  # noqa: PLC0415 - not before it is known that there is something to show
+    from runner.report.profile import profile_report  # noqa: PLC0415
     from runner.report.watch import title  # noqa: PLC0415
 
     console = Console(highlight=False)
     console.print(title(record.trial), style="bold", markup=False, soft_wrap=True)
     console.print(f"{record.validity.status}, record: {path}", style="dim", markup=False, soft_wrap=True)
-    for reason in (*record.validity.reasons, *_counted_by(record)):
+    for reason in reservations(record):
         console.print(reason, style="yellow", markup=False, soft_wrap=True)
     console.print(profile_report(record.profile))
-    for text in _sampled(record):
+    for text in sampled(record):
         console.print(text, markup=False, soft_wrap=True)
 
 
@@ -60,31 +59,3 @@ def find_pass(directory: Path) -> tuple[Path, RunRecord]:
     if not found:
         raise RequestError(f"{directory}: holds no pass under a profiler; name one, or make it with PROFILE=kernels")
     return max(found, key=lambda pair: pair[1].provenance.recorded_at)
-
-
-def _sampled(record: RunRecord) -> Iterator[str]:
-    """What the sampler's counters say of each GPU: means over the time of the pass, as no kernel is seen by itself."""
-    for gpu in record.telemetry.gpus if record.telemetry else ():
-        pipes = {
-            "FP32": gpu.fp32_utilisation,
-            "tensor cores": gpu.tensor_percent,
-            "FP16": gpu.fp16_percent,
-            "FP64": gpu.fp64_percent,
-            "DRAM": gpu.dram_percent,
-            "SMs active": gpu.sm_active_percent,
-            "occupancy": gpu.sm_occupancy_percent,
-        }
-        told = ", ".join(f"{name} {mean.avg:.1f} %" for name, mean in pipes.items() if mean)
-        if told:
-            yield f"{gpu.node}, GPU {gpu.index} ({gpu.counters}, mean over {gpu.measured_s:.1f} s): {told}"
-
-
-def _counted_by(record: RunRecord) -> tuple[str, ...]:
-    """Why the counters are not Nsight Compute's, in a pass that asked for counters."""
-    profile = record.trial.profile if isinstance(record.trial, Trial) else None
-    counting = profile.counting if profile else None
-    if counting is None or counting.reason is None:
-        return ()
-    if counting.source == "none":
-        return (f"hardware counters: {counting.reason}",)
-    return (f"hardware counters are the sampler's, averages over time and not of each kernel: {counting.reason}",)

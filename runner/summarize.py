@@ -42,7 +42,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
         image_reference=first.image.reference,
         engine=first.engine,
         engine_reason=first.engine_details.reason,
-        machine=_machine(first),
+        machine=machine(first),
         setting=setting,
         wires=_wires(by_scale),
         peak=_peak(by_scale),
@@ -179,7 +179,7 @@ def _windows(measurement: Measurement) -> GlobalWindows | None:
     return None
 
 
-def _machine(record: RunRecord) -> str:
+def machine(record: RunRecord) -> str:
     """The processor or the GPUs in one line."""
     host = record.provenance.host
     if record.trial.device == "gpu" and record.provenance.gpus:

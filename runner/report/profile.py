@@ -75,17 +75,24 @@ def profile_report(profile: Profile) -> RenderableType:
     return Group(*parts, *([Text()] if missing else []), *(Text(text, style="yellow") for text in missing))
 
 
-def markdown(profile: Profile, *, title: str) -> str:
-    """A section for people who paste; ends with a newline."""
-    lines = [f"### {title}", "", *(f"{text}  " for text in summary(profile))]
+def markdown(profile: Profile, *, title: str, ground: Sequence[str], notes: Sequence[str] = ()) -> str:
+    """A section for people who paste; ends with a newline.
+
+    Args:
+        profile: what the pass found.
+        title: what ran.
+        ground: lines on how and on what it ran, below the title.
+        notes: what else is to be said, below the tables.
+    """
+    lines = [f"### {title}", "", *(f"{text}  " for text in (*ground, *summary(profile)))]
     for section in sections(profile):
         align = [":--" if name in WORDS else "--:" for name in section.columns]
         lines += ["", f"**{section.title}**", "", *(line(row) for row in (section.columns, align, *section.rows))]
         if section.legend:
             lines += ["", section.legend]
-    missing = unavailable(profile)
-    if missing:
-        lines += ["", *(f"- {text}" for text in missing)]
+    said = (*notes, *unavailable(profile))
+    if said:
+        lines += ["", *(f"- {text}" for text in said)]
     return "\n".join(lines) + "\n"
 
 

@@ -19,12 +19,18 @@ BARS: Final = 14
 """Categories that have a bar of their own; the rest share one."""
 
 
-def share_png(profile: Profile, *, title: str) -> bytes | None:
-    """Draw the share of each category of work as a PNG, 1280 pixels wide; None for a pass without work."""
-    return canvas.png(share_figure(profile, title=title))
+def share_png(profile: Profile, *, title: str, ground: Sequence[str]) -> bytes | None:
+    """Draw the share of each category of work as a PNG, 1280 pixels wide; None for a pass without work.
+
+    Args:
+        profile: what the pass found.
+        title: what ran; above the plot, in bold.
+        ground: lines on how and on what it ran, in small print.
+    """
+    return canvas.png(share_figure(profile, title=title, ground=ground))
 
 
-def share_figure(profile: Profile, *, title: str) -> Figure | None:
+def share_figure(profile: Profile, *, title: str, ground: Sequence[str]) -> Figure | None:
     """Draw the share of each category of work; None for a pass without any."""
     bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:BARS]]
     left = sum(one.share_percent for one in profile.categories[BARS:])
@@ -52,12 +58,14 @@ def share_figure(profile: Profile, *, title: str) -> Figure | None:
     work = "kernels, copies and memsets" if profile.work == "kernels" else "operators"
     canvas.dress(axes, f"share of the time of all {work} (%)", along="x", fontsize=10.5)
     first, *more = summary(profile)
-    canvas.title(figure, f"{title}: time by category", first)
-    canvas.footer(figure, (*more, *unavailable(profile)), characters=112)
+    canvas.title(figure, f"{title}, time by category", first)
+    canvas.footer(figure, (*more, *unavailable(profile), *ground), characters=112)
     return figure
 
 
-def sweep_png(points: Sequence[tuple[int, float, str]], *, title: str, setting: str, axis: str) -> bytes | None:
+def sweep_png(
+    points: Sequence[tuple[int, float, str]], *, title: str, setting: str, axis: str, small_print: Sequence[str]
+) -> bytes | None:
     """Draw a figure against the batch size as a PNG, 1280 pixels wide; None without a point.
 
     Args:
@@ -65,11 +73,14 @@ def sweep_png(points: Sequence[tuple[int, float, str]], *, title: str, setting: 
         title: above the plot, in bold.
         setting: below the title.
         axis: what the value is, with its unit: "GPU compute utilisation (%)". One that ends so is drawn up to 100.
+        small_print: lines under the plot.
     """
-    return canvas.png(sweep_figure(points, title=title, setting=setting, axis=axis))
+    return canvas.png(sweep_figure(points, title=title, setting=setting, axis=axis, small_print=small_print))
 
 
-def sweep_figure(points: Sequence[tuple[int, float, str]], *, title: str, setting: str, axis: str) -> Figure | None:
+def sweep_figure(
+    points: Sequence[tuple[int, float, str]], *, title: str, setting: str, axis: str, small_print: Sequence[str]
+) -> Figure | None:
     """Draw a figure against the batch size, a curve for each label; None without a point."""
     if not points:
         return None
@@ -103,6 +114,8 @@ def sweep_figure(points: Sequence[tuple[int, float, str]], *, title: str, settin
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     canvas.dress(axes, axis, along="y")
     if len(labels) > 1:
-        axes.legend(frameon=False, fontsize=10)
+        # Beside the plot: curves near 100 % leave no room in it.
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=10)
     canvas.title(figure, title, setting)
+    canvas.footer(figure, small_print, characters=112)
     return figure

@@ -1,79 +1,138 @@
-"""Writes and prints what a matrix came to: the table, where the records are, and the scaling curve.
+"""Writes and prints what a matrix came to: tables, where the records are, the scaling curve, power over time, and passes under a profiler.
 
 A matrix over several transports has a curve of each, and the comparison of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from runner.report import figures, transports
+from runner.errors import RequestError
+from runner.report import figures, pass_notes, profile, transports
+from runner.report.comparison import Comparison
 from runner.report.export import markdown, to_csv
 from runner.report.plot import scaling_png
 from runner.report.power_plot import power_png
+from runner.report.profile_plot import share_png
 from runner.report.summary import Summary
 from runner.report.table import print_report
 from runner.report.transports_plot import transports_png
+from runner.report.watch import title
 from runner.results import RunRecord, read_table, write_report
 from runner.summarize import summarize
-from runner.transports import compare, curves
+from runner.transports import Curve, compare, curves
+
+Run = tuple[Path, RunRecord]
+Reports = dict[str, str | bytes | None]
 
 
-def publish(runs: Sequence[tuple[Path, RunRecord]], *, out: Path, name: str, console: Console) -> None:
-    """Report the runs of one matrix.
+@dataclass(frozen=True)
+class _Measured:
+    """The measured runs of a matrix: each curve with its figures, and their comparison where there are several."""
+
+    curves: tuple[tuple[Curve, Summary], ...]
+    comparison: Comparison | None
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> _Measured:
+        """Part the runs, without passes under a profiler; Ctrl-C or a baseline on file can leave none."""
+        measured = [run for run in runs if not run[1].profiled]
+        found = curves(measured) if measured else ()
+        return cls(
+            curves=tuple((curve, summarize(curve.runs)) for curve in found),
+            comparison=compare(found) if len(found) > 1 else None,
+        )
+
+
+def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> None:
+    """Print the tables of one matrix and write its reports.
 
     Args:
-        runs: run directories and their records; passes under a profiler among them are named, and in no table.
+        runs: run directories and their records; passes under a profiler among them are in no table of figures.
         out: where the reports go, beside the run directories.
         name: name of the matrix, which the reports carry.
-        console: where the table is printed.
+        console: where the tables are printed.
     """
-    _publish_measured([run for run in runs if not run[1].profiled], out=out, name=name, console=console)
+    measured = _Measured.of(runs)
+    for _, summary in measured.curves:
+        print_report(console, summary)
+    if measured.comparison:
+        console.print(transports.transports_table(measured.comparison))
+    _draw(measured, runs, out=out, name=name, console=console)
     for path, record in runs:
         if record.profile:
             console.print(f"profile: dlscale profile {path}", style="dim", markup=False)
 
 
-def _publish_measured(runs: Sequence[tuple[Path, RunRecord]], *, out: Path, name: str, console: Console) -> None:
-    """Report measured runs; Ctrl-C or a baseline on file can leave none of them."""
-    if not runs:
-        return
-    found = curves(runs)
-    contents: dict[str, str | bytes | None] = {}
-    for curve in found:
-        stem = f"{name}-{curve.slug}" if len(found) > 1 else name
-        summary = summarize(curve.runs)
-        print_report(console, summary)
-        contents |= {
-            f"{stem}.md": markdown(summary),
-            f"{stem}.csv": to_csv(summary),
-            f"{stem}.png": scaling_png(summary),
-            f"{stem}-power.png": _power(curve.runs, summary),
-        }
-    if len(found) > 1:
-        comparison = compare(found)
-        console.print(transports.transports_table(comparison))
-        contents |= {
-            f"{name}-transports.md": transports.markdown(comparison),
-            f"{name}-transports.csv": transports.to_csv(comparison),
-            f"{name}-transports.png": transports_png(comparison),
-        }
-    for file, content in contents.items():
+def redraw(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> None:
+    """Write the reports of a matrix on file again, and print where they are; the arguments are those of `publish`."""
+    _draw(_Measured.of(runs), runs, out=out, name=name, console=console)
+
+
+def save(reports: Mapping[str, str | bytes | None], *, out: Path, console: Console) -> None:
+    """Write reports by the names of their files, and print a line for each; one that is None has nothing to show."""
+    for file, content in reports.items():
         if content is not None:
             console.print(f"report: {write_report(out, file, content)}", style="dim", markup=False)
 
 
-def _power(runs: Sequence[tuple[Path, RunRecord]], summary: Summary) -> bytes | None:
+def _draw(measured: _Measured, runs: Sequence[Run], *, out: Path, name: str, console: Console) -> None:
+    save(_of_measured(measured, name=name, console=console), out=out, console=console)
+    for run in runs:
+        save(_of_pass(run), out=out, console=console)
+
+
+def _of_measured(measured: _Measured, *, name: str, console: Console) -> Reports:
+    """The reports of measured runs."""
+    found: Reports = {}
+    for curve, summary in measured.curves:
+        stem = f"{name}-{curve.slug}" if measured.comparison else name
+        found |= {
+            f"{stem}.md": markdown(summary),
+            f"{stem}.csv": to_csv(summary),
+            f"{stem}.png": scaling_png(summary),
+            f"{stem}-power.png": _power(curve.runs, summary, console=console),
+        }
+    if measured.comparison:
+        found |= {
+            f"{name}-transports.md": transports.markdown(measured.comparison),
+            f"{name}-transports.csv": transports.to_csv(measured.comparison),
+            f"{name}-transports.png": transports_png(measured.comparison),
+        }
+    return found
+
+
+def _of_pass(run: Run) -> Reports:
+    """The reports of a pass under a profiler, which carry its own name; none of a measured run or of a pass that may not be used."""
+    _, record = run
+    if record.profile is None or record.validity.status == "invalid":
+        return {}
+    summary = summarize([run])
+    ground = (summary.setting, figures.ground(summary))
+    notes = (*pass_notes.reservations(record), *pass_notes.sampled(record))
+    what = title(record.trial)
+    return {
+        f"{record.run_id}.md": profile.markdown(record.profile, title=what, ground=ground, notes=notes),
+        f"{record.run_id}.png": share_png(record.profile, title=summary.title, ground=ground),
+    }
+
+
+def _power(runs: Sequence[Run], summary: Summary, *, console: Console) -> bytes | None:
     """What the devices did over time in the first usable run of the largest scale; None where nobody looked on."""
     watched = [(path, record, record.telemetry) for path, record in runs if record.telemetry]
     usable = [one for one in watched if one[1].validity.status != "invalid"]
     if not usable:
         return None
     path, record, telemetry = max(usable, key=lambda one: one[1].trial.world_size)
-    frame = read_table(path, "telemetry")
+    try:
+        frame = read_table(path, "telemetry")
+    except RequestError as error:  # the tables are worth having without it
+        console.print(f"not drawn: {error}", style="yellow", markup=False)
+        return None
     if frame is None:
         return None
     ground = f"{record.run_id} · {figures.ground(summary)}"

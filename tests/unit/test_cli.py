@@ -117,7 +117,9 @@ def test_an_engine_that_does_not_answer_is_named_with_the_alternative(tmp_path):
     assert done.stderr.strip().endswith("or ask for ENGINE=venv")
 
 
-@pytest.mark.parametrize("command", ["bench", "doctor", "regrade", "clean", "overhead", "schema", "images", "data"])
+@pytest.mark.parametrize(
+    "command", ["bench", "doctor", "regrade", "profile", "report", "clean", "overhead", "schema", "images", "data"]
+)
 def test_every_command_explains_itself(command):
     done = dlscale(command, "--help")
     assert done.returncode == 0

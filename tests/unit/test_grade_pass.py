@@ -75,9 +75,17 @@ def test_it_is_in_no_table_and_named_below_them(tmp_path):
     assert f"record: {tmp_path / 'one'}" in said
 
 
-def test_a_matrix_of_passes_alone_has_no_report(tmp_path):
+def test_a_matrix_of_passes_alone_has_their_reports_and_none_of_its_own(tmp_path):
     console = Console(file=io.StringIO(), width=200)
     publish([(tmp_path / "p", PASS)], out=tmp_path, name="m", console=console)
+    assert [path.name for path in tmp_path.iterdir()] == ["pass-1.md"]
+    assert f"report: {tmp_path / 'pass-1.md'}" in console.file.getvalue()
+
+
+def test_one_that_is_invalid_has_no_report(tmp_path):
+    console = Console(file=io.StringIO(), width=200)
+    invalid = PASS.model_copy(update={"validity": PASS.validity.model_copy(update={"status": "invalid"})})
+    publish([(tmp_path / "p", invalid)], out=tmp_path, name="m", console=console)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -83,8 +83,16 @@ def printed(profile, *, width):
     [
         ("profile-gpus-100-columns.txt", printed(GPUS, width=100)),
         ("profile-cpu-80-columns.txt", printed(CPU, width=80)),
-        ("profile-gpus.md", markdown(GPUS, title="resnet50, 2 GPUs")),
-        ("profile-cpu.md", markdown(CPU, title="lenet, 1 CPU worker")),
+        (
+            "profile-gpus.md",
+            markdown(
+                GPUS,
+                title="resnet50, 2 GPUs",
+                ground=["batch 64", "2 × NVIDIA H200"],
+                notes=["the rate had not settled"],
+            ),
+        ),
+        ("profile-cpu.md", markdown(CPU, title="lenet, 1 CPU worker", ground=["batch 32"])),
     ],
 )
 def test_golden(name, text):
@@ -121,7 +129,7 @@ def width_of(png):
 
 class TestShare:
     def test_a_bar_for_each_category(self):
-        axes = share_figure(GPUS, title="resnet50").axes[0]
+        axes = share_figure(GPUS, title="resnet50", ground=["2 × NVIDIA H200"]).axes[0]
         assert [label.get_text() for label in axes.get_yticklabels()] == [
             spelt(one.category) for one in GPUS.categories
         ]
@@ -130,33 +138,48 @@ class TestShare:
     def test_categories_without_room_share_a_bar(self):
         first = GPUS.categories[0].model_copy(update={"share_percent": 5.0})
         many = GPUS.model_copy(update={"categories": (first,) * 20})
-        axes = share_figure(many, title="resnet50").axes[0]
+        axes = share_figure(many, title="resnet50", ground=["2 × NVIDIA H200"]).axes[0]
         assert axes.get_yticklabels()[-1].get_text() == "6 others"
         assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(100)
 
     def test_png(self):
-        assert width_of(share_png(GPUS, title="resnet50")) == 1280
-        assert share_png(GPUS, title="resnet50") == share_png(GPUS, title="resnet50")
+        assert width_of(share_png(GPUS, title="resnet50", ground=["2 × NVIDIA H200"])) == 1280
+        assert share_png(GPUS, title="resnet50", ground=["2 × NVIDIA H200"]) == share_png(
+            GPUS, title="resnet50", ground=["2 × NVIDIA H200"]
+        )
 
     def test_a_pass_without_work_has_none(self):
         nothing = analyse(None, [env(), start(kind="memory"), stop()])
-        assert share_png(nothing, title="resnet50") is None
+        assert share_png(nothing, title="resnet50", ground=["2 × NVIDIA H200"]) is None
 
 
 class TestSweep:
     POINTS = ((64, 80.0, "fp32"), (4, 30.0, "fp32"), (16, 55.5, "fp32"), (4, 20.0, "bf16"))
 
     def test_curves_in_order_of_the_batch(self):
-        axes = sweep_figure(self.POINTS, title="ResNet-50", setting="1 GPU", axis="GPU compute utilisation (%)").axes[0]
+        axes = sweep_figure(
+            self.POINTS,
+            title="ResNet-50",
+            setting="1 GPU",
+            axis="GPU compute utilisation (%)",
+            small_print=["NVIDIA H200"],
+        ).axes[0]
         curves = {line.get_label(): [tuple(point) for point in line.get_xydata().tolist()] for line in axes.get_lines()}
         assert curves == {"fp32": [(4, 30), (16, 55.5), (64, 80)], "bf16": [(4, 20)]}
         assert [label.get_text() for label in axes.get_xticklabels()] == ["4", "16", "64"]
         assert axes.get_ylim() == (0, 105)
 
     def test_what_is_no_percentage_has_a_scale_of_its_own(self):
-        axes = sweep_figure([(4, 1000.0, "fp32")], title="ResNet-50", setting="1 GPU", axis="images/s").axes[0]
+        axes = sweep_figure(
+            [(4, 1000.0, "fp32")], title="ResNet-50", setting="1 GPU", axis="images/s", small_print=["NVIDIA H200"]
+        ).axes[0]
         assert axes.get_ylim() == (0, pytest.approx(1150))
 
     def test_png(self):
-        assert width_of(sweep_png(self.POINTS, title="ResNet-50", setting="1 GPU", axis="images/s")) == 1280
-        assert sweep_png([], title="ResNet-50", setting="1 GPU", axis="images/s") is None
+        assert (
+            width_of(
+                sweep_png(self.POINTS, title="ResNet-50", setting="1 GPU", axis="images/s", small_print=["NVIDIA H200"])
+            )
+            == 1280
+        )
+        assert sweep_png([], title="ResNet-50", setting="1 GPU", axis="images/s", small_print=["NVIDIA H200"]) is None

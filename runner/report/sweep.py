@@ -1,0 +1,195 @@
+"""Runs and passes that differ in batch: the types of a sweep, its table as Markdown, and each figure against the batch as a PNG.
+
+Nothing here is computed: `runner/sweeps.py` makes these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from runner.report.export import line
+from runner.report.figures import ABSENT, figure, half_width
+from runner.report.profile_plot import sweep_png
+from runner.report.summary import Row, Status
+
+LEGEND = (
+    "batch: of one device; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; NVML: share of time "
+    "in which any kernel ran; SM active, FP32, tensor: means over the measured windows by hardware counters of the sampler; compute: union "
+    "of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler"
+)
+_LEGEND_CPU = (
+    "batch: of one device; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; CPUs: of the whole "
+    "host, whoever used them"
+)
+
+
+class Point(BaseModel):
+    """One batch at one precision.
+
+    Attributes:
+        batch: samples of a device.
+        row: the measured runs together; None where there are only passes under a profiler.
+        compute_percent: GPU compute utilisation of the passes under a profiler.
+        compute_status: whether all of these passes are valid; None without any.
+        utilisation_percent: and all below it: over the measured windows, the mean of the devices, power and energy of all of them; None
+            unless each is known.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    precision: str
+    batch: int
+    row: Row | None = None
+    compute_percent: float | None = None
+    compute_status: Status | None = None
+    utilisation_percent: float | None = None
+    sm_active_percent: float | None = None
+    fp32_percent: float | None = None
+    tensor_percent: float | None = None
+    power_w: float | None = None
+    samples_per_joule: float | None = None
+
+    @property
+    def status(self) -> Status | None:
+        """Whether the measured figures may be used; None without any."""
+        return self.row.status if self.row else None
+
+    @property
+    def throughput(self) -> float | None:
+        """Of all devices, samples a second."""
+        return self.row.throughput if self.row else None
+
+
+class Sweep(BaseModel):
+    """What was run with several batches and otherwise alike.
+
+    Attributes:
+        name: begins the names of its reports.
+        title: framework, version, model.
+        setting: on how many of which devices, in one line.
+        ground: what it ran on, in one line.
+        unit: of the throughput.
+        points: by precision, then by batch.
+        notes: what the figures alone would hide.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    title: str
+    setting: str
+    ground: str
+    device: Literal["cpu", "gpu"]
+    unit: str
+    points: tuple[Point, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """One figure against the batch: the end of its file's name, its axis, what it is, its value at a point, and whether that is valid."""
+
+    name: str
+    axis: str
+    words: str
+    value: Callable[[Point], float | None]
+    status: Callable[[Point], Status | None] = attrgetter("status")
+
+
+def reports(sweep: Sweep) -> dict[str, str | bytes]:
+    """Every report of a sweep by the name of its file: the table, and a plot of each figure that is known of two batches."""
+    found: dict[str, str | bytes] = {f"{sweep.name}.md": markdown(sweep)}
+    for plot in _plots(sweep):
+        drawn = _png(sweep, plot)
+        if drawn is not None:
+            found[f"{sweep.name}-{plot.name}.png"] = drawn
+    return found
+
+
+def markdown(sweep: Sweep) -> str:
+    """A section: what ran where, the table, and every reservation; ends with a newline."""
+    columns = {header: cells for header, cells in _columns(sweep).items() if any(cell != ABSENT for cell in cells)}
+    align = [":--" if header in ("precision", "validity") else "--:" for header in columns]
+    lines = [
+        f"### {sweep.title}: sweep over the batch",
+        "",
+        f"{sweep.setting}  ",
+        sweep.ground,
+        "",
+        *(line(row) for row in (tuple(columns), align, *zip(*columns.values(), strict=True))),
+        "",
+        LEGEND if sweep.device == "gpu" else _LEGEND_CPU,
+    ]
+    if sweep.notes:
+        lines += ["", *(f"- {note}" for note in sweep.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _columns(sweep: Sweep) -> dict[str, tuple[str, ...]]:
+    """Every column that a sweep can have, with its cells."""
+    cells: dict[str, Callable[[Point], str]] = {
+        "precision": lambda point: point.precision,
+        "batch": lambda point: str(point.batch),
+        f"{sweep.unit} ±": _throughput,
+        _utilisation(sweep): lambda point: _percent(point.utilisation_percent),
+        "SM active (%)": lambda point: _percent(point.sm_active_percent),
+        "FP32 (%)": lambda point: _percent(point.fp32_percent),
+        "tensor (%)": lambda point: _percent(point.tensor_percent),
+        "compute (%)": lambda point: _percent(point.compute_percent),
+        "power (W)": lambda point: figure(point.power_w),
+        f"{sweep.unit.removesuffix('/s')}/J": lambda point: figure(point.samples_per_joule),
+        "MFU (%)": lambda point: figure(point.row.mfu_percent if point.row else None),
+        "validity": lambda point: point.status or ABSENT,
+    }
+    return {header: tuple(cell(point) for point in sweep.points) for header, cell in cells.items()}
+
+
+def _throughput(point: Point) -> str:
+    return figure(point.throughput, half_width(point.row.throughput_ci95) if point.row else None)
+
+
+def _percent(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.1f}"
+
+
+def _utilisation(sweep: Sweep) -> str:
+    return "NVML utilisation (%)" if sweep.device == "gpu" else "CPUs (%)"
+
+
+def _plots(sweep: Sweep) -> Iterator[_Plot]:
+    yield _Plot("throughput", sweep.unit, "", lambda point: point.throughput)
+    coarse = (
+        "NVML: share of the measured time in which any kernel ran" if sweep.device == "gpu" else "of the whole host"
+    )
+    yield _Plot("utilisation", _utilisation(sweep), coarse, lambda point: point.utilisation_percent)
+    active = "mean over the measured windows, by hardware counters of the sampler"
+    yield _Plot("sm-active", "SM active (%)", active, lambda point: point.sm_active_percent)
+    union = "union of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler"
+    compute = "GPU compute utilisation (%)"
+    yield _Plot("compute", compute, union, lambda point: point.compute_percent, lambda point: point.compute_status)
+
+
+def _png(sweep: Sweep, plot: _Plot) -> bytes | None:
+    """The plot; None where no curve of it has two points."""
+    known = [(point, value) for point in sweep.points if (value := plot.value(point)) is not None]
+    batches: dict[str, set[int]] = {}
+    for point, _ in known:
+        batches.setdefault(point.precision, set()).add(point.batch)
+    if max(map(len, batches.values()), default=0) < 2:  # noqa: PLR2004
+        return None
+    # A curve alone has no legend to say what it is of.
+    setting = sweep.setting if len(batches) > 1 else f"{sweep.setting}, {next(iter(batches))}"
+    degraded = [f"{point.precision} {point.batch}" for point, _ in known if plot.status(point) == "degraded"]
+    small_print = [plot.words, sweep.ground, f"degraded: {', '.join(degraded)}" if degraded else ""]
+    return sweep_png(
+        [(point.batch, value, point.precision) for point, value in known],
+        title=sweep.title,
+        setting=setting,
+        axis=plot.axis,
+        small_print=[text for text in small_print if text],
+    )

@@ -1,0 +1,210 @@
+"""Records on file → the `Sweep`s among them: runs and passes under a profiler that differ in batch and precision only. Pure.
+
+Runs of one batch are pooled as repeats of a matrix are. Seconds of passes are added up before they are divided, so that a figure never is
+a mean of shares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.link import Link
+from runner.report import figures
+from runner.report.summary import Status
+from runner.report.sweep import Point, Sweep
+from runner.results import RunRecord
+from runner.summarize import machine, summarize
+from runner.telemetry import GpuTelemetry, Range, Telemetry
+from runner.trial import Horovod, Trial
+
+Run = tuple[Path, RunRecord]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What the runs of a sweep have in common."""
+
+    framework: str
+    version: str
+    workload: str
+    model: str
+    mode: str
+    image_shape: tuple[int, int, int]
+    num_classes: int
+    data: str
+    device: str
+    machine: str
+    engine: str
+    cpus_per_worker: int | None
+    world_size: int
+    nodes: int
+    way: str
+    horovod: Horovod | None
+    xla: bool
+    wires: tuple[str, str | None, str | None, Link | None]
+
+
+def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
+    """Find what was run with several batches; runs of programs that are not the suite's own are left out.
+
+    Args:
+        runs: run directories and their records, in any order; invalid ones have no figure.
+    """
+    kinds: dict[_Kind, list[Run]] = {}
+    for path, record in runs:
+        if isinstance(record.trial, Trial):
+            kinds.setdefault(_kind(record, record.trial), []).append((path, record))
+    names: dict[str, int] = {}
+    found = []
+    for kind, own in kinds.items():
+        points = _points(own)
+        if not _varies(points):
+            continue
+        name = _name(kind)
+        names[name] = names.get(name, 0) + 1
+        number = f"-{names[name]}" if names[name] > 1 else ""
+        found.append(_sweep(kind, own, points, name=f"{name}{number}"))
+    return tuple(found)
+
+
+def _kind(record: RunRecord, trial: Trial) -> _Kind:
+    return _Kind(
+        framework=trial.framework,
+        version=trial.version,
+        workload=trial.workload,
+        model=trial.model,
+        mode=trial.mode,
+        image_shape=trial.image_shape,
+        num_classes=trial.num_classes,
+        data=trial.dataset.digest if trial.dataset else "synthetic",
+        device=trial.device,
+        machine=machine(record),
+        engine=record.engine,
+        cpus_per_worker=trial.cpus_per_worker,
+        world_size=trial.world_size,
+        nodes=trial.nodes,
+        way=trial.way,
+        horovod=trial.horovod,
+        xla=trial.xla,
+        wires=(trial.interconnect, trial.iface, trial.hca, trial.link),
+    )
+
+
+def _varies(points: Sequence[Point]) -> bool:
+    """Whether there are figures of two batches at one precision."""
+    batches: dict[str, set[int]] = {}
+    for point in points:
+        if point.throughput is not None or point.compute_percent is not None:
+            batches.setdefault(point.precision, set()).add(point.batch)
+    return any(len(own) > 1 for own in batches.values())
+
+
+def _name(kind: _Kind) -> str:
+    words = (
+        "sweep",
+        kind.framework,
+        kind.version,
+        kind.model,
+        f"{kind.image_shape[1]}px",
+        f"{kind.world_size}{kind.device}",
+    )
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+
+
+def _sweep(kind: _Kind, runs: Sequence[Run], points: tuple[Point, ...], *, name: str) -> Sweep:
+    summary = summarize([run for run in runs if not run[1].profiled] or runs)
+    height, width = kind.image_shape[1:]
+    data = "synthetic data" if kind.data == "synthetic" else "images of a data set"
+    way = f", {kind.way}" if kind.world_size > 1 else ""
+    where = f" of {kind.nodes} nodes" if kind.nodes > 1 else ""
+    return Sweep(
+        name=name,
+        title=summary.title,
+        setting=f"{kind.model} {height}×{width}, {summary.rows[0].devices}{where}{way}, {data}",
+        ground=figures.ground(summary),
+        device=runs[0][1].trial.device,
+        unit=figures.units(summary),
+        points=points,
+        notes=tuple(_notes(runs, points)),
+    )
+
+
+def _points(runs: Sequence[Run]) -> tuple[Point, ...]:
+    """A point for each precision and batch of which there is a figure, or was to be one; a precision's in the order of its batches."""
+    cells: dict[tuple[str, int], list[Run]] = {}
+    for path, record in runs:
+        assert isinstance(record.trial, Trial)  # noqa: S101 - no other has a kind
+        cells.setdefault((record.trial.precision, record.trial.batch_per_device), []).append((path, record))
+    points = (_point(precision, batch, cells[precision, batch]) for precision, batch in sorted(cells))
+    return tuple(point for point in points if point.row or point.compute_percent is not None)
+
+
+def _point(precision: str, batch: int, runs: Sequence[Run]) -> Point:
+    measured = [run for run in runs if not run[1].profiled]
+    row = summarize(measured).rows[0] if measured else None
+    passes = [record for _, record in runs if _traced(record)]
+    telemetry = row.telemetry if row else None
+    return Point(
+        precision=precision,
+        batch=batch,
+        row=row,
+        compute_percent=_compute_percent(passes),
+        compute_status=_worst(passes),
+        utilisation_percent=telemetry.utilisation_percent if telemetry else None,
+        sm_active_percent=_of_gpus(telemetry, lambda gpu: gpu.sm_active_percent),
+        fp32_percent=_of_gpus(telemetry, lambda gpu: gpu.fp32_utilisation),
+        tensor_percent=_of_gpus(telemetry, lambda gpu: gpu.tensor_percent),
+        power_w=telemetry.power_w if telemetry else None,
+        samples_per_joule=telemetry.samples_per_joule if telemetry else None,
+    )
+
+
+def _traced(record: RunRecord) -> bool:
+    """Whether it is a pass that may be used and traced whole steps.
+
+    One that reads counters runs kernels one after the other, and one of a region sees nothing of the rest of a step.
+    """
+    profile = record.profile
+    whole = profile is not None and profile.kind == "kernels" and profile.region is None
+    return whole and record.validity.status != "invalid"
+
+
+def _compute_percent(passes: Sequence[RunRecord]) -> float | None:
+    """GPU compute utilisation over passes; None without any on a GPU."""
+    used = [use for record in passes if record.profile and (use := record.profile.gpu_total)]
+    elapsed_s = sum(use.elapsed_s for use in used)
+    return 100 * sum(use.busy_s for use in used) / elapsed_s if elapsed_s else None
+
+
+def _worst(passes: Sequence[RunRecord]) -> Status | None:
+    if not passes:
+        return None
+    return "valid" if all(record.validity.status == "valid" for record in passes) else "degraded"
+
+
+def _of_gpus(telemetry: Telemetry | None, figure: Callable[[GpuTelemetry], Range | None]) -> float | None:
+    """Mean of a figure over the GPUs; None unless each has it."""
+    gpus = telemetry.gpus if telemetry else ()
+    known = [one.avg for gpu in gpus if (one := figure(gpu))]
+    return sum(known) / len(known) if known and len(known) == len(gpus) else None
+
+
+def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:
+    """What is wrong with single points, and what else than the batch differed between them."""
+    for point in points:
+        if point.row and point.row.reasons:
+            yield f"{point.precision}, batch {point.batch} {point.row.status}: {'; '.join(point.row.reasons)}"
+    for _, record in runs:
+        trial = record.trial
+        if isinstance(trial, Trial) and trial.profile and trial.profile.kind == "kernels" and record.validity.reasons:
+            what = f"{trial.precision}, batch {trial.batch_per_device}, pass under a profiler"
+            yield f"{what} {record.validity.status}: {'; '.join(record.validity.reasons)}"
+    for what, found in (
+        ("training programs", {record.provenance.workloads_sha256 for _, record in runs}),
+        ("locked requirements", {record.image.lock_sha256 for _, record in runs}),
+    ):
+        if len(found) > 1:
+            yield f"{len(found)} versions of the {what} were run: not the batch alone differs"

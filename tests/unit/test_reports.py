@@ -1,0 +1,144 @@
+"""Records on file that are drawn wrongly again.
+
+Prevents: a matrix that looks otherwise than when it was run; a speedup that is lost because its baseline is of another matrix; reports of
+a matrix overwritten by those of one of its runs; a pass under a profiler in a plot of throughput; one damaged table that keeps all other
+reports from being written; a traceback where there is nothing to draw.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+
+import examples
+import pytest
+from rich.console import Console
+from swept import leave, measured, samples, traced
+from test_cli import dlscale
+from test_regrade import leave as leave_run
+
+from runner.errors import RequestError
+from runner.report.publish import publish
+from runner.reports import matrices, report
+from runner.results import records_under
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A measured run and a pass of each of two batches, a matrix each, and a run that may not be used."""
+    found = tmp_path / "runs"
+    for number, batch in enumerate((4, 16)):
+        matrix = f"m{number}"
+        leave(found, measured(batch, 100.0 * batch, matrix=matrix, second=number), table_of_samples=samples())
+        leave(found, traced(batch, 0.25, matrix=matrix, second=number))
+    leave(found, measured(64, 9000.0, matrix="bad", status="invalid"), table_of_samples=samples())
+    return found
+
+
+def test_matrices_passes_and_sweeps(runs, tmp_path, capsys):
+    out = tmp_path / "out"
+    report(runs, out=out)
+    assert names(out) == [
+        "bad.csv",
+        "bad.md",
+        *(f"m0-fp32-4-profile-kernels.{kind}" for kind in ("md", "png")),
+        "m0-power.png",
+        *(f"m0.{kind}" for kind in ("csv", "md", "png")),
+        *(f"m1-fp32-16-profile-kernels.{kind}" for kind in ("md", "png")),
+        "m1-power.png",
+        *(f"m1.{kind}" for kind in ("csv", "md", "png")),
+        *(
+            f"sweep-pytorch-2.15.0-resnet50-224px-1gpu-{figure}.png"
+            for figure in ("compute", "sm-active", "throughput", "utilisation")
+        ),
+        "sweep-pytorch-2.15.0-resnet50-224px-1gpu.md",
+    ]
+    assert capsys.readouterr().out.splitlines() == [f"report: {out / name}" for name in printed_order(out)]
+    assert "profile" not in (out / "m0.md").read_text()
+
+
+def printed_order(out):
+    """By matrix as they ran, the measured runs first; sweeps at the end."""
+    order = [*("bad.md", "bad.csv"), *(f"m0{end}" for end in (".md", ".csv", ".png", "-power.png"))]
+    order += [f"m0-fp32-4-profile-kernels.{kind}" for kind in ("md", "png")]
+    order += [f"m1{end}" for end in (".md", ".csv", ".png", "-power.png")]
+    order += [f"m1-fp32-16-profile-kernels.{kind}" for kind in ("md", "png")]
+    sweep = "sweep-pytorch-2.15.0-resnet50-224px-1gpu"
+    return [
+        *order,
+        *(sweep + end for end in (".md", "-throughput.png", "-utilisation.png", "-sm-active.png", "-compute.png")),
+    ]
+
+
+def test_a_matrix_is_drawn_as_it_was_when_it_was_run(runs, tmp_path):
+    (tmp_path / "first").mkdir()
+    own = [run for run in records_under(runs) if run[1].matrix_id == "m1"]
+    publish(own, out=tmp_path / "first", name="m1", console=Console(file=io.StringIO()))
+    report(runs, out=tmp_path / "out")
+    for name in names(tmp_path / "first"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
+    assert "m1-fp32-16-profile-kernels.png" in names(tmp_path / "first")
+
+
+def test_one_run_has_reports_of_its_own_name_beside_it(runs):
+    report(runs / "m0-fp32-4", out=None)
+    assert names(runs) == ["m0-fp32-4-power.png", *(f"m0-fp32-4.{kind}" for kind in ("csv", "md", "png"))]
+
+
+def test_one_pass(runs):
+    report(runs / "m0-fp32-4-profile-kernels", out=None)
+    assert names(runs) == [f"m0-fp32-4-profile-kernels.{kind}" for kind in ("md", "png")]
+    said = (runs / "m0-fp32-4-profile-kernels.md").read_text()
+    assert "resnet50 224×224, batch 4 per device, fp32" in said
+    assert "1 × NVIDIA H200" in said
+
+
+def test_a_baseline_of_an_earlier_matrix_is_found_and_a_lost_one_is_no_error(tmp_path):
+    one = leave_run(tmp_path / "runs", "one", examples.trial())
+    two = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
+    leave_run(tmp_path / "runs", "two", two, baseline=one, seconds=0.16)
+    report(tmp_path / "runs" / "two", out=tmp_path / "out")
+    # 64 images in 0.16 s against 32 in 0.123...: a speedup of 1.543.
+    assert "| 1.543" in (tmp_path / "out" / "two.md").read_text()
+    shutil.rmtree(tmp_path / "runs" / "one")
+    report(tmp_path / "runs" / "two", out=tmp_path / "out")
+    assert "1.543" not in (tmp_path / "out" / "two.md").read_text()
+
+
+def test_a_matrix_is_in_the_order_in_which_it_ran():
+    late, early = measured(4, 1.0, run_id="a", second=2), measured(4, 1.0, run_id="b", second=1)
+    other = measured(4, 1.0, matrix="o", second=3)
+    assert matrices([late, other, early]) == {"m": [early, late], "o": [other]}
+
+
+def test_a_damaged_table_costs_its_own_plot_only(runs, tmp_path, capsys):
+    (runs / "m0-fp32-4" / "telemetry.parquet").write_bytes(b"nothing")
+    report(runs, out=tmp_path / "out")
+    assert "m0-power.png" not in names(tmp_path / "out")
+    assert {"m0.md", "m1-power.png"} <= set(names(tmp_path / "out"))
+    said = capsys.readouterr().out
+    assert f"not drawn: {runs / 'm0-fp32-4'}: its table telemetry can't be read" in said
+
+
+def test_nothing_to_draw_is_one_sentence(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "record.json").write_text("{")
+    for place in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(
+            RequestError, match="holds no run record that can be read; name a run directory, or one of several"
+        ):
+            report(place, out=None)
+    done = dlscale("report", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dlscale: {tmp_path}: holds no run record")
+
+
+def test_where_reports_can_not_go_is_one_sentence(runs, tmp_path):
+    (tmp_path / "file").touch()
+    done = dlscale("report", runs, f"--out={tmp_path / 'file' / 'x'}")
+    assert done.returncode == 2
+    assert "can't be written (Not a directory); give another place with OUT=DIR" in done.stderr

@@ -1,0 +1,193 @@
+"""Figures against the batch that are not of the batch.
+
+Prevents: a point of another machine, scale, wire or model in a curve; a mean of shares over passes; a curve of one batch; an invalid run, a
+pass of a region or one that read counters as a point; a change of the programs that nobody is told of; a mean over GPUs some of which are
+not known; a table full of dashes; two sweeps that overwrite each other's reports.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import examples
+import pytest
+from records import provenance
+from swept import measured, samples, traced, watched
+
+from runner.report.sweep import markdown, reports
+from runner.sweeps import sweeps
+
+pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+
+FOUR = measured(4, 400.0, utilisation=60.0, active=20.0)
+SIXTEEN = measured(16, 900.0, utilisation=90.0, active=50.0, power=500.0)
+RUNS = (SIXTEEN, FOUR, traced(4, 0.125), traced(16, 0.25, 0.125))
+
+
+def points(*runs):
+    (found,) = sweeps(runs)
+    return found.points
+
+
+def test_points_are_in_order_and_have_what_runs_and_passes_found():
+    four, sixteen = points(*RUNS)
+    assert [(one.precision, one.batch) for one in (four, sixteen)] == [("fp32", 4), ("fp32", 16)]
+    assert (four.throughput, sixteen.throughput) == (pytest.approx(400), pytest.approx(900))
+    # 0.125 s and 0.375 s of kernels in 5 steps of 0.1 s.
+    assert (four.compute_percent, sixteen.compute_percent) == (pytest.approx(25), pytest.approx(75))
+    assert (four.utilisation_percent, four.sm_active_percent) == (60, 20)
+    assert (sixteen.fp32_percent, sixteen.tensor_percent, sixteen.power_w) == (25, 10, 500)
+    # 900 images a second at 500 W; 24 GFLOP each of a peak of 67 TFLOP/s.
+    assert sixteen.samples_per_joule == pytest.approx(1.8)
+    assert sixteen.row.mfu_percent == pytest.approx(100 * 900 * 24e9 / 67e12)
+
+
+def test_passes_of_one_batch_are_added_up_before_they_are_divided():
+    """5 steps with 0.125 s of kernels and 10 with 0.75 s: 0.875 s of 1.5 s; the mean of 25 % and 75 % would be 50 %."""
+    path, long = traced(16, 0.375, run_id="long")
+    use = long.profile.gpu_total.model_copy(update={"busy_s": 0.75, "elapsed_s": 1.0})
+    long = long.model_copy(update={"profile": long.profile.model_copy(update={"gpu_total": use})})
+    (_, sixteen) = points(*RUNS[:3], traced(16, 0.125), (path, long))
+    assert sixteen.compute_percent == pytest.approx(100 * 0.875 / 1.5)
+
+
+def test_repeats_of_one_batch_are_pooled():
+    # 40 steps of 16 images at 900/s and at 450/s: 1280 images in 0.711 + 1.422 s.
+    (_, sixteen) = points(FOUR, SIXTEEN, measured(16, 450.0, run_id="again"))
+    assert sixteen.throughput == pytest.approx(600)
+    assert sixteen.row.repeats == 2
+
+
+def test_one_batch_is_no_sweep():
+    assert sweeps([SIXTEEN, traced(16, 0.25), measured(16, 450.0, run_id="again")]) == ()
+    assert sweeps([]) == ()
+
+
+def test_the_same_batches_at_two_precisions_are_no_sweep():
+    assert sweeps([FOUR, measured(16, 900.0, precision="bf16")]) == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "vgg16"},
+        {"version": "2.6.0"},
+        {"framework": "mxnet"},
+        {"world_size": 2, "processes": 2},
+        {"image_shape": (3, 32, 32)},
+        {"xla": True},
+        {"interconnect": "shm"},
+        {"horovod": examples.horovod(compression="fp16")},
+    ],
+    ids=str,
+)
+def test_what_differs_in_more_than_the_batch_is_not_of_the_sweep(changes):
+    assert sweeps([FOUR, measured(16, 900.0, **changes)]) == ()
+
+
+def test_another_machine_is_another_sweep():
+    path, other = SIXTEEN
+    gpus = tuple(gpu.model_copy(update={"name": "Tesla V100"}) for gpu in other.provenance.gpus)
+    assert sweeps([FOUR, (path, other.model_copy(update={"provenance": provenance(gpus=gpus)}))]) == ()
+
+
+def test_a_run_that_is_invalid_has_a_line_and_no_figure():
+    bad = measured(64, 5000.0, status="invalid")
+    (found,) = sweeps([FOUR, SIXTEEN, bad])
+    assert [point.throughput for point in found.points][2] is None
+    assert [point.utilisation_percent for point in found.points][2] is None
+    assert "fp32, batch 64 invalid: made up" in found.notes
+    assert "| fp32 | 64 | – | – | – | – | – | – | – | – | invalid |" in markdown(found)
+    assert sweeps([FOUR, bad]) == ()
+
+
+def test_a_pass_that_saw_no_whole_step_or_read_counters_or_is_invalid_has_no_compute_utilisation():
+    _, of_region = traced(16, 0.25)
+    of_region = of_region.model_copy(update={"profile": of_region.profile.model_copy(update={"region": "forward"})})
+    _, invalid = traced(16, 0.25)
+    invalid = invalid.model_copy(update={"validity": invalid.validity.model_copy(update={"status": "invalid"})})
+    for one in (of_region, invalid, traced(16, 0.25, kind="metrics")[1]):
+        (_, sixteen) = points(FOUR, SIXTEEN, (SIXTEEN[0], one))
+        assert sixteen.compute_percent is None
+
+
+def test_a_degraded_run_does_not_degrade_the_pass_beside_it():
+    (_, sixteen) = points(FOUR, measured(16, 900.0, status="degraded"), traced(4, 0.125), traced(16, 0.25))
+    assert (sixteen.status, sixteen.compute_status) == ("degraded", "valid")
+    path, unsteady = traced(16, 0.25)
+    reasons = {"status": "degraded", "reasons": ("the rate had not settled when the profiler began",)}
+    unsteady = unsteady.model_copy(update={"validity": unsteady.validity.model_copy(update=reasons)})
+    (found,) = sweeps([FOUR, SIXTEEN, (path, unsteady)])
+    assert (found.points[1].status, found.points[1].compute_status) == ("valid", "degraded")
+    assert found.notes == (
+        "fp32, batch 16, pass under a profiler degraded: the rate had not settled when the profiler began",
+    )
+
+
+def test_a_batch_of_which_only_the_memory_was_looked_at_has_no_line():
+    found = points(FOUR, SIXTEEN, traced(64, kind="memory"))
+    assert [point.batch for point in found] == [4, 16]
+
+
+def test_a_mean_over_gpus_needs_all_of_them():
+    one, two = samples(active=40.0, devices=2), samples(active=40.0, devices=2)
+    two.loc[two["device"] == "gpu1", "sm_active_percent"] = None
+    path, run = SIXTEEN
+    known, partly = (run.model_copy(update={"telemetry": watched(t, trained=3600, devices=2)}) for t in (one, two))
+    assert points(FOUR, (path, known))[1].sm_active_percent == pytest.approx(40)
+    assert points(FOUR, (path, partly))[1].sm_active_percent is None
+
+
+def test_programs_that_changed_between_the_batches_are_told_of():
+    path, run = SIXTEEN
+    other = run.model_copy(update={"provenance": provenance(gpus=run.provenance.gpus, workloads_sha256="d" * 64)})
+    (found,) = sweeps([FOUR, (path, other)])
+    assert found.notes == ("2 versions of the training programs were run: not the batch alone differs",)
+    assert sweeps([FOUR, SIXTEEN])[0].notes == ()
+
+
+def test_two_sweeps_of_one_name_do_not_overwrite_each_other():
+    on_shm = [measured(batch, 100.0, interconnect="shm") for batch in (4, 16)]
+    first, second = sweeps([FOUR, SIXTEEN, *on_shm])
+    assert first.name == "sweep-pytorch-2.15.0-resnet50-224px-1gpu"
+    assert second.name == f"{first.name}-2"
+
+
+class TestReports:
+    def test_the_table(self):
+        lines = markdown(sweeps(RUNS)[0]).splitlines()
+        assert lines[:4] == [
+            "### pytorch 2.15.0: resnet50 train: sweep over the batch",
+            "",
+            "resnet50 224×224, 1 GPU, synthetic data  ",
+            "1 × NVIDIA H200 · dlscale/mxnet:1.9.1 · engine docker · 2026-01-01",
+        ]
+        assert lines[5] == (
+            "| precision | batch | images/s ± | NVML utilisation (%) | SM active (%) | FP32 (%) | tensor (%) | compute (%) | power (W) | "
+            "images/J | MFU (%) | validity |"
+        )
+        assert lines[7].startswith("| fp32 | 4 | 400.0")
+        # Of 600 W; 400 × 24 GFLOP of 67 TFLOP/s.
+        assert lines[7].endswith("| 60.0 | 20.0 | 10.0 | 4.0 | 25.0 | 600.0 | 0.667 | 14.33 | valid |")
+
+    def test_columns_of_which_nothing_is_known_stay_away(self):
+        text = markdown(sweeps([traced(4, 0.125), traced(16, 0.25)])[0])
+        assert "| precision | batch | compute (%) |" in text
+        assert "images/s" not in text.split("\n\n")[2]
+
+    def test_a_plot_of_each_figure_that_two_batches_have(self):
+        (found,) = sweeps(RUNS[:3])
+        names = [name.removeprefix(found.name) for name in reports(found)]
+        assert names == [".md", "-throughput.png", "-utilisation.png", "-sm-active.png"]  # one pass alone is no curve
+        for name, content in reports(sweeps(RUNS)[0]).items():
+            if name.endswith(".png"):
+                assert struct.unpack(">I", content[16:20])[0] == 1280
+
+    def test_on_cpus_it_is_the_cpus_that_are_used(self):
+        runs = [measured(batch, 100.0, device="cpu", cpus_per_worker=1) for batch in (4, 16)]
+        on_cpu = [
+            (path, run.model_copy(update={"telemetry": run.telemetry.model_copy(update={"device": "cpu"})}))
+            for path, run in runs
+        ]
+        assert "| CPUs (%) |" in markdown(sweeps(on_cpu)[0])
+        assert "NVML" not in markdown(sweeps(on_cpu)[0])
