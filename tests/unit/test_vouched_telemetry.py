@@ -1,0 +1,63 @@
+"""The records of GPUs that the project vouches for, held against themselves: two ways to the same energy, and what must rise with the batch.
+
+Prevents: a unit or a span that is off and that no made-up sample would show.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from runner.results import read_record
+
+RESULTS = Path(__file__).parents[2] / "results"
+RECORDS = [read_record(path.parent) for path in sorted((RESULTS / "h200").glob("*/record.json"))]
+WATCHED = [record for record in RECORDS if record.telemetry]
+SWEEP = sorted(
+    (record for record in RECORDS if record.trial.precision == "bf16"), key=lambda record: record.trial.batch_per_device
+)
+
+
+@pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
+def test_the_energy_counter_and_power_over_time_agree(record):
+    for gpu in record.telemetry.gpus:
+        assert gpu.energy_method == "energy counter"
+        assert gpu.integrated_power_j == pytest.approx(gpu.energy_j, rel=0.05)
+        assert gpu.energy_j == pytest.approx(gpu.power_w.avg * gpu.measured_s, rel=0.05)
+        assert gpu.idle_power_w < gpu.power_w.avg
+
+
+@pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
+def test_a_gpu_is_busy_when_any_of_its_parts_is(record):
+    for gpu in record.telemetry.gpus:
+        for part in (gpu.fp32_utilisation, gpu.tensor_percent, gpu.sm_active_percent):
+            assert part.avg <= gpu.utilisation.avg
+        assert gpu.foreign == ()
+
+
+def test_utilisation_rises_with_the_batch():
+    measured = [record for record in SWEEP if not record.profiled]
+    assert [record.trial.batch_per_device for record in measured] == [4, 16, 64, 256]
+    for figure in ("utilisation", "sm_active_percent", "tensor_percent", "power_w"):
+        found = [getattr(record.telemetry.gpus[0], figure).avg for record in measured]
+        assert found == sorted(found), figure
+    rates = [record.measurement.throughput.value for record in measured]
+    assert rates == sorted(rates)
+
+
+def test_the_union_of_the_kernels_tells_the_same_as_the_driver():
+    """NVML counts a moment as busy in which any kernel ran; a profiled step is synchronized at its end, a measured one is not."""
+    measured = {r.trial.batch_per_device: r.telemetry.gpus[0].utilisation.avg for r in SWEEP if not r.profiled}
+    passes = {r.trial.batch_per_device: r.profile.gpu_total.compute_percent for r in SWEEP if r.profiled}
+    assert sorted(passes) == [4, 16, 64]
+    for batch, percent in passes.items():
+        assert percent == pytest.approx(measured[batch], abs=6)
+
+
+def test_a_pass_counts_what_the_program_counted():
+    """Twice the multiply-adds, by the layers of the network and by PyTorch's own counter."""
+    for record in SWEEP:
+        if record.profiled:
+            counted = {one.phase: one.flop_per_sample for one in record.profile.flop}
+            flop = record.measurement.flop
+            assert counted["forward"] == pytest.approx(flop.forward_flop_per_sample, rel=0.02)
+            assert counted["backward"] == pytest.approx(flop.backward_flop_per_sample, rel=0.02)
