@@ -46,7 +46,7 @@ _HOST: Final[Mapping[str, Kind]] = {
     "clock_mhz": "number",
 }
 
-# `node` and `rank` are the runner's own; all else is what programs write.
+# `node`, `rank` and `category` are the runner's own; all else is what programs write.
 COLUMNS: Final[Mapping[TableName, Mapping[str, Kind]]] = {
     "telemetry": {
         "node": "text",
@@ -64,6 +64,7 @@ COLUMNS: Final[Mapping[TableName, Mapping[str, Kind]]] = {
         "rank": "whole",
         "kind": "text",
         "name": "text",
+        "category": "text",
         "device": "whole",
         "stream": "whole",
         "thread": "whole",

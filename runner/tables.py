@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner.columns import COLUMNS, Kind, TableName
 from runner.parse import Rows
+from runner.profile.classify import category
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ def read(directory: Path, table: TableName, *, nodes: Mapping[str, str]) -> pd.D
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     if (path := directory / parquet_file(table)).exists():
-        found = pq.read_table(path)
+        found = _whole(table, pq.read_table(path))
     elif (path := directory / lines_file(table)).exists():
         found = pa.concat_tables([_schema(table).empty_table(), *(_arrow(table, g, nodes) for g in _groups(path))])
     else:
@@ -100,6 +101,16 @@ def _groups(path: Path) -> Iterable[list[Rows]]:
         yield group
 
 
+def _whole(table: TableName, found: pa.Table) -> pa.Table:
+    """A table with the columns that its file is older than, null throughout."""
+    import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
+
+    for field in _schema(table):
+        if field.name not in found.column_names:
+            found = found.append_column(field, pa.nulls(found.num_rows, field.type))
+    return found.select(list(COLUMNS[table]))
+
+
 def _arrow(table: TableName, group: list[Rows], nodes: Mapping[str, str]) -> pa.Table:
     import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
 
@@ -108,6 +119,8 @@ def _arrow(table: TableName, group: list[Rows], nodes: Mapping[str, str]) -> pa.
         place: dict[str, Any] = {"node": nodes[rows.container], "rank": rows.rank}
         for name, values in columns.items():
             values.extend(rows.columns.get(name, [place.get(name)] * rows.count))
+    if table == "kernels":
+        columns["category"] = list(map(category, columns["kind"], columns["name"]))
     return pa.Table.from_pydict(columns, schema=_schema(table))
 
 

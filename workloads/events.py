@@ -64,7 +64,7 @@ telemetry     by `monitor.py`, one row a device and sample: t, device ("gpu0", .
               fp16_percent, tensor_percent, dram_percent, pcie_rx_rate, pcie_tx_rate, nvlink_rx_rate, nvlink_tx_rate (bytes a second);
               of the host core_percent (a list, one a CPU, since the row before), memory_mib, disk_read_bytes, disk_write_bytes, net_rx_bytes,
               net_tx_bytes (counters), clock_mhz, energy_j (a counter: the packages' RAPL)
-kernels       by a profiler, one row a piece of work: kind ("kernel", "copy", "set", "call" of the CUDA API, "op" of the framework,
+kernels       by a profiler, one row a piece of work (to which the runner adds its category): kind ("kernel", "copy", "set", "call" of the CUDA API, "op" of the framework,
               "region"), name, device (a GPU's index in the job, -1 for the CPU), stream or thread (numbers), start, duration, grid, block ("x,y,z"),
               bytes (of copies and sets), correlation (the same for a call and what it started), op (number: a kernel's or a call's op, an
               op's own), parent (an op's op), flop, fp32_percent, tensor_percent, dram_bytes (null where unknown)

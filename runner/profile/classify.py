@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, TypeVar, cast
 
@@ -103,3 +104,17 @@ def function(name: str) -> str:
 def call(name: str) -> CallClass:
     """What a call of the CUDA API is for: ``call("cudaEventDestroy")`` is ``"event"``."""
     return cast("CallClass", _find("calls", function(name)))
+
+
+@functools.cache
+def category(kind: str, name: str) -> Category | CallClass | None:
+    """The category of a row of table `kernels`, by its columns `kind` and `name`; None for a region, which is no work."""
+    if kind == "set":
+        return "memset"
+    looks: dict[str, Callable[[str], Category | CallClass]] = {
+        "kernel": kernel,
+        "copy": copy,
+        "call": call,
+        "op": operator,
+    }
+    return looks[kind](name) if kind in looks else None

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pyarrow import parquet
 
 from runner import tables
 from runner.columns import COLUMNS
@@ -80,3 +81,34 @@ def test_lines_stay_where_parquet_can_t_be_written(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         tables.settle(tmp_path, nodes=NODES)
     assert names(tmp_path) == ["telemetry.jsonl"]
+
+
+def test_each_piece_of_work_has_its_category(tmp_path):
+    columns = {
+        "kind": ["kernel", "set", "copy", "call", "op", "region"],
+        "name": [
+            "maxwell_scudnn_winograd_128x128_ldg1_ldg4_tile148n_nt",
+            "Memset (Device)",
+            "Memcpy HtoD (Pinned -> Device)",
+            "cudaLaunchKernel",
+            "aten::mm",
+            "forward",
+        ],
+    }
+    rows = Rows(table="kernels", rank=0, columns=columns, container="c0")
+    (tmp_path / "kernels.jsonl").write_text(rows.model_dump_json() + "\n")
+    tables.settle(tmp_path, nodes=NODES)
+    found = tables.read(tmp_path, "kernels", nodes=NODES)
+    assert found.category.tolist()[:5] == ["convolution_winograd", "memset", "copy_htod", "launch", "gemm"]
+    assert found.category.isna().tolist() == [False] * 5 + [True]
+
+
+def test_a_file_that_is_older_than_a_column_has_it_empty(tmp_path):
+    write(tmp_path, *TWO)
+    tables.settle(tmp_path, nodes=NODES)
+    path = tmp_path / "telemetry.parquet"
+    parquet.write_table(parquet.read_table(path).drop_columns(["power_w", "node"]), path)
+    found = tables.read(tmp_path, "telemetry", nodes=NODES)
+    assert list(found.columns) == list(COLUMNS["telemetry"])
+    assert found.power_w.isna().all()
+    assert list(found.t) == [1.0, 1.1, 5.0]
