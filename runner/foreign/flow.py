@@ -189,7 +189,7 @@ def _sampler(spec: ContainerSpec, room: SamplersRoom, *, hz: int) -> tuple[Conta
         return ()
     site, user = room.describer.site(None), room.describer.user()
     run = spec.labels[LABEL_RUN]
-    return (monitor.local(run, node=spec.node, gpus=spec.gpus, hz=hz, image=room.image, site=site, user=user),)
+    return (monitor.sampler(run, node=spec.node, gpus=spec.gpus, hz=hz, image=room.image, site=site, user=user),)
 
 
 def _run(

@@ -25,29 +25,50 @@ def specs(job: Job, *, hz: int, image: str, site: Site) -> tuple[ContainerSpec, 
         return ()
     if not job.remote:
         gpus = tuple(gpu for seat in job.seats for gpu in seat.gpus)
-        return (local(job.run_id, node=job.head.node.name, gpus=gpus, hz=hz, image=image, site=site, user=job.user),)
-    found = []
-    for number, seat in enumerate(job.seats):
-        alone = local(
-            job.run_id, node=seat.node.name, gpus=seat.gpus, hz=hz, image=image, site=site, user=job.user, number=number
-        )
-        python, lease, *argv = alone.argv
-        own = {
-            "argv": (python, lease, f"--heartbeat={HEARTBEAT_S}", *argv),
-            "env": {**alone.env, "PYTHONPATH": f"{site.workloads}/{MODULES}"},
-            "mounts": job.mounts,
-            "gpus": seat.gpus,
-            "network": "host",
-            "host_pids": True,
-        }
-        found.append(alone.model_copy(update=own))
-    return tuple(found)
+        name = job.head.node.name
+        return (sampler(job.run_id, node=name, gpus=gpus, hz=hz, site=site, image=image, user=job.user),)
+    return tuple(
+        sampler(
+            job.run_id,
+            node=seat.node.name,
+            gpus=seat.gpus,
+            hz=hz,
+            site=site,
+            image=image,
+            user=job.user,
+            number=number,
+            remote=True,
+        ).model_copy(update={"mounts": job.mounts, "gpus": seat.gpus, "network": "host", "host_pids": True})
+        for number, seat in enumerate(job.seats)
+    )
 
 
-def local(
-    run_id: str, *, node: str, gpus: tuple[int, ...], hz: int, image: str, site: Site, user: str, number: int = 0
+def sampler(
+    run_id: str,
+    *,
+    node: str,
+    gpus: tuple[int, ...],
+    hz: int,
+    site: Site,
+    image: str,
+    user: str,
+    number: int = 0,
+    remote: bool = False,
 ) -> ContainerSpec:
-    """The sampler of the machine that it is on, which sees all of it by itself."""
+    """The sampler of one machine: a process on this one, which sees all of it by itself, or what runs in a container on another.
+
+    Args:
+        run_id: the run that it looks at.
+        node: name of the machine in what it writes.
+        gpus: indices of the GPUs that it asks.
+        hz: samples a second.
+        site: where it finds Python and the programs.
+        image: what it runs in.
+        user: numeric `uid:gid`.
+        number: of the machine.
+        remote: whether it has to hear from the runner to live on, and brings its modules along.
+    """
+    beat = (f"--heartbeat={HEARTBEAT_S}",) if remote else ()
     flags = (f"--node={node}", f"--hz={hz}", f"--gpus={','.join(map(str, gpus))}")
     return ContainerSpec(
         name=f"dlscale-{run_id}-monitor{number}",
@@ -55,8 +76,12 @@ def local(
         role="monitor",
         number=number,
         image=image,
-        argv=(site.python, f"{site.workloads}/lease.py", site.python, f"{site.workloads}/monitor.py", *flags),
-        env={"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"},
+        argv=(site.python, f"{site.workloads}/lease.py", *beat, site.python, f"{site.workloads}/monitor.py", *flags),
+        env={
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            **({"PYTHONPATH": f"{site.workloads}/{MODULES}"} if remote else {}),
+        },
         user=user,
         labels={LABEL_RUN: run_id, LABEL_ROLE: "monitor"},
     )

@@ -45,7 +45,7 @@ def sample(tmp_path):
         script = tmp_path / "sampler.py"
         script.write_text(EVENTS + textwrap.dedent(program))
         engine = engine or VenvEngine(Path("/usr/bin/env"), WORKLOADS)
-        plain = monitor.local("r1", node="here", gpus=(), hz=10, image="own", site=engine.site(None), user="0:0")
+        plain = monitor.sampler("r1", node="here", gpus=(), hz=10, image="own", site=engine.site(None), user="0:0")
         spec = plain.model_copy(update={"argv": ("python3", str(WORKLOADS / "lease.py"), "python3", str(script))})
         plan = RunPlan(run_id="r1", trial=examples.trial(), containers=(spec,), command_lines=())
         writer = RunWriter(tmp_path / "run")
