@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.patheffects import AbstractPathEffect
 
 BLUE: Final = "#0072B2"
 VERMILION: Final = "#D55E00"
@@ -74,6 +75,13 @@ def footer(figure: Figure, lines: Iterable[str], *, characters: int) -> None:
         fontsize=8.5,
         color=SMALL_PRINT,
     )
+
+
+def halo() -> list[AbstractPathEffect]:
+    """What keeps a word readable where it crosses a line."""
+    from matplotlib.patheffects import withStroke  # noqa: PLC0415
+
+    return [withStroke(linewidth=3, foreground="white")]
 
 
 def dress(axes: Axes, label: str, *, along: Literal["x", "y"], fontsize: float = 11) -> None:

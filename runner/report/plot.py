@@ -147,8 +147,6 @@ def _draw(axes: Axes, points: list[_Point], *, label: str | None) -> None:
 
 def _name_values(axes: Axes, points: list[_Point], *, suffix: str = "") -> None:
     """Write each value below its point, with the digits that its interval supports."""
-    from matplotlib.patheffects import withStroke  # noqa: PLC0415
-
     for point in points:
         text = figures.figure(point.value, (point.below + point.above) / 2 or None).split(" ±")[0]
         axes.annotate(
@@ -161,7 +159,7 @@ def _name_values(axes: Axes, points: list[_Point], *, suffix: str = "") -> None:
             color=BLUE,
             fontsize=10,
             fontweight="bold",
-            path_effects=[withStroke(linewidth=3, foreground="white")],  # readable where it crosses a line
+            path_effects=canvas.halo(),
             zorder=4,
         )
 

@@ -51,6 +51,7 @@ def share_figure(profile: Profile, *, title: str, ground: Sequence[str]) -> Figu
             va="center",
             fontsize=9.5,
             color=INK,
+            path_effects=canvas.halo(),
         )
     axes.set_yticks(range(len(bars)), [name for name, _ in bars])
     axes.invert_yaxis()
@@ -86,6 +87,7 @@ def sweep_figure(
         return None
     figure = canvas.sheet(8, 5, top=0.87, margins=(0.18, 0.1))
     axes = figure.subplots()
+    percent = axis.endswith("(%)")
     labels = list(dict.fromkeys(label for _, _, label in points))
     for number, label in enumerate(labels):
         curve = sorted((batch, value) for batch, value, other in points if other == label)
@@ -96,13 +98,14 @@ def sweep_figure(
         if len(labels) == 1:  # beside several curves the figures would cover each other
             for batch, value in curve:
                 axes.annotate(
-                    written(value),
+                    f"{value:.1f}" if percent else written(value),
                     (batch, value),
                     xytext=(0, 8),
                     textcoords="offset points",
                     ha="center",
                     fontsize=9.5,
                     color=INK,
+                    path_effects=canvas.halo(),
                 )
     batches = sorted({batch for batch, _, _ in points})
     axes.set_xscale("log", base=2)
@@ -110,7 +113,7 @@ def sweep_figure(
     axes.set_xticks(batches, [str(batch) for batch in batches])
     axes.minorticks_off()
     axes.set_xlabel("batch of a device", fontsize=11, color=INK)
-    axes.set_ylim(0, 105 if axis.endswith("(%)") else 1.15 * max(value for _, value, _ in points))
+    axes.set_ylim(0, 105 if percent else 1.15 * max(value for _, value, _ in points))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     canvas.dress(axes, axis, along="y")
     if len(labels) > 1:

@@ -31,8 +31,10 @@ def test_two_scales_leave_two_valid_records_and_reports(ended):
         assert record.validity.status in ("valid", "degraded"), record.validity
         assert record.outcome.status == "ok"
         assert set(record.outcome.exit_codes.values()) == {0}
-    assert sorted(path.suffix for path in ended.out.iterdir() if path.is_file()) == [".csv", ".md", ".png"]
-    assert next(ended.out.glob("*.png")).read_bytes().startswith(b"\x89PNG")
+    name = ended.records[0].matrix_id
+    reports = sorted(path for path in ended.out.iterdir() if path.is_file())
+    assert [path.name.removeprefix(name) for path in reports] == ["-power.png", ".csv", ".md", ".png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in reports if path.suffix == ".png")
 
 
 def test_the_table_and_the_record_are_printed(ended):
