@@ -63,7 +63,9 @@ print(os.getpid(), file=open({path!r}, "a"), flush=True)
 
 
 def test_each_worker_gets_its_number_and_the_whole_cluster():
-    done = run("import os; print(os.environ['TF_CONFIG'], os.environ['LOCAL_RANK'])", first=1)
+    # One write a line: workers share the pipe.
+    code = "import os, sys; sys.stdout.write(os.environ['TF_CONFIG'] + ' ' + os.environ['LOCAL_RANK'] + chr(10))"
+    done = run(code, first=1)
     assert done.returncode == 0, done.stderr
     found = sorted(line.rsplit(" ", 1) for line in done.stdout.splitlines())
     cluster = {"worker": CLUSTER.split(",")}
