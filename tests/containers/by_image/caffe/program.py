@@ -51,7 +51,8 @@ def run(**flags):
 code, events, log = run()
 assert code == 0, log
 names = [event["event"] for event in events]
-assert names == ["phase", "env", "run_start", "phase", "first_step", "warmup_end", "net", "net", "run_stop"], names
+start = ["phase", "env", "run_start", "phase", "first_step", "warmup_end"]
+assert names == [*start, "net", "usage", "net", "usage", "run_stop"], names
 by_name = {event["event"]: event for event in events}
 assert by_name["env"]["framework_version"] == "1.0.0"
 assert by_name["run_start"]["global_batch"] == 8
