@@ -259,7 +259,7 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="print the profile as JSON")] = False,
 ) -> None:
     """Print what a pass under a profiler found: utilisation, kernels, copies, calls, memory."""
-    from runner.profiles import show_profile  # noqa: PLC0415 - commands load what they need
+    from runner.passes.show import show_profile  # noqa: PLC0415 - commands load what they need
 
     show_profile(directory, as_json=as_json)
 

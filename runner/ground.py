@@ -12,7 +12,6 @@ from typing import Final
 from runner import dataset
 from runner.catalog import Catalog, load_images, misfit
 from runner.cluster import Node
-from runner.counting import Nsight
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.user import IMAGE_USER, job_user
@@ -20,7 +19,8 @@ from runner.errors import RequestError
 from runner.fleet import Fleet, assemble
 from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
-from runner.nsight import find_nsight
+from runner.passes.counting import Nsight
+from runner.passes.nsight import find_nsight
 from runner.provenance import SUITE_ROOT, tree_sha256
 from runner.request import Device, EngineName, Request
 from runner.trial import Dataset

@@ -16,7 +16,7 @@ from runner.dataset import PACKED
 from runner.errors import RequestError
 from runner.ground import Ground
 from runner.link import Link
-from runner.passes import passes
+from runner.passes.plan import passes
 from runner.request import Device, Interconnect, Request
 from runner.spread import nodes_for, scales
 from runner.strategy import Chosen, choose

@@ -13,10 +13,10 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.counting import Counting
 from runner.dialects.base import DialectName
 from runner.events import ProfileKind, Region
 from runner.link import Link
+from runner.passes.counting import Counting
 from runner.request import (
     AskedDialect,
     Compression,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runner.counting import Counting
 from runner.launch.job import Job, program, spec
+from runner.passes.counting import Counting
 from runner.spec import ContainerSpec, Mount
 
 

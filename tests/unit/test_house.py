@@ -35,6 +35,7 @@ PURE = sorted(
         *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
         *(ROOT / "runner" / "profile").glob("*.py"),
         *(ROOT / "runner" / "telemetry").glob("*.py"),
+        *(ROOT / "runner" / "passes" / f"{name}.py" for name in ("counting", "plan")),
         *(
             ROOT / "runner" / "hosts" / f"{name}.py"
             for name in ("claims", "declared", "findings", "model", "peers", "unreachable")
@@ -43,9 +44,7 @@ PURE = sorted(
             ROOT / "runner" / f"{name}.py"
             for name in (
                 "emulate",
-                "counting",
                 "link",
-                "passes",
                 "plan",
                 "sanity",
                 "shaping",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runner.counting import Nsight
-from runner.nsight import find_nsight
+from runner.passes.counting import Nsight
+from runner.passes.nsight import find_nsight
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 from test_plan import ground
 
-from runner.counting import Nsight
 from runner.errors import RequestError
+from runner.passes.counting import Nsight
 from runner.plan import plan
 from runner.request import Request
 

@@ -8,7 +8,7 @@ import pytest
 from records import provenance, record
 
 from runner.errors import RequestError
-from runner.profiles import find_pass, show_profile
+from runner.passes.show import find_pass, show_profile
 from runner.results import write_record
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from runner.counting import Nsight, choose_counting
 from runner.events import ProfileKind
+from runner.passes.counting import Nsight, choose_counting
 from runner.request import NARROWED, EngineName, Request
 from runner.trial import ProfilePass, Trial
 

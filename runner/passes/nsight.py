@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from runner.counting import Nsight
 from runner.hostfs import read_text
+from runner.passes.counting import Nsight
 
 PARAMETERS: Final = "proc/driver/nvidia/params"
 # Where NVIDIA's packages put it: its own, and the CUDA toolkit's.
