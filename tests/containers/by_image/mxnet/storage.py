@@ -4,6 +4,7 @@ Prevents memory of MXNet's own profiler that counts operators, forgets what was 
 """
 
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
@@ -25,12 +26,23 @@ def held(storage):
     return storage.held()[0]
 
 
+def peak_until(storage, expected):
+    """The peak until so much is held: MXNet hands memory back in a thread of its own, which nothing waits for."""
+    peak, deadline = 0, time.monotonic() + 30
+    while True:
+        now, high = held(storage)
+        peak = max(peak, high)
+        if now == expected or time.monotonic() > deadline:
+            return peak
+        time.sleep(0.02)
+
+
 storage = Storage(mx, "cpu")
 kept = numbers(8)
 assert held(storage) == (8 * MEGABYTE, 8 * MEGABYTE)
 passing = numbers(20)
 del passing
-assert held(storage) == (8 * MEGABYTE, 28 * MEGABYTE)
+assert peak_until(storage, 8 * MEGABYTE) == 28 * MEGABYTE
 # The peak begins anew at what is held.
 assert held(storage) == (8 * MEGABYTE, 8 * MEGABYTE)
 more = numbers(4)
