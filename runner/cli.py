@@ -277,6 +277,24 @@ def report(
 
 
 @app.command()
+def published(
+    *,
+    model: Annotated[Text, _flag("--model", help="figures of this network, e.g. resnet50")] = None,
+    framework: Annotated[Text, _flag("--framework", help="figures of this framework, e.g. mxnet")] = None,
+    source: Annotated[
+        Text, _flag("--source", help="figures of this source, e.g. dell-emc-2016-p100", metavar="ID")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print them as JSON")] = False,
+    plot: Annotated[Text, _flag("--plot", help="draw their scaling curves, too", metavar="FILE.png")] = None,
+) -> None:
+    """List what others published: each figure with its source, speedups computed again, and what a source contradicts itself in."""
+    from runner.published.show import Asked, show_published  # noqa: PLC0415 - commands load what they need
+
+    asked = Asked(model=model or None, framework=framework or None, source=source or None)
+    show_published(asked, as_json=as_json, plot=Path(plot) if plot else None)
+
+
+@app.command()
 def clean(
     *,
     hosts: Annotated[Text, _flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,
@@ -331,7 +349,7 @@ def schema(
     *,
     check: Annotated[bool, typer.Option("--check", help="fail if the committed schema differs")] = False,
 ) -> None:
-    """Write the JSON Schema of a run record to results/schema/."""
+    """Write the JSON Schemas of a run record and of a published source to results/schema/."""
     from runner.schema import export  # noqa: PLC0415 - commands load what they need
 
     export(check=check)

@@ -1,24 +1,25 @@
-"""Exports the JSON Schema of a run record, the contract with whoever reads records by other means."""
+"""Exports JSON Schemas, the contracts with whoever reads or writes our files by other means: run records, published sources."""
 
 from __future__ import annotations
 
 from runner.errors import DlscaleError
 from runner.provenance import SUITE_ROOT
+from runner.published.load import published_schema
 from runner.results import record_schema
 
-PATH = SUITE_ROOT / "results" / "schema" / "record.schema.json"
+DIRECTORY = SUITE_ROOT / "results" / "schema"
 
 
 def export(*, check: bool) -> None:
-    """Write the schema; with `check`, only hold the committed one against the code.
+    """Write the schemas; with `check`, only hold the committed ones against the code.
 
     Raises:
-        DlscaleError: the committed schema differs.
+        DlscaleError: a committed schema differs.
     """
-    current = record_schema()
-    if check:
-        if not PATH.exists() or PATH.read_text(encoding="utf-8") != current:
-            raise DlscaleError(f"{PATH} differs from the code; run `dlscale schema` and commit it")
-        return
-    PATH.parent.mkdir(parents=True, exist_ok=True)
-    PATH.write_text(current, encoding="utf-8")
+    for name, current in (("record", record_schema()), ("published", published_schema())):
+        path = DIRECTORY / f"{name}.schema.json"
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(current, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != current:
+            raise DlscaleError(f"{path} differs from the code; run `dlscale schema` and commit it")

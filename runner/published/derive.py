@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final, Literal
 
-from runner.published.model import Conditions, Figure, Published
+from runner.published.model import Figure, Published
 
 Scaling = Literal["weak", "strong", "unstated"]
 
 # What may differ between two runs of one curve besides the number of devices.
-_GROWS: Final = frozenset({"gpus", "nodes", "global_batch", "batch_per_gpu", "system", "network", "note", "run"})
+_GROWS: Final = frozenset({"gpus", "nodes", "global_batch", "batch_per_gpu", "network", "note", "run"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,18 +38,18 @@ class Scaled:
 
 def scaled(published: Published) -> tuple[Scaled, ...]:
     """Speedup and efficiency of every throughput of a source that has one on fewer devices beside it."""
+    families = {system.id: system.family or system.id for system in published.hardware.systems}
     rates = [figure for figure in published.figures if _is_rate(figure)]
-    groups: dict[Hashable, list[Figure]] = defaultdict(list)
+    groups: dict[tuple[Scaling, Hashable], list[Figure]] = defaultdict(list)
     for figure in rates:
-        for key in _curves(figure.conditions):
-            groups[figure.metric, key].append(figure)
+        for curve in _curves(figure, families):
+            groups[curve].append(figure)
     found = []
     for figure in rates:
-        for scaling, key in zip(("weak", "strong"), _curves(figure.conditions), strict=False):
-            group = groups[figure.metric, key]
-            baseline = min(group, key=devices)
-            if devices(baseline) < max(map(devices, group)):
-                found.append(_against(baseline, figure, scaling=scaling if _batch_is_known(figure) else "unstated"))
+        for curve in _curves(figure, families):
+            baseline = min(groups[curve], key=devices)
+            if devices(baseline) < max(map(devices, groups[curve])):
+                found.append(_against(baseline, figure, scaling=curve[0]))
                 break
     return tuple(found)
 
@@ -76,31 +76,29 @@ def devices(figure: Figure) -> int:
     return figure.conditions.gpus or 0
 
 
-def _batch_is_known(figure: Figure) -> bool:
-    return figure.conditions.batch_per_gpu is not None or figure.conditions.global_batch is not None
-
-
-def _curves(conditions: Conditions) -> tuple[Hashable, ...]:
-    """What the runs of one curve have in common, first if the batch of a device stays, then if that of all does."""
+def _curves(figure: Figure, families: Mapping[str, str]) -> tuple[tuple[Scaling, Hashable], ...]:
+    """What the runs of one curve have in common: first if the batch of a device stays, then if that of all does."""
+    conditions = figure.conditions
     same = {name: value for name, value in conditions.stated.items() if name not in _GROWS}
-    rest = tuple(sorted((name, str(value)) for name, value in same.items()))
+    if conditions.system:
+        same["system"] = families.get(conditions.system, conditions.system)
+    rest = (figure.metric, *sorted((name, str(value)) for name, value in same.items()))
     if conditions.batch_per_gpu is not None:
-        return ((rest, "a device", Fraction(conditions.batch_per_gpu)),)
+        return (("weak", (rest, conditions.batch_per_gpu)),)
     if conditions.global_batch is not None:
-        per_device = Fraction(conditions.global_batch, conditions.gpus or 1)
-        return ((rest, "a device", per_device), (rest, "all", conditions.global_batch))
-    return ((rest, "unstated"),)
+        a_device = Fraction(conditions.global_batch, devices(figure))
+        return ("weak", (rest, a_device)), ("strong", (rest, conditions.global_batch))
+    return (("unstated", rest),)
 
 
-def _against(baseline: Figure, figure: Figure, *, scaling: str) -> Scaled:
+def _against(baseline: Figure, figure: Figure, *, scaling: Scaling) -> Scaled:
     times = Fraction(devices(figure), devices(baseline))
     ratio = Fraction(number(figure)) / Fraction(number(baseline))
     speedup = ratio * times if figure.metric == "throughput_per_gpu" else ratio
-    kind: Scaling = "weak" if scaling == "weak" else "strong" if scaling == "strong" else "unstated"
     return Scaled(
         figure=figure,
         baseline=baseline,
         speedup=float(speedup),
         efficiency_percent=float(100 * speedup / times),
-        scaling=kind,
+        scaling=scaling,
     )

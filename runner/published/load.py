@@ -6,6 +6,7 @@ the source.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,11 @@ def load(path: Path) -> Published:
     for wrong in (*_doubled(published), *_dangling(published), *_undeclared(published)):
         raise RequestError(f"{path}:{_line(path, wrong[0])}: {wrong[1]}")
     return published
+
+
+def published_schema() -> str:
+    """JSON Schema of a source's file, as committed under `results/schema/`."""
+    return json.dumps(Published.model_json_schema(), indent=1, sort_keys=True) + "\n"
 
 
 Wrong = tuple[str, str]

@@ -76,10 +76,11 @@ class Gpu(Frozen):
 
 
 class System(Frozen):
-    """A machine, or a set of them, that figures name by `id`."""
+    """A machine, or a set of them, that figures name by `id`; those of one `family` differ in the number of devices alone."""
 
     id: Identifier
-    name: str
+    name: str | None = None
+    family: str | None = None
     cpu: str | None = None
     software: str | None = None
     note: str | None = None

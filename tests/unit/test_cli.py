@@ -118,7 +118,8 @@ def test_an_engine_that_does_not_answer_is_named_with_the_alternative(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["bench", "doctor", "regrade", "profile", "report", "clean", "overhead", "schema", "images", "data"]
+    "command",
+    ["bench", "doctor", "regrade", "profile", "report", "published", "clean", "overhead", "schema", "images", "data"],
 )
 def test_every_command_explains_itself(command):
     done = dlscale(command, "--help")

@@ -34,6 +34,11 @@ PURE = sorted(
         *(ROOT / "runner" / f"{name}.py" for name in ("doctor", "failures", "grade", "measure", "metrics", "parse")),
         *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
         *(ROOT / "runner" / "profile").glob("*.py"),
+        *(
+            ROOT / "runner" / "published" / f"{name}.py"
+            for name in ("contradict", "derive", "findings", "model", "plot")
+        ),
+        *(ROOT / "runner" / "published" / f"{name}.py" for name in ("selector", "source", "units")),
         *(ROOT / "runner" / "telemetry").glob("*.py"),
         *(ROOT / "runner" / "passes" / f"{name}.py" for name in ("counting", "plan")),
         *(
