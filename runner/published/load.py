@@ -135,7 +135,7 @@ def _undeclared(published: Published) -> Iterator[Wrong]:
     declared = {(each.check, figure) for each in published.contradictions for figure in each.figures}
     for check, figure in sorted(found.keys() - declared):
         each = found[check, figure]
-        makes = f"{figure} is {each.printed:g} {each.unit}, but {', '.join(each.against)} make it {each.recomputed:g} ({check})"
+        makes = f"{figure} is {each.printed:g} {each.unit}, but {' and '.join(each.against)} make it {each.recomputed:g} ({check})"
         yield figure, f"{makes}; correct what was copied, or add it to `contradictions` if the source has it so"
     for check, figure in sorted(declared - found.keys()):
         yield figure, f"{figure} contradicts nothing here ({check}); remove it from `contradictions`"

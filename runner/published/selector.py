@@ -11,8 +11,8 @@ def _several(value: Any) -> Any:
     return value if isinstance(value, (list, tuple)) else (value,)
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
-Counts = Annotated[tuple[int, ...], BeforeValidator(_several)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...])]
+Counts = Annotated[tuple[int, ...], BeforeValidator(_several, json_schema_input_type=int | tuple[int, ...])]
 
 
 class Selector(BaseModel):

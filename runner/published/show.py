@@ -192,7 +192,7 @@ def sentence(found: Contradiction, published: Published) -> str:
     why = next((f"; {each.why}" for each in published.contradictions if found.figure in each.figures and each.why), "")
     return (
         f"contradiction ({found.check}): {found.figure} is printed as {found.printed:.8g} {found.unit}, by {' and '.join(found.against)} it "
-        f"is {found.recomputed:.6g} ({found.difference:+.1%}){why}"
+        f"is {found.recomputed:.6g} ({100 * found.difference:+.1f} %){why}"
     )
 
 
@@ -261,7 +261,6 @@ def _speedup(found: Scaled | None) -> str:
 
 def _draw(path: Path, listed: Sequence[Listed], asked: Asked) -> None:
     from runner.published.plot import curves, curves_png  # noqa: PLC0415 - not before it is known that there is something to draw
-    from runner.results import write_report  # noqa: PLC0415
 
     found = tuple(curve for each in listed for curve in curves(each.published, each.scaled))
     what = ", ".join(name for name in (asked.model, asked.framework, asked.source) if name) or "all sources"
@@ -269,5 +268,10 @@ def _draw(path: Path, listed: Sequence[Listed], asked: Asked) -> None:
         raise RequestError(
             f"no published figure of {what} is on several numbers of devices; ask for another, e.g. --model resnet50"
         )
-    written = write_report(path.parent, path.name, curves_png(found, title=f"Published scaling: {what}"))
-    sys.stderr.write(f"plot: {written}\n")
+    try:
+        path.write_bytes(curves_png(found, title=f"Published scaling: {what}"))
+    except OSError as error:
+        raise RequestError(
+            f"{path}: can't be written ({error.strerror}); give another file with --plot FILE.png"
+        ) from error
+    sys.stderr.write(f"plot: {path}\n")

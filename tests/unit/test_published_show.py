@@ -1,0 +1,139 @@
+"""`dlscale published`.
+
+Prevents: figures of one network among another's; a contradiction that is not shown beside its figure; an unknown name without the
+nearest known ones; a plot whose curves can't be told apart, or that draws a point twice; a number as text in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from made_up_source import rate, source, table
+
+from runner.errors import RequestError
+from runner.published.contradict import contradictions
+from runner.published.derive import scaled
+from runner.published.load import load_all
+from runner.published.plot import curves, curves_figure, curves_png
+from runner.published.show import Asked, select, sentence
+
+pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+
+
+def published(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "runner", "published", *words], capture_output=True, text=True, check=False
+    )
+
+
+def test_without_a_name_every_source_has_its_row():
+    done = published()
+    assert done.returncode == 0, done.stderr
+    assert all(each.id in done.stdout for each in load_all())
+    assert "1457 figures of 33 sources" in done.stdout
+
+
+def test_figures_are_listed_with_source_conditions_and_speedup():
+    done = published("--source=dell-emc-2016-p100", "--model=googlenet")
+    row = next(line for line in done.stdout.splitlines() if "2955 images/s" in line)
+    cells = ["throughput", "googlenet", "Tesla P100 PCIe 16 GB, ib", "mxnet, 0.7.0", "16 on 4 nodes", "144", "real"]
+    assert re.split(r" {2,}", row.strip()) == [*cells, "–", "2955 images/s", "13.43 (84 %)"]
+    assert "Rengan Xu, Nishanth Dandapanthu" in done.stdout
+    assert "inception" not in done.stdout.split("The labels")[0]
+
+
+def test_json_has_a_figure_and_its_contradiction_as_numbers():
+    done = published("--source=nvidia-dle-mxnet-rn50", "--json")
+    figures = {entry["id"]: entry for entry in json.loads(done.stdout)}
+    wrong = figures["dlemx.a100.amp_over_tf32.g1"]
+    assert (wrong["value"], wrong["unit"], wrong["conditions"]["model"]) == (2.18, "x", "resnet50")
+    (found,) = wrong["contradictions"]
+    assert found["recomputed"] == pytest.approx(3.230332)
+    assert figures["dlemx.v10032gbdgx2.amp.g16"]["speedup"] == pytest.approx(21484 / 1492)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--model=resnet51"], "no published figure is of the model 'resnet51'; nearest: resnet50, "),
+        (["--framework=mxnt"], "no published figure is of the framework 'mxnt'; nearest: mxnet, "),
+        (["--source=dell-emc"], "no published figure is of the source 'dell-emc'; nearest: dell-emc-2016-p100, "),
+        (["--source=stas00-mamf", "--model=vgg16"], "no published figure in stas00-mamf is of the model 'vgg16'; nearest: none"),
+        (["--model=googlenet", "--framework=pytorch"], "is of model 'googlenet' and framework 'pytorch' at once"),
+        (["--model=wgan", "--plot=x.png"], "no published figure of wgan is on several numbers of devices"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_one_sentence(words, said):
+    done = published(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_plot_is_written_where_it_was_asked_for(tmp_path):
+    path = tmp_path / "curves.png"
+    done = published("--model=inception-v3", f"--plot={path}")
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes().startswith(b"\x89PNG")
+    refused = published("--model=inception-v3", f"--plot={path}/below.png")
+    assert refused.returncode == 2
+    assert refused.stderr.strip().endswith("can't be written (Not a directory); give another file with --plot FILE.png")
+
+
+def test_figures_fit_all_that_was_asked():
+    listed = select(load_all(), Asked(model="resnet50", framework="mxnet"))
+    assert {figure.conditions.model for each in listed for figure in each.figures} == {"resnet50"}
+    assert {figure.conditions.framework for each in listed for figure in each.figures} == {"mxnet"}
+    with pytest.raises(RequestError):
+        select((), Asked(model="resnet50"))
+
+
+def test_a_contradiction_in_words_has_both_figures_and_what_the_file_says():
+    rates = table(rate(1, 219), rate(8, 1734))
+    printed = table({"id": "p", "gpus": 8, "value": 7.29, "versus": {"gpus": 1}}, metric="speedup", unit="x")
+    made = source(rates, printed, contradictions=({"check": "ratio", "figures": ["p"], "why": "misprint"},))
+    (found,) = contradictions(made)
+    assert (
+        sentence(found, made)
+        == "contradiction (ratio): p is printed as 7.29 x, by g8 and g1 it is 7.91781 (-7.9 %); misprint"
+    )
+
+
+def drawn(*rows, **conditions):
+    made = source(table(*rows, **conditions))
+    return curves(made, scaled(made))
+
+
+def test_curves_hold_speedups_and_say_what_tells_them_apart():
+    rows = [
+        rate(gpus, value, id=f"{precision}{gpus}", precision=precision)
+        for precision, values in (("fp32", (100, 190)), ("amp", (300, 480)))
+        for gpus, value in zip((1, 2), values, strict=True)
+    ]
+    assert [(curve.label, curve.points) for curve in drawn(*rows, batch_per_gpu=32)] == [
+        ("made-up: fp32", ((1, 1.0), (2, 1.9))),
+        ("made-up: amp", ((1, 1.0), (2, 1.6))),
+    ]
+    (alone,) = drawn(rate(1, 100), rate(2, 190))
+    assert alone.label == "made-up"
+
+
+def test_a_curve_that_begins_with_several_devices_begins_on_the_ideal_line():
+    (curve,) = drawn(rate(8, 800), rate(16, 1200), rate(16, 1300, id="again"))
+    assert curve.points == ((8, 8.0), (16, 12.0))  # the first of two figures of 16
+
+
+def test_every_published_curve_is_drawn_and_told_apart():
+    found = [curve for each in load_all() for curve in curves(each, scaled(each))]
+    assert len({curve.label for curve in found}) == len(found)
+    figure = curves_figure(found, title="Published scaling")
+    top, bottom = figure.axes
+    assert len(top.lines) == len(found) + 1  # and the ideal
+    assert len(bottom.lines) == len(found) + 1
+    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in top.lines}
+    assert len(looks) > len(found) / 2
+    assert curves_png(found[:3], title="Three").startswith(b"\x89PNG")
