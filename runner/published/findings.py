@@ -145,7 +145,7 @@ class Steady(_OfMetric):
     window: int | None = None
 
 
-class Runs(_Frozen):
+class RunsKernel(_Frozen):
     """A kernel of this name runs on this GPU."""
 
     type: Literal["runs_kernel"]
@@ -200,7 +200,7 @@ Simple = (
     | Differs
     | Hump
     | Steady
-    | Runs
+    | RunsKernel
     | Top
     | Flags
     | Product
