@@ -21,9 +21,11 @@ from runner.results import RunWriter
 from runner.running import BEAT_S
 from runner.spec import ContainerSpec
 
-# Seconds that a sampler has to say its first word, and to say its last.
+# Seconds that a sampler has to say its first word, and to say its last once it has been told to end.
 BEGIN_S: Final = 15.0
 END_S: Final = 5.0
+# A node that does not answer any more is not waited for longer: its sampler ends with its lease.
+LOST_S: Final = 30.0
 _LAST_WORDS: Final = 20
 
 
@@ -58,10 +60,12 @@ def sampling(
         yield
     finally:
         over.set()
-        for sampler in samplers:
-            sampler.let_go()
-        for sampler in samplers:
-            sampler.end()
+        ends = [threading.Thread(target=sampler.end, daemon=True) for sampler in samplers]
+        for end in ends:
+            end.start()
+        deadline = time.monotonic() + LOST_S
+        for end in ends:
+            end.join(max(0.0, deadline - time.monotonic()))
 
 
 class _Sampler:
@@ -72,6 +76,7 @@ class _Sampler:
         self.sees_power = False
         self._spec, self._engine, self._writer, self._watch = spec, engine, writer, watch
         self._container: Container | None = None
+        self._started = threading.Event()
         self._said_goodbye = False
         self._tail: deque[str] = deque(maxlen=_LAST_WORDS)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -81,16 +86,12 @@ class _Sampler:
         self._thread.start()
         threading.Thread(target=self._beat, args=(over,), daemon=True).start()
 
-    def let_go(self) -> None:
-        """Ask it to end."""
-        if self._container:
-            self._container.let_go()
-
     def end(self) -> None:
-        """Hear its last words, then remove what is left of it."""
-        self._thread.join(END_S)
+        """Terminate it, which leaves its output open for its last words, hear those, and remove what is left of it."""
+        self._started.wait(BEGIN_S)
         if self._container:
             self._container.stop()
+            self._thread.join(END_S)
             self._container.remove()
 
     def _beat(self, over: threading.Event) -> None:
@@ -101,6 +102,7 @@ class _Sampler:
     def _run(self) -> None:
         try:
             self._container = container = self._engine.start(self._spec)
+            self._started.set()
             for line in container.lines():
                 self._hear(line.text, stdout=line.stream == "stdout")
             code = container.wait()
@@ -111,6 +113,7 @@ class _Sampler:
         except RunFailedError:
             pass  # a record that can't be written any more ends the run, which says so
         finally:
+            self._started.set()
             self.spoke.set()
 
     def _hear(self, text: str, *, stdout: bool) -> None:

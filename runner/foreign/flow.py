@@ -95,6 +95,9 @@ def dry_run(request: Request) -> int:
     for number, trial in enumerate(ground.trials, start=1):
         spec = container(trial, image=ground.image, place=ground.place, run_id=f"RUN{number}")
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n{ground.engine.command_line(spec)}\n")
+        room = samplers_here(spec.node)
+        for beside in _sampler(spec, room, hz=request.telemetry_hz):
+            sys.stdout.write(f"# beside it on {spec.node}\n{room.describer.command_line(beside)}\n")
     return 0
 
 

@@ -190,7 +190,10 @@ def test_a_dry_run_prints_what_runs_and_starts_nothing(has, bench):
     assert not printed.out.exists()
     ran = bench(has(MXNET), *SPEEDOMETER, "21", flags=flags).records[0]
     plan = json.loads(next(printed.out.glob("*/plan.json")).read_text())
-    assert plan["command_lines"] == [printed.stdout.splitlines()[1].replace("RUN1", ran.run_id)]
+    lines = [line.replace("RUN1", ran.run_id) for line in printed.stdout.splitlines() if not line.startswith("#")]
+    assert plan["command_lines"] == lines
+    assert "speedometer.py 21" in lines[0]
+    assert "monitor.py" in lines[1]
 
 
 @pytest.fixture
