@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from commands import left_running
+from commands import left_running, running
 from waiting import wait_until
 
 from runner.regrade import regrade
@@ -107,7 +107,7 @@ def test_nobody_looks_on_where_nobody_should(dlscale, tmp_path):
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
-def test_the_sampler_ends_with_the_runner(tmp_path, sign):
+def test_the_sampler_ends_with_the_runner(client, tmp_path, sign):
     assert samplers() == []
     with left_running() as begin:
         process = begin("bench", *TRAINING, "--workers=1", "--iterations=100000", f"--out={tmp_path}")
@@ -116,6 +116,7 @@ def test_the_sampler_ends_with_the_runner(tmp_path, sign):
         process.send_signal(sign)
         process.communicate(timeout=60)
     assert wait_until(lambda: samplers() == [], 10)
+    assert wait_until(lambda: running(client) == [], 15)
 
 
 def test_a_sampler_that_is_killed_costs_the_run_nothing_but_its_samples(tmp_path):

@@ -22,7 +22,8 @@ from cuda_profiler import Bracket, Clock
 UNBULKED = {"MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN": "0"}
 CUDA = "libcudart.so.11.0"
 HOST_MEMORY = "/proc/self/status"
-MEMORY_COUNTER = re.compile(r'"Memory: (cpu|gpu)/(\d+)": (\d+)')
+# A counter in the dump; each thread's are written together, so that the dump is in no order.
+MEMORY_COUNTER = re.compile(r'"ts": (\d+),\s+"args": \{ "Memory: (cpu|gpu)/(\d+)": (\d+)')
 
 
 class Regions(profiling.Regions):
@@ -155,9 +156,10 @@ class Storage(Clock):
             said = file.read()
             self.read = file.tell()
         peaks = dict(self.allocated)
-        for kind, number, text in MEMORY_COUNTER.findall(said):
+        for _, kind, device, size in sorted(
+            (int(moment), kind, int(number), int(text)) for moment, kind, number, text in MEMORY_COUNTER.findall(said)
+        ):
             if kind == self.kind:
-                device, size = int(number), int(text)
                 self.allocated[device] = size
                 peaks[device] = max(peaks.get(device, 0), size)
         return {device: (size, peaks[device]) for device, size in self.allocated.items()}

@@ -1,6 +1,8 @@
 """Prevents: operators counted twice, once for each of MXNet's records of one; threads mixed up; a GPU by MXNet's number instead of the job's;
 regions of a step that nobody waited for."""
 
+from types import SimpleNamespace
+
 import profile_mxnet
 import pytest
 
@@ -82,5 +84,15 @@ def test_regions_are_noted_only_where_the_loop_waits_at_their_edges(settles, not
 
 
 def test_memory_counters_are_those_of_devices_and_not_of_pinned_or_shared_memory():
-    said = '"args": { "Memory: gpu/1": 4096 },\n"args": { "Memory: cpu pinned/": 1 }, "args": { "Memory: cpu/0": 12 }'
-    assert profile_mxnet.MEMORY_COUNTER.findall(said) == [("gpu", "1", "4096"), ("cpu", "0", "12")]
+    said = '"ts": 7,\n "args": { "Memory: gpu/1": 4096 },\n"ts": 8,\n "args": { "Memory: cpu pinned/": 1 }, "ts": 9, "args": { "Memory: cpu/0": 12 }'
+    assert profile_mxnet.MEMORY_COUNTER.findall(said) == [("7", "gpu", "1", "4096"), ("9", "cpu", "0", "12")]
+
+
+def test_what_is_held_is_what_was_told_last_and_not_what_stands_last(tmp_path):
+    """Each thread's counters are dumped together: 28 was told before the 8 that stands above it."""
+    told = '"ts": {},\n        "args": {{ "Memory: cpu/0": {} }},\n'
+    storage = profile_mxnet.Storage.__new__(profile_mxnet.Storage)
+    storage.kind, storage.read, storage.allocated, storage.file = "cpu", 0, {0: 8}, str(tmp_path / "dump")
+    storage.mx = SimpleNamespace(profiler=SimpleNamespace(dump=lambda finished: None))
+    (tmp_path / "dump").write_text(told.format(200, 8) + told.format(100, 28))
+    assert storage.held() == {0: (8, 28)}
