@@ -104,12 +104,11 @@ def dry_run(request: Request) -> int:
     prepared = foresee(ground, image_size=trials[0].image_shape[1])
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")
-        for spec in launch(make_job(trial, ground, prepared, run_id=f"RUN{number}")):
+        job = make_job(trial, ground, prepared, run_id=f"RUN{number}")
+        for spec in launch(job):
             where = f"# on {spec.node}\n" if trial.nodes > 1 else ""
             sys.stdout.write(f"{where}{prepared.describer.command_line(spec)}\n")
-        for spec in samplers(
-            make_job(trial, ground, prepared, run_id=f"RUN{number}"), prepared, hz=request.telemetry_hz
-        ):
+        for spec in samplers(job, prepared, hz=request.telemetry_hz):
             sys.stdout.write(f"# beside it on {spec.node}\n{prepared.samplers.describer.command_line(spec)}\n")
     return 0
 

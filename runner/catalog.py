@@ -10,8 +10,9 @@ from packaging.version import Version
 
 from runner import yamlfile
 from runner.errors import RequestError, nearest
+from runner.frozen import Frozen
 from runner.images.spec import ImageSpec, capability_number
-from runner.images.versions import BaseSpec, Device, Entry, Frozen, Horovod, VersionsFile
+from runner.images.versions import BaseSpec, Device, Entry, Horovod, VersionsFile
 from runner.nvml import Gpu
 
 IMAGES: Final = Path("images")

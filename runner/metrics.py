@@ -13,11 +13,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from runner.attribution import Exchange, StepParts
 from runner.events import Eval, Event, Loss, Usage, Window
 from runner.flop.model import FlopFigures
+from runner.frozen import Frozen
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -25,12 +26,6 @@ STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
 
 Floats = npt.NDArray[np.float64]
-
-
-class Frozen(BaseModel):
-    """Base of the values kept in a record."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Interval(Frozen):
@@ -125,7 +120,7 @@ class Measurement(Frozen):
     steady: Steadiness | None
     windows: tuple[RawWindow, ...]
     losses: dict[str, tuple[float | None, ...]]
-    evaluations: dict[str, tuple[Evaluation, ...]] = {}
+    evaluations: dict[str, tuple[Evaluation, ...]] = Field(default={})
     parameter_norms: dict[str, float | None]
     parameters: int | None
     images_decoded: int | None
@@ -133,7 +128,7 @@ class Measurement(Frozen):
     gradient_bytes: int | None = None
     probe: tuple[Exchange, ...] = ()
     step_parts: StepParts | None = None
-    used: dict[str, Used] = {}
+    used: dict[str, Used] = Field(default={})
     flop: FlopFigures | None = None
 
 

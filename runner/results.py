@@ -15,12 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from runner import tables
 from runner.columns import TableName
 from runner.errors import RequestError, RunFailedError
 from runner.events import Event
+from runner.frozen import Frozen
 from runner.interconnect import Transport
 from runner.metrics import Interval, Measurement
 from runner.outcome import Outcome
@@ -40,12 +41,6 @@ RECORD: Final = "record.json"
 PLAN: Final = "plan.json"
 EVENTS: Final = "events.jsonl"
 RESERVE: Final = ".reserve"
-
-
-class Frozen(BaseModel):
-    """Base of the parts of a record."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ImageUsed(Frozen):

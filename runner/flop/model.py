@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
-
-class Frozen(BaseModel):
-    """Base of the values of this package."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from runner.frozen import Frozen
 
 
 class Peak(Frozen):

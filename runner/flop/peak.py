@@ -12,7 +12,8 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, field_validator
 
 from runner import yamlfile
-from runner.flop.model import Frozen, Peak
+from runner.flop.model import Peak
+from runner.frozen import Frozen
 
 PEAKS: Final = Path(__file__).with_name("peaks.yaml")
 Arithmetic = Literal["fp64", "fp32", "tf32", "fp16", "bf16"]

@@ -10,7 +10,8 @@ from typing import Final, Literal
 from packaging.version import Version
 
 from runner.errors import RequestError
-from runner.images.versions import BaseSpec, Device, Frozen, Kind
+from runner.frozen import Frozen
+from runner.images.versions import BaseSpec, Device, Kind
 from runner.request import StrategyName
 
 Extension = Literal["horovod"]

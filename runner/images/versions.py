@@ -8,18 +8,13 @@ from typing import Annotated, Any, Literal
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from runner.frozen import Frozen
 from runner.request import StrategyName
 
 Device = Literal["cpu", "gpu"]
 Kind = Literal["wheels", "debian", "container"]
-
-
-class Frozen(BaseModel):
-    """A value: never changed, and without a key that nobody reads."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _pinned(text: str) -> str:

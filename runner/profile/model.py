@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from runner.events import ProfileKind, Region, StepPart
+from runner.frozen import Frozen
 
 Category = Literal[
     "convolution_winograd",
@@ -66,12 +65,6 @@ Direction = Literal["HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other"]
 """From where to where a copy went: host, device, or a peer device."""
 
 Work = Literal["kernels", "operators"]
-
-
-class Frozen(BaseModel):
-    """Base of the parts of a profile."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Unavailable(Frozen):

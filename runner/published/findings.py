@@ -9,8 +9,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from runner.frozen import Frozen
 from runner.published.selector import Axis, Selector
 from runner.published.units import METRICS, Unit
 
@@ -18,11 +19,7 @@ Level = str | int
 Comparison = Literal["<", "<=", ">", ">="]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _OfMetric(_Frozen):
+class _OfMetric(Frozen):
     """Speaks of one quantity, in the runs that `for_all` allows; each combination of its values is a case of its own."""
 
     metric: str
@@ -145,7 +142,7 @@ class Steady(_OfMetric):
     window: int | None = None
 
 
-class RunsKernel(_Frozen):
+class RunsKernel(Frozen):
     """A kernel of this name runs on this GPU."""
 
     type: Literal["runs_kernel"]
@@ -160,7 +157,7 @@ class Top(_OfMetric):
     names: tuple[str, ...]
 
 
-class Flags(_Frozen):
+class Flags(Frozen):
     """The profiler raises these remarks."""
 
     type: Literal["flags"]
@@ -168,7 +165,7 @@ class Flags(_Frozen):
     select: Selector = Selector()
 
 
-class Product(_Frozen):
+class Product(Frozen):
     """The product of these settings is the same along an axis."""
 
     type: Literal["constant_product"]
@@ -177,7 +174,7 @@ class Product(_Frozen):
     for_all: Selector = Selector()
 
 
-class Quotient(_Frozen):
+class Quotient(Frozen):
     """`whole` is `numerator` ÷ `denominator`, give or take the share `rel_tol` of it."""
 
     type: Literal["quotient"]
@@ -208,7 +205,7 @@ Simple = (
 )
 
 
-class All(_Frozen):
+class All(Frozen):
     """All of them hold."""
 
     type: Literal["all"]
@@ -218,7 +215,7 @@ class All(_Frozen):
 Predicate = Annotated[Simple | All, Field(discriminator="type")]
 
 
-class Finding(_Frozen):
+class Finding(Frozen):
     """One conclusion.
 
     Attributes:

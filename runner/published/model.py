@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, field_validator
 
+from runner.frozen import Frozen
 from runner.published.findings import Finding
 from runner.published.selector import Selector
-from runner.published.source import Frozen, Hardware, Identifier, Precision, Runs, Software, Source
+from runner.published.source import Hardware, Identifier, Precision, Runs, Software, Source
 from runner.published.units import METRICS, Unit
 
 Kind = Literal["reported", "logged", "derived", "spec", "setting", "quoted"]

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
+from pydantic import Field, PositiveInt, field_validator
+
+from runner.frozen import Frozen
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8-tensorwise", "amp", "mixed"]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-
-
-class Frozen(BaseModel):
-    """Nothing in a source changes after it was read."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Source(Frozen):

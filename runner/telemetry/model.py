@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
+
+from runner.frozen import Frozen
 
 EnergyMethod = Literal["energy counter", "integrated power"]
-
-
-class Frozen(BaseModel):
-    """Base of the values kept in a record."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Range(Frozen):
