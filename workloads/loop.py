@@ -20,6 +20,7 @@ that writing events, which happens right after an edge, is part of the measured 
 import time
 
 from probe import compute, wires
+from profiling import profile
 
 
 class Batches:
@@ -39,6 +40,19 @@ class Batches:
         """Seconds that were waited since the last call."""
         seconds, self.seconds = self.seconds, 0.0
         return seconds
+
+
+def train(training, events, args, *, samples):
+    """Do what the command line asks for: the measured iterations, or a pass under a profiler. Gives how many there were.
+
+    `samples` is what one iteration of this rank trains on.
+    """
+    if args.profile:
+        asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
+        return profile(training, events, kind=args.profile, **asked, window=args.window)
+    lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
+    measure(training, events, **lengths, samples=samples, probe=args.probe)
+    return args.iterations
 
 
 def measure(training, events, *, iterations, warmup, window, samples, probe=()):

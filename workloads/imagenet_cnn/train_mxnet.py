@@ -24,10 +24,9 @@ from arguments import refuse, training_parser
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
 from flop import per_sample
-from loop import Batches, measure
+from loop import Batches, train
 from placement import local_rank, pin
 from profile_mxnet import UNBULKED
-from profiling import profile
 
 
 def check(args):
@@ -290,13 +289,7 @@ def main():
         flop_per_sample=training.flop_per_sample(),
     )
     samples = training.local_batch
-    iterations = args.iterations
-    if args.profile:
-        asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
-        iterations = profile(training, events, kind=args.profile, **asked, window=args.window)
-    else:
-        lengths = {"iterations": iterations, "warmup": args.warmup, "window": args.window}
-        measure(training, events, **lengths, samples=samples, probe=args.probe)
+    iterations = train(training, events, args, samples=samples)
     if args.data != "synthetic":
         events.emit("data", decoded=training.batches.source.decoded, skipped=training.batches.source.skipped)
     events.nccl()

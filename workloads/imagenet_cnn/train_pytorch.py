@@ -26,9 +26,9 @@ from arguments import refuse, training_parser
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from events import Events, finite, process_start
 from flop import per_sample
-from loop import Batches, measure
+from loop import Batches, train
 from placement import local_rank, pin
-from profiling import Regions, profile
+from profiling import Regions
 
 AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
 
@@ -279,13 +279,7 @@ def main():
         gradient_bytes=training.gradient_bytes(),
         flop_per_sample=training.flop_per_sample(),
     )
-    iterations = args.iterations
-    if args.profile:
-        asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
-        iterations = profile(training, events, kind=args.profile, **asked, window=args.window)
-    else:
-        lengths = {"iterations": iterations, "warmup": args.warmup, "window": args.window}
-        measure(training, events, **lengths, samples=args.batch, probe=args.probe)
+    iterations = train(training, events, args, samples=args.batch)
     if args.data != "synthetic":
         events.emit("data", decoded=training.batches.source.decoded, skipped=sorted(training.batches.source.skipped))
     events.nccl()
