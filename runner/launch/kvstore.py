@@ -19,7 +19,7 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
     if job.trial.processes == 1:
         return (spec(job, job.head, role="worker", argv=worker),)
     # Importing MXNet with one of these roles runs that role until the workers are done; the shim lets it be imported everywhere.
-    helper = (job.site.python, f"{job.site.workloads}/imagenet_cnn/mxnet_shim.py")
+    helper = (job.site.python, f"{job.site.workloads}/with_mxnet/shim.py")
     inside = f"container:{name(job, 'scheduler', 0)}" if len(job.seats) == 1 else None
     found = [spec(job, job.head, role="scheduler", argv=helper, gpus=(), env=_meeting(job, job.head, "scheduler"))]
     found += [

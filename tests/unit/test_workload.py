@@ -39,7 +39,7 @@ def changed(tmp_path):
 def test_the_catalog_lists_what_the_programs_build(cnn):
     assigned = [
         ast.literal_eval(node.value)
-        for node in ast.parse((PROGRAMS / "arguments.py").read_text()).body
+        for node in ast.parse((PROGRAMS / "flags.py").read_text()).body
         if isinstance(node, ast.Assign) and node.targets[0].id == "MODELS"
     ]
     assert [tuple(model.name for model in cnn.models)] == assigned

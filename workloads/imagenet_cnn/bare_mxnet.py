@@ -6,16 +6,18 @@ Prints images/sec, and the seconds from the start of the process to the end of t
 """
 
 import os
+import sys
 import time
 from pathlib import Path
 
-from arguments import bare_parser
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from flags import bare_parser
 
 args = bare_parser(__doc__.splitlines()[0]).parse_args()
 os.environ["OMP_NUM_THREADS"] = str(args.threads)  # read by MXNet when it is imported
 
 from models_mxnet import build  # noqa: E402
-from mxnet_shim import mx  # noqa: E402
+from with_mxnet.shim import mx  # noqa: E402
 
 mx.random.seed(args.seed)
 net = build(args.model, args.image_size, 1000, [mx.cpu()])

@@ -6,12 +6,15 @@ Prints images/sec, and the seconds from the start of the process to the end of t
 """
 
 import os
+import sys
 import time
 from pathlib import Path
 
 import torch
-from arguments import bare_parser
 from models_torch import build
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from flags import bare_parser
 
 args = bare_parser(__doc__.splitlines()[0]).parse_args()
 torch.set_num_threads(args.threads)

@@ -6,12 +6,14 @@ Prints images/sec, and the seconds from the start of the process to the end of t
 """
 
 import os
+import sys
 import time
 from pathlib import Path
 
-from arguments import bare_parser
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from flags import bare_parser
 from models_tensorflow import build
-from tensorflow_shim import tf
+from with_tensorflow.shim import tf
 
 args = bare_parser(__doc__.splitlines()[0]).parse_args()
 tf.config.threading.set_intra_op_parallelism_threads(args.threads)

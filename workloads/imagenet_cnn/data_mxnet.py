@@ -7,8 +7,8 @@ iterator. It ends the process at an image that does not decode, so `pack_recordi
 import json
 from pathlib import Path
 
-from mxnet_shim import mx
 from synthetic import SHARED, samples
+from with_mxnet.shim import mx
 
 __all__ = ["SHARED", "Records", "Synthetic", "read_index"]
 

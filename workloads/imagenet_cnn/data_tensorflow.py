@@ -11,7 +11,7 @@ from pathlib import Path
 from arguments import refuse
 from class_folders import END_OF_IMAGE
 from synthetic import SHARED, samples
-from tensorflow_shim import batches, tf, values, with_threads, without_errors
+from with_tensorflow.shim import batches, tf, values, with_threads, without_errors
 
 __all__ = ["SHARED", "Folders", "Records", "Synthetic", "normalized", "read_index"]
 

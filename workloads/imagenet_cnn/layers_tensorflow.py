@@ -9,7 +9,7 @@ that such layers are padded here by hand. Images are NHWC, TensorFlow's own layo
 - its dropout draws from a state of its own, which replicas of one process share; here a seed comes in with the images.
 """
 
-from tensorflow_shim import tf
+from with_tensorflow.shim import tf
 
 keras = tf.keras
 # Share of the old value that the running mean and variance keep at each step, as in PyTorch and MXNet.

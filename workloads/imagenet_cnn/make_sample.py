@@ -14,8 +14,10 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from arguments import at_least, refuse
 from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from arguments import at_least, refuse
 
 SIDE = (96, 160)  # least and greatest height and width of a crop, in pixels
 QUALITY = 90

@@ -8,8 +8,8 @@ ResNets (50, 101, 152), which follow He et al.'s first code: the stride sits in 
 
 from functools import partial
 
-from mxnet_shim import mx
 from stem import is_small
+from with_mxnet.shim import mx
 
 nn = mx.gluon.nn
 vision = mx.gluon.model_zoo.vision

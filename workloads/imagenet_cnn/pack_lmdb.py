@@ -19,9 +19,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from arguments import at_least, refuse
 from class_folders import class_folders, is_whole
 from data_caffe import packed_size
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from arguments import at_least, refuse
 
 TAIL = 1024  # `is_whole` looks no further back
 UNREADABLE = re.compile(rb"Could not open or find file (.*)")

@@ -6,8 +6,12 @@ Writes OUT.rec, OUT.idx and OUT.json {classes, images, skipped}; labels are posi
 left out: the iterator would end the training process at it.
 """
 
-from mxnet_shim import mx
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from packing import pack
+from with_mxnet.shim import mx
 
 
 def decodes(jpeg):

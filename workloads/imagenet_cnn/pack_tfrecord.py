@@ -6,8 +6,12 @@ Writes OUT.tfrecord and OUT.json {classes, images, skipped}. Each record is a tf
 ImageNet files: image/encoded (the JPEG), image/class/label (position in the sorted class names) and image/filename.
 """
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from packing import pack
-from tensorflow_shim import tf
+from with_tensorflow.shim import tf
 
 
 def decodes(jpeg):

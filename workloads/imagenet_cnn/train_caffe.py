@@ -38,13 +38,14 @@ from pathlib import Path
 
 import data_caffe
 import models_caffe
-from arguments import refuse, training_parser
 from prototxt_caffe import Net
 from snapshot_caffe import parameter_norm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import profile_caffe
+from arguments import refuse
 from events import Events, finite, process_start
+from flags import parser
 from flop import per_sample
 from placement import pin
 
@@ -286,7 +287,7 @@ def profile(args, events, directory, *, kinds):
 
 
 def main():
-    args = training_parser(__doc__.splitlines()[0]).parse_args()
+    args = parser(__doc__.splitlines()[0]).parse_args()
     pin(args.cpus_per_worker * args.devices)
     check(args)
     profile_caffe.check(args)

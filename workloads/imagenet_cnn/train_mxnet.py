@@ -19,14 +19,14 @@ import sys
 import time
 from pathlib import Path
 
-from arguments import refuse, training_parser
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from arguments import refuse
 from events import Events, finite, process_start
+from flags import parser
 from flop import per_sample
 from loop import Batches, train
 from placement import local_rank, pin
-from profile_mxnet import UNBULKED
+from with_mxnet.profiler import UNBULKED
 
 
 def check(args):
@@ -115,8 +115,8 @@ class Training:
     def __init__(self, args, mx):
         from data_mxnet import Records, Synthetic, read_index
         from models_mxnet import build
-        from profile_mxnet import Regions, Storage
-        from ranks_mxnet import join
+        from with_mxnet.profiler import Regions, Storage
+        from with_mxnet.ranks import join
 
         self.args, self.mx, self.ranks = args, mx, join(args)
         self.regions = Regions()
@@ -221,12 +221,12 @@ class Training:
         return {context.device_id: first + number for number, context in enumerate(self.contexts)}
 
     def profiler(self, kind, _region):
-        from profile_mxnet import profiler
+        from with_mxnet.profiler import profiler
 
         return profiler(self, kind)
 
     def memory(self):
-        from profile_mxnet import memory
+        from with_mxnet.profiler import memory
 
         return memory(self)
 
@@ -244,7 +244,7 @@ class Training:
         return (2 if half else 4) * sum(math.prod(p.shape) for p in self.parameters())
 
     def flop_per_sample(self):
-        from flop_mxnet import layers
+        from with_mxnet.operations import layers
 
         return per_sample(layers(self.net, self.args.image_size))
 
@@ -254,7 +254,7 @@ class Training:
 
 
 def main():
-    args = training_parser(__doc__.splitlines()[0]).parse_args()
+    args = parser(__doc__.splitlines()[0]).parse_args()
     check(args)
     pin(args.cpus_per_worker * args.devices)
     # Read by MXNet when it is imported. cuDNN would otherwise use TF32 for fp32 convolutions on its own accord.
@@ -263,7 +263,7 @@ def main():
     if args.profile == "kernels":
         os.environ.update(UNBULKED)
 
-    from mxnet_shim import mx
+    from with_mxnet.shim import mx
 
     if args.device == "gpu" and mx.context.num_gpus() < local_rank() + args.devices:
         refuse(f"--device=gpu --devices={args.devices}, MXNet sees {mx.context.num_gpus()} GPUs")

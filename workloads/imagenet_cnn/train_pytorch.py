@@ -21,10 +21,10 @@ import sys
 import time
 from pathlib import Path
 
-from arguments import refuse, training_parser
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from arguments import refuse
 from events import Events, finite, process_start
+from flags import parser
 from flop import per_sample
 from loop import Batches, train
 from placement import local_rank, pin
@@ -204,18 +204,18 @@ class Training:
         return [after - before for before, after in steps]
 
     def profiler(self, kind, region):
-        from profile_torch import profiler
+        from with_pytorch.profiler import profiler
 
         del region  # what can be started at all can be started around each region
         return profiler(self, kind)
 
     def memory(self):
-        from profile_torch import memory
+        from with_pytorch.profiler import memory
 
         return memory(self)
 
     def flop_counts(self):
-        from profile_torch import flop_counts
+        from with_pytorch.profiler import flop_counts
 
         return flop_counts(self.shared_loss(), self.parameters, samples=self.args.batch)
 
@@ -227,7 +227,7 @@ class Training:
         return size * sum(p.numel() for p in self.parameters)
 
     def flop_per_sample(self):
-        from flop_torch import layers
+        from with_pytorch.operations import layers
 
         return per_sample(layers(self.net, self.args.image_size))
 
@@ -250,11 +250,11 @@ def set_up(args, torch):
 
 
 def main():
-    args = training_parser(__doc__.splitlines()[0]).parse_args()
+    args = parser(__doc__.splitlines()[0]).parse_args()
     pin(args.cpus_per_worker)
 
     import torch
-    from ranks_torch import join, launched
+    from with_pytorch.ranks import join, launched
 
     check(args, torch, launched=launched())
     imported = time.monotonic()

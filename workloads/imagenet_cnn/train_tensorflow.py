@@ -25,10 +25,10 @@ import sys
 import time
 from pathlib import Path
 
-from arguments import refuse, training_parser
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from arguments import refuse
 from events import Events, finite, process_start
+from flags import parser
 from flop import per_sample
 from loop import Batches, train
 from placement import local_rank, pin
@@ -69,7 +69,7 @@ def check(args):
 
 def set_up(args, tf):
     """Choose devices, threads and arithmetic; before TensorFlow looks at a device. Gives the GPUs of this process."""
-    import tensorflow_shim as shim
+    from with_tensorflow import shim
 
     if shim.V1 and (args.strategy not in {"single", "horovod"} or args.precision == "bf16"):
         refuse(f"TensorFlow {tf.__version__} is offered with single and horovod, in fp32, tf32 and fp16")
@@ -102,7 +102,7 @@ def set_up(args, tf):
 
 def environment(args, tf, gpus):
     """Software and devices as TensorFlow names them."""
-    import tensorflow_shim as shim
+    from with_tensorflow import shim
 
     built = shim.build_info() if gpus else {}
     return {
@@ -140,10 +140,10 @@ class Training:
     """Model, update and data of one process; `workloads/loop.py` says what its methods are for."""
 
     def __init__(self, args, tf, ranks):
-        import tensorflow_shim as shim
         from data_tensorflow import normalized
         from models_tensorflow import build
-        from sgd_tensorflow import Sgd
+        from with_tensorflow import shim
+        from with_tensorflow.sgd import Sgd
 
         self.args, self.tf, self.shim, self.ranks, self.normalized = args, tf, shim, ranks, normalized
         self.on_gpu = args.device == "gpu"
@@ -238,12 +238,12 @@ class Training:
         return None if self.on_gpu else [after - before for before, after in zip(marks, marks[1:])]  # noqa: B905, RUF007 - Python 3.8
 
     def profiler(self, kind, _region):
-        from profile_tensorflow import profiler
+        from with_tensorflow.profiler import profiler
 
         return profiler(self, kind)
 
     def memory(self):
-        from profile_tensorflow import memory
+        from with_tensorflow.profiler import memory
 
         return memory(self)
 
@@ -260,7 +260,7 @@ class Training:
         return size * sum(math.prod(variable.shape) for variable in self.variables)
 
     def flop_per_sample(self):
-        from flop_tensorflow import layers
+        from with_tensorflow.operations import layers
 
         return per_sample(layers(self.net))
 
@@ -270,12 +270,12 @@ class Training:
 
 
 def main():
-    args = training_parser(__doc__.splitlines()[0]).parse_args()
+    args = parser(__doc__.splitlines()[0]).parse_args()
     pin(args.cpus_per_worker * args.devices)
     check(args)
 
-    from ranks_tensorflow import join
-    from tensorflow_shim import tf
+    from with_tensorflow.ranks import join
+    from with_tensorflow.shim import tf
 
     gpus = set_up(args, tf)
     imported = time.monotonic()

@@ -54,7 +54,7 @@ def test_small_images_get_the_small_stem(size, small):
 
 
 def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_or_framework():
-    parser = arguments.training_parser("")
+    parser = arguments.training_parser("", models=("lenet",))
     optional = [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"]
     profile = ["profile", "profile_after", "profile_iterations", "profile_region"]
     assert optional == ["kvstore", "compression", "probe", *profile, "xla"]

@@ -15,8 +15,8 @@ from prototxt_caffe import Net, pooled
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 PROGRAMS = sorted(
     [
-        *(WORKLOADS / f"{name}.py" for name in ("events", "placement")),
-        *(WORKLOADS / f"imagenet_cnn/{name}.py" for name in ("arguments", "class_folders", "pack_lmdb", "stem")),
+        *(WORKLOADS / f"{name}.py" for name in ("arguments", "events", "placement")),
+        *(WORKLOADS / f"imagenet_cnn/{name}.py" for name in ("class_folders", "flags", "pack_lmdb", "stem")),
         *(WORKLOADS / "imagenet_cnn").glob("*_caffe.py"),
     ]
 )

@@ -3,8 +3,8 @@ regions of a step that nobody waited for."""
 
 from types import SimpleNamespace
 
-import profile_mxnet
 import pytest
+from with_mxnet import profiler as profile_mxnet
 
 OFFSET_S = 1_795_270_000.0
 

@@ -5,7 +5,7 @@ calls in the table."""
 import json
 
 import pytest
-from trace_torch import COLUMNS, MARK, clock_ahead, rows
+from with_pytorch.trace import COLUMNS, MARK, clock_ahead, rows
 
 BASE_US = 4.4e12  # Kineto counts microseconds from some months before
 LAUNCH = {"External id": 11, "cbid": 211, "correlation": 501}

@@ -6,9 +6,10 @@ Prevents a branch that is built and not connected, a weight that gets no gradien
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from models_mxnet import build
-from mxnet_shim import mx
+from with_mxnet.shim import mx
 
 for name in ("resnet18", "googlenet", "inception-bn"):
     mx.random.seed(1)

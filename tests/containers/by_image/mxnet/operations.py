@@ -10,9 +10,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from flop import per_sample
-from flop_mxnet import layers
 from models_mxnet import build
-from mxnet_shim import mx
+from with_mxnet.operations import layers
+from with_mxnet.shim import mx
 
 REFERENCE = json.loads((Path(__file__).parents[3] / "golden/flop_per_sample.json").read_text())
 

@@ -8,9 +8,10 @@ import math
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from models_mxnet import BUILDERS, build
-from mxnet_shim import mx
+from with_mxnet.shim import mx
 
 catalog = json.loads(sys.argv[1])
 assert set(catalog) == set(BUILDERS)

@@ -24,7 +24,7 @@ ports = iter(range(20001, 20100))
 def job(kvstore):
     def train(*more):
         env = {**os.environ, **MEETING, "DMLC_PS_ROOT_PORT": str(next(ports))}
-        shim = (sys.executable, str(WORKLOADS / "imagenet_cnn/mxnet_shim.py"))
+        shim = (sys.executable, str(WORKLOADS / "with_mxnet/shim.py"))
         worker = (*program("mxnet"), "--devices=1", "--strategy=kvstore", f"--kvstore={kvstore}", *more)
         roles = {"scheduler": [shim], "server": [shim], "worker": [worker, worker]}
         started = [

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from data_mxnet import Records
-from mxnet_shim import mx
+from with_mxnet.shim import mx
 
 PROGRAMS = Path(__file__).parents[4] / "workloads/imagenet_cnn"
 

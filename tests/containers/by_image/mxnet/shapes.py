@@ -6,9 +6,10 @@ Prevents a map that is pooled away before the last layer, which only a user with
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from models_mxnet import BUILDERS
-from mxnet_shim import mx
+from with_mxnet.shim import mx
 
 for name, builder in BUILDERS.items():
     for image_size in (32, 33, 64, 95, 96, 224, 256, 299):

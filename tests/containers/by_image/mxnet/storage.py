@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
-from mxnet_shim import mx
-from profile_mxnet import Storage
+from with_mxnet.profiler import Storage
+from with_mxnet.shim import mx
 
 MEGABYTE = 1_000_000  # of 250,000 numbers in fp32
 

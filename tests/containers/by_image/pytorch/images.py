@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DistributedSampler
 
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from data_torch import ClassFolders, Images
 

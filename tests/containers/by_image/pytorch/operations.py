@@ -15,8 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from flop import per_sample
-from flop_torch import layers
 from models_torch import BUILDERS, build
+from with_pytorch.operations import layers
 
 REFERENCE = json.loads((Path(__file__).parents[3] / "golden/flop_per_sample.json").read_text())
 BATCH = 2

@@ -36,9 +36,9 @@ def single(*more):
 
 def clocks_agree():
     """Regions as the loop notes them lie where the profiler sees them, within a millisecond."""
-    from profile_torch import Kineto
     from profiling import Regions, Watcher
-    from trace_torch import clock_ahead
+    from with_pytorch.profiler import Kineto
+    from with_pytorch.trace import clock_ahead
 
     kineto, regions = Kineto(torch.device("cpu"), 0), Regions()
     regions.annotate = torch.profiler.record_function

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from class_folders import class_folders
 from data_tensorflow import Folders, Records, normalized
-from ranks_tensorflow import Alone
-from tensorflow_shim import tf
+from with_tensorflow.ranks import Alone
+from with_tensorflow.shim import tf
 
 PROGRAMS = Path(__file__).parents[4] / "workloads/imagenet_cnn"
 COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from layers_tensorflow import Dropout
 from models_tensorflow import build
-from sgd_tensorflow import Sgd
-from tensorflow_shim import set_seed, tf, trained
+from with_tensorflow.sgd import Sgd
+from with_tensorflow.shim import set_seed, tf, trained
 
 for name in ("resnet18", "googlenet", "inception-bn"):
     set_seed(1)

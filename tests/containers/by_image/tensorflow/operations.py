@@ -10,9 +10,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from flop import per_sample
-from flop_tensorflow import layers
 from models_tensorflow import build
-from tensorflow_shim import set_precision
+from with_tensorflow.operations import layers
+from with_tensorflow.shim import set_precision
 
 REFERENCE = json.loads((Path(__file__).parents[3] / "golden/flop_per_sample.json").read_text())
 

@@ -7,10 +7,11 @@ puts on one side only: the last map must be as large as the papers' layers make 
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from layers_tensorflow import keras
 from models_tensorflow import BUILDERS
-from tensorflow_shim import tf
+from with_tensorflow.shim import tf
 
 # Height of the last map by hand: (size + 2 padding - kernel) // stride + 1 for one layer after the other.
 LAST_MAP = {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
-from profile_tensorflow import Table
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
+from with_tensorflow.profiler import Table
 
 REALTIME_NS = 1_795_271_556_000_000_000
 MONOTONIC_NS = 5_000_000_000  # at the same moment

@@ -4,7 +4,7 @@ Keras' own optimizers decouple the decay from the gradient (Loshchilov and Hutte
 otherwise, and aggregate gradients in their own way under a distribution strategy.
 """
 
-from tensorflow_shim import tf
+from with_tensorflow.shim import tf
 
 # The schedule of PyTorch's GradScaler.
 FIRST_SCALE, GROWTH_INTERVAL = 2.0**16, 2000

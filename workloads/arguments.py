@@ -1,4 +1,4 @@
-"""Command line of the training programs: the same flags for every framework. Standard library only, read before any import.
+"""Command line of the training programs: the same flags for every workload and framework. Standard library only, read before any import.
 
 A value that this device or framework can't serve ends the program with one line on standard error and exit code 2 (`refuse`).
 """
@@ -6,19 +6,6 @@ A value that this device or framework can't serve ends the program with one line
 import argparse
 import sys
 
-MODELS = (
-    "alexnet",
-    "googlenet",
-    "inception-bn",
-    "inception-v3",
-    "lenet",
-    "resnet18",
-    "resnet50",
-    "resnet101",
-    "resnet152",
-    "vgg16",
-    "vgg19",
-)
 STRATEGIES = ("single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe")
 PROFILES = ("kernels", "metrics", "memory", "region")
 REGIONS = ("input", "forward", "backward", "optimizer")
@@ -51,13 +38,14 @@ def byte_sizes(text):
     return tuple(sizes)
 
 
-def training_parser(description):
-    """Build the parser of a training program; every flag that all frameworks need is required, so that a record's command line says all."""
+def training_parser(description, *, models):
+    """Build the parser of a training program; what all need is required, so that a record's command line says all.
+
+    A workload adds the flags that only its own programs have.
+    """
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
-    parser.add_argument("--model", required=True, choices=MODELS)
-    parser.add_argument("--image-size", required=True, type=at_least(32), help="height and width in pixels")
-    parser.add_argument("--num-classes", required=True, type=at_least(2))
-    parser.add_argument("--batch", required=True, type=at_least(1), help="images a device in one iteration")
+    parser.add_argument("--model", required=True, choices=models)
+    parser.add_argument("--batch", required=True, type=at_least(1), help="samples a device in one iteration")
     parser.add_argument("--iterations", required=True, type=at_least(1), help="measured iterations")
     parser.add_argument("--warmup", required=True, type=at_least(1), help="iterations before them; the first allocates")
     parser.add_argument("--window", required=True, type=at_least(1), help="iterations between synchronized edges")
@@ -77,27 +65,12 @@ def training_parser(description):
     parser.add_argument("--profile-iterations", type=at_least(1), default=5, help="iterations under the profiler")
     parser.add_argument("--profile-region", choices=REGIONS, help="the only part of each iteration under the profiler")
     parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
-    parser.add_argument("--data", required=True, help="synthetic, a folder of class folders, or a RecordIO file")
+    parser.add_argument("--data", required=True, help="synthetic, or where the samples are")
     parser.add_argument("--learning-rate", required=True, type=float)
-    parser.add_argument("--momentum", required=True, type=float)
-    parser.add_argument("--weight-decay", required=True, type=float)
     parser.add_argument("--seed", required=True, type=at_least(0))
     parser.add_argument("--threads", required=True, type=at_least(1), help="threads inside an operator")
     parser.add_argument("--cpus-per-worker", required=True, type=at_least(0), help="cores a device; 0: no pinning")
     parser.add_argument(
-        "--loader-workers", required=True, type=at_least(0), help="threads or processes that decode images"
+        "--loader-workers", required=True, type=at_least(0), help="threads or processes that prepare samples"
     )
-    return parser
-
-
-def bare_parser(description):
-    """Build the parser of a bare loop: the few flags without which it could not be compared."""
-    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
-    parser.add_argument("--model", required=True, choices=MODELS)
-    parser.add_argument("--image-size", required=True, type=at_least(32))
-    parser.add_argument("--batch", required=True, type=at_least(1))
-    parser.add_argument("--iterations", required=True, type=at_least(1))
-    parser.add_argument("--warmup", required=True, type=at_least(1))
-    parser.add_argument("--seed", required=True, type=at_least(0))
-    parser.add_argument("--threads", required=True, type=at_least(1))
     return parser

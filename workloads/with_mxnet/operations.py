@@ -3,7 +3,7 @@
 import json
 import math
 
-from mxnet_shim import mx
+from with_mxnet.shim import mx
 
 MULTIPLIES = {"Convolution", "FullyConnected"}
 

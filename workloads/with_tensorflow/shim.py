@@ -1,4 +1,4 @@
-"""Imports TensorFlow, and evens out what differs between 2.x and the vendor's 1.15: `from tensorflow_shim import tf`.
+"""Imports TensorFlow, and evens out what differs between 2.x and the vendor's 1.15: `from with_tensorflow.shim import tf`.
 
 Only what the training program calls is here. What is said of 1.15 follows its documentation; it has not been run in that container.
 1.15 refuses to assign to a mirrored variable inside a replica (https://github.com/tensorflow/tensorflow/issues/37834), which is where

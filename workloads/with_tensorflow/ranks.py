@@ -10,7 +10,7 @@ import json
 import os
 
 from probe import part
-from tensorflow_shim import tf, values
+from with_tensorflow.shim import tf, values
 
 
 def all_reduce(operation, tensors):

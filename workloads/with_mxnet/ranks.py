@@ -5,8 +5,8 @@ Each class joins the others when it is made. `trainer` makes what applies the gr
 each other, `exchange` makes what `probe.py` times, `leave` says goodbye.
 """
 
-from mxnet_shim import mx
 from probe import part
+from with_mxnet.shim import mx
 
 # Gluon's trainer numbers its keys from 0, and a store that has seen a number takes no names. Keys from here on are the probe's.
 PROBE_KEY = 1 << 20

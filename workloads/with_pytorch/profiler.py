@@ -10,7 +10,7 @@ import torch
 from cuda_profiler import Bracket, Clock
 from torch.profiler import ProfilerActivity, record_function
 from torch.utils.flop_counter import FlopCounterMode
-from trace_torch import COLUMNS, MARK, rows
+from with_pytorch.trace import COLUMNS, MARK, rows
 
 MARKS = 5  # the first is slow
 

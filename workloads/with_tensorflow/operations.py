@@ -2,12 +2,12 @@
 
 import math
 
-from layers_tensorflow import keras
+from with_tensorflow.shim import tf
 
 
 def layers(net):
     """(weights, positions) of each, read off the network as built; an output is (batch, height, width, channels) or (batch, units)."""
-    multiplies = (keras.layers.Conv2D, keras.layers.Dense)
+    multiplies = (tf.keras.layers.Conv2D, tf.keras.layers.Dense)
     return [
         (math.prod(layer.kernel.shape), math.prod(layer.output.shape[1:-1]))
         for layer in net.layers

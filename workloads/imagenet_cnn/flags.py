@@ -1,0 +1,42 @@
+"""What the command line of an image classifier has beyond every training program's. Standard library only."""
+
+import argparse
+
+from arguments import at_least, training_parser
+
+MODELS = (
+    "alexnet",
+    "googlenet",
+    "inception-bn",
+    "inception-v3",
+    "lenet",
+    "resnet18",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "vgg16",
+    "vgg19",
+)
+
+
+def parser(description):
+    """Build the parser of a training program."""
+    made = training_parser(description, models=MODELS)
+    made.add_argument("--image-size", required=True, type=at_least(32), help="height and width in pixels")
+    made.add_argument("--num-classes", required=True, type=at_least(2))
+    made.add_argument("--momentum", required=True, type=float)
+    made.add_argument("--weight-decay", required=True, type=float)
+    return made
+
+
+def bare_parser(description):
+    """Build the parser of a bare loop: the few flags without which it could not be compared."""
+    made = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    made.add_argument("--model", required=True, choices=MODELS)
+    made.add_argument("--image-size", required=True, type=at_least(32))
+    made.add_argument("--batch", required=True, type=at_least(1))
+    made.add_argument("--iterations", required=True, type=at_least(1))
+    made.add_argument("--warmup", required=True, type=at_least(1))
+    made.add_argument("--seed", required=True, type=at_least(0))
+    made.add_argument("--threads", required=True, type=at_least(1))
+    return made
