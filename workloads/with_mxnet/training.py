@@ -1,0 +1,209 @@
+"""What every training program of MXNet has: its checks, what is set before MXNet is imported, `Training` for the loop, and `run`.
+
+A program derives from `Training` and, in its own `__init__` after that of the base, calls `take` with its network and sets
+
+    batches     `loop.Batches` of tuples; each part of a batch is a list with an array a context, whose first dimension is the sample.
+                A source of anything but synthetic samples also counts what it `decoded` and names what it `skipped`
+
+It has these methods besides:
+
+    losses(*batch)              the loss of every sample, (batch,) on each context, as a list
+    shared_batch(count, contexts)  the first `count` samples of the batch on which all ranks compute a loss, divided among `contexts`
+    flop_per_sample()           {"forward", "backward"}, as `flop.per_sample` counts them, or None
+"""
+
+import math
+import os
+import time
+
+from arguments import refuse
+from events import Events, finite, process_start
+from loop import train
+from placement import local_rank, pin
+from with_mxnet.profiler import UNBULKED, Regions, Storage
+
+
+def check(args):
+    """Refuse what no MXNet program can do; before MXNet is imported, as nothing here needs it."""
+    if args.strategy not in {"single", "kvstore", "horovod"}:
+        refuse(f"--strategy={args.strategy} is not MXNet's; it has single, kvstore and horovod")
+    if (args.strategy == "kvstore") != (args.kvstore is not None):
+        refuse("--strategy=kvstore and --kvstore=NAME go together; give both or neither")
+    if (args.strategy == "horovod") != (args.compression is not None):
+        refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
+    if args.devices > 1 and args.strategy != "kvstore":
+        refuse(f"--devices={args.devices} needs --strategy=kvstore")
+    if args.precision == "fp16" and args.device == "cpu":
+        refuse("--precision=fp16 needs a GPU; on the CPU ask for fp32")
+    if args.precision in {"tf32", "bf16"}:
+        refuse(f"--precision={args.precision} is not offered with MXNet; ask for fp32, or on a GPU for fp16")
+
+
+def set_up(args, *, unbulked=False):
+    """Pin this process, set what MXNet reads when it is imported, import it, and look for the devices. Gives MXNet.
+
+    unbulked: let the engine start each operator by itself, so that its profiler names them one by one.
+    """
+    pin(args.cpus_per_worker * args.devices)
+    # cuDNN would otherwise use TF32 for fp32 convolutions on its own accord.
+    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    if unbulked:
+        os.environ.update(UNBULKED)
+
+    from with_mxnet.shim import mx
+
+    if args.device == "gpu" and mx.context.num_gpus() < local_rank() + args.devices:
+        refuse(f"--device=gpu --devices={args.devices}, MXNet sees {mx.context.num_gpus()} GPUs")
+    return mx
+
+
+def contexts(args, mx):
+    """The devices of this process."""
+    kind, first = (mx.gpu, local_rank()) if args.device == "gpu" else (mx.cpu, 0)
+    return [kind(first + number) for number in range(args.devices)]
+
+
+class Training:
+    """Network, trainer and data of one process; `workloads/loop.py` says what its methods are for."""
+
+    def __init__(self, args, mx):
+        from with_mxnet.ranks import join
+
+        self.args, self.mx, self.ranks = args, mx, join(args)
+        self.regions = Regions()
+        self.storage = Storage(mx) if args.profile == "memory" and args.device == "gpu" else None
+        self.local_batch = args.batch * args.devices
+        self.contexts = contexts(args, mx)
+        self.dtype = "float16" if args.precision == "fp16" else "float32"
+        mx.random.seed(args.seed)  # the same in all processes: they start from the same weights
+
+    def take(self, net, rates):
+        """Train `net`, whose weights are on all contexts, by SGD with `rates`, the words of `mx.optimizer.SGD`."""
+        self.net = net
+        self.net.cast(self.dtype)
+        self.mx.nd.waitall()
+        self.reseed()
+        rates = {**rates, "multi_precision": self.dtype == "float16"}
+        self.trainer = self.ranks.trainer(self.net.collect_params(), rates)
+
+    def reseed(self):
+        """From here on (dropout) each process draws its own numbers."""
+        self.mx.random.seed(self.args.seed + self.ranks.rank)
+
+    def step(self):
+        with self.regions("input"):
+            batch = next(self.batches)
+        with self.regions("forward"), self.mx.autograd.record():
+            losses = self.losses(*batch)
+        with self.regions("backward"):
+            self.mx.autograd.backward(losses)
+        with self.regions("optimizer"):
+            self.trainer.step(self.ranks.step_size(self.local_batch))  # turns the sum of gradients into their mean
+        return [loss.mean() for loss in losses]
+
+    def evaluate(self):
+        found = []
+        for context in self.contexts:
+            self.mx.random.seed(self.args.seed, ctx=context)  # the same dropout on all devices
+            with self.mx.autograd.train_mode():
+                (losses,) = self.losses(*self.shared_batch(self.args.batch, [context]))
+            found.append(float(losses.mean().asscalar()))
+        self.reseed()
+        return found
+
+    def exchange(self, elements):
+        return self.ranks.exchange(elements, self.contexts)
+
+    def alone(self):
+        batch = self.shared_batch(self.local_batch, self.contexts)
+
+        def run():
+            with self.mx.autograd.record():
+                losses = self.losses(*batch)
+            self.mx.autograd.backward(losses)  # the next step overwrites these gradients
+
+        return run
+
+    def synchronize(self):
+        self.mx.nd.waitall()
+
+    def barrier(self):
+        self.ranks.barrier()
+
+    def read(self, losses):
+        return [math.fsum(float(part.asscalar()) for part in parts) / len(parts) for parts in losses]
+
+    def mark(self):
+        """Do nothing: MXNet's engine runs operators when their inputs are ready, steps have no edges of their own."""
+
+    def step_seconds(self):
+        return None
+
+    def gpus(self):
+        """Number in the job of each GPU of this process, by MXNet's own number."""
+        first = self.ranks.rank * self.args.devices
+        return {context.device_id: first + number for number, context in enumerate(self.contexts)}
+
+    def profiler(self, kind, _region):
+        from with_mxnet.profiler import profiler
+
+        return profiler(self, kind)
+
+    def memory(self):
+        from with_mxnet.profiler import memory
+
+        return memory(self)
+
+    def flop_counts(self):
+        return []  # MXNet has no counter
+
+    def slowest(self, seconds):
+        return self.ranks.slowest(seconds)
+
+    def parameters(self):
+        return [p for p in self.net.collect_params().values() if p.grad_req != "null"]
+
+    def gradient_bytes(self):
+        half = self.dtype == "float16" or self.args.compression == "fp16"
+        return (2 if half else 4) * sum(math.prod(p.shape) for p in self.parameters())
+
+    def parameter_norm(self):
+        arrays = [p.list_data()[0].asnumpy().astype("float64") for p in self.parameters()]
+        return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
+
+
+def run(make, args, *, image_shape=None, num_classes=None):
+    """Do what the command line asks for with `make(args, mx)`, a `Training`, and report by events, from the first to `run_stop`."""
+    mx = set_up(args, unbulked=args.profile == "kernels")
+    from with_mxnet.environment import environment
+
+    imported = time.monotonic()
+    training = make(args, mx)
+    events = Events(rank=training.ranks.rank)
+    processes = training.ranks.processes
+    events.emit("phase", name="import", seconds=imported - process_start())
+    events.emit("env", **environment(args, mx))
+    events.phase("model", imported)
+    events.emit(
+        "run_start",
+        world_size=args.devices * processes,
+        batch_per_device=args.batch,
+        global_batch=training.local_batch * processes,
+        iterations=args.iterations,
+        warmup=args.warmup,
+        image_shape=image_shape,
+        num_classes=num_classes,
+        parameters=sum(math.prod(p.shape) for p in training.parameters()),
+        seed=args.seed,
+        gradient_bytes=training.gradient_bytes(),
+        flop_per_sample=training.flop_per_sample(),
+    )
+    samples = training.local_batch
+    iterations = train(training, events, args, samples=samples)
+    if args.data != "synthetic":
+        events.emit("data", decoded=training.batches.source.decoded, skipped=training.batches.source.skipped)
+    events.nccl()
+    norm = finite(training.parameter_norm())
+    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm)
+    training.ranks.leave()
