@@ -28,8 +28,8 @@ _NAMED_UP_TO: Final = 7
 
 
 @dataclass(frozen=True)
-class _Curve:
-    """One device's quantity: (samples,) seconds since the measured windows began, and its values."""
+class Curve:
+    """One device's quantity: (samples,) seconds since the measured windows began, and its values; NaN where nobody knows."""
 
     name: str
     seconds: Floats
@@ -56,14 +56,13 @@ def power_figure(frame: pd.DataFrame, telemetry: Telemetry, *, title: str, groun
     """
     if not telemetry.spans:
         return None
-    curves = _of_gpus(frame, telemetry) if telemetry.device == "gpu" else _of_hosts(frame, telemetry)
-    panels = {label: drawn for label, drawn in curves.items() if drawn}
+    panels = curves(frame, telemetry)
     if not panels:
         return None
     height = 1.4 + 2.2 * len(panels)
     figure = canvas.sheet(9, height, top=1 - 0.62 / height, margins=(0.14, 0.08))
     every = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    longest = max(span.measured.seconds for span in telemetry.spans)
+    longest = measured_s(telemetry)
     for axes, (label, drawn) in zip(every, panels.items(), strict=True):
         _panel(axes, label, drawn, longest)
     if 1 < len(telemetry.trained) <= _NAMED_UP_TO:
@@ -75,9 +74,20 @@ def power_figure(frame: pd.DataFrame, telemetry: Telemetry, *, title: str, groun
     return figure
 
 
-def _panel(axes: Axes, label: str, curves: list[_Curve], measured_s: float) -> None:
-    axes.axvspan(0, measured_s, color=GRID, zorder=0)
-    for number, curve in enumerate(curves):
+def curves(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
+    """By quantity with its unit, a curve a device: of GPUs if GPUs trained, else of the hosts; what nobody knows is left out."""
+    found = _of_gpus(frame, telemetry) if telemetry.device == "gpu" else _of_hosts(frame, telemetry)
+    return {label: drawn for label, drawn in found.items() if drawn}
+
+
+def measured_s(telemetry: Telemetry) -> float:
+    """How long the measured windows of a run lasted, in seconds; those of the slowest node."""
+    return max(span.measured.seconds for span in telemetry.spans)
+
+
+def _panel(axes: Axes, label: str, drawn: list[Curve], shaded_s: float) -> None:
+    axes.axvspan(0, shaded_s, color=GRID, zorder=0)
+    for number, curve in enumerate(drawn):
         colour = SERIES[number % len(SERIES)]
         axes.plot(curve.seconds, curve.values, color=colour, linewidth=1.2, label=curve.name, zorder=2)
     canvas.dress(axes, label, along="y")
@@ -85,7 +95,7 @@ def _panel(axes: Axes, label: str, curves: list[_Curve], measured_s: float) -> N
     axes.set_ylim(0, 105 if label.endswith("(%)") else None)
 
 
-def _of_gpus(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[_Curve]]:
+def _of_gpus(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
     devices = [(gpu.node, f"gpu{gpu.index}", f"GPU {gpu.index}") for gpu in telemetry.gpus]
     return {
         "power (W)": _curves(frame, telemetry, devices, "power_w"),
@@ -93,7 +103,7 @@ def _of_gpus(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[_Curve
     }
 
 
-def _of_hosts(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[_Curve]]:
+def _of_hosts(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
     devices = [(host.node, "host", "host") for host in telemetry.hosts]
     mean = frame["core_percent"].map(lambda cell: np.nan if np.ndim(cell) == 0 else np.mean(cell))
     return {
@@ -102,9 +112,7 @@ def _of_hosts(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[_Curv
     }
 
 
-def _curves(
-    frame: pd.DataFrame, telemetry: Telemetry, devices: list[tuple[str, str, str]], column: str
-) -> list[_Curve]:
+def _curves(frame: pd.DataFrame, telemetry: Telemetry, devices: list[tuple[str, str, str]], column: str) -> list[Curve]:
     """A column of some devices; those that have at least two samples of it."""
     found = []
     starts = {span.node: span.measured.start for span in telemetry.spans}
@@ -115,18 +123,18 @@ def _curves(
         if known.sum() > 1:
             words = f"{node} {name}" if len(starts) > 1 else name
             seconds = rows["t"].to_numpy(dtype=np.float64)[known] - starts[node]
-            found.append(_broken(_Curve(words, seconds, values[known]), telemetry.hz))
+            found.append(_broken(Curve(words, seconds, values[known]), telemetry.hz))
     return found
 
 
-def _broken(curve: _Curve, hz: float | None) -> _Curve:
+def _broken(curve: Curve, hz: float | None) -> Curve:
     """The curve without a line over holes in the samples, where nobody knows what was."""
     holes = 1 + np.flatnonzero(np.diff(curve.seconds) > GAP_PERIODS / (hz or 1))
-    return _Curve(curve.name, np.insert(curve.seconds, holes, np.nan), np.insert(curve.values, holes, np.nan))
+    return Curve(curve.name, np.insert(curve.seconds, holes, np.nan), np.insert(curve.values, holes, np.nan))
 
 
-def _rate(curve: _Curve) -> _Curve:
+def _rate(curve: Curve) -> Curve:
     """Of a counter, its rise a second between samples; nothing where it began anew."""
     steps, rise = np.diff(curve.seconds), np.diff(curve.values)
     rate = np.divide(rise, steps, out=np.full(len(steps), np.nan), where=(steps > 0) & (rise >= 0))
-    return _Curve(curve.name, curve.seconds[1:], rate)
+    return Curve(curve.name, curve.seconds[1:], rate)

@@ -146,8 +146,13 @@ def spelt(category: str) -> str:
     return _SPELT.get(category) or _SPELT_TOO.get(category) or category.replace("_", " ")
 
 
+def worked(profile: Profile) -> str:
+    """What shares of time are of."""
+    return "kernels, copies and memsets" if profile.work == "kernels" else "operators"
+
+
 def _sections(profile: Profile) -> Iterator[Section]:
-    work = "kernels, copies and memsets" if profile.work == "kernels" else "operators"
+    work = worked(profile)
     piece = "kernel" if profile.work == "kernels" else "operator"
     yield Section(
         title="What each GPU did",

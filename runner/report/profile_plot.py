@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from runner.report import canvas
 from runner.report.canvas import BLUE, INK
 from runner.report.figures import figure as written
-from runner.report.profile import spelt, summary, unavailable
+from runner.report.profile import spelt, summary, unavailable, worked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,10 +32,7 @@ def share_png(profile: Profile, *, title: str, ground: Sequence[str]) -> bytes |
 
 def share_figure(profile: Profile, *, title: str, ground: Sequence[str]) -> Figure | None:
     """Draw the share of each category of work; None for a pass without any."""
-    bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:BARS]]
-    left = sum(one.share_percent for one in profile.categories[BARS:])
-    if left:
-        bars.append((f"{len(profile.categories) - BARS} others", left))
+    bars = shares(profile)
     if not bars:
         return None
     height = 2.3 + 0.34 * len(bars)
@@ -56,12 +53,18 @@ def share_figure(profile: Profile, *, title: str, ground: Sequence[str]) -> Figu
     axes.set_yticks(range(len(bars)), [name for name, _ in bars])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.18 * max(share for _, share in bars))
-    work = "kernels, copies and memsets" if profile.work == "kernels" else "operators"
-    canvas.dress(axes, f"share of the time of all {work} (%)", along="x", fontsize=10.5)
+    canvas.dress(axes, f"share of the time of all {worked(profile)} (%)", along="x", fontsize=10.5)
     first, *more = summary(profile)
     canvas.title(figure, f"{title}, time by category", first)
     canvas.footer(figure, (*more, *unavailable(profile), *ground), characters=112)
     return figure
+
+
+def shares(profile: Profile) -> tuple[tuple[str, float], ...]:
+    """Name and share in percent of each category that has a bar of its own, and of all others together."""
+    bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:BARS]]
+    left = sum(one.share_percent for one in profile.categories[BARS:])
+    return (*bars, *([(f"{len(profile.categories) - BARS} others", left)] if left else []))
 
 
 def sweep_png(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -24,21 +25,34 @@ from runner.report.transports_plot import transports_png
 from runner.report.watch import title
 from runner.results import RunRecord, read_table, write_report
 from runner.summarize import summarize
+from runner.telemetry import Telemetry
 from runner.transports import Curve, compare, curves
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Run = tuple[Path, RunRecord]
 Reports = dict[str, str | bytes | None]
 
 
 @dataclass(frozen=True)
-class _Measured:
+class Watched:
+    """What a sampler saw of one run: its table `telemetry`, and the figures that were made from it."""
+
+    record: RunRecord
+    telemetry: Telemetry
+    frame: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Measured:
     """The measured runs of a matrix: each curve with its figures, and their comparison where there are several."""
 
     curves: tuple[tuple[Curve, Summary], ...]
     comparison: Comparison | None
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> _Measured:
+    def of(cls, runs: Sequence[Run]) -> Measured:
         """Part the runs, without passes under a profiler; Ctrl-C or a baseline on file can leave none."""
         measured = [run for run in runs if not run[1].profiled]
         found = curves(measured) if measured else ()
@@ -57,7 +71,7 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> N
         name: name of the matrix, which the reports carry.
         console: where the tables are printed.
     """
-    measured = _Measured.of(runs)
+    measured = Measured.of(runs)
     for _, summary in measured.curves:
         print_report(console, summary)
     if measured.comparison:
@@ -68,9 +82,11 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> N
             console.print(f"profile: dlscale profile {path}", style="dim", markup=False)
 
 
-def redraw(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> None:
+def redraw(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> Measured:
     """Write the reports of a matrix on file again, and print where they are; the arguments are those of `publish`."""
-    _draw(_Measured.of(runs), runs, out=out, name=name, console=console)
+    measured = Measured.of(runs)
+    _draw(measured, runs, out=out, name=name, console=console)
+    return measured
 
 
 def save(reports: Mapping[str, str | bytes | None], *, out: Path, console: Console) -> None:
@@ -80,13 +96,13 @@ def save(reports: Mapping[str, str | bytes | None], *, out: Path, console: Conso
             console.print(f"report: {write_report(out, file, content)}", style="dim", markup=False)
 
 
-def _draw(measured: _Measured, runs: Sequence[Run], *, out: Path, name: str, console: Console) -> None:
+def _draw(measured: Measured, runs: Sequence[Run], *, out: Path, name: str, console: Console) -> None:
     save(_of_measured(measured, name=name, console=console), out=out, console=console)
     for run in runs:
         save(_of_pass(run), out=out, console=console)
 
 
-def _of_measured(measured: _Measured, *, name: str, console: Console) -> Reports:
+def _of_measured(measured: Measured, *, name: str, console: Console) -> Reports:
     """The reports of measured runs."""
     found: Reports = {}
     for curve, summary in measured.curves:
@@ -121,10 +137,10 @@ def _of_pass(run: Run) -> Reports:
     }
 
 
-def _power(runs: Sequence[Run], summary: Summary, *, console: Console) -> bytes | None:
-    """What the devices did over time in the first usable run of the largest scale; None where nobody looked on."""
-    watched = [(path, record, record.telemetry) for path, record in runs if record.telemetry]
-    usable = [one for one in watched if one[1].validity.status != "invalid"]
+def watched(runs: Sequence[Run], *, console: Console) -> Watched | None:
+    """The first usable run of the largest scale at which somebody looked on; None without any, or where its table can't be read."""
+    seen = [(path, record, record.telemetry) for path, record in runs if record.telemetry]
+    usable = [one for one in seen if one[1].validity.status != "invalid"]
     if not usable:
         return None
     path, record, telemetry = max(usable, key=lambda one: one[1].trial.world_size)
@@ -133,7 +149,13 @@ def _power(runs: Sequence[Run], summary: Summary, *, console: Console) -> bytes 
     except RequestError as error:  # the tables are worth having without it
         console.print(f"not drawn: {error}", style="yellow", markup=False)
         return None
-    if frame is None:
+    return None if frame is None else Watched(record, telemetry, frame)
+
+
+def _power(runs: Sequence[Run], summary: Summary, *, console: Console) -> bytes | None:
+    """What the devices did over time; None where nobody looked on."""
+    seen = watched(runs, console=console)
+    if seen is None:
         return None
-    ground = f"{record.run_id} · {figures.ground(summary)}"
-    return power_png(frame, telemetry, title=summary.title, ground=ground)
+    ground = f"{seen.record.run_id} · {figures.ground(summary)}"
+    return power_png(seen.frame, seen.telemetry, title=summary.title, ground=ground)

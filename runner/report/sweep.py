@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from runner.metrics import Interval
 from runner.report.export import line
 from runner.report.figures import ABSENT, figure, half_width
 from runner.report.profile_plot import sweep_png
@@ -36,6 +37,7 @@ class Point(BaseModel):
         row: the measured runs together; None where there are only passes under a profiler.
         compute_percent: GPU compute utilisation of the passes under a profiler.
         compute_status: whether all of these passes are valid; None without any.
+        runs: ids of the measured runs and of the passes.
         utilisation_percent: and all below it: over the measured windows, the mean of the devices, power and energy of all of them; None
             unless each is known.
     """
@@ -47,6 +49,7 @@ class Point(BaseModel):
     row: Row | None = None
     compute_percent: float | None = None
     compute_status: Status | None = None
+    runs: tuple[str, ...] = ()
     utilisation_percent: float | None = None
     sm_active_percent: float | None = None
     fp32_percent: float | None = None
@@ -91,20 +94,29 @@ class Sweep(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Plot:
-    """One figure against the batch: the end of its file's name, its axis, what it is, its value at a point, and whether that is valid."""
+class Plot:
+    """One figure against the batch.
+
+    Attributes:
+        name: the end of its file's name.
+        axis: what it is, with its unit.
+        words: how it was found; empty where the axis says all.
+        value, status: at a point.
+        interval: of the value; None where there is none.
+    """
 
     name: str
     axis: str
     words: str
     value: Callable[[Point], float | None]
     status: Callable[[Point], Status | None] = attrgetter("status")
+    interval: Callable[[Point], Interval | None] = lambda _: None
 
 
 def reports(sweep: Sweep) -> dict[str, str | bytes]:
     """Every report of a sweep by the name of its file: the table, and a plot of each figure that is known of two batches."""
     found: dict[str, str | bytes] = {f"{sweep.name}.md": markdown(sweep)}
-    for plot in _plots(sweep):
+    for plot in plots(sweep):
         drawn = _png(sweep, plot)
         if drawn is not None:
             found[f"{sweep.name}-{plot.name}.png"] = drawn
@@ -161,27 +173,38 @@ def _utilisation(sweep: Sweep) -> str:
     return "NVML utilisation (%)" if sweep.device == "gpu" else "CPUs (%)"
 
 
-def _plots(sweep: Sweep) -> Iterator[_Plot]:
-    yield _Plot("throughput", sweep.unit, "", lambda point: point.throughput)
+def plots(sweep: Sweep) -> tuple[Plot, ...]:
+    """The figures whose curves have two batches at one precision or more."""
+    return tuple(plot for plot in _plots(sweep) if max(map(len, _batches(sweep, plot).values()), default=0) > 1)
+
+
+def _batches(sweep: Sweep, plot: Plot) -> dict[str, set[int]]:
+    """By precision, the batches of which the figure is known."""
+    batches: dict[str, set[int]] = {}
+    for point in sweep.points:
+        if plot.value(point) is not None:
+            batches.setdefault(point.precision, set()).add(point.batch)
+    return batches
+
+
+def _plots(sweep: Sweep) -> Iterator[Plot]:
+    rate_ci95 = attrgetter("row.throughput_ci95")
+    yield Plot("throughput", sweep.unit, "", lambda point: point.throughput, interval=rate_ci95)
     coarse = (
         "NVML: share of the measured time in which any kernel ran" if sweep.device == "gpu" else "of the whole host"
     )
-    yield _Plot("utilisation", _utilisation(sweep), coarse, lambda point: point.utilisation_percent)
+    yield Plot("utilisation", _utilisation(sweep), coarse, lambda point: point.utilisation_percent)
     active = "mean over the measured windows, by hardware counters of the sampler"
-    yield _Plot("sm-active", "SM active (%)", active, lambda point: point.sm_active_percent)
+    yield Plot("sm-active", "SM active (%)", active, lambda point: point.sm_active_percent)
     union = "union of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler"
     compute = "GPU compute utilisation (%)"
-    yield _Plot("compute", compute, union, lambda point: point.compute_percent, lambda point: point.compute_status)
+    yield Plot("compute", compute, union, lambda point: point.compute_percent, lambda point: point.compute_status)
 
 
-def _png(sweep: Sweep, plot: _Plot) -> bytes | None:
-    """The plot; None where no curve of it has two points."""
+def _png(sweep: Sweep, plot: Plot) -> bytes | None:
+    """The plot; None where there is nothing to draw."""
     known = [(point, value) for point in sweep.points if (value := plot.value(point)) is not None]
-    batches: dict[str, set[int]] = {}
-    for point, _ in known:
-        batches.setdefault(point.precision, set()).add(point.batch)
-    if max(map(len, batches.values()), default=0) < 2:  # noqa: PLR2004
-        return None
+    batches = _batches(sweep, plot)
     # A curve alone has no legend to say what it is of.
     setting = sweep.setting if len(batches) > 1 else f"{sweep.setting}, {next(iter(batches))}"
     degraded = [f"{point.precision} {point.batch}" for point, _ in known if plot.status(point) == "degraded"]
