@@ -1,0 +1,242 @@
+"""What a study comes to: cells, what ran of them, and what that says of the source's figures and findings. Values only.
+
+`study.py` has the shape of a study's file; `cells.py` makes its `Cell`s for a machine, `flow.py` runs them, and `judge` in
+`reproduction.py` turns `CellRun`s into a `Reproduction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+from runner.frozen import Frozen
+from runner.link import Link
+from runner.metrics import Interval
+from runner.published.findings import Finding
+from runner.published.model import Conditions
+from runner.published.source import Identifier
+from runner.request import Device, EngineName, Request
+from runner.results import RunRecord
+from runner.studies.study import Case
+
+Scale = Literal["full", "small"]
+State = Literal["training", "idle"]
+FigureVerdict = Literal["reproduced", "differs", "not comparable", "not measured", "shape agrees", "shape differs"]
+FindingVerdict = Literal["holds", "does not hold", "not testable here"]
+
+
+class Machine(Frozen):
+    """What a study is run on.
+
+    Attributes:
+        name: whose results these are.
+        device: what stands for the source's GPUs.
+        device_name: as the driver or the kernel calls it.
+        devices: GPUs or cores of each node, in the order in which they are used; one node where there is one machine.
+        gpu: the source's id of this GPU; None on CPUs, and where the source has none of them.
+        may_emulate: whether nodes can be emulated on it.
+        hosts: the list of several real machines.
+        images: of the versions that a study may take, those that run here, as `framework version`.
+        misfits: why the others don't, by the same names.
+    """
+
+    name: str
+    device: Device
+    device_name: str
+    devices: tuple[int, ...]
+    gpu: Identifier | None = None
+    cores: int
+    engine: EngineName
+    may_emulate: bool
+    hosts: str | None = None
+    images: tuple[str, ...]
+    misfits: Mapping[str, str] = {}
+
+
+class Altered(Frozen):
+    """How a cell differs from the source's, but for the device itself: `field` is one of the source's terms or a flag of `bench`."""
+
+    field: str
+    published: str
+    here: str
+
+
+class Pick(Frozen):
+    """Which runs of a request are a cell's."""
+
+    devices: int
+    nodes: int = 1
+    link: Link | None = None
+    case: Case | None = None
+
+
+class Cell(Frozen):
+    """One run of a source.
+
+    Attributes:
+        id: unique in its study.
+        where: in the source's terms, as its figures have them; `gpu` alone is that of this machine, or None where the source has no
+            such GPU. `gpus` are devices here, CPU workers where there is no GPU; 0 and device `cpu` where the source used none.
+        case: what the source calls the way in which several trainings share the devices.
+        request: what runs it here; cells of one curve share a request. None where this hardware can't.
+        pick: which of that request's runs are its.
+        why: the reason why this hardware can't, as half a sentence.
+        altered: every difference to the source's run that the study or this machine makes.
+        extra: whether it stands beside the source's own, for a machine too small for those.
+    """
+
+    id: str
+    block: Identifier
+    where: Conditions
+    case: str | None = None
+    request: Request | None = None
+    pick: Pick | None = None
+    why: str | None = None
+    altered: tuple[Altered, ...] = ()
+    extra: bool = False
+
+
+class Run(Frozen):
+    """A run on file: its directory's name, and its record."""
+
+    directory: str
+    record: RunRecord
+
+
+class CellRun(Frozen):
+    """A cell with all its runs: repeats, passes under a profiler (`record.profiled`), the trainings of a case; none where none ran.
+
+    Attributes:
+        why: of a cell that did not run or failed, the reason.
+    """
+
+    cell: Cell
+    runs: tuple[Run, ...] = ()
+    why: str | None = None
+
+
+class Observation(Frozen):
+    """One measured quantity, in the terms of a published one.
+
+    Attributes:
+        metric: one of `published.units.METRICS`.
+        where, case: the cell's; with `gpu_index` where it is of one device.
+        state: whether the devices trained or idled.
+        epoch: after so many.
+        name: of a kernel or a call, where the metric has one value for each.
+        iterations: after so many of them, for quantities over time.
+        device, device_name: what it ran on; a figure of a CPU worker is none of a GPU.
+        method: how it was had, where there are several ways.
+        repeats: process-level repeats behind it.
+        runs: ids of those runs.
+        altered: the cell's.
+    """
+
+    metric: str
+    unit: str
+    value: float
+    ci95: Interval | None = None
+    where: Conditions
+    case: str | None = None
+    state: State | None = None
+    epoch: int | None = None
+    name: str | None = None
+    iterations: int | None = None
+    device: Device
+    device_name: str
+    method: str | None = None
+    repeats: int = 1
+    runs: tuple[str, ...]
+    altered: tuple[Altered, ...] = ()
+    extra: bool = False
+
+
+class Missing(Frozen):
+    """A quantity that a cell was to give and did not, and why."""
+
+    cell: str
+    metric: str
+    why: str
+
+
+class Comparison(Frozen):
+    """One published figure beside what was measured in its place.
+
+    Attributes:
+        figure: id of the published figure.
+        where: where it is printed.
+        published: as printed; None for a figure with several values.
+        measured: None where nothing was.
+        ratio, ratio_ci95: measured ÷ published.
+        fields: those in which the two differ so that they can't be compared.
+        why: of a verdict that needs one.
+    """
+
+    figure: Identifier
+    metric: str
+    unit: str
+    where: str
+    conditions: Conditions
+    published: Decimal | None
+    bound: Literal[">", "<"] | None = None
+    approx: bool = False
+    measured: Observation | None = None
+    ratio: float | None = None
+    ratio_ci95: Interval | None = None
+    tolerance: float | None = None
+    verdict: FigureVerdict
+    fields: tuple[str, ...] = ()
+    why: str | None = None
+
+
+class Judgement(Frozen):
+    """What became of one finding.
+
+    Attributes:
+        why: the figures behind the verdict, or what is missing.
+        runs: ids of the runs that it stands on.
+    """
+
+    finding: Finding
+    verdict: FindingVerdict
+    why: str
+    runs: tuple[str, ...] = ()
+
+
+class CellOutcome(Frozen):
+    """What became of a cell, without its records.
+
+    Attributes:
+        status: `ran`; `failed`; `skipped` where this hardware can't; `open` where it was not come to.
+        runs: directories of its runs, beside the reproduction's file.
+    """
+
+    id: str
+    block: Identifier
+    where: Conditions
+    case: str | None = None
+    status: Literal["ran", "failed", "skipped", "open"]
+    why: str | None = None
+    altered: tuple[Altered, ...] = ()
+    extra: bool = False
+    runs: tuple[str, ...] = ()
+
+
+class Reproduction(Frozen):
+    """A study as it came out here; written as `<stamp>-<study>.reproduction.json` beside its run directories."""
+
+    study: Identifier
+    source: Identifier
+    title: str
+    scale: Scale
+    machine: Machine
+    made_at: datetime
+    git: str | None = None
+    cells: tuple[CellOutcome, ...]
+    observations: tuple[Observation, ...]
+    missing: tuple[Missing, ...] = ()
+    comparisons: tuple[Comparison, ...]
+    judgements: tuple[Judgement, ...]
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,205 @@
+"""The shape of `workloads/studies/<id>.yaml`: the run matrix of a published source, in the source's own terms.
+
+A study says what ran there, which image and model stand for it here, how a short run of it looks, and how near a figure has to come. It
+has no figures: those, and the findings, are in `results/published/<source>.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from runner.events import ProfileKind, Region
+from runner.frozen import Frozen
+from runner.published.model import Conditions
+from runner.published.source import Identifier
+from runner.request import Device, Interconnect, KvStore, Mode, Precision, StrategyName
+
+Count = Annotated[int, Field(ge=1)]
+BatchOf = Literal["device", "node", "all"]
+Case = Literal["one", "sequential", "together"]
+
+
+class Point(Frozen):
+    """One scale of a block, with its batch as the source prints it.
+
+    Attributes:
+        gpus: of all nodes together.
+        batch: None where it is one of the block's `batches`.
+        iterations: measured ones of this point, as printed; its own share where more devices make fewer.
+    """
+
+    gpus: Count
+    nodes: Count = 1
+    batch: Count | None = None
+    iterations: Count | None = None
+
+
+class Small(Frozen):
+    """How `--scale small` shortens a block: less of everything, but the same axes.
+
+    Attributes:
+        iterations, epochs, warmup, fit: in place of the block's; `iterations` are those of one device.
+        image_size: in place of the block's, for a machine without a GPU and with one.
+        batches: what stands for a batch of the source: `{10000: 200}`; the others stay.
+        profile_after, profile_iterations: in place of the block's.
+        also: scales beside the source's, for machines that are too small for those; findings may be tested on them, no figure is.
+    """
+
+    iterations: Count | None = None
+    epochs: Count | None = None
+    warmup: Count | None = None
+    fit: Count | None = None
+    image_size: Count | None = None
+    batches: Mapping[Count, Count] = {}
+    profile_after: Count | None = None
+    profile_iterations: Count | None = None
+    also: tuple[Point, ...] = ()
+
+
+class Network(Frozen):
+    """What stands for a network of the source.
+
+    Attributes:
+        interconnect: between hosts.
+        rate: what links between emulated nodes are held to, in tc's words; None for links as they are.
+    """
+
+    interconnect: Interconnect
+    rate: str | None = None
+
+
+class Block(Frozen):
+    """Runs of one kind: every combination of models, points, batches, precisions, networks and cases.
+
+    Attributes:
+        id: begins the ids of its cells.
+        says: what it is, in a line of the plan.
+        where: what all its figures have in common, in the source's terms.
+        device: `cpu` where the source used no GPU; all cores of the machine are one device then.
+        versions: by kind of device, the images that stand for the source's software, the first one that runs here is taken.
+        models: what the source calls each network → MODEL.
+        gpu_only: why it means nothing without a GPU, as half a sentence.
+        points: scales.
+        batches: as printed.
+        batch_of: whose a batch is: of a device, of a node, or of all devices together.
+        image_size: height and width in pixels; None where samples are no images.
+        epochs: passes over the training samples; iterations and epochs say the same thing, so one of them is given.
+        iterations: measured iterations on one device, for points that have none of their own.
+        networks: names of `Study.networks`, of runs on several nodes, which are repeated over each.
+        profile, profile_after, profile_iterations, profile_region: passes under a profiler.
+        passes_only: whether the measured runs beside those passes are left out.
+        cases: what the source calls each way to run `concurrent` trainings → the suite's name of it.
+        fit: iterations of training before inference, on real images.
+        real_images: whether it means nothing on synthetic ones; a sample is made where DATA is not given.
+        note: what had to be decided since the source leaves it out.
+    """
+
+    id: Identifier
+    says: str
+    where: Conditions
+    device: Device = "gpu"
+    versions: Mapping[Device, Annotated[tuple[str, ...], Field(min_length=1)]]
+    models: Annotated[Mapping[str, str], Field(min_length=1)]
+    mode: Mode = "train"
+    strategy: StrategyName | None = None
+    kvstore: KvStore | None = None
+    gpu_only: str | None = None
+    points: Annotated[tuple[Point, ...], Field(min_length=1)] = (Point(gpus=1),)
+    batches: tuple[Count, ...] = ()
+    batch_of: BatchOf = "device"
+    image_size: Count | None = None
+    precisions: Annotated[tuple[Precision, ...], Field(min_length=1)] = ("fp32",)
+    iterations: Count | None = None
+    epochs: Count | None = None
+    warmup: Count | None = None
+    networks: tuple[Identifier, ...] = ()
+    profile: tuple[ProfileKind, ...] = ()
+    profile_after: Count | None = None
+    profile_iterations: Count | None = None
+    profile_region: Region | None = None
+    passes_only: bool = False
+    concurrent: Count | None = None
+    cases: Mapping[str, Case] = {}
+    fit: Count | None = None
+    real_images: bool = False
+    small: Small = Small()
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Block:
+        """Refuse a block of which no run, or two different ones, could be made."""
+        own = [point for point in self.points if point.batch is not None]
+        if bool(self.batches) == bool(own) or len(own) not in (0, len(self.points)):
+            raise ValueError(f"{self.id}: give `batches`, or a batch to every one of the points")
+        if bool(self.cases) != (self.concurrent is not None):
+            raise ValueError(
+                f"{self.id}: `concurrent` says how many trainings, `cases` in which ways; give both or none"
+            )
+        if self.passes_only and not self.profile:
+            raise ValueError(f"{self.id}: `passes_only` without `profile` leaves nothing to run")
+        if any(point.nodes > 1 for point in self.points) and not self.networks:
+            raise ValueError(f"{self.id}: runs on several nodes need `networks`")
+        if any(point.gpus % point.nodes for point in (*self.points, *self.small.also)):
+            raise ValueError(f"{self.id}: the devices of a point are shared out equally to its nodes")
+        if self.device not in self.versions:
+            raise ValueError(f"{self.id}: `versions` has none for {self.device}")
+        return self
+
+
+class Same(Frozen):
+    """What counts as the same hardware and software as the source's, so that a figure can be called reproduced.
+
+    Attributes:
+        gpus: by the source's id of a GPU, what the driver calls it.
+        versions: by framework, versions of images here that count as the source's.
+        why: the reason.
+    """
+
+    gpus: Mapping[Identifier, tuple[str, ...]] = {}
+    versions: Mapping[str, tuple[str, ...]] = {}
+    why: str
+
+
+class Tolerance(Frozen):
+    """How far measured ÷ published may be from 1.
+
+    Attributes:
+        metrics: of which quantities.
+        share: 0.1 allows 0.9 to 1.1.
+        why: the reason, since no source states one.
+    """
+
+    metrics: Annotated[tuple[str, ...], Field(min_length=1)]
+    share: Annotated[float, Field(gt=0, lt=1)]
+    why: str
+
+
+class Study(Frozen):
+    """One study.
+
+    Attributes:
+        id: the file's name; what STUDY calls it.
+        source: id of the published source.
+        networks: what stands for each of the source's networks.
+        same: what counts as the source's hardware and software.
+        tolerances: the first that names a metric counts.
+        repeat: process-level repeats of each run at full scale; a small one has one.
+        notes: what a reader of the table has to know.
+    """
+
+    id: Identifier
+    source: Identifier
+    title: str
+    networks: Mapping[Identifier, Network] = {}
+    same: Same
+    tolerances: tuple[Tolerance, ...]
+    repeat: Count = 3
+    blocks: Annotated[tuple[Block, ...], Field(min_length=1)]
+    notes: tuple[str, ...] = ()
+
+    def tolerance(self, metric: str) -> Tolerance | None:
+        """How near a figure of this quantity has to come; None where the study does not say."""
+        return next((one for one in self.tolerances if metric in one.metrics), None)
