@@ -1,8 +1,8 @@
 """How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, or Horovod.
 
 Each class joins the others when it is made. `model` and `optimizer` wrap what is trained, `update` applies one step's gradients,
-`barrier` waits for all ranks, `slowest` gives the most of what each hands in, `exchange` makes what `probe.py` times, `leave` says
-goodbye.
+`share` gives all ranks rank 0's tensors, `barrier` waits for all ranks, `slowest` gives the most of what each hands in, `exchange` makes
+what `probe.py` times, `leave` says goodbye.
 """
 
 import os
@@ -28,6 +28,9 @@ class Alone:
     def update(self, optimizer, scaler):
         scaler.step(optimizer)
         scaler.update()
+
+    def share(self, tensors):
+        """There is nobody to share them with."""
 
     def barrier(self):
         """There is nobody to wait for."""
@@ -74,6 +77,10 @@ class Ddp(Alone):
     def model(self, model):
         return DistributedDataParallel(model, static_graph=True, gradient_as_bucket_view=True)
 
+    def share(self, tensors):
+        for tensor in tensors:
+            distributed.broadcast(tensor, src=0)
+
     def barrier(self):
         distributed.barrier()
 
@@ -110,6 +117,10 @@ class Horovod(Alone):
         with optimizer.skip_synchronize():
             scaler.step(optimizer)
         scaler.update()
+
+    def share(self, tensors):
+        for number, tensor in enumerate(tensors):
+            self.hvd.broadcast_(tensor, root_rank=0, name=f"share.{number}")
 
     def barrier(self):
         self.hvd.barrier()
