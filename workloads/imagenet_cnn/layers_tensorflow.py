@@ -19,7 +19,7 @@ DROPOUTS = 8
 
 
 class BatchNorm(keras.layers.Layer):
-    """Normalizes each channel by mean and variance of the batch, in one fused operator, and keeps running ones for inference."""
+    """Normalizes each channel in one fused operator: by mean and variance of the batch, of which it keeps running ones, or by those."""
 
     def __init__(self, *, epsilon, gamma="ones"):
         # Scale and statistics are in fp32 under every policy, and the map comes and goes as it is.
@@ -36,23 +36,28 @@ class BatchNorm(keras.layers.Layer):
         self.moving_variance = weight("moving_variance", "ones", trainable=False)
         self.built = True
 
-    def call(self, x):
-        normalized, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-            x, tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta), epsilon=self.epsilon
-        )
-        for running, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            running.assign(tf.convert_to_tensor(running) * MOMENTUM + new * (1 - MOMENTUM))
+    def call(self, x, training=True):  # noqa: FBT002 - Keras' own name and place
+        weights = (tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta))
+        running = (tf.convert_to_tensor(self.moving_mean), tf.convert_to_tensor(self.moving_variance))
+        if not training:
+            fixed = {"mean": running[0], "variance": running[1], "is_training": False}
+            return tf.compat.v1.nn.fused_batch_norm(x, *weights, **fixed, epsilon=self.epsilon)[0]
+        normalized, *batch = tf.compat.v1.nn.fused_batch_norm(x, *weights, epsilon=self.epsilon)
+        for kept, old, new in zip((self.moving_mean, self.moving_variance), running, batch):  # noqa: B905 - Python 3.8
+            kept.assign(old * MOMENTUM + new * (1 - MOMENTUM))
         return normalized
 
 
 class Dropout(keras.layers.Layer):
-    """Drops a share of its input; which part follows from the seed, a pair (stream, step), and from the layer's number alone."""
+    """Drops a share of its input in training; which follows from the seed, a pair (stream, step), and from the layer's number alone."""
 
     def __init__(self, rate, *, number):
         super().__init__()
         self.rate, self.number = rate, number
 
-    def call(self, x, seed):
+    def call(self, x, seed, training=True):  # noqa: FBT002 - Keras' own name and place
+        if not training:
+            return x
         draw = tf.stack([seed[0], seed[1] * DROPOUTS + self.number])
         kept = tf.random.stateless_uniform(tf.shape(x), draw) >= self.rate
         return x * tf.cast(kept, x.dtype) / (1 - self.rate)

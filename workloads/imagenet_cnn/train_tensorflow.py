@@ -10,22 +10,17 @@
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
 
 A Keras model in a loop of its own: `model.fit` of Keras 3 does not work under MultiWorkerMirroredStrategy, and its optimizers do not
-average under Horovod. Images are NHWC. fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolutions
-round their inputs to TF32; fp16 and bf16 are Keras' mixed precision with weights in fp32. --xla compiles forward and backward pass;
-what joins the replicas stays outside of it.
+average under Horovod. Images are NHWC. --xla compiles forward and backward pass; what joins the replicas stays outside of it. The loop is
+`workloads/loop.py`, the step `workloads/with_tensorflow/training.py`; here are the network and its images.
 """
 
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
-from events import Events, finite, process_start
 from flags import parser
-from loop import train
-from placement import pin
-from with_tensorflow.training import Classifier, check, environment, set_up
+from with_tensorflow.training import Classifier, run
 
 
 def check_data(args):
@@ -36,25 +31,8 @@ def check_data(args):
         refuse(f"--data={args.data} is neither a folder of class folders with JPEGs nor a file of pack_tfrecord.py")
 
 
-def open_data(args, ranks):
-    """Open the source of batches: each process draws its own."""
-    from class_folders import class_folders
-    from data_tensorflow import Folders, Records, Synthetic, read_index
-
-    if args.data == "synthetic":
-        return Synthetic(args, ranks)
-    packed = not Path(args.data).is_dir()
-    index = read_index(args.data) if packed else None
-    classes, images = (index["classes"], range(index["images"])) if packed else class_folders(args.data)
-    if len(classes) > args.num_classes:
-        refuse(f"{args.data} has {len(classes)} classes, --num-classes={args.num_classes} is less")
-    if len(images) // ranks.world_size < args.batch:
-        refuse(f"{args.data} holds {len(images)} JPEGs, too few for {ranks.world_size} batches of {args.batch}")
-    return Records(args, ranks) if packed else Folders(args, ranks, images=images)
-
-
-class Training(Classifier):
-    """Model, update and data of one process; `with_tensorflow/training.py` and `workloads/loop.py` say what its methods are for."""
+class Cnn(Classifier):
+    """A convolutional network, and this process' images."""
 
     def network(self):
         from models_tensorflow import build
@@ -66,55 +44,33 @@ class Training(Classifier):
 
         return normalized(images)
 
-    def source(self):
-        return open_data(self.args, self.ranks)
+    def open(self):
+        from class_folders import class_folders
+        from data_tensorflow import Folders, Records, Synthetic, read_index
 
-    def shared(self):
+        args, ranks = self.args, self.ranks
+        if args.data == "synthetic":
+            return Synthetic(args, ranks)
+        packed = not Path(args.data).is_dir()
+        index = read_index(args.data) if packed else None
+        classes, images = (index["classes"], range(index["images"])) if packed else class_folders(args.data)
+        if len(classes) > args.num_classes:
+            refuse(f"{args.data} has {len(classes)} classes, --num-classes={args.num_classes} is less")
+        if len(images) // ranks.world_size < args.batch:
+            refuse(f"{args.data} holds {len(images)} JPEGs, too few for {ranks.world_size} batches of {args.batch}")
+        return Records(args, ranks) if packed else Folders(args, ranks, images=images)
+
+    def shared_batch(self):
         from data_tensorflow import SHARED, Synthetic
 
         return next(Synthetic(self.args, self.ranks, shared=SHARED))
 
-
-def main():
-    args = parser(__doc__.splitlines()[0]).parse_args()
-    pin(args.cpus_per_worker * args.devices)
-    check(args)
-    check_data(args)
-
-    from with_tensorflow.ranks import join
-    from with_tensorflow.shim import tf
-
-    gpus = set_up(args, tf)
-    imported = time.monotonic()
-    ranks = join(args)
-    events = Events(rank=ranks.rank)
-    events.emit("phase", name="import", seconds=imported - process_start())
-    events.emit("env", **environment(args, tf, gpus))
-    training = Training(args, tf, ranks)
-    events.phase("model", imported)
-    events.emit(
-        "run_start",
-        world_size=ranks.world_size,
-        batch_per_device=args.batch,
-        global_batch=args.batch * ranks.world_size,
-        iterations=args.iterations,
-        warmup=args.warmup,
-        image_shape=[3, args.image_size, args.image_size],
-        num_classes=args.num_classes,
-        parameters=training.parameter_count(),
-        seed=args.seed,
-        gradient_bytes=training.gradient_bytes(),
-        flop_per_sample=training.flop_per_sample(),
-    )
-    samples = args.batch * args.devices
-    iterations = train(training, events, args, samples=samples)
-    if args.data != "synthetic":
-        events.emit("data", decoded=training.batches.source.decoded, skipped=training.batches.source.skipped)
-    events.nccl()
-    norm = finite(training.parameter_norm())
-    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm)
-    ranks.leave()
+    def shape(self):
+        size = self.args.image_size
+        return {"image_shape": [3, size, size], "num_classes": self.args.num_classes}
 
 
 if __name__ == "__main__":
-    main()
+    asked = parser(__doc__.splitlines()[0]).parse_args()
+    check_data(asked)
+    run(Cnn, asked)

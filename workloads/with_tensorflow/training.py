@@ -1,28 +1,51 @@
-"""What every training program needs with TensorFlow: what it refuses, its devices, its environment, and the loop's methods (`loop.py`).
+"""What every TensorFlow training program needs: `run`, which is its main, and the classes that its training derives from.
 
-A program derives from `Training`, or from `Classifier` where one network learns labels by SGD, and says what its networks, their
-batches and their update are. A step is one graph, whose operators run when their inputs are there: those of the update between those of
-the backward pass. Its parts are the input and the rest, called `step`; there is no forward, backward or optimizer region to look at.
+    class Cnn(Classifier):                        # or Training
+        def network(self): ...
+        def open(self): ...
+
+    run(Cnn, parser(...).parse_args())
+
+A step is one graph, whose operators run when their inputs are there: those of the update between those of the backward pass. Its parts
+are the input and the rest, called `step`; there is no forward, backward or optimizer region to look at. `Training` has what depends on
+devices and ranks alone; who derives from it says, for one replica,
+
+    build()                       make the networks and what updates them, in the scope of the strategy: sets `variables`, all that is
+                                  trained, in one list
+    train_one(*batch, iteration)  a share of an iteration: its loss
+    loss(*batch, seed)            the loss in training mode, with no update
+    pass_one(*batch, seed)        a forward and backward pass: all that has to be computed, or TensorFlow would leave it out
+
+and for a process
+
+    open()                        endless batches, tuples with a value for each of its devices: what stands for `*batch` above
+    shared_batch()                the batch on which all replicas compute one loss
+    flop_per_sample(), shape(), samples    where they differ
 
 Whatever draws random numbers in a replica seeds them with a pair (stream, step) in int32 and with a number of its own: no two replicas
 have the same stream, no two iterations the same step.
+
+`Classifier` is one network of (inputs, seed) that learns (inputs, labels) by SGD with momentum; who derives from it says
+
+    network()                     a Keras model; its weights are drawn from Keras' seed, which is set
+    prepared(inputs)              what the network takes, of what a batch has
 """
 
 import math
 import os
-import platform
 import time
 
 from arguments import refuse
-from flop import per_sample
-from loop import Batches
-from placement import local_rank
+from events import Events, finite, process_start
+from loop import Batches, train
+from placement import pin
 from profiling import Regions
+from with_tensorflow.device import check as check_device
+from with_tensorflow.device import environment, set_up
 
 # Variables of Horovod's own launcher and of Open MPI's.
 HOROVOD_RANKS = {"HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"}
 STRATEGIES = ("single", "mirrored", "multiworker", "horovod")
-ON_GPUS = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0)}
 
 
 def check(args):
@@ -44,87 +67,21 @@ def check(args):
             f"--profile-region={args.profile_region}: TensorFlow runs forward and backward pass and update as one graph, in the order in "
             "which their inputs are there; ask for input, or leave it out and look at the operators' names"
         )
-    check_precision(args)
+    check_device(args)
 
 
-def check_precision(args):
-    """Refuse a precision that TensorFlow does not have on this kind of device."""
-    if args.device == "cpu" and args.precision in {"tf32", "fp16"}:
-        refuse(f"--precision={args.precision} needs a GPU; on the CPU ask for fp32 or bf16")
-
-
-def set_up(args, tf):
-    """Choose devices, threads and arithmetic of a training; before TensorFlow looks at a device. Gives the GPUs of this process."""
+def check_version(args, tf):
+    """Refuse what the vendor's 1.15 lacks."""
     from with_tensorflow import shim
 
     if shim.V1 and (args.strategy not in {"single", "horovod"} or args.precision == "bf16"):
         refuse(f"TensorFlow {tf.__version__} is offered with single and horovod, in fp32, tf32 and fp16")
     if shim.V1 and args.profile:
         refuse(f"--profile={args.profile} needs TensorFlow 2, this is {tf.__version__}; leave it out, or ask for 2.21")
-    shim.set_precision(args.precision)
-    return set_up_devices(args, tf)
-
-
-def set_up_devices(args, tf):
-    """Choose devices and threads. Gives the GPUs of this process."""
-    from with_tensorflow import shim
-
-    tf.config.threading.set_intra_op_parallelism_threads(args.threads * args.devices)
-    if args.device == "cpu":
-        # Replicas wait for each other inside operators: one thread for each, and one that carries their gradients.
-        tf.config.threading.set_inter_op_parallelism_threads(args.devices + 1)
-        tf.config.experimental.set_visible_devices([], "GPU")
-        if args.devices > 1:
-            (cpu,) = tf.config.list_physical_devices("CPU")
-            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * args.devices)
-        return []
-    seen = tf.config.experimental.list_physical_devices("GPU")
-    used = seen[local_rank() : local_rank() + args.devices]
-    if len(used) < args.devices:
-        refuse(f"--device=gpu --devices={args.devices} for local rank {local_rank()}, TensorFlow sees {len(seen)} GPUs")
-    for gpu in used:
-        name, capability = shim.gpu_details(gpu)
-        needed = ON_GPUS[args.precision]
-        if capability and tuple(capability) < needed:
-            has, needs = ".".join(map(str, capability)), ".".join(map(str, needed))
-            refuse(f"--precision={args.precision} needs compute capability {needs}, the {name} has {has}; ask for fp32")
-        tf.config.experimental.set_memory_growth(gpu, True)  # noqa: FBT003 - takes no keyword in 1.15
-    tf.config.experimental.set_visible_devices(used, "GPU")
-    return used
-
-
-def environment(args, tf, gpus):
-    """Software and devices as TensorFlow names them."""
-    from with_tensorflow import shim
-
-    built = shim.build_info() if gpus else {}
-    return {
-        "python": platform.python_version(),
-        "framework": "tensorflow",
-        "framework_version": tf.__version__,
-        "device": args.device,
-        "device_names": [shim.gpu_details(gpu)[0] for gpu in gpus],
-        "threads": tf.config.threading.get_intra_op_parallelism_threads(),
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "cuda": built.get("cuda_version"),
-        "cudnn": built.get("cudnn_version"),
-        "nccl": None,  # TensorFlow does not tell; where NCCL is used its own log does
-    }
 
 
 class Training:
-    """Networks, update and data of one process; `workloads/loop.py` says what its methods are for.
-
-    A program's own class has
-
-        build()                       make the networks and what updates them, in the scope of the strategy: sets `variables`, all that is
-                                      trained, and `net`, the Keras model of which operations are counted
-        train_one(*batch, iteration)  one replica's share of an iteration: its loss
-        loss(*batch, seed)            one replica's loss, with no update
-        pass_one(*batch, seed)        one replica's forward and backward pass: all that has to be computed, or TensorFlow would leave it out
-        source()                      where batches come from: an iterator over what stands for `*batch` above
-        shared()                      the batch on which all replicas compute one loss
-    """
+    """What is trained in one process; `workloads/loop.py` says what its methods are for."""
 
     def __init__(self, args, tf, ranks):
         from with_tensorflow import shim
@@ -138,21 +95,33 @@ class Training:
         ranks.broadcast(self.variables)
         self.train = self.on_all(self.train_one)
         self.test = self.on_all(self.loss)
-        self.batches = Batches(self.source())
+        self.batches = Batches(self.open())
+
+    @property
+    def samples(self):
+        """What one iteration of this process trains on."""
+        return self.args.batch * self.args.devices
+
+    def shape(self):
+        """`image_shape` and `num_classes` of the event run_start."""
+        return {"image_shape": None, "num_classes": None}
 
     def on_all(self, function):
         """Make one graph of a function that runs once a replica; gives what it returned on each device of this process."""
 
         def run(*inputs: object):
             results = self.shim.run(self.ranks.strategy, function, inputs)
-            return self.tf.nest.map_structure(self.ranks.strategy.experimental_local_results, results)
+            return self.ranks.strategy.experimental_local_results(results)
 
         return self.tf.function(run, autograph=False)
 
+    def replica(self):
+        """Number of the replica that asks, among all."""
+        return self.ranks.offset + self.tf.distribute.get_replica_context().replica_id_in_sync_group
+
     def own_seed(self, iteration):
         """The seed of the replica that asks, in an iteration."""
-        replica = self.tf.distribute.get_replica_context().replica_id_in_sync_group
-        return self.tf.stack([self.args.seed + self.ranks.offset + replica, iteration])
+        return self.tf.stack([self.args.seed + self.replica(), iteration])
 
     def common_seed(self):
         """A seed that all replicas share, of no iteration."""
@@ -173,13 +142,13 @@ class Training:
         self.ranks.barrier()
 
     def evaluate(self):
-        return [float(loss) for loss in self.test(*self.shared(), self.common_seed())]
+        return [float(loss) for loss in self.test(*self.shared_batch(), self.common_seed())]
 
     def exchange(self, elements):
         return self.ranks.exchange(elements)
 
     def alone(self):
-        batch, run = self.shared(), self.on_all(self.pass_one)
+        batch, run = self.shared_batch(), self.on_all(self.pass_one)
         return lambda: run(*batch, self.common_seed())
 
     def read(self, losses):
@@ -217,9 +186,7 @@ class Training:
         return (2 if self.args.compression == "fp16" else 4) * self.parameter_count()
 
     def flop_per_sample(self):
-        from with_tensorflow.operations import layers
-
-        return per_sample(layers(self.net))
+        """`flop.per_sample` of what an iteration does for one sample; None where nobody has counted it."""
 
     def parameter_norm(self):
         arrays = [variable.numpy().astype("float64") for variable in self.variables]
@@ -227,7 +194,7 @@ class Training:
 
 
 class Classifier(Training):
-    """One network of (inputs, seed) that learns labels by SGD; a batch is (inputs, labels). `network()` makes it."""
+    """A network that gives scores, (batch, classes), and learns (inputs, labels)."""
 
     def build(self):
         from with_tensorflow.sgd import Sgd
@@ -240,16 +207,15 @@ class Classifier(Training):
         self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=args.xla)
 
     def prepared(self, inputs):
-        """What the network takes, of what a batch has."""
         return inputs
 
-    def losses(self, inputs, labels, seed, **mode: object):
-        """The loss of each sample, and the network's outputs."""
-        logits = self.tf.cast(self.net([self.prepared(inputs), seed], **mode), self.tf.float32)
-        return self.tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits), logits
+    def scores(self, inputs, seed, **mode: object):
+        """What the network says about each sample, in fp32."""
+        return self.tf.cast(self.net([self.prepared(inputs), seed], **mode), self.tf.float32)
 
     def loss(self, inputs, labels, seed):
-        return self.tf.reduce_mean(self.losses(inputs, labels, seed)[0])
+        scores = self.scores(inputs, seed)
+        return self.tf.reduce_mean(self.tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores))
 
     def loss_and_gradients(self, inputs, labels, seed):
         with self.tf.GradientTape() as tape:
@@ -263,4 +229,50 @@ class Classifier(Training):
         return loss
 
     def pass_one(self, inputs, labels, seed):
-        return self.differentiate(inputs, labels, seed)  # TensorFlow does only what is returned
+        return self.differentiate(inputs, labels, seed)
+
+    def flop_per_sample(self):
+        from flop import per_sample
+        from with_tensorflow.operations import layers
+
+        return per_sample(layers(self.net))
+
+
+def run(program, args):
+    """Train as the command line says and report by events; `program` is a class that derives from `Training`."""
+    pin(args.cpus_per_worker * args.devices)
+    check(args)
+
+    from with_tensorflow.ranks import join
+    from with_tensorflow.shim import tf
+
+    check_version(args, tf)
+    gpus = set_up(args, tf)
+    imported = time.monotonic()
+    ranks = join(args)
+    events = Events(rank=ranks.rank)
+    events.emit("phase", name="import", seconds=imported - process_start())
+    events.emit("env", **environment(args, tf, gpus))
+    training = program(args, tf, ranks)
+    events.phase("model", imported)
+    events.emit(
+        "run_start",
+        world_size=ranks.world_size,
+        batch_per_device=args.batch,
+        global_batch=args.batch * ranks.world_size,
+        iterations=args.iterations,
+        warmup=args.warmup,
+        **training.shape(),
+        parameters=training.parameter_count(),
+        seed=args.seed,
+        gradient_bytes=training.gradient_bytes(),
+        flop_per_sample=training.flop_per_sample(),
+    )
+    iterations = train(training, events, args, samples=training.samples)
+    if args.data != "synthetic":
+        source = training.batches.source
+        events.emit("data", decoded=source.decoded, skipped=source.skipped)
+    events.nccl()
+    norm = finite(training.parameter_norm())
+    events.emit("run_stop", iterations=iterations, samples=iterations * training.samples, parameter_norm=norm)
+    ranks.leave()
