@@ -65,14 +65,14 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
             trials = plan(request, ground)
             check_writable(ground.out)
             try:
-                prepared = prepare(ground, shown, image_size=trials[0].image_shape[1], run=name)
+                prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
             except NoBaseError as error:
                 if request.engine is not None or ground.fleet.way != "here":
                     raise
                 ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
                 ground.check_engine()
                 trials = plan(request, ground)
-                prepared = prepare(ground, shown, image_size=trials[0].image_shape[1], run=name)
+                prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
             try:
                 _check_links(trials, prepared)
                 runs = _Matrix(request, ground, prepared, shown, command, name).run_all(trials)
@@ -101,7 +101,7 @@ def dry_run(request: Request) -> int:
     request = settle(request)
     ground = look(request, contact=False)
     trials = plan(request, ground)
-    prepared = foresee(ground, image_size=trials[0].image_shape[1])
+    prepared = foresee(ground, packed_at=trials[0].packed_at)
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")
         job = make_job(trial, ground, prepared, run_id=f"RUN{number}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from runner.errors import RequestError
 from runner.trial import Dataset
 
+# Of each class in the order of names, the last of so many images is kept for validation (`class_folders.py` of the programs splits alike).
+VALIDATION_EVERY: Final = 5
 JPEG_SUFFIXES: Final = frozenset({".jpg", ".jpeg"})
 
 
@@ -81,15 +84,20 @@ def _inspect_folder(path: Path) -> Dataset:
     if not any(path.iterdir()):
         raise RequestError(f"DATA={path} is empty; give a folder that holds one folder of JPEGs a class")
     digest = hashlib.sha256()
-    images, classes = 0, set()
+    classes: Counter[str] = Counter()
     for image in jpegs(path):
         name = image.relative_to(path)
         digest.update(f"{name.as_posix()}\0{image.stat().st_size}\0".encode())
-        classes.add(name.parts[0])
-        images += 1
-    if not images:
+        classes[name.parts[0]] += 1
+    if not classes:
         raise RequestError(f"DATA={path} holds no JPEG in class folders (CLASS/NAME.jpg); give a folder that does")
-    return Dataset(path=str(path), images=images, classes=len(classes), digest=digest.hexdigest())
+    return Dataset(
+        path=str(path),
+        images=classes.total(),
+        classes=len(classes),
+        digest=digest.hexdigest(),
+        validation_images=sum(count // VALIDATION_EVERY for count in classes.values()),
+    )
 
 
 def _inspect_packed(path: Path, form: Packed) -> Dataset:

@@ -70,7 +70,7 @@ def grade(
         monitors: by the sampler's container, its node.
         kernels: its table `kernels`, of a pass under a profiler; None where there is none.
     """
-    measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s")
+    measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s", mode=trial.mode)
     transport = interconnect.used(
         trial,
         provenance.gpus,
@@ -158,7 +158,7 @@ def judge(
     else:
         against += _missing(trial, measurement)
         against += _diverged(trial, measurement)
-        against += _broken_losses(trial, measurement) if trial.dialect else _bad_losses(trial, measurement, workload)
+        against += _bad_quality(trial, measurement, workload)
         against += _wrong_sums(measurement)
         if wrong := interconnect.mismatch(transport, trial):
             against.append(wrong)
@@ -173,6 +173,8 @@ def _doubts(trial: Trial, measurement: Measurement) -> list[str]:
     found = _crowded(trial)
     if measurement.steady and not measurement.steady.steady:
         found.append(unsettled(measurement.steady))
+    if measurement.batch and measurement.batch.used != measurement.batch.asked:
+        found.append(f"batch {measurement.batch.used} instead of {measurement.batch.asked}: {measurement.batch.reason}")
     return found
 
 
@@ -212,7 +214,7 @@ def _diverged(trial: Trial, measurement: Measurement) -> list[str]:
             f"the ranks hold different weights (norms {min(norms):.6g} to {max(norms):.6g}): gradients were not averaged"
         ]
     for iteration, losses in _shared_losses(measurement).items():
-        if max(losses) - min(losses) > LOSS_TOLERANCE[trial.precision] * max(losses):
+        if max(losses) - min(losses) > LOSS_TOLERANCE[trial.precision] * max(map(abs, losses)):
             spread = f"{min(losses):.6g} to {max(losses):.6g}"
             return [
                 f"after {iteration} iterations the devices' losses on one batch are {spread}: gradients were not averaged"
@@ -251,6 +253,8 @@ def _bad_losses(trial: Trial, measurement: Measurement, workload: Workload) -> l
         if len(values) < len(curves) or not all(math.isfinite(value) for value in values):
             return [f"the loss is not finite at iteration {step}; a smaller learning rate may train"]
         mean.append(sum(values) / len(values))
+    if workload.sanity is None or trial.num_classes is None:
+        return []
     return check_losses(mean, data=trial.data, num_classes=trial.num_classes, band=workload.sanity)
 
 
@@ -259,6 +263,20 @@ def _broken_losses(trial: Trial, measurement: Measurement) -> list[str]:
     if not any(measurement.losses.values()):
         return [f"the {trial.dialect} log shows no loss"]
     return [] if finite_losses(measurement) else ["a loss in the log is not finite"]
+
+
+def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> list[str]:
+    """What is wrong with the losses, as far as the program has any, and with the epochs that were asked for."""
+    if trial.mode == "infer":
+        return []
+    if trial.dialect:
+        return _broken_losses(trial, measurement)
+    found = _bad_losses(trial, measurement, workload)
+    if trial.epoch_iterations:
+        asked = trial.iterations // trial.epoch_iterations
+        if len(measurement.epochs) != asked:
+            found.append(f"{len(measurement.epochs)} of {asked} epochs were validated")
+    return found
 
 
 def finite_losses(measurement: Measurement) -> bool:

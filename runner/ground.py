@@ -24,11 +24,9 @@ from runner.passes.nsight import find_nsight
 from runner.provenance import SUITE_ROOT, tree_sha256
 from runner.request import Device, EngineName, Request
 from runner.trial import Dataset
-from runner.workload import Workload, load_workloads
+from runner.workload import Workload, choose_workload, load_workloads
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
-# The workload that `bench` trains.
-WORKLOAD: Final = "imagenet_cnn"
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ def look(request: Request, *, contact: bool = True, say: Callable[[str], None] =
 def _look(request: Request, fleet: Fleet) -> Ground:
     node = fleet.members[0].node
     device = device_of(request, node)
-    workload = next(w for w in load_workloads(SUITE_ROOT) if w.name == WORKLOAD)
+    workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
     catalog = load_images(SUITE_ROOT)
     image = _image(catalog, request, device, node)
     for member in fleet.members:

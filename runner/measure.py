@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runner import attribution, metrics
+from runner import attribution, metrics, quality
 from runner.events import Data, Event, FirstStep, Phase, RunStart, RunStop, WarmupEnd, Window
+from runner.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
 WIRES, PASSES = "probe_wires", "probe_compute"
 
 
-def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Measurement:
+def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> metrics.Measurement:
     """Compute every figure of a run.
 
     Args:
         events: all events of all ranks.
         started: the runner's monotonic clock in seconds when it began to create the first container.
         unit: what is counted, e.g. `images/s`.
+        mode: what the program did.
     """
     windows = [event for event in events if isinstance(event, Window)]
     joined = metrics.global_windows(windows)
@@ -43,12 +45,14 @@ def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Me
         throughput=throughput,
         training_time_s=float(joined.seconds.sum()) if joined else None,
         first_step_s=max(first_steps) - started - _longest(events, WIRES) if first_steps else None,
-        step_time_s=metrics.step_times(windows),
+        step_time_s=metrics.step_times(windows, method="latency" if mode == "infer" else "step"),
         samples=sum(window.samples for window in windows),
         iterations=min((stop.iterations for stop in stops), default=0),
         steady=steady,
         windows=tuple(
-            metrics.RawWindow(rank=w.rank, index=w.index, start=w.start, samples=w.samples, seconds=w.seconds)
+            metrics.RawWindow(
+                rank=w.rank, index=w.index, start=w.start, samples=w.samples, seconds=w.seconds, units=w.units
+            )
             for w in sorted(windows, key=lambda w: (w.rank, w.index))
         ),
         losses=metrics.losses(events),
@@ -61,6 +65,9 @@ def measure(events: Sequence[Event], *, started: float, unit: str) -> metrics.Me
         probe=attribution.exchanges(events),
         step_parts=step_parts,
         used=metrics.used(events),
+        epochs=quality.epochs(events),
+        accuracy=quality.accuracy(events),
+        batch=quality.batch(events),
     )
 
 

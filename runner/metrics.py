@@ -19,6 +19,7 @@ from runner.attribution import Exchange, StepParts
 from runner.events import Eval, Event, Loss, Usage, Window
 from runner.flop.model import FlopFigures
 from runner.frozen import Frozen
+from runner.quality import AccuracyFigures, BatchUsed, EpochFigures
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -26,6 +27,7 @@ STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
 
 Floats = npt.NDArray[np.float64]
+StepMethod = Literal["step", "window-mean", "latency"]
 
 
 class Interval(Frozen):
@@ -45,17 +47,21 @@ class Interval(Frozen):
 
 
 class RawWindow(Frozen):
-    """One window of one rank as the program wrote it; `start` in seconds of that rank's monotonic clock."""
+    """One window of one rank as the program wrote it.
+
+    `start` is in seconds of that rank's monotonic clock; `units` is the amount of what throughput counts where that is not the sample.
+    """
 
     rank: int
     index: int
     start: float
     samples: int
     seconds: float
+    units: float | None = None
 
 
 class Throughput(Frozen):
-    """Global samples ÷ synchronized wall seconds, with its interval; `unit` e.g. `images/s`."""
+    """Global samples, or units, ÷ synchronized wall seconds, with its interval; `unit` e.g. `images/s`."""
 
     value: float
     ci95: Interval | None
@@ -63,12 +69,15 @@ class Throughput(Frozen):
 
 
 class StepTime(Frozen):
-    """Percentiles of the step time in seconds, and how steps were timed."""
+    """Percentiles of the step time in seconds, and how steps were timed.
+
+    With `latency` a step is a batch of inference, from its input to its predictions on the host.
+    """
 
     p50: float
     p90: float
     p99: float
-    method: Literal["step", "window-mean"]
+    method: StepMethod
 
 
 class Steadiness(Frozen):
@@ -107,8 +116,8 @@ class Measurement(Frozen):
     """All figures of one run, from its events; `flop` also from what its devices are.
 
     `probe` are exchanges that were timed before the first step, `step_parts` is where the time of a step went, `gradient_bytes` what
-    a device hands over to be exchanged in one step, `flop` what the arithmetic of the model came to; empty or None where the program
-    tells nothing of it.
+    a device hands over to be exchanged in one step, `flop` what the arithmetic of the model came to, `epochs` how a training that is
+    watched converged, `accuracy` and `batch` what inference came to and ran with; empty or None where the program tells nothing of it.
     """
 
     throughput: Throughput | None
@@ -130,6 +139,9 @@ class Measurement(Frozen):
     step_parts: StepParts | None = None
     used: dict[str, Used] = Field(default={})
     flop: FlopFigures | None = None
+    epochs: tuple[EpochFigures, ...] = ()
+    accuracy: AccuracyFigures | None = None
+    batch: BatchUsed | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +149,7 @@ class GlobalWindows:
     """The windows of all ranks as one sequence.
 
     Attributes:
-        samples: (windows,) samples of all ranks.
+        samples: (windows,) samples of all ranks, or units where throughput counts something else.
         seconds: (windows,) wall seconds; they add up to the span from the barrier to the slowest rank's end.
     """
 
@@ -167,7 +179,8 @@ def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | Non
         return None
     ordered = [sorted(found, key=lambda w: w.index)[:common] for found in ranks.values()]
     ends = np.array([[w.start + w.seconds - found[0].start for w in found] for found in ordered]).max(axis=0)
-    samples = np.array([[w.samples for w in found] for found in ordered], dtype=np.float64).sum(axis=0)
+    amounts = [[w.samples if w.units is None else w.units for w in found] for found in ordered]
+    samples = np.array(amounts, dtype=np.float64).sum(axis=0)
     return GlobalWindows(samples, np.diff(ends, prepend=0.0))
 
 
@@ -239,17 +252,18 @@ def ratio_interval(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows
     return interval(rate_distribution(scaled, seed=1) / rate_distribution(base, seed=2))
 
 
-def step_times(windows: Sequence[Window]) -> StepTime | None:
+def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> StepTime | None:
     """Percentiles over the steps of the slowest rank, or over window means where a framework can't time a step."""
     if not windows:
         return None
-    method: Literal["step", "window-mean"] = "step"
     per_rank: dict[int, list[float]] = {}
     if any(window.step_seconds is None for window in windows):
         method = "window-mean"
     for window in windows:
         steps = (
-            window.step_seconds if method == "step" and window.step_seconds else (window.seconds / window.iterations,)
+            window.step_seconds
+            if method != "window-mean" and window.step_seconds
+            else (window.seconds / window.iterations,)
         )
         per_rank.setdefault(window.rank, []).extend(steps)
     slowest = max(per_rank.values(), key=lambda steps: sum(steps) / len(steps))

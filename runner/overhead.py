@@ -75,7 +75,7 @@ def measure_overhead(request: Request) -> None:
         )
     trial = plan(request, ground)[0]
     with progress(Console(stderr=True, highlight=False)) as shown:
-        prepared = prepare(ground, shown, image_size=trial.image_shape[1], run="overhead")
+        prepared = prepare(ground, shown, packed_at=trial.packed_at, run="overhead")
         rounds = []
         for number in range(request.repeat):
             shown.stage(f"round {number + 1} of {request.repeat}")
@@ -130,7 +130,7 @@ def _argv(job: Job) -> tuple[str, ...]:
     trial = job.trial
     flags = {
         "model": trial.model,
-        "image-size": trial.image_shape[1],
+        "image-size": trial.image_size,
         "batch": trial.batch_per_device,
         "iterations": trial.iterations,
         "warmup": trial.warmup,

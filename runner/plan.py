@@ -6,6 +6,7 @@ starts.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from runner.errors import RequestError
 from runner.ground import Ground
 from runner.link import Link
 from runner.passes.plan import passes
-from runner.request import Device, Interconnect, Request
+from runner.request import Device, Interconnect, Mode, Request
 from runner.spread import nodes_for, scales
 from runner.strategy import Chosen, choose
 from runner.trial import Placed, Trial, comparison_key
@@ -37,6 +38,8 @@ PROBE: Mapping[Device, tuple[int, ...]] = {
 LARGEST_PUSH = 2**26
 # Decoding processes or threads beside each GPU or CPU worker; more only move the wait elsewhere.
 MAX_LOADER_WORKERS = 8
+# Epochs of a training that is watched to converge, unless EPOCHS says otherwise.
+EPOCHS = 10
 
 
 def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
@@ -49,26 +52,29 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     """
     device = ground.device
     workload, framework = ground.workload, ground.image.framework
-    if request.mode not in workload.modes:
-        raise RequestError(
-            f"MODE={request.mode} is not offered by {workload.name}; ask for {' or '.join(workload.modes)}"
-        )
+    program = workload.program(framework, request.mode)
     defaults = workload.defaults[device]
     model = workload.find_model(request.model or defaults.model, framework=framework)
-    workload.check_precision(request.precision, framework=framework, device=device)
+    workload.check_precision(request.precision, framework=framework, device=device, mode=request.mode)
     workload.check_profiles(request.profile, region=request.profile_region, framework=framework)
     packed = PACKED.get(PurePath(ground.dataset.path).suffix) if ground.dataset else None
     if ground.dataset and packed and packed.framework != framework:
         raise RequestError(
             f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={ground.dataset.path} is {packed.label}; give the folder"
         )
+    _refuse_data(request, ground)
     asked = scales(request, ground.image, ground.fleet.members)
+    if request.mode == "infer" and asked != (1,):
+        if request.gpus or request.workers:
+            raise RequestError(f"MODE=infer measures one device, {asked[-1]} asked; ask for one")
+        asked = (1,)
     every = tuple(sorted({1, *asked}))
     nodes = {scale: nodes_for(scale, ground.fleet.members, request=request, device=device) or 1 for scale in every}
     strategy = choose(request, image=ground.image, asked=asked, nodes=max(nodes.values()))
     cell = _Cell(
         request=request,
         ground=ground,
+        program=program,
         model=model,
         image_size=workload.image_size(model, device=device, asked=request.image_size),
         strategy=strategy,
@@ -97,11 +103,37 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     return trials + passes(request, trials, asked=asked, nsight=ground.nsight, engine=ground.engine.name, here=here)
 
 
+def _refuse_data(request: Request, ground: Ground) -> None:
+    """Refuse data that the mode can't use, or the lack of those that it can't do without."""
+    if request.mode == "converge":
+        if ground.dataset is None and ground.workload.validation_samples is None:
+            raise RequestError(
+                "MODE=converge validates on real data, and none are given; add DATA=DIR (`dlscale data sample DIR` writes some to try with)"
+            )
+        if ground.dataset and not ground.dataset.validation_images:
+            raise RequestError(
+                f"MODE=converge splits a folder of JPEGs, and DATA={ground.dataset.path} is packed or too small to split; give the folder"
+            )
+    if request.fit and ground.dataset is None:
+        raise RequestError(
+            "FIT trains before inference, and there is nothing to learn from; add DATA=DIR, or leave it out"
+        )
+
+
+def _epoch_samples(ground: Ground, mode: Mode) -> int:
+    """Samples that one epoch trains on."""
+    if ground.dataset is None:
+        return ground.workload.training_samples
+    kept = ground.dataset.validation_images if mode == "converge" else 0
+    return ground.dataset.images - kept
+
+
 def _total_iterations(request: Request, ground: Ground, batch: int, defaults: Defaults) -> int:
     """Iterations that one device makes; EPOCHS are turned into them."""
+    if request.mode == "converge":
+        return (request.epochs or EPOCHS) * (_epoch_samples(ground, "converge") // batch)
     if request.epochs:
-        samples = ground.dataset.images if ground.dataset else ground.workload.training_samples
-        return math.ceil(request.epochs * samples / batch)
+        return math.ceil(request.epochs * _epoch_samples(ground, request.mode) / batch)
     return request.iterations or defaults.iterations
 
 
@@ -111,8 +143,9 @@ class _Cell:
 
     request: Request
     ground: Ground
+    program: str
     model: Model
-    image_size: int
+    image_size: int | None
     strategy: Chosen
     total: int
     nodes: Mapping[int, int]
@@ -187,17 +220,24 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
     nodes = cell.nodes[scale]
     processes = chosen.processes(scale, nodes)
     iterations = math.ceil(cell.total / scale) if request.scaling == "weak" else cell.total
-    samples = ground.dataset.images if ground.dataset else workload.training_samples
+    samples = _epoch_samples(ground, request.mode)
+    epoch_iterations = None
+    if request.mode == "converge":
+        epoch_iterations = samples // (batch * scale)
+        iterations = (request.epochs or EPOCHS) * epoch_iterations
     fewest = min(len(member.node.cores) for member in ground.fleet.members[:nodes])
     threads = cell.share or max(1, fewest * nodes // processes)
     warmup = request.warmup or workload.defaults[cell.ground.device].warmup
-    num_classes = max(2, ground.dataset.classes) if ground.dataset else workload.num_classes
+    num_classes = workload.num_classes
+    if ground.dataset and num_classes is not None:
+        num_classes = max(2, ground.dataset.classes)
+    dialect = workload.dialects.get(ground.image.framework) if request.mode != "infer" else None
     return Trial(
         framework=ground.image.framework,
         version=ground.image.version,
         workload=workload.name,
-        program=workload.program(ground.image.framework),
-        dialect=workload.dialects.get(ground.image.framework),
+        program=cell.program,
+        dialect=dialect,
         model=cell.model.name,
         mode=request.mode,
         strategy=chosen.name,
@@ -212,16 +252,16 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         nodes=nodes,
         placement=way.placement,
         link=way.link,
-        probe_bytes=_probe(chosen, ground.device) if workload.dialects.get(ground.image.framework) is None else (),
+        probe_bytes=_probe(chosen, ground.device) if dialect is None and request.mode != "infer" else (),
         batch_per_device=batch,
         global_batch=batch * scale,
-        image_shape=(3, cell.image_size, cell.image_size),
+        image_shape=(3, cell.image_size, cell.image_size) if cell.image_size else None,
         num_classes=num_classes,
         data=ground.dataset.path if ground.dataset else "synthetic",
         dataset=ground.dataset,
         iterations=iterations,
         warmup=warmup,
-        window=min(MAX_WINDOW, max(1, iterations // WINDOWS)),
+        window=_window(epoch_iterations or iterations),
         epochs=iterations * batch * scale / samples,
         learning_rate=cell.model.learning_rate,
         momentum=workload.momentum,
@@ -236,7 +276,15 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         cpus_per_worker=cell.share,
         repeat=repeat,
         key=_key(cell, num_classes),
+        settings={**workload.settings, **cell.model.settings},
+        epoch_iterations=epoch_iterations,
+        fit=request.fit or 0,
     )
+
+
+def _window(iterations: int) -> int:
+    """Iterations between two edges, of so many of a run or of an epoch."""
+    return min(MAX_WINDOW, max(1, iterations // WINDOWS))
 
 
 def _probe(chosen: Chosen, device: Device) -> tuple[int, ...]:
@@ -244,9 +292,10 @@ def _probe(chosen: Chosen, device: Device) -> tuple[int, ...]:
     return tuple(size for size in PROBE[device] if chosen.name != "kvstore" or size <= LARGEST_PUSH)
 
 
-def _key(cell: _Cell, num_classes: int) -> str:
+def _key(cell: _Cell, num_classes: int | None) -> str:
     """What a speedup's two runs must share: all but scale, strategy, interconnect and repeat."""
     request, ground = cell.request, cell.ground
+    settings = {**ground.workload.settings, **cell.model.settings}
     accelerators = tuple(gpu.name for gpu in ground.node.gpus[:1]) if cell.ground.device == "gpu" else ()
     return comparison_key(
         {
@@ -272,5 +321,7 @@ def _key(cell: _Cell, num_classes: int) -> str:
             "warmup": request.warmup,
             "xla": request.xla,
             "seed": request.seed,
+            **({"settings": json.dumps(settings, sort_keys=True)} if settings else {}),
+            **({"fit": request.fit} if request.fit else {}),
         }
     )

@@ -82,13 +82,13 @@ class Prepared:
                 volumes.remove(engine.client, self.volume)
 
 
-def prepare(ground: Ground, shown: Progress, *, image_size: int, run: str) -> Prepared:
+def prepare(ground: Ground, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
     """Build or find the image, or the environment where there is no container engine, and pack the data if the framework wants that.
 
     Args:
         ground: what the request stands on.
         shown: told of each step.
-        image_size: of packed data.
+        packed_at: height and width in pixels of packed images; None where the program reads them as they are.
         run: names what is brought onto hosts, and labels it.
 
     Raises:
@@ -97,11 +97,11 @@ def prepare(ground: Ground, shown: Progress, *, image_size: int, run: str) -> Pr
     """
     started = time.monotonic()
     if ground.fleet.way == "hosts":
-        return _on_hosts(ground, shown, started=started, run=run)
+        return _on_hosts(ground, shown, started=started, run=run, packed_at=packed_at)
     engine, image = _engine(ground, shown)
     data = Path(ground.dataset.path) if ground.dataset else None
-    if ground.dataset and _needs_packing(ground):
-        data = _pack(ground, ground.dataset, engine, image, shown, image_size=image_size)
+    if packed_at and ground.dataset and _needs_packing(ground):
+        data = _pack(ground, ground.dataset, engine, image, shown, image_size=packed_at)
     return Prepared(
         describer=engine,
         engines={member.node.name: engine for member in ground.fleet.members},
@@ -131,12 +131,12 @@ def _tools(ground: Ground, engine: Engine, shown: Progress) -> str | None:
     return ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
 
 
-def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str) -> Prepared:
+def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str, packed_at: int | None) -> Prepared:
     """Build or find the image once, bring it and the programs onto every host.
 
     This machine's engine is where it is built; where there is none, the first host's.
     """
-    if ground.dataset and _needs_packing(ground):
+    if packed_at and ground.dataset and _needs_packing(ground):
         raise RequestError(
             f"DATA={ground.dataset.path} has to be packed for {ground.image.framework} first; type `dlscale data pack`, put what it writes "
             "at the same path on every host, and give that"
@@ -218,7 +218,7 @@ def _pack(ground: Ground, data: Dataset, engine: Engine, image: ImageUsed, shown
     )
 
 
-def foresee(ground: Ground, *, image_size: int) -> Prepared:
+def foresee(ground: Ground, *, packed_at: int | None) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
     describer: Describer
     volume = "dlscale-RUN-workloads"
@@ -235,8 +235,8 @@ def foresee(ground: Ground, *, image_size: int) -> Prepared:
         )
     image = ImageUsed(reference=ground.image.reference, id=None, digest=None, lock_sha256=ground.image.lock_sha256)
     data = Path(ground.dataset.path) if ground.dataset else None
-    if ground.dataset and _needs_packing(ground):
-        data = packed_path(ground.dataset, cache_dir(), framework=ground.image.framework, image_size=image_size)
+    if packed_at and ground.dataset and _needs_packing(ground):
+        data = packed_path(ground.dataset, cache_dir(), framework=ground.image.framework, image_size=packed_at)
     details = EngineDetails(version=None, reason=ground.engine.reason)
     return Prepared(
         describer=describer,

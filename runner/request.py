@@ -14,10 +14,10 @@ from runner.errors import RequestError, nearest
 from runner.events import ProfileKind, Region
 from runner.link import Link, parse_delay, parse_rate
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
 Device = Literal["cpu", "gpu"]
 Scaling = Literal["weak", "strong"]
-Mode = Literal["train"]
+Mode = Literal["train", "infer", "converge"]
 EngineName = Literal["docker", "venv"]
 StrategyName = Literal["single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe"]
 KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async"]
@@ -57,6 +57,8 @@ class Request(BaseModel):
         nodes: how many of them, each with as many devices; with `links` and without `hosts`, how many to emulate on this machine.
         links: what the links between emulated nodes are held to; None in it for links as they are. Several are a sweep.
         compare: run over every wire that there is.
+        fit: iterations of training before inference, so that its accuracy tells something.
+        concurrent: so many trainings at once, against one after the other.
         repeat: process-level repeats of every trial.
         image, command: run this command line in this image instead of a training program of the suite.
         dialect: what the log of that command is read in; `events` when it writes the suite's own (`workloads/events.py`).
@@ -102,6 +104,8 @@ class Request(BaseModel):
     iterations: int | None = None
     epochs: int | None = None
     warmup: int | None = None
+    fit: int | None = None
+    concurrent: int | None = None
     repeat: int = 3
     scaling: Scaling = "weak"
     engine: EngineName | None = None
@@ -224,8 +228,28 @@ def refuse_contradictions(request: Request) -> None:
         raise RequestError(f"GPUS and {other} exclude each other; ask for GPUS=n, or for DEVICE=cpu WORKERS=n")
     if request.workers and request.device == "gpu":
         raise RequestError("WORKERS counts CPU workers and DEVICE=gpu asks for GPUs; ask for GPUS=n instead")
+    _refuse_modes(request)
     if request.iterations and request.epochs:
         raise RequestError("ITERATIONS and EPOCHS say the same thing twice; give one of them")
+
+
+def _refuse_modes(request: Request) -> None:
+    """Refuse what a mode would ignore."""
+    if request.mode == "infer":
+        if request.profile:
+            raise RequestError("PROFILE looks into training, and MODE=infer does not train; leave one of them out")
+        if request.strategy not in (None, "single"):
+            raise RequestError(f"STRATEGY={request.strategy} joins devices, and MODE=infer has one; leave it out")
+    elif request.fit is not None:
+        raise RequestError(
+            f"FIT trains before inference, and MODE={request.mode} is none; add MODE=infer or leave it out"
+        )
+    if request.mode == "converge":
+        for variable, given in (("ITERATIONS", request.iterations), ("PROFILE", request.profile)):
+            if given:
+                raise RequestError(f"{variable} does not go with MODE=converge, which trains by EPOCHS; leave it out")
+    if request.concurrent and request.mode != "train":
+        raise RequestError(f"CONCURRENT counts trainings, and MODE={request.mode} asked; leave one of them out")
 
 
 def _refuse_profile(request: Request) -> None:

@@ -58,14 +58,14 @@ def _what(trial: AnyTrial, largest: AnyTrial) -> tuple[str, str]:
         batch = f", batch {trial.batch_per_device} per device (as asked)" if trial.batch_per_device else ""
         warmup = f", without the first {trial.warmup} iterations" if trial.warmup else ""
         return trial.name, f"dialect {trial.dialect}{batch}{warmup}"
-    size = trial.image_shape[1]
+    size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
     batch = f"batch {trial.batch_per_device} per device"
     if trial.scaling == "strong":
         batch = f"batch {trial.global_batch} in all"
     way = f", {largest.way}" if isinstance(largest, Trial) and largest.world_size > 1 else ""
     return (
         f"{trial.framework} {trial.version}: {trial.model} {trial.mode}",
-        f"{trial.model} {size}×{size}, {batch}, {trial.precision}, {trial.scaling} scaling{way}",
+        f"{trial.model}{size}, {batch}, {trial.precision}, {trial.scaling} scaling{way}",
     )
 
 

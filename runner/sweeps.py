@@ -32,8 +32,8 @@ class _Kind:
     workload: str
     model: str
     mode: str
-    image_shape: tuple[int, int, int]
-    num_classes: int
+    image_shape: tuple[int, int, int] | None
+    num_classes: int | None
     data: str
     device: str
     machine: str
@@ -108,7 +108,7 @@ def _name(kind: _Kind) -> str:
         kind.framework,
         kind.version,
         kind.model,
-        f"{kind.image_shape[1]}px",
+        *((f"{kind.image_shape[1]}px",) if kind.image_shape else ()),
         f"{kind.world_size}{kind.device}",
     )
     return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
@@ -116,14 +116,14 @@ def _name(kind: _Kind) -> str:
 
 def _sweep(kind: _Kind, runs: Sequence[Run], points: tuple[Point, ...], *, name: str) -> Sweep:
     summary = summarize([run for run in runs if not run[1].profiled] or runs)
-    height, width = kind.image_shape[1:]
+    size = " {1}×{2}".format(*kind.image_shape) if kind.image_shape else ""
     data = "synthetic data" if kind.data == "synthetic" else "images of a data set"
     way = f", {kind.way}" if kind.world_size > 1 else ""
     where = f" of {kind.nodes} nodes" if kind.nodes > 1 else ""
     return Sweep(
         name=name,
         title=summary.title,
-        setting=f"{kind.model} {height}×{width}, {summary.rows[0].devices}{where}{way}, {data}",
+        setting=f"{kind.model}{size}, {summary.rows[0].devices}{where}{way}, {data}",
         ground=figures.ground(summary),
         device=runs[0][1].trial.device,
         unit=figures.units(summary),
@@ -153,6 +153,7 @@ def _point(precision: str, batch: int, runs: Sequence[Run]) -> Point:
         row=row,
         compute_percent=_compute_percent(passes),
         compute_status=_worst(passes),
+        runs=tuple(record.run_id for _, record in runs),
         utilisation_percent=telemetry.utilisation_percent if telemetry else None,
         sm_active_percent=_of_gpus(telemetry, lambda gpu: gpu.sm_active_percent),
         fp32_percent=_of_gpus(telemetry, lambda gpu: gpu.fp32_utilisation),

@@ -9,9 +9,9 @@ import hashlib
 import json
 import shlex
 import textwrap
-from typing import Final
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from runner.dialects.base import DialectName
 from runner.events import ProfileKind, Region
@@ -42,6 +42,7 @@ class Dataset(BaseModel):
     Attributes:
         path: where it is on the host.
         images, classes: how many.
+        validation_images: how many of them a training that is watched to converge keeps for validation; 0 of a packed one.
         digest: SHA-256 over the names and sizes of its files, so that two runs can tell whether they read the same.
     """
 
@@ -51,6 +52,7 @@ class Dataset(BaseModel):
     images: int
     classes: int
     digest: str
+    validation_images: int = 0
 
 
 class Horovod(BaseModel):
@@ -81,6 +83,24 @@ class Placed(BaseModel):
     node: str
     devices: int
     wire: Wire | None = None
+
+
+class Concurrent(BaseModel):
+    """A training beside others, or one of those that show what that is worth.
+
+    Attributes:
+        trainings: how many.
+        case: `one` alone, one after the other (`sequential`), or at once (`together`).
+        number: which of them it is, from 1.
+        shared: whether those at once have all devices in common; else each has its own share of them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trainings: int
+    case: Literal["one", "sequential", "together"]
+    number: int
+    shared: bool = False
 
 
 class ProfilePass(BaseModel):
@@ -123,7 +143,11 @@ class Trial(BaseModel):
         iterations, warmup: measured iterations of this trial, and those before them.
         window: iterations between two synchronized window edges.
         data: `synthetic`, or the data set's path.
-        image_shape: (channels, height, width).
+        image_shape: (channels, height, width); None where samples are no images.
+        settings: of the model and its workload alone, as flags of the program.
+        epoch_iterations: of a training that is watched to converge, iterations of one epoch.
+        fit: iterations of training before inference.
+        concurrent: what it shares a machine with on purpose.
         interconnect, iface, hca: kind of wire, interface and adapter that were asked for; the chosen ones are in `placement`.
         threads: intra-op threads of each process.
         kvstore: MXNet's store, with strategy `kvstore`.
@@ -161,8 +185,8 @@ class Trial(BaseModel):
     probe_bytes: tuple[int, ...] = ()
     batch_per_device: int
     global_batch: int
-    image_shape: tuple[int, int, int]
-    num_classes: int
+    image_shape: tuple[int, int, int] | None
+    num_classes: int | None
     data: str
     dataset: Dataset | None
     iterations: int
@@ -170,8 +194,8 @@ class Trial(BaseModel):
     window: int
     epochs: float
     learning_rate: float
-    momentum: float
-    weight_decay: float
+    momentum: float | None
+    weight_decay: float | None
     seed: int
     scaling: Scaling
     interconnect: Interconnect
@@ -183,11 +207,25 @@ class Trial(BaseModel):
     repeat: int
     key: str
     profile: ProfilePass | None = None
+    settings: dict[str, int | float | str] = Field(default={})
+    epoch_iterations: int | None = None
+    fit: int = 0
+    concurrent: Concurrent | None = None
 
     @property
     def measured(self) -> Trial:
         """The measured trial that a pass under a profiler looks into; a measured one itself."""
         return self.model_copy(update={"profile": None})
+
+    @property
+    def image_size(self) -> int | None:
+        """Height and width of its images in pixels; None where samples are no images."""
+        return self.image_shape[1] if self.image_shape else None
+
+    @property
+    def packed_at(self) -> int | None:
+        """Height and width of its images where its program may read packed data; None where it reads them as they are."""
+        return self.image_size if self.mode == "train" else None
 
     @property
     def way(self) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from runner import yamlfile
 from runner.dialects.base import DialectName
@@ -21,6 +21,11 @@ from runner.sanity import SanityBand
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Setting = int | float | str
+ProgramMode = Literal["train", "infer"]
+
+# The workload of a request that names no model.
+DEFAULT: Final = "imagenet_cnn"
 
 
 class Defaults(BaseModel):
@@ -28,7 +33,7 @@ class Defaults(BaseModel):
 
     Attributes:
         model: name of the model.
-        image_size: height and width in pixels; None for the size that the model was published with.
+        image_size: height and width in pixels; None for the size that the model was published with, or where samples are no images.
         batch: samples a device.
         iterations: measured iterations on one device.
         warmup: iterations before the measured ones, at least 1: the first allocates and tunes.
@@ -37,7 +42,7 @@ class Defaults(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
-    image_size: Count | None
+    image_size: Count | None = None
     batch: Count
     iterations: Count
     warmup: Count
@@ -48,21 +53,23 @@ class Model(BaseModel):
 
     Attributes:
         name: what MODEL calls it.
-        image_size: height and width in pixels that it was published with.
+        image_size: height and width in pixels that it was published with; None where samples are no images.
         min_image_size: smallest height and width that its layers can take.
-        learning_rate: at which SGD with the workload's momentum trains it at its default batch.
+        learning_rate: at which the workload's optimizer trains it at its default batch.
         frameworks: which programs build it.
-        parameters: trainable parameters in each framework at `image_size` and 1,000 classes.
+        parameters: trainable parameters in each framework at `image_size` and the workload's number of classes.
+        settings: what its programs are told beyond what every program is, as flags.
         source: the paper.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    image_size: Count
-    min_image_size: Count
+    image_size: Count | None = None
+    min_image_size: Count | None = None
     learning_rate: Rate
     parameters: Mapping[str, Count]
+    settings: Mapping[str, Setting] = {}
     source: str
 
     @property
@@ -75,14 +82,19 @@ class Workload(BaseModel):
     """A training task with its programs, models and defaults.
 
     Attributes:
-        programs: training program of each framework, a file of the workload's folder.
+        programs: what runs in each mode, by framework: files of the workload's folder.
+        converge: frameworks whose training program validates after each epoch.
         dialects: of programs that leave their figures to the framework's own log, the dialect of that log.
         profiles: what passes under a profiler each program knows.
         regions: to which parts of a step each program can narrow one.
         unit: plural noun of what throughput counts.
         training_samples: samples of one epoch, which turns iterations into epochs.
-        num_classes: classes of synthetic labels; a data set brings its own number.
+        validation_samples: of its synthetic data; None where validation needs real data.
+        num_classes: classes of synthetic labels; a data set brings its own number. None where nothing is classified.
+        momentum, weight_decay: of SGD; None where the programs have another optimizer.
+        settings: as a model's, for all models.
         precisions: what each framework's program can train in, by kind of device.
+        inference_precisions: what it can infer in, where that is not the same.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,19 +102,22 @@ class Workload(BaseModel):
     name: str
     description: str
     source: str
-    modes: tuple[Mode, ...]
-    programs: Mapping[str, str]
+    programs: Mapping[ProgramMode, Mapping[str, str]]
+    converge: tuple[str, ...] = ()
     dialects: Mapping[str, DialectName] = {}
     profiles: Mapping[str, tuple[ProfileKind, ...]] = {}
     regions: Mapping[str, tuple[Region, ...]] = {}
     unit: str
     training_samples: Count
-    num_classes: Annotated[int, Field(ge=2)]
-    momentum: Annotated[float, Field(ge=0, lt=1)]
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    validation_samples: Count | None = None
+    num_classes: Annotated[int, Field(ge=2)] | None = None
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    settings: Mapping[str, Setting] = {}
     defaults: Mapping[Device, Defaults]
     precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]
-    sanity: SanityBand
+    inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}
+    sanity: SanityBand | None = None
     models: Annotated[tuple[Model, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -115,22 +130,37 @@ class Workload(BaseModel):
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
         named = {name for model in self.models for name in model.frameworks}
-        for framework in named.union(self.precisions, self.dialects, self.profiles, self.regions):
-            if framework not in self.programs:
-                raise ValueError(f"{framework!r} has no program; add it to programs")
+        for framework in named.union(self.precisions, self.dialects, self.profiles, self.regions, self.converge):
+            if framework not in self.programs["train"]:
+                raise ValueError(f"{framework!r} has no program; add it to programs.train")
         return self
 
-    def program(self, framework: str) -> str:
-        """Training program of a framework, relative to `workloads/`.
+    @field_validator("programs")
+    @classmethod
+    def _can_train(cls, programs: Mapping[ProgramMode, Mapping[str, str]]) -> Mapping[ProgramMode, Mapping[str, str]]:
+        if "train" not in programs:
+            raise ValueError("no program trains; add programs.train")
+        return programs
+
+    def frameworks(self, mode: Mode) -> tuple[str, ...]:
+        """The frameworks that offer a mode."""
+        return self.converge if mode == "converge" else tuple(self.programs.get(mode, ()))
+
+    def program(self, framework: str, mode: Mode = "train") -> str:
+        """The program of a framework in a mode, relative to `workloads/`.
 
         Raises:
             RequestError: this workload has none for it.
         """
-        if framework not in self.programs:
+        known = self.frameworks(mode)
+        if not known:
+            offered = [name for name in get_args(Mode) if self.frameworks(name)]
+            raise RequestError(f"MODE={mode} is not offered by {self.name}; ask for {' or '.join(offered)}")
+        if framework not in known:
             raise RequestError(
-                f"workload {self.name} has no program for FRAMEWORK={framework}; known: {nearest(framework, self.programs)}"
+                f"MODE={mode} of {self.name} has no program for FRAMEWORK={framework}; known: {nearest(framework, known)}"
             )
-        return f"{self.name}/{self.programs[framework]}"
+        return f"{self.name}/{self.programs['infer' if mode == 'infer' else 'train'][framework]}"
 
     def find_model(self, name: str, *, framework: str) -> Model:
         """Look a model up by name.
@@ -149,31 +179,41 @@ class Workload(BaseModel):
             )
         return known[name]
 
-    def image_size(self, model: Model, *, device: Device, asked: int | None = None) -> int:
+    def image_size(self, model: Model, *, device: Device, asked: int | None = None) -> int | None:
         """Height and width of the images in pixels: as asked, or the default of the device raised to the model's minimum.
 
+        None where samples are no images.
+
         Raises:
-            RequestError: smaller than the model can take.
+            RequestError: smaller than the model can take, or a size of what has none.
         """
+        if model.image_size is None:
+            if asked is not None:
+                raise RequestError(f"IMAGE_SIZE={asked} asked, but MODEL={model.name} takes no images; leave it out")
+            return None
+        smallest = model.min_image_size or 1
         if asked is None:
-            return max(self.defaults[device].image_size or model.image_size, model.min_image_size)
-        if asked < model.min_image_size:
+            return max(self.defaults[device].image_size or model.image_size, smallest)
+        if asked < smallest:
             raise RequestError(
                 f"IMAGE_SIZE={asked} is too small for MODEL={model.name}, whose layers need {model.min_image_size} pixels; "
                 f"ask for {model.min_image_size} or more"
             )
         return asked
 
-    def check_precision(self, precision: Precision, *, framework: str, device: Device) -> None:
-        """Refuse a precision that the framework's program does not train in.
+    def check_precision(self, precision: Precision, *, framework: str, device: Device, mode: Mode = "train") -> None:
+        """Refuse a precision that the framework's program does not train, or infer, in.
 
         Raises:
             RequestError: the sentence lists those it does.
         """
         offered = self.precisions.get(framework, {}).get(device, ())
+        if mode == "infer":
+            offered = self.inference_precisions.get(framework, {}).get(device, offered)
         if precision not in offered:
+            of_mode = "" if mode == "train" else f" with MODE={mode}"
             raise RequestError(
-                f"PRECISION={precision} is not offered by FRAMEWORK={framework} on DEVICE={device}; "
+                f"PRECISION={precision} is not offered by FRAMEWORK={framework} on DEVICE={device}{of_mode}; "
                 f"ask for {' or '.join(offered) or 'another framework'}"
             )
 
@@ -206,10 +246,38 @@ def load_workloads(root: Path) -> tuple[Workload, ...]:
         workload = yamlfile.load(path, Workload)
         if workload.name != path.parent.name:
             raise RequestError(f"{path}: name is {workload.name!r}, its folder {path.parent.name!r}; make them equal")
-        for framework, program in workload.programs.items():
-            if not (path.parent / program).is_file():
-                raise RequestError(
-                    f"{path}: programs.{framework} is {program!r}, which is not in {path.parent}; correct it"
-                )
+        for mode, programs in workload.programs.items():
+            for framework, program in programs.items():
+                if not (path.parent / program).is_file():
+                    raise RequestError(
+                        f"{path}: programs.{mode}.{framework} is {program!r}, which is not in {path.parent}; correct it"
+                    )
         found.append(workload)
+    _refuse_twins(found)
     return tuple(found)
+
+
+def _refuse_twins(workloads: Sequence[Workload]) -> None:
+    """Refuse two models of one name: MODEL says which workload is meant."""
+    owner: dict[str, str] = {}
+    for workload in workloads:
+        for model in workload.models:
+            if model.name in owner:
+                raise RequestError(
+                    f"workloads {owner[model.name]} and {workload.name} both have a model {model.name!r}; rename one of them"
+                )
+            owner[model.name] = workload.name
+
+
+def choose_workload(workloads: Sequence[Workload], model: str | None) -> Workload:
+    """The workload that has a model; the default one where no model was named.
+
+    Raises:
+        RequestError: no workload has such a model; the nearest names are given.
+    """
+    owners = {found.name: workload for workload in workloads for found in workload.models}
+    if model is None:
+        return next(workload for workload in workloads if workload.name == DEFAULT)
+    if model not in owners:
+        raise RequestError(f"unknown MODEL {model!r}; known: {nearest(model, owners)}")
+    return owners[model]

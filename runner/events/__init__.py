@@ -12,7 +12,9 @@ from pydantic import Field
 from runner.events.base import EventBase
 from runner.events.monitor import MonitoredGpu, MonitorStart, MonitorStop, Trouble
 from runner.events.profile import FlopCount, Memory, ProfileKind, ProfileStart, ProfileStop, Region, Regions, StepPart
+from runner.events.quality import Accuracy, Epoch, Validated
 from runner.events.training import (
+    BatchUsed,
     Data,
     Env,
     Eval,
@@ -29,11 +31,14 @@ from runner.events.training import (
 from runner.events.wires import Bandwidth, Bytes, Compute, Nccl, Net, Peer, PortBytes
 
 __all__ = [
+    "Accuracy",
     "Bandwidth",
+    "BatchUsed",
     "Bytes",
     "Compute",
     "Data",
     "Env",
+    "Epoch",
     "Eval",
     "Event",
     "EventBase",
@@ -60,6 +65,7 @@ __all__ = [
     "StepPart",
     "Trouble",
     "Usage",
+    "Validated",
     "WarmupEnd",
     "Window",
 ]
@@ -73,6 +79,9 @@ Event = Annotated[
     | Window
     | Loss
     | Eval
+    | Epoch
+    | Accuracy
+    | BatchUsed
     | Data
     | Net
     | Usage

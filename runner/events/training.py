@@ -19,7 +19,10 @@ class FlopPerSample(BaseModel):
 
 
 class RunStart(EventBase):
-    """The program knows its world and its model; `gradient_bytes` is what a device hands over to be exchanged in one step."""
+    """The program knows its world and its model; `gradient_bytes` is what a device hands over to be exchanged in one step.
+
+    `flop_per_sample` is of one unit of the throughput where windows carry units.
+    """
 
     event: Literal["run_start"]
     world_size: int
@@ -27,8 +30,8 @@ class RunStart(EventBase):
     global_batch: int
     iterations: int
     warmup: int
-    image_shape: tuple[int, ...]
-    num_classes: int
+    image_shape: tuple[int, ...] | None = None
+    num_classes: int | None = None
     parameters: int
     seed: int
     gradient_bytes: int | None = None
@@ -75,7 +78,8 @@ class WarmupEnd(EventBase):
 class Window(EventBase):
     """A synchronized stretch of measured iterations: this rank's own samples and wall seconds.
 
-    `input_seconds` of them the loop waited for its next batch; None where the program can't tell.
+    `input_seconds` of them the loop waited for its next batch; None where the program can't tell. `units` is the amount of what
+    throughput counts where that is not the sample, such as seconds of audio.
     """
 
     event: Literal["window"]
@@ -86,6 +90,7 @@ class Window(EventBase):
     seconds: float
     step_seconds: tuple[float, ...] | None = None
     input_seconds: float | None = None
+    units: float | None = None
 
 
 class Loss(EventBase):
@@ -102,6 +107,15 @@ class Eval(EventBase):
     event: Literal["eval"]
     iteration: int
     losses: tuple[float | None, ...]
+
+
+class BatchUsed(EventBase):
+    """The batch that inference really ran with, and why it is not the one that was asked for."""
+
+    event: Literal["batch"]
+    asked: int
+    used: int
+    reason: str | None = None
 
 
 class Data(EventBase):

@@ -76,14 +76,17 @@ def _under_the_roofline(figures: FlopFigures, *, bytes_per_sample: float) -> Flo
 def _peak(trial: Trial, events: Sequence[Event], provenance: Provenance, telemetry: Telemetry | None) -> Peak | str:
     """The peak of all devices of the job, or why there is none."""
     envs = [event for event in events if isinstance(event, Env)]
+    arithmetic = trial.precision
+    if arithmetic == "int8":
+        return "the peaks on file are of floating-point arithmetic"
     if trial.device == "gpu":
         names = [name for env in envs for name in env.device_names]
         if len(names) != trial.world_size:
             return f"the programs named {len(names)} of {trial.world_size} GPUs"
-        return gpus_peak(names, trial.precision)
+        return gpus_peak(names, arithmetic)
     if len(envs) != trial.processes or any(env.cpus is None for env in envs):
         return "not every rank told its CPUs"
-    return cpus_peak(_shares(envs, events, provenance, telemetry), trial.precision)
+    return cpus_peak(_shares(envs, events, provenance, telemetry), arithmetic)
 
 
 def _shares(

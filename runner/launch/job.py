@@ -137,8 +137,6 @@ def program(job: Job) -> tuple[str, ...]:
     trial = job.trial
     flags: dict[str, str | int | float] = {
         "model": trial.model,
-        "image-size": trial.image_shape[1],
-        "num-classes": trial.num_classes,
         "batch": trial.batch_per_device,
         "iterations": trial.iterations,
         "warmup": trial.warmup,
@@ -149,13 +147,21 @@ def program(job: Job) -> tuple[str, ...]:
         "strategy": trial.strategy,
         "data": job.site.data or "synthetic",
         "learning-rate": trial.learning_rate,
-        "momentum": trial.momentum,
-        "weight-decay": trial.weight_decay,
         "seed": trial.seed,
         "threads": trial.threads,
         "cpus-per-worker": trial.cpus_per_worker or 0,
         "loader-workers": trial.loader_workers,
     }
+    of_workload = {
+        "image-size": trial.image_size,
+        "num-classes": trial.num_classes,
+        "momentum": trial.momentum,
+        "weight-decay": trial.weight_decay,
+        "epoch-iterations": trial.epoch_iterations,
+        "fit": trial.fit if trial.mode == "infer" else None,
+    }
+    flags |= {name: value for name, value in of_workload.items() if value is not None}
+    flags |= trial.settings
     if trial.kvstore:
         flags["kvstore"] = trial.kvstore
     if trial.horovod:

@@ -8,7 +8,7 @@ import pytest
 from runner import dataset
 from runner.errors import RequestError
 from runner.pack import PACKERS, packed_path
-from runner.workload import load_workloads
+from runner.workload import choose_workload, load_workloads
 
 
 def folder(root, **classes):
@@ -87,7 +87,7 @@ def test_every_packer_is_a_program_of_the_workload_and_writes_a_form_that_its_fr
     for framework, packer in PACKERS.items():
         assert (examples.ROOT / "workloads" / packer.program).is_file()
         assert dataset.PACKED[packer.suffix].framework == framework
-        assert framework in load_workloads(examples.ROOT)[0].programs
+        assert framework in choose_workload(load_workloads(examples.ROOT), None).frameworks("train")
 
 
 def test_only_a_form_with_one_image_size_is_packed_anew_for_another(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.errors import RequestError
-from runner.workload import load_workloads
+from runner.workload import choose_workload, load_workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "workloads/imagenet_cnn"
@@ -29,7 +29,7 @@ def changed(tmp_path):
         text = (PROGRAMS / "workload.yaml").read_text()
         assert old in text
         (folder / "workload.yaml").write_text(text.replace(old, new, 1))
-        for program in PROGRAMS.glob("train_*.py"):
+        for program in PROGRAMS.glob("*.py"):
             (folder / program.name).touch()
         return load_workloads(tmp_path)
 
@@ -115,7 +115,7 @@ def test_the_program_is_named_from_the_workloads_folder(cnn):
         ("model: resnet18,", "model: resnet19,", "default model of cpu is 'resnet19'"),
         ("name: vgg16", "name: vgg19", "listed twice"),
         ("parameters: {caffe: 61100840", "parameters: {theano: 61100840", "'theano' has no program"),
-        ("mxnet: train_mxnet.py", "mxnet: train_mx.py", r"programs\.mxnet is 'train_mx\.py', which is not in"),
+        ("mxnet: train_mxnet.py", "mxnet: train_mx.py", r"programs\.train\.mxnet is 'train_mx\.py', which is not in"),
         ("name: imagenet_cnn", "name: imagenet", "its folder 'imagenet_cnn'; make them equal"),
     ],
 )
@@ -149,3 +149,53 @@ def test_a_pass_of_a_framework_without_a_program_is_refused(changed, key):
 def test_a_kind_of_pass_that_nobody_knows_is_refused(changed):
     with pytest.raises(RequestError, match="profiles"):
         changed("caffe: [kernels, memory]", "caffe: [kernel, memory]")
+
+
+def test_a_model_names_its_workload_and_an_unknown_one_is_answered_with_the_nearest_of_all(cnn):
+    workloads = load_workloads(ROOT)
+    assert choose_workload(workloads, None) == cnn
+    assert choose_workload(workloads, "vgg19") == cnn
+    with pytest.raises(RequestError, match="^unknown MODEL 'resnet51'; known: resnet50, "):
+        choose_workload(workloads, "resnet51")
+
+
+def test_two_workloads_with_a_model_of_one_name_are_refused(changed, tmp_path):
+    """Or MODEL would mean whichever comes first in the alphabet."""
+    changed("name: imagenet_cnn", "name: imagenet_cnn")
+    twin = tmp_path / "workloads/zoo"
+    (tmp_path / "workloads/imagenet_cnn").rename(twin)
+    (twin / "workload.yaml").write_text((twin / "workload.yaml").read_text().replace("name: imagenet_cnn", "name: zoo"))
+    with pytest.raises(
+        RequestError, match="^workloads imagenet_cnn and zoo both have a model 'alexnet'; rename one of them$"
+    ):
+        changed("name: imagenet_cnn", "name: imagenet_cnn")
+
+
+def test_a_mode_that_nobody_offers_is_refused_with_those_that_are_offered(cnn):
+    without = cnn.model_copy(update={"programs": {"train": cnn.programs["train"]}, "converge": ("pytorch",)})
+    assert without.frameworks("converge") == ("pytorch",)
+    assert without.program("pytorch", "converge") == "imagenet_cnn/train_pytorch.py"
+    with pytest.raises(RequestError, match="^MODE=infer is not offered by imagenet_cnn; ask for train or converge$"):
+        without.program("pytorch", "infer")
+    with pytest.raises(
+        RequestError, match="^MODE=converge of imagenet_cnn has no program for FRAMEWORK=caffe; known: pytorch$"
+    ):
+        without.program("caffe", "converge")
+
+
+def test_samples_that_are_no_images_have_no_size(cnn):
+    dense = cnn.models[0].model_copy(update={"image_size": None, "min_image_size": None})
+    assert cnn.image_size(dense, device="cpu") is None
+    with pytest.raises(RequestError, match="^IMAGE_SIZE=64 asked, but MODEL=alexnet takes no images; leave it out$"):
+        cnn.image_size(dense, device="cpu", asked=64)
+
+
+def test_a_precision_of_inference_alone_is_not_one_of_training(cnn):
+    able = cnn.model_copy(update={"inference_precisions": {"mxnet": {"cpu": ("fp32", "int8")}}})
+    able.check_precision("int8", framework="mxnet", device="cpu", mode="infer")
+    with pytest.raises(
+        RequestError, match="^PRECISION=int8 is not offered by FRAMEWORK=mxnet on DEVICE=cpu; ask for fp32$"
+    ):
+        able.check_precision("int8", framework="mxnet", device="cpu")
+    with pytest.raises(RequestError, match="on DEVICE=gpu with MODE=infer; ask for fp32 or fp16$"):
+        able.check_precision("int8", framework="mxnet", device="gpu", mode="infer")

@@ -1,0 +1,126 @@
+"""Events → how well a model does: the curve of a training that is watched to converge, and what predictions at a precision are worth. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from runner.events import Accuracy, Epoch, Event
+from runner.events import BatchUsed as BatchEvent
+from runner.frozen import Frozen
+
+
+class EpochFigures(Frozen):
+    """One epoch: losses in nats, the share of validation samples that were classified right, and the time of its training.
+
+    Attributes:
+        train_loss: mean of the ranks' mean losses over the epoch; None where one is not finite.
+        val_loss: mean loss of a validation sample; None where it is not finite.
+        seconds: of training, of the slowest rank; validation is in no figure of time.
+        elapsed_s: of training, from the first epoch on.
+    """
+
+    epoch: int
+    iterations: int
+    train_loss: float | None
+    val_loss: float | None
+    accuracy_percent: float
+    validation_samples: int
+    seconds: float
+    elapsed_s: float
+
+
+class AccuracyFigures(Frozen):
+    """Accuracy of predictions at a precision, and of the same network in `reference` precision on the same samples.
+
+    Attributes:
+        agree_percent: share of samples for which both predict the same class.
+        fit_iterations: for how many iterations the network was trained before; without any, accuracy is chance.
+    """
+
+    precision: str
+    samples: int
+    percent: float
+    reference: str
+    reference_percent: float
+    agree_percent: float
+    fit_iterations: int
+
+    @property
+    def difference(self) -> float:
+        """What the precision costs, in percentage points; negative where it loses."""
+        return self.percent - self.reference_percent
+
+
+class BatchUsed(Frozen):
+    """The batch that inference ran with; `reason` says why it is not the one asked for."""
+
+    asked: int
+    used: int
+    reason: str | None
+
+
+def epochs(events: Sequence[Event]) -> tuple[EpochFigures, ...]:
+    """The curve of a run, over its ranks; an epoch that a rank did not end is not there."""
+    by_epoch: dict[int, list[Epoch]] = {}
+    for event in events:
+        if isinstance(event, Epoch):
+            by_epoch.setdefault(event.epoch, []).append(event)
+    ranks = max(map(len, by_epoch.values()), default=0)
+    found: list[EpochFigures] = []
+    for epoch, own in sorted(by_epoch.items()):
+        if len(own) < ranks:
+            break
+        samples = sum(event.validation.samples for event in own)
+        seconds = max(event.seconds for event in own)
+        found.append(
+            EpochFigures(
+                epoch=epoch,
+                iterations=own[0].iterations,
+                train_loss=_mean([event.train_loss for event in own]),
+                val_loss=_sum_over([event.validation.loss_sum for event in own], samples),
+                accuracy_percent=100 * sum(event.validation.correct for event in own) / samples if samples else 0.0,
+                validation_samples=samples,
+                seconds=seconds,
+                elapsed_s=seconds + (found[-1].elapsed_s if found else 0.0),
+            )
+        )
+    return tuple(found)
+
+
+def _finite(values: Sequence[float | None]) -> list[float] | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return known if len(known) == len(values) else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = _finite(values)
+    return fmean(known) if known else None
+
+
+def _sum_over(values: Sequence[float | None], samples: int) -> float | None:
+    known = _finite(values)
+    return sum(known) / samples if known and samples else None
+
+
+def accuracy(events: Sequence[Event]) -> AccuracyFigures | None:
+    """What inference was worth; None where it had no labelled samples."""
+    told = next((event for event in events if isinstance(event, Accuracy)), None)
+    if told is None or not told.samples:
+        return None
+    return AccuracyFigures(
+        precision=told.precision,
+        samples=told.samples,
+        percent=100 * told.correct / told.samples,
+        reference=told.reference,
+        reference_percent=100 * told.reference_correct / told.samples,
+        agree_percent=100 * told.agree / told.samples,
+        fit_iterations=told.fit_iterations,
+    )
+
+
+def batch(events: Sequence[Event]) -> BatchUsed | None:
+    """The batch that inference ran with; None of a training."""
+    told = next((event for event in events if isinstance(event, BatchEvent)), None)
+    return BatchUsed(asked=told.asked, used=told.used, reason=told.reason) if told else None

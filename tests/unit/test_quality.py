@@ -1,0 +1,74 @@
+"""Prevents: an accuracy that is the mean of ranks' shares of other sizes, a loss that hides one that is not finite, an epoch that one
+rank never ended, and a cost of a precision with the wrong sign."""
+
+from runner import quality
+from runner.events import Accuracy, BatchUsed, Epoch, Validated
+
+COMMON = {"t": 1.0, "container": "worker0", "received": 1.0}
+
+
+def epoch(number, rank, *, correct, samples, loss_sum, seconds=2.0, train_loss=1.0):
+    return Epoch(
+        event="epoch",
+        rank=rank,
+        epoch=number,
+        iterations=5,
+        seconds=seconds,
+        train_loss=train_loss,
+        validation=Validated(samples=samples, loss_sum=loss_sum, correct=correct),
+        **COMMON,
+    )
+
+
+def test_an_epoch_is_that_of_all_ranks_by_their_samples():
+    events = [
+        epoch(1, 0, correct=3, samples=10, loss_sum=20.0, seconds=2.0, train_loss=2.0),
+        epoch(1, 1, correct=5, samples=6, loss_sum=4.0, seconds=3.0, train_loss=1.0),
+        epoch(2, 0, correct=8, samples=10, loss_sum=5.0, seconds=2.5),
+        epoch(2, 1, correct=4, samples=6, loss_sum=3.0, seconds=1.5),
+    ]
+    first, second = quality.epochs(events)
+    assert first.accuracy_percent == 100 * 8 / 16
+    assert first.val_loss == 24 / 16
+    assert first.train_loss == 1.5
+    assert (first.seconds, first.elapsed_s) == (3.0, 3.0)
+    assert second.accuracy_percent == 75
+    assert (second.seconds, second.elapsed_s, second.validation_samples) == (2.5, 5.5, 16)
+
+
+def test_an_epoch_that_a_rank_did_not_end_is_not_there():
+    events = [epoch(1, 0, correct=1, samples=2, loss_sum=1.0), epoch(1, 1, correct=1, samples=2, loss_sum=1.0)]
+    events.append(epoch(2, 0, correct=2, samples=2, loss_sum=1.0))
+    assert [found.epoch for found in quality.epochs(events)] == [1]
+    assert quality.epochs([]) == ()
+
+
+def test_a_loss_that_is_not_finite_is_no_loss():
+    (found,) = quality.epochs([epoch(1, 0, correct=1, samples=2, loss_sum=None, train_loss=float("nan"))])
+    assert (found.val_loss, found.train_loss) == (None, None)
+
+
+def accuracy(**changes):
+    said = {
+        "samples": 200,
+        "correct": 90,
+        "reference": "fp32",
+        "reference_correct": 100,
+        "agree": 150,
+        "fit_iterations": 40,
+    }
+    return Accuracy(event="accuracy", rank=0, precision="int8", **COMMON, **(said | changes))
+
+
+def test_what_a_precision_costs_is_negative_where_it_loses():
+    found = quality.accuracy([accuracy()])
+    assert (found.percent, found.reference_percent, found.agree_percent) == (45, 50, 75)
+    assert found.difference == -5
+    assert quality.accuracy([accuracy(samples=0, correct=0, reference_correct=0, agree=0)]) is None
+    assert quality.accuracy([]) is None
+
+
+def test_a_batch_says_what_became_of_it():
+    said = BatchUsed(event="batch", rank=0, asked=10000, used=512, reason="10000 images take 61 GiB", **COMMON)
+    assert quality.batch([said]) == quality.BatchUsed(asked=10000, used=512, reason="10000 images take 61 GiB")
+    assert quality.batch([]) is None
