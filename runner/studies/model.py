@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal
@@ -17,14 +16,32 @@ from runner.metrics import Interval
 from runner.published.findings import Finding
 from runner.published.model import Conditions
 from runner.published.source import Identifier
-from runner.request import Device, EngineName, Request
+from runner.request import Device, EngineName, Interconnect, Request
 from runner.results import RunRecord
 from runner.studies.study import Case
+from runner.trial import AnyTrial, ForeignTrial
 
 Scale = Literal["full", "small"]
 State = Literal["training", "idle"]
 FigureVerdict = Literal["reproduced", "differs", "not comparable", "not measured", "shape agrees", "shape differs"]
 FindingVerdict = Literal["holds", "does not hold", "not testable here"]
+
+
+class Usable(Frozen):
+    """An image that a study may take.
+
+    Attributes:
+        alone: whether it trains on one device only.
+        one_node: whether it does not go beyond one node.
+        misfit: why it can't run here, as half a sentence; None where it can.
+    """
+
+    framework: str
+    version: str
+    device: Device
+    alone: bool = False
+    one_node: bool = False
+    misfit: str | None = None
 
 
 class Machine(Frozen):
@@ -34,12 +51,12 @@ class Machine(Frozen):
         name: whose results these are.
         device: what stands for the source's GPUs.
         device_name: as the driver or the kernel calls it.
-        devices: GPUs or cores of each node, in the order in which they are used; one node where there is one machine.
+        devices: GPUs, or cores, of each node, in the order in which they are used; one node where there is one machine.
+        cores: of the first node.
         gpu: the source's id of this GPU; None on CPUs, and where the source has none of them.
         may_emulate: whether nodes can be emulated on it.
         hosts: the list of several real machines.
-        images: of the versions that a study may take, those that run here, as `framework version`.
-        misfits: why the others don't, by the same names.
+        images: all of the suite's.
     """
 
     name: str
@@ -51,8 +68,7 @@ class Machine(Frozen):
     engine: EngineName
     may_emulate: bool
     hosts: str | None = None
-    images: tuple[str, ...]
-    misfits: Mapping[str, str] = {}
+    images: tuple[Usable, ...]
 
 
 class Altered(Frozen):
@@ -64,12 +80,27 @@ class Altered(Frozen):
 
 
 class Pick(Frozen):
-    """Which runs of a request are a cell's."""
+    """Which runs of a request are a cell's: those between hosts by the kind of wire, those of emulated nodes by their link."""
 
     devices: int
     nodes: int = 1
     link: Link | None = None
+    interconnect: Interconnect = "auto"
     case: Case | None = None
+
+    def takes(self, trial: AnyTrial) -> bool:
+        """Whether a run of the request is the cell's; of several trainings all of a case are, on however many devices each."""
+        if isinstance(trial, ForeignTrial):
+            return False
+        if self.case is not None:
+            return trial.concurrent is not None and trial.concurrent.case == self.case
+        if (trial.world_size, trial.nodes) != (self.devices, self.nodes) or trial.concurrent is not None:
+            return False
+        if self.nodes == 1:
+            return True
+        if self.interconnect != "auto":
+            return trial.interconnect == self.interconnect
+        return trial.link == self.link
 
 
 class Cell(Frozen):
@@ -109,11 +140,14 @@ class CellRun(Frozen):
     """A cell with all its runs: repeats, passes under a profiler (`record.profiled`), the trainings of a case; none where none ran.
 
     Attributes:
+        baseline: runs on one device that differ in scale only (their trials have the same key); the source's own one-device run is
+            another cell, at another batch perhaps.
         why: of a cell that did not run or failed, the reason.
     """
 
     cell: Cell
     runs: tuple[Run, ...] = ()
+    baseline: tuple[Run, ...] = ()
     why: str | None = None
 
 

@@ -28,21 +28,20 @@ class Point(Frozen):
     Attributes:
         gpus: of all nodes together.
         batch: None where it is one of the block's `batches`.
-        iterations: measured ones of this point, as printed; its own share where more devices make fewer.
     """
 
     gpus: Count
     nodes: Count = 1
     batch: Count | None = None
-    iterations: Count | None = None
 
 
 class Small(Frozen):
     """How `--scale small` shortens a block: less of everything, but the same axes.
 
     Attributes:
-        iterations, epochs, warmup, fit: in place of the block's; `iterations` are those of one device.
-        image_size: in place of the block's, for a machine without a GPU and with one.
+        iterations, epochs, samples, warmup, fit: in place of the block's; `iterations` are those of one device.
+        image_size: in place of the block's.
+        models: a smaller network of the same kind that stands for one of the source: `{deepspeech2: deepspeech2-small}`.
         batches: what stands for a batch of the source: `{10000: 200}`; the others stay.
         profile_after, profile_iterations: in place of the block's.
         also: scales beside the source's, for machines that are too small for those; findings may be tested on them, no figure is.
@@ -50,9 +49,11 @@ class Small(Frozen):
 
     iterations: Count | None = None
     epochs: Count | None = None
+    samples: Count | None = None
     warmup: Count | None = None
     fit: Count | None = None
     image_size: Count | None = None
+    models: Mapping[str, str] = {}
     batches: Mapping[Count, Count] = {}
     profile_after: Count | None = None
     profile_iterations: Count | None = None
@@ -78,6 +79,7 @@ class Block(Frozen):
         id: begins the ids of its cells.
         says: what it is, in a line of the plan.
         where: what all its figures have in common, in the source's terms.
+        framework: the suite's, where it is not the source's.
         device: `cpu` where the source used no GPU; all cores of the machine are one device then.
         versions: by kind of device, the images that stand for the source's software, the first one that runs here is taken.
         models: what the source calls each network → MODEL.
@@ -85,9 +87,11 @@ class Block(Frozen):
         points: scales.
         batches: as printed.
         batch_of: whose a batch is: of a device, of a node, or of all devices together.
+        batch_term: by which condition the source's figures name it.
         image_size: height and width in pixels; None where samples are no images.
-        epochs: passes over the training samples; iterations and epochs say the same thing, so one of them is given.
-        iterations: measured iterations on one device, for points that have none of their own.
+        iterations: measured iterations on one device; several share them, so that all runs of a curve take as many samples.
+        epochs: passes over the training samples, in place of iterations.
+        samples: in all, in place of iterations: of inference at several batches.
         networks: names of `Study.networks`, of runs on several nodes, which are repeated over each.
         profile, profile_after, profile_iterations, profile_region: passes under a profiler.
         passes_only: whether the measured runs beside those passes are left out.
@@ -100,6 +104,7 @@ class Block(Frozen):
     id: Identifier
     says: str
     where: Conditions
+    framework: str | None = None
     device: Device = "gpu"
     versions: Mapping[Device, Annotated[tuple[str, ...], Field(min_length=1)]]
     models: Annotated[Mapping[str, str], Field(min_length=1)]
@@ -110,10 +115,12 @@ class Block(Frozen):
     points: Annotated[tuple[Point, ...], Field(min_length=1)] = (Point(gpus=1),)
     batches: tuple[Count, ...] = ()
     batch_of: BatchOf = "device"
+    batch_term: Literal["batch", "batch_per_gpu", "global_batch"] = "batch"
     image_size: Count | None = None
     precisions: Annotated[tuple[Precision, ...], Field(min_length=1)] = ("fp32",)
     iterations: Count | None = None
     epochs: Count | None = None
+    samples: Count | None = None
     warmup: Count | None = None
     networks: tuple[Identifier, ...] = ()
     profile: tuple[ProfileKind, ...] = ()
@@ -146,6 +153,10 @@ class Block(Frozen):
             raise ValueError(f"{self.id}: the devices of a point are shared out equally to its nodes")
         if self.device not in self.versions:
             raise ValueError(f"{self.id}: `versions` has none for {self.device}")
+        if self.framework is None and self.where.framework is None:
+            raise ValueError(f"{self.id}: `where` names no framework")
+        if [self.iterations, self.epochs, self.samples].count(None) < 2:  # noqa: PLR2004 - of three, one
+            raise ValueError(f"{self.id}: iterations, epochs and samples say the same thing; give one of them")
         return self
 
 
