@@ -38,20 +38,33 @@ def byte_sizes(text):
     return tuple(sizes)
 
 
-def training_parser(description, *, models):
-    """Build the parser of a training program; what all need is required, so that a record's command line says all.
-
-    A workload adds the flags that only its own programs have.
-    """
+def common_parser(description, *, models, precisions):
+    """Build a parser of what all programs are told: what runs on which samples, and for how long."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     parser.add_argument("--model", required=True, choices=models)
     parser.add_argument("--batch", required=True, type=at_least(1), help="samples a device in one iteration")
     parser.add_argument("--iterations", required=True, type=at_least(1), help="measured iterations")
     parser.add_argument("--warmup", required=True, type=at_least(1), help="iterations before them; the first allocates")
     parser.add_argument("--window", required=True, type=at_least(1), help="iterations between synchronized edges")
-    parser.add_argument("--precision", required=True, choices=("fp32", "tf32", "fp16", "bf16"))
+    parser.add_argument("--precision", required=True, choices=precisions)
     parser.add_argument("--device", required=True, choices=("cpu", "gpu"))
     parser.add_argument("--devices", required=True, type=at_least(1), help="devices that this one process drives")
+    parser.add_argument("--data", required=True, help="synthetic, or where the samples are")
+    parser.add_argument("--seed", required=True, type=at_least(0))
+    parser.add_argument("--threads", required=True, type=at_least(1), help="threads inside an operator")
+    parser.add_argument("--cpus-per-worker", required=True, type=at_least(0), help="cores a device; 0: no pinning")
+    parser.add_argument(
+        "--loader-workers", required=True, type=at_least(0), help="threads or processes that prepare samples"
+    )
+    return parser
+
+
+def training_parser(description, *, models):
+    """Build the parser of a training program; what all need is required, so that a record's command line says all.
+
+    A workload adds the flags that only its own programs have.
+    """
+    parser = common_parser(description, models=models, precisions=("fp32", "tf32", "fp16", "bf16"))
     parser.add_argument("--strategy", required=True, choices=STRATEGIES)
     parser.add_argument("--kvstore", choices=KVSTORES, help="MXNet's store, with --strategy kvstore")
     parser.add_argument("--compression", choices=("none", "fp16"), help="of gradients, with --strategy horovod")
@@ -64,13 +77,18 @@ def training_parser(description, *, models):
     )
     parser.add_argument("--profile-iterations", type=at_least(1), default=5, help="iterations under the profiler")
     parser.add_argument("--profile-region", choices=REGIONS, help="the only part of each iteration under the profiler")
-    parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
-    parser.add_argument("--data", required=True, help="synthetic, or where the samples are")
-    parser.add_argument("--learning-rate", required=True, type=float)
-    parser.add_argument("--seed", required=True, type=at_least(0))
-    parser.add_argument("--threads", required=True, type=at_least(1), help="threads inside an operator")
-    parser.add_argument("--cpus-per-worker", required=True, type=at_least(0), help="cores a device; 0: no pinning")
     parser.add_argument(
-        "--loader-workers", required=True, type=at_least(0), help="threads or processes that prepare samples"
+        "--epoch-iterations", type=at_least(1), help="converge: validate after each so many of the measured iterations"
+    )
+    parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
+    parser.add_argument("--learning-rate", required=True, type=float)
+    return parser
+
+
+def inference_parser(description, *, models):
+    """Build the parser of a program that answers batches with a network; a workload adds its own flags."""
+    parser = common_parser(description, models=models, precisions=("fp32", "tf32", "fp16", "bf16", "int8"))
+    parser.add_argument(
+        "--fit", type=at_least(0), default=0, help="iterations of training on --data before; 0: random weights"
     )
     return parser

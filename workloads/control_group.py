@@ -13,31 +13,58 @@ V1 = {
     "memory_peak_bytes": ("memory", "memory.max_usage_in_bytes"),
 }
 
+# A limit, and what counts against it.
+LIMIT_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+LIMIT_V2 = ("memory.max", "memory.current")
+
 
 def usage(root="/"):
     """Read ``{cpu_s, memory_bytes, memory_peak_bytes}``; None for what the kernel does not tell, or tells of the whole host alone.
 
     `root` is that of the /proc and /sys that are read.
     """
-    root = Path(root)
+    found = dict(NOTHING)
+    for controllers, group in _groups(Path(root)):
+        if controllers is None:
+            found.update(_v2(group))
+        for name, (controller, file) in V1.items():
+            if controllers and controller in controllers:
+                value = _number(group / file)
+                found[name] = value / 1e9 if value is not None and name == "cpu_s" else value
+    return found
+
+
+def free_bytes(root="/"):
+    """How much more memory this process may take: what the host can give, and what its control group's limit leaves."""
+    lines = (Path(root) / "proc/meminfo").read_text(encoding="ascii").splitlines()
+    free = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    for controllers, group in _groups(Path(root)):
+        if controllers is None or "memory" in controllers:
+            names = LIMIT_V2 if controllers is None else LIMIT_V1
+            limit, used = (
+                _number(group / name) for name in names
+            )  # without a limit, v2 says "max" and v1 far more than there is
+            if limit is not None and used is not None:
+                free.append(max(0, limit - used))
+    return min(free)
+
+
+def _groups(root):
+    """(controllers, directory) of this process' own groups; under v2 controllers are None. Those of the whole host under v1 are left out."""
     own = {}
     for line in (root / "proc/self/cgroup").read_text(encoding="ascii").splitlines():
         _, controllers, path = line.split(":", 2)
         own.update(dict.fromkeys(controllers.split(","), path))
-    found = dict(NOTHING)
     for line in (root / "proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         before, _, after = line.partition(" - ")
         (top, place), (kind, _, options) = before.split()[3:5], after.split(" ", 2)
         mount = root / place.lstrip("/")
         if kind == "cgroup2" and "" in own:
-            found.update(_v2(_below(mount, top, own[""])))
+            yield None, _below(mount, top, own[""])
         if kind == "cgroup":
-            for name, (controller, file) in V1.items():
-                # The topmost group of v1 is the whole host's.
-                if controller in options.split(",") and own.get(controller, "/") != "/":
-                    value = _number(_below(mount, top, own[controller]) / file)
-                    found[name] = value / 1e9 if value is not None and name == "cpu_s" else value
-    return found
+            for controller in options.split(","):
+                if own.get(controller, "/") != "/":
+                    yield [controller], _below(mount, top, own[controller])
 
 
 def _v2(group):

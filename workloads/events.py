@@ -8,9 +8,10 @@ Each line starts with ``::dlscale:: `` and carries the event's name, the rank an
     events.emit("run_start", world_size=2, ...)
 
 event         fields beside event, rank, t
-run_start     world_size, batch_per_device, global_batch, iterations, warmup, image_shape, num_classes, parameters, seed;
+run_start     world_size, batch_per_device, global_batch, iterations, warmup, image_shape, num_classes (null where samples are no images, or
+              nothing is classified), parameters, seed;
               gradient_bytes (what a device hands over to be exchanged in one step, or null); flop_per_sample ({forward, backward} or
-              null: twice the multiply-adds of convolutions and dense layers: `flop.py`)
+              null: twice the multiply-adds of convolutions and dense layers: `flop.py`; of one unit where windows carry units)
 env           python, framework, framework_version, device, device_names, threads, cpus, cuda, cudnn, nccl (null where absent)
 phase         name (import, model, probe_wires, probe_compute, ...), seconds
 bandwidth     operation ("all_reduce", "push_pull"), size_bytes, elements, dtype, seconds (a list, one for each timed exchange),
@@ -20,10 +21,13 @@ compute       seconds (a list, one for each forward and backward pass whose grad
 first_step    (none) emitted once the first iteration's result is on the device
 warmup_end    iterations
 window        index, start, iterations, samples, seconds; step_seconds (a list, or null where the framework can't time a step);
-              input_seconds (of `seconds`, how long the loop waited for its next batch, or null)
+              input_seconds (of `seconds`, how long the loop waited for its next batch, or null); units (only where throughput counts
+              something else than samples: how much of it, as seconds of audio)
 loss          first_iteration, values (one a step, this rank's own batch; null where not finite)
 eval          iteration, losses (one a device of this process, in training mode, on a batch that all ranks share: equal on all ranks
               that train one model)
+epoch         epoch (from 1), iterations, seconds (of its training), train_loss (mean of this rank's losses in it, null where not finite),
+              validation: {samples, loss_sum, correct} of this rank's share; after the last window of the epoch: `convergence.py`
 data          decoded (images that this rank trained on), skipped (names of the images that would not decode)
 net           where: "start" or "stop" of the measured windows; interfaces: {name: {rx_bytes, tx_bytes}};
               ports: {adapter:port: {rx_bytes, tx_bytes, link_layer}} of InfiniBand and RoCE; nvlink: {GPU's UUID: {rx_bytes, tx_bytes}};
@@ -45,6 +49,12 @@ regions       name (of a region, or "step": all but the input, where a framework
 memory        phase ("model", "forward", "backward", "optimizer", ...), device ("gpu0", "host"), allocated_bytes, reserved_bytes,
               peak_bytes (null where the framework can't tell)
 flop_count    source ("torch.utils.flop_counter", ...), phase ("forward" or "backward"), flop_per_sample, operators ({name: FLOP a sample})
+
+A program that infers (`inference.py`) has no loss, eval or epoch; its iterations are batches, its step_seconds their latencies. It has
+
+batch         asked, used (images in a batch, as asked for and as they fit), reason (one sentence, or null where they are equal)
+accuracy      precision, samples, correct, reference ("fp32"), reference_correct, agree (predictions that are the fp32 network's),
+              fit_iterations (for how many it was trained before); with real images only
 
 The sampler of a node (`monitor.py`), which is no rank and says 0, writes
 

@@ -12,13 +12,18 @@ The program hands over an object with these methods, and `measure` decides when 
     step_seconds()  seconds between the marks since the last call, or None where the framework can't tell
     batches         the `Batches` from which `step` takes its input
     exchange(n), alone()  what `probe.py` asks for, with a probe
+    validate()      what `convergence.py` asks for, with --epoch-iterations
+
+Where throughput counts something else than samples, the source of the batches has `units`: how much of it was in all batches so far.
 
 Nothing between two edges of a window waits for the device. Windows are contiguous: each starts where the one before ended, so
-that writing events, which happens right after an edge, is part of the measured time and no sample or second is lost.
+that writing events, which happens right after an edge, is part of the measured time and no sample or second is lost. Only what comes
+after an epoch of a training that is watched to converge lies between two windows.
 """
 
 import time
 
+from convergence import Epochs
 from probe import compute, wires
 from profiling import profile
 
@@ -28,7 +33,7 @@ class Batches:
 
     def __init__(self, source):
         self.source = source
-        self.seconds = 0.0
+        self.seconds, self.units_before = 0.0, 0
 
     def __next__(self):
         start = time.perf_counter()
@@ -41,6 +46,14 @@ class Batches:
         seconds, self.seconds = self.seconds, 0.0
         return seconds
 
+    def units(self):
+        """How much of the workload's unit was in the batches since the last call; None where the unit is the sample."""
+        units = getattr(self.source, "units", None)
+        if units is None:
+            return None
+        before, self.units_before = self.units_before, units
+        return units - before
+
 
 def train(training, events, args, *, samples):
     """Do what the command line asks for: the measured iterations, or a pass under a profiler. Gives how many there were.
@@ -51,15 +64,17 @@ def train(training, events, args, *, samples):
         asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
         return profile(training, events, kind=args.profile, **asked, window=args.window)
     lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
-    measure(training, events, **lengths, samples=samples, probe=args.probe)
+    epochs = Epochs(training, events, iterations=args.epoch_iterations) if args.epoch_iterations else None
+    measure(training, events, **lengths, samples=samples, probe=args.probe, epochs=epochs)
     return args.iterations
 
 
-def measure(training, events, *, iterations, warmup, window, samples, probe=()):
+def measure(training, events, *, iterations, warmup, window, samples, probe=(), epochs=None):
     """Run `warmup` (at least 1) and then `iterations` iterations, and emit first_step, warmup_end, net, window, loss and eval.
 
     `samples` is what one iteration of this rank trains on; `window` the iterations between two edges; `probe` the message sizes in
-    bytes for which the wires are timed before the first step, and with any of them the devices after the last one of warm-up.
+    bytes for which the wires are timed before the first step, and with any of them the devices after the last one of warm-up; `epochs`
+    the `convergence.Epochs` that cut the iterations into epochs with a validation after each, if any.
     """
     if probe:
         wires(training, events, sizes=probe)
@@ -77,11 +92,13 @@ def measure(training, events, *, iterations, warmup, window, samples, probe=()):
     events.net("start")
     events.usage("start")
     training.batches.waited()
+    training.batches.units()
     training.barrier()  # nobody begins while another still reads counters
     events.emit("warmup_end", iterations=warmup)
     edge = time.monotonic()
-    for index, done in enumerate(range(0, iterations, window)):
-        count = min(window, iterations - done)
+    done = index = 0
+    while done < iterations:
+        count = min(window, iterations - done if epochs is None else epochs.left)
         losses = []
         training.mark()
         for _ in range(count):
@@ -89,6 +106,7 @@ def measure(training, events, *, iterations, warmup, window, samples, probe=()):
             training.mark()
         training.synchronize()
         start, edge = edge, time.monotonic()
+        units = training.batches.units()
         events.emit(
             "window",
             index=index,
@@ -98,8 +116,13 @@ def measure(training, events, *, iterations, warmup, window, samples, probe=()):
             seconds=edge - start,
             step_seconds=training.step_seconds(),
             input_seconds=training.batches.waited(),
+            **({} if units is None else {"units": units}),
         )
-        events.loss(warmup + done, training.read(losses))
+        values = training.read(losses)
+        events.loss(warmup + done, values)
+        done, index = done + count, index + 1
+        if epochs is not None and epochs.ended(values, seconds=edge - start):
+            edge = time.monotonic()
     training.barrier()  # everybody's last step is in the counters
     events.net("stop")
     events.usage("stop")

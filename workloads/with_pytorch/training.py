@@ -34,6 +34,7 @@ import itertools
 import math
 import time
 
+import convergence
 from arguments import refuse
 from events import Events, finite, process_start
 from loop import Batches, train
@@ -60,6 +61,7 @@ def check(args, *, launched):
         refuse("--strategy=single under a launcher would train one model a process; ask for ddp or horovod")
     if (args.strategy == "horovod") != (args.compression is not None):
         refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
+    convergence.check(args)
 
 
 class Training:

@@ -8,7 +8,7 @@ import itertools
 import events
 import loop
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner import parse
@@ -131,6 +131,7 @@ def test_each_window_starts_where_the_one_before_ended():
         assert after.start == pytest.approx(before.start + before.seconds, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(iterations=st.integers(1, 40), warmup=st.integers(1, 5), window=st.integers(1, 50))
 def test_every_iteration_is_counted_once(iterations, warmup, window):
     training, found = run(iterations, warmup, window)
