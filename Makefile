@@ -35,7 +35,7 @@ help: ## list targets and variables
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-.PHONY: bench compare-interconnects plan doctor clean regrade profile report published overhead
+.PHONY: bench compare-interconnects plan doctor clean regrade profile report compare published overhead
 bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS)
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
@@ -52,6 +52,9 @@ profile: .venv/ready ## what a pass under a profiler found: RUN=results/...
 	@$(DLSCALE) profile $(call quote,$(RUN))
 report: .venv/ready ## draw records on file, also passes under a profiler and figures against the batch: DIR=results/... OUT=...
 	@$(DLSCALE) report $(call quote,$(DIR)) $(if $(OUT),--out=$(call quote,$(OUT)))
+compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
+	@$(DLSCALE) compare $(call quote,$(A)) $(call quote,$(B)) \
+	  $(if $(FAIL_ON_REGRESSION),--fail-on-regression=$(call quote,$(FAIL_ON_REGRESSION))) $(if $(JSON),--json) $(if $(MARKDOWN),--markdown)
 published: .venv/ready ## what others published, of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(foreach v,MODEL FRAMEWORK SOURCE PLOT,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) $(if $(JSON),--json)
 overhead: .venv/ready ## what the suite itself costs, against the same training without it

@@ -1,6 +1,6 @@
 """The command line: words in, one of the suite's stages called, an exit code out. No decision is taken here.
 
-Exit codes: 0 ok · 1 bug · 2 the request can't be met · 3 a run failed · 4 a run is invalid.
+Exit codes: 0 ok · 1 bug · 2 the request can't be met · 3 a run failed · 4 a run is invalid, or slower than allowed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from runner import request as ask
+from runner.compare.cli import compare
 from runner.data import data_app
 from runner.errors import DlscaleError
 from runner.events import ProfileKind, Region
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(images_app, name="images")
 app.add_typer(data_app, name="data")
+app.command()(compare)
 app.command()(rig)
 
 Text = str | None

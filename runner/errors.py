@@ -4,7 +4,8 @@
     ├── RequestError      2  the request can't be met; nothing was started
     │   └── NoBaseError       no base image can be had here, so no container either
     ├── RunFailedError    3  a run started and did not end well
-    └── InvalidRunError   4  a run ended, and its figures must not be used
+    ├── InvalidRunError   4  a run ended, and its figures must not be used
+    └── SlowerError       4  runs are slower than they may be
 
 Anything else that escapes is a bug: it keeps its traceback and exits with 1.
 """
@@ -40,6 +41,12 @@ class RunFailedError(DlscaleError):
 
 class InvalidRunError(DlscaleError):
     """A run ended, but a check says that its figures must not be used."""
+
+    exit_code = 4
+
+
+class SlowerError(DlscaleError):
+    """Runs are slower than others of the same trials, by more than was allowed."""
 
     exit_code = 4
 

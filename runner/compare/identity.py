@@ -1,0 +1,144 @@
+"""What makes two runs runs of one trial, and what else may be different about them: there a regression is looked for. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from runner.compare.model import Difference
+from runner.results import RunRecord
+from runner.trial import ForeignTrial, Trial
+
+# Fields of a trial in which two runs of the same one may differ: what is compared, and what should not move a rate.
+FREE: Final = (
+    *("version", "dialect", "iterations", "warmup", "window", "learning_rate", "momentum", "weight_decay", "seed"),
+    *("iface", "hca", "threads", "loader_workers", "cpus_per_worker"),
+)
+# Fields that say nothing of their own: they count repeats, or follow from others.
+_FOLLOW: Final = frozenset(
+    {"program", "processes", "placement", "probe_bytes", "dataset", "epochs", "scaling", "repeat", "key", "profile"}
+)
+# Of a command that is not the suite's, the image is what is compared.
+_FREE_OF_FOREIGN: Final = frozenset({"image", "cpus_per_worker", "repeat", "key"})
+_HASH: Final = 12
+"""Digits of a hash that are shown."""
+
+Identity = tuple[tuple[str, str], ...]
+"""Facts about a trial by name, each as JSON, in the order of its fields: equal for runs of one trial."""
+
+
+def identity(record: RunRecord) -> Identity:
+    """Everything that two runs must share to be runs of one trial: what trained, how, on which devices and data, over which wires.
+
+    A data set counts by what is in it, not by where it lies; a device by its name. Fields that a trial gains later count as well.
+    """
+    trial = record.trial
+    free = frozenset(FREE) | _FOLLOW if isinstance(trial, Trial) else _FREE_OF_FOREIGN
+    facts = {name: value for name, value in trial.model_dump(mode="json").items() if name not in free}
+    if isinstance(trial, Trial) and trial.dataset is not None:
+        facts["data"] = f"{trial.dataset.images} images, {trial.dataset.digest[:_HASH]}"
+    facts["device_name"] = device_name(record)
+    return tuple((name, json.dumps(value, sort_keys=True)) for name, value in facts.items())
+
+
+def device_name(record: RunRecord) -> str:
+    """What the run's devices are, of all its nodes: `NVIDIA H200`, or the processor."""
+    nodes = record.provenance.nodes or (record.provenance,)
+    if record.trial.device == "gpu":
+        names = {gpu.name for node in nodes for gpu in node.gpus}
+    else:
+        names = {node.host.cpu_model for node in nodes if node.host.cpu_model}
+    return " and ".join(sorted(names)) or f"unknown {record.trial.device}"
+
+
+def in_words(found: Identity) -> str:
+    """A trial as a line for people: what every reader asks first, then all that is not as usual."""
+    facts = {name: json.loads(value) for name, value in found}
+    nodes = f" on {facts['nodes']} nodes" if facts["nodes"] > 1 else ""
+    count = facts["world_size"]
+    each = facts["device_name"] if facts["device"] == "gpu" else f"CPU worker{'s' if count > 1 else ''}"
+    devices = (
+        f"{count} × {each}{nodes}" if facts["device"] == "gpu" else f"{count} {each}{nodes} ({facts['device_name']})"
+    )
+    batch = f"batch {facts['batch_per_device']} each" if facts["batch_per_device"] else None
+    if "command" in facts:
+        return ", ".join(part for part in (" ".join(facts["command"]), devices, batch) if part)
+    horovod = facts["horovod"] and f"over {facts['horovod']['operations']}"
+    way = " ".join(part for part in (facts["strategy"], facts["kvstore"], horovod) if part)
+    shape = "×".join(map(str, facts["image_shape"][1:])) if facts["image_shape"] else None
+    first = f"{facts['framework']} {facts['model']} {facts['mode']}"
+    known = (first, facts["precision"], devices, batch, shape, way if count > 1 else None)
+    return ", ".join(part for part in (*known, *_unusual(facts)) if part)
+
+
+def _unusual(facts: Mapping[str, Any]) -> Iterator[str]:
+    """What differs from a trial's defaults and is not said anyway."""
+    usual = {name: field.default for name, field in Trial.model_fields.items() if not field.is_required()}
+    usual |= {"interconnect": "auto", "data": "synthetic", "kvstore": None, "horovod": None}
+    for name, value in facts.items():
+        if name == "settings":
+            yield from (f"{flag} {chosen}" for flag, chosen in value.items())
+        elif name in usual and value != usual[name] and name not in {"kvstore", "horovod"}:
+            yield f"{name.replace('_', ' ')} {_text(value)}" if value is not True else name.replace("_", " ")
+
+
+def _text(value: Any) -> str:
+    """A value of a trial's field as words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(one)}" for key, one in value.items() if one not in (None, False))
+    return str(value)
+
+
+def distance(a: Identity, b: Identity) -> tuple[str, ...]:
+    """Names of the facts in which two trials differ."""
+    other = dict(b)
+    mine = dict(a)
+    return tuple(name for name in dict.fromkeys((*mine, *other)) if mine.get(name) != other.get(name))
+
+
+def differences(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> tuple[Difference, ...]:
+    """What is not the same in the runs of two sides of one trial, most telling first."""
+    first, second = _collected(a), _collected(b)
+    return tuple(
+        Difference(what=what, a=first[what], b=second[what]) for what in first if set(first[what]) != set(second[what])
+    )
+
+
+def _collected(records: Sequence[RunRecord]) -> dict[str, tuple[str, ...]]:
+    """By circumstance, its values over some runs."""
+    told = [_circumstances(record) for record in records]
+    return {what: tuple(dict.fromkeys(each[what] for each in told)) for what in told[0]}
+
+
+def _circumstances(record: RunRecord) -> dict[str, str]:
+    """Everything about a run that is not its trial and could move its rate: software first, then the machine, then settings."""
+    provenance, trial, image = record.provenance, record.trial, record.image
+    host = provenance.host
+    commit = provenance.git.commit
+    found: dict[str, object] = {
+        "image": image.reference,
+        "image id": _short(image.id),
+        "lock": _short(image.lock_sha256),
+        "framework version": provenance.framework_version,
+        "python": provenance.python,
+        "driver": provenance.driver,
+        "cuda": provenance.cuda,
+        "cudnn": provenance.cudnn,
+        "nccl": provenance.nccl,
+        "training programs": _short(provenance.workloads_sha256),
+        "commit": f"{_short(commit)}{' with changes' if provenance.git.dirty else ''}" if commit else None,
+        "engine": f"{record.engine} {record.engine_details.version or ''}".strip(),
+        "wire used": record.transport.used,
+        "host": host.hostname,
+        "kernel": host.kernel,
+        "validity": record.validity.status,
+        "batch used": record.measurement.batch.used if record.measurement.batch else None,
+    }
+    if not isinstance(trial, ForeignTrial):
+        found |= {name.replace("_", " "): getattr(trial, name) for name in FREE if name != "version"}
+    return {what: "unknown" if value is None else str(value) for what, value in found.items()}
+
+
+def _short(digest: str | None) -> str | None:
+    return digest and digest.removeprefix("sha256:")[:_HASH]

@@ -1,0 +1,271 @@
+"""A regression that passes, or a build that fails for none.
+
+Prevents: runs of different trials held against each other; a trial missed because its image, driver or commit is another, which is what a
+comparison is for; invalid runs and passes under a profiler in a ratio; noise reported as a regression; a regression smaller than allowed
+that fails a build; trials that only one side has, dropped without a word; a run compared with itself.
+"""
+
+import json
+
+import examples
+import pytest
+from records import events, record
+from test_cli import dlscale
+
+from runner.compare.flow import read_percent
+from runner.compare.identity import identity, in_words
+from runner.compare.judge import compare, verdict
+from runner.compare.show import markdown, notes
+from runner.errors import RequestError
+from runner.measure import measure
+from runner.metrics import Interval
+from runner.results import write_record
+from runner.trial import Dataset, ProfilePass
+
+NAMES = ("before", "after")
+
+
+def run(run_id, seconds=0.1, *, status="valid", jitter=0.0, image=None, **changes):
+    """A run whose steps take `seconds`, every second window a little longer."""
+    trial = examples.trial(**changes)
+    said = [
+        event.model_copy(update={"seconds": event.seconds * (1 + jitter * (event.index % 2))})
+        if event.event == "window"
+        else event
+        for event in events(trial, seconds=seconds)
+    ]
+    found = record(run_id=run_id, trial=trial, status=status)
+    update = {"measurement": measure(said, started=0.0, unit="images/s")}
+    if image:
+        update["image"] = found.image.model_copy(update=image)
+    return found.model_copy(update=update)
+
+
+def repeats(name, seconds, count=1, **changes):
+    return [run(f"{name}-r{n}", seconds, repeat=n, **changes) for n in range(1, count + 1)]
+
+
+def leave(folder, found):
+    (folder / found.run_id).mkdir(parents=True)
+    return write_record(folder / found.run_id, found)
+
+
+def test_the_ratio_is_that_of_the_pooled_rates():
+    """Before: 1280 images in 4 s and in 8 s, 213.3/s (the mean of the rates would be 240); after: 1280 in 8 s, 160/s."""
+    found = compare([run("a1", 0.1), run("a2", 0.2, repeat=2)], [run("b", 0.2)], names=NAMES)
+    (pair,) = found.pairs
+    assert (pair.a.throughput, pair.b.throughput) == pytest.approx((2560 / 12, 160))
+    assert pair.ratio == pytest.approx(0.75)
+    assert pair.ci95.low <= pair.ratio <= pair.ci95.high
+    assert (pair.unit, pair.a.run_ids, pair.a.repeats, pair.b.windows) == ("images/s", ("a1", "a2"), 2, 20)
+
+
+def test_the_slowest_comes_first_and_the_fastest_last():
+    before = [*repeats("a", 0.1), *repeats("c", 0.1, batch_per_device=16), *repeats("e", 0.1, batch_per_device=8)]
+    after = [*repeats("b", 0.2), *repeats("d", 0.05, batch_per_device=16), *repeats("f", 0.3, batch_per_device=8)]
+    found = compare(before, after, names=NAMES)
+    assert [pair.b.run_ids for pair in found.pairs] == [("f-r1",), ("b-r1",), ("d-r1",)]
+    assert [pair.verdict for pair in found.pairs] == ["slower", "slower", "faster"]
+    assert [pair.slower_than(40) for pair in found.pairs] == [True, True, False]
+    assert not found.pairs[1].slower_than(60)
+
+
+def test_noise_is_no_regression():
+    """Both sides waver by a tenth from window to window, the later by 0.1 % more."""
+    found = compare([run("a", 0.1, jitter=0.1)], [run("b", 0.1001, jitter=0.1)], names=NAMES)
+    assert found.pairs[0].verdict == "no difference shown"
+
+
+@pytest.mark.parametrize(
+    ("count", "over", "sizes"), [(4, "repeats", (4, 4)), (3, "windows", (60, 60))], ids=["enough", "too few"]
+)
+def test_repeats_are_ranked_where_there_are_enough_of_them(count, over, sizes):
+    found = compare(repeats("a", 0.1, count), repeats("b", 0.12, count), names=NAMES)
+    test = found.pairs[0].test
+    assert (test.over, (test.a, test.b), test.u) == (over, sizes, 0)
+
+
+def test_enough_repeats_for_one_pair_are_too_few_for_many():
+    """Four against four have p = 2/70 at best: corrected for two pairs, that shows nothing, so windows are ranked."""
+    before = [*repeats("a", 0.1, 4), *repeats("c", 0.1, 4, batch_per_device=16)]
+    after = [*repeats("b", 0.12, 4), *repeats("d", 0.1, 4, batch_per_device=16)]
+    found = compare(before, after, names=NAMES)
+    assert {pair.test.over for pair in found.pairs} == {"windows"}
+    assert found.pairs[0].verdict == "slower"
+
+
+def test_two_windows_a_side_are_too_little():
+    found = compare([run("a", 0.1, iterations=4)], [run("b", 0.3, iterations=4)], names=NAMES)
+    (pair,) = found.pairs
+    assert (pair.verdict, pair.test) == ("too little", None)
+    assert not pair.slower_than(0)
+    assert any("more REPEAT or ITERATIONS" in note for note in notes(found))
+
+
+@pytest.mark.parametrize(
+    ("interval", "p", "expected"),
+    [
+        ((0.8, 0.9), 0.01, "slower"),
+        ((0.8, 0.9), 0.06, "no difference shown"),
+        ((0.8, 1.0), 0.01, "no difference shown"),
+        ((1.1, 1.2), 0.01, "faster"),
+        ((1.1, 1.2), None, "too little"),
+    ],
+)
+def test_interval_and_test_have_to_agree(interval, p, expected):
+    assert verdict(Interval(low=interval[0], high=interval[1]), p) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_per_device": 16},
+        {"precision": "bf16"},
+        {"world_size": 2},
+        {"model": "vgg16"},
+        {"image_shape": (3, 64, 64)},
+        {"interconnect": "shm"},
+        {"settings": {"n-critic": 5}},
+        {"mode": "infer"},
+        {"xla": True},
+    ],
+    ids=str,
+)
+def test_what_ran_otherwise_is_no_pair(change):
+    found = compare([run("a")], [run("b", **change)], names=NAMES)
+    assert found.pairs == ()
+    assert [alone.side for alone in found.unpaired] == ["A", "B"]
+    assert found.unpaired[0].nearest.startswith(f"the nearest differs in {next(iter(change)).replace('_', ' ')}: ")
+
+
+@pytest.mark.parametrize("change", [{"iterations": 20}, {"version": "2.0"}, {"seed": 7}, {"threads": 2}], ids=str)
+def test_what_is_looked_for_is_a_pair(change):
+    assert len(compare([run("a")], [run("b", **change)], names=NAMES).pairs) == 1
+
+
+def test_data_count_by_what_is_in_them():
+    """The same images lie elsewhere on another machine."""
+    data = [
+        Dataset(path=path, images=10, classes=2, digest=digest)
+        for path, digest in (("/a", "x"), ("/b", "x"), ("/a", "y"))
+    ]
+    first, elsewhere, other = (identity(run("r", data=each.path, dataset=each)) for each in data)
+    assert first == elsewhere != other
+
+
+def test_what_else_is_different_is_told():
+    found = compare(
+        [run("a", image={"reference": "mxnet:1", "lock_sha256": None})],
+        [run("b", image={"reference": "mxnet:2"}, threads=2)],
+        names=NAMES,
+    )
+    told = {each.what: (each.a, each.b) for each in found.pairs[0].differences}
+    assert told == {
+        "image": (("mxnet:1",), ("mxnet:2",)),
+        "lock": (("unknown",), ("a" * 12,)),
+        "threads": (("1",), ("2",)),
+    }
+
+
+def test_invalid_runs_and_profiles_are_in_no_pair():
+    traced = ProfilePass(kind="kernels", after=None, iterations=5, region=None)
+    found = compare([run("a"), run("x", status="invalid"), run("p", profile=traced)], [run("b")], names=NAMES)
+    assert found.pairs[0].a.run_ids == ("a",)
+    assert [(out.run_id, out.reason) for out in found.left_out] == [
+        ("x", "invalid: made up"),
+        ("p", "a pass under a profiler, which has no rate"),
+    ]
+
+
+def test_a_trial_in_words_has_what_is_unusual_about_it():
+    words = in_words(identity(run("a", xla=True, settings={"n-critic": 5}, interconnect="shm")))
+    assert words == (
+        "mxnet resnet18 train, fp32, 1 CPU worker (unknown cpu), batch 32 each, 32×32, xla, interconnect shm, n-critic 5"
+    )
+
+
+@pytest.mark.parametrize("text", ["3", "0.03", "-3%", "100%", "three%", ""])
+def test_a_threshold_is_a_percentage(text):
+    with pytest.raises(RequestError, match="write for example 3%"):
+        read_percent(text)
+
+
+def test_a_threshold_is_read():
+    assert read_percent("2.5%") == 2.5
+
+
+@pytest.fixture
+def sides(tmp_path):
+    """Two repeats before, two after that take a quarter longer: 0.8 times as fast."""
+    for side, seconds in (("before", 0.1), ("after", 0.125)):
+        for found in repeats(side, seconds, 2):
+            leave(tmp_path / side / "machine", found)
+    return tmp_path
+
+
+def test_a_regression_fails_a_build(sides):
+    done = dlscale("compare", sides / "before", sides / "after", "--fail-on-regression", "3%")
+    assert done.returncode == 4
+    assert "1 trial is more than 3 % slower" in done.stderr
+    assert "-20.0 %" in done.stderr
+    assert "slower" in done.stdout
+
+
+@pytest.mark.parametrize("threshold", [["--fail-on-regression", "20%"], []], ids=["allowed", "not asked"])
+def test_a_regression_that_is_allowed_does_not(sides, threshold):
+    assert dlscale("compare", sides / "before", sides / "after", *threshold).returncode == 0
+
+
+def test_an_improvement_does_not(sides):
+    assert dlscale("compare", sides / "after", sides / "before", "--fail-on-regression", "3%").returncode == 0
+
+
+def test_json_has_every_figure(sides):
+    done = dlscale("compare", sides / "before", f"{sides}/aft*", "--json")
+    (pair,) = json.loads(done.stdout)["pairs"]
+    assert pair["ratio"] == pytest.approx(0.8)
+    assert (pair["verdict"], pair["test"]["over"], pair["a"]["run_ids"]) == (
+        "slower",
+        "windows",
+        ["before-r1", "before-r2"],
+    )
+
+
+def test_markdown_is_a_table():
+    text = markdown(compare([run("a")], [run("b", 0.2)], names=NAMES))
+    lines = text.splitlines()
+    assert lines[0] == "### after against before"
+    assert {line.count("|") for line in lines[2:5]} == {8}
+    assert (
+        "320.0 images/s | 160.0 images/s | 0.500 | 0.500 to 0.500 | < 0.0001, 20 and 20 windows | slower |" in lines[4]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("before", "nowhere"), "does not exist; name a run directory"),
+        (("", ""), "two places are compared; name both"),
+        (("before", "before"), "2 runs are in A="),
+        (("before", "empty"), "holds no record.json"),
+        (("before", "other"), "have no trial in common (A has mxnet resnet18 train"),
+        (("before", "after", "--fail-on-regression=3"), "is no share below 100%"),
+        (("before", "after", "--json", "--markdown"), "exclude each other"),
+    ],
+)
+def test_a_mistake_is_one_sentence(sides, words, says):
+    (sides / "empty").mkdir()
+    leave(sides / "other", run("other", precision="bf16"))
+    done = dlscale("compare", *(word if word[:1] in ("", "-") else sides / word for word in words))
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_record_is_named(sides):
+    """It is not dropped without a word: it may be the one that got slower."""
+    path = sides / "before" / "machine" / "before-r2" / "record.json"
+    path.write_text("{")
+    done = dlscale("compare", sides / "before", sides / "after")
+    assert done.returncode == 0
+    assert "is not a run record" in done.stdout
