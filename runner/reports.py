@@ -1,26 +1,40 @@
-"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, each pass under a profiler, and sweeps over the batch."""
+"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, and one page of all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Final
+from urllib.parse import quote
 
+from pydantic import ValidationError
 from rich.console import Console
 
+import runner
 from runner.errors import RequestError
 from runner.report import sweep
-from runner.report.publish import redraw, save
-from runner.results import RECORD, RunRecord, check_writable, read_record, records_under
+from runner.report.page import export, picture, render
+from runner.report.page.collect import Collected
+from runner.report.publish import redraw, save, watched
+from runner.results import RECORD, RunRecord, check_writable, read_record, records_under, write_report
+from runner.studies.model import Reproduction
 from runner.sweeps import sweeps
 
 Run = tuple[Path, RunRecord]
+PAGE: Final = "report.html"
+BESIDE: Final = "report-figures"
+"""Folder of the page's figures as PNG and CSV."""
+REPRODUCTION: Final = ".reproduction.json"
 
 
-def report(directory: Path, *, out: Path | None) -> None:
-    """Write the reports of a run, or of all runs in a directory, and print where each is.
+def report(directories: Sequence[Path], *, out: Path | None) -> None:
+    """Write the reports of a run, or of all runs in some directories with one page of them, and print where each is.
 
     Args:
-        directory: a run directory, whose reports carry the run's own name; or a directory of them, whose reports carry the matrix's.
+        directories: a run directory, whose reports carry the run's own name; or directories of them, or of such directories, whose reports
+            carry the matrix's. The page is in `out`, or in the directory that holds them all.
         out: where the reports go; None for beside the run directories.
 
     Raises:
@@ -28,24 +42,26 @@ def report(directory: Path, *, out: Path | None) -> None:
         RunFailedError: a report could not be written.
     """
     console = Console(highlight=False, soft_wrap=True)
-    if (directory / RECORD).is_file():
-        run = (directory, read_record(directory))
+    first = directories[0]
+    if len(directories) == 1 and (first / RECORD).is_file():
+        run = (first, read_record(first))
         # Under a name of its own: a matrix's reports are of all its runs.
-        named = {run[1].run_id: [run]}
-        beside = directory.parent
-    else:
-        named = matrices(list(records_under(directory)))
-        beside = directory
-    if not named:
+        check_writable(out or first.parent)
+        redraw([*_baselines([run]), run], out=out or first.parent, name=run[1].run_id, console=console)
+        return
+    folders = [found for directory in directories for found in _folders(directory)]
+    if not folders:
+        names = ", ".join(str(directory) for directory in directories)
         raise RequestError(
-            f"{directory}: holds no run record that can be read; name a run directory, or one of several, for example results/MACHINE"
+            f"{names}: holds no run record that can be read; name a run directory, or one of several, for example results/MACHINE"
         )
-    out = out or beside
-    check_writable(out)
-    for name, runs in named.items():
-        redraw([*_baselines(runs), *runs], out=out, name=name, console=console)
-    for found in sweeps([run for runs in named.values() for run in runs]):
-        save(sweep.reports(found), out=out, console=console)
+    above = first if len(directories) == 1 else Path(os.path.commonpath([one.resolve() for one in directories]))
+    place = out or above
+    check_writable(place)
+    found = Collected()
+    for folder, runs in folders:
+        _draw(folder, runs, found, out=out or folder, page=place, console=console)
+    _write(found, place, console=console)
 
 
 def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -54,6 +70,61 @@ def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for run in sorted(runs, key=lambda run: run[1].provenance.recorded_at):
         found.setdefault(run[1].matrix_id, []).append(run)
     return found
+
+
+def _folders(directory: Path) -> list[tuple[Path, list[Run]]]:
+    """The directory with its runs, or where it has none itself, those in it."""
+    places = [directory]
+    if not any(directory.glob(f"*/{RECORD}")):
+        places = sorted(path for path in directory.glob("*") if path.is_dir())
+    return [(place, runs) for place in places if (runs := list(records_under(place)))]
+
+
+def _draw(folder: Path, runs: Sequence[Run], found: Collected, *, out: Path, page: Path, console: Console) -> None:
+    """Write the reports of one folder's runs, and add them to the page."""
+    found.records += [(_link(path, page), record) for path, record in runs]
+    for name, own in matrices(runs).items():
+        measured = redraw([*_baselines(own), *own], out=out, name=name, console=console)
+        seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves}
+        found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
+        found.passes(own)
+    among = sweeps(runs)
+    for one in among:
+        save(sweep.reports(one), out=out, console=console)
+    found.sweeps(among)
+    for stem, reproduction in _reproductions(folder, console=console):
+        found.study(reproduction, stem=stem)
+
+
+def _link(path: Path, page: Path) -> str:
+    """Where a run directory is, seen from the page."""
+    return quote(Path(os.path.relpath(path.resolve(), page.resolve())).as_posix())
+
+
+def _reproductions(folder: Path, *, console: Console) -> Iterator[tuple[str, Reproduction]]:
+    """Studies that were run there, by the name of their file; one that can't be read costs itself only."""
+    for path in sorted(folder.glob(f"*{REPRODUCTION}")):
+        try:
+            yield path.name.removesuffix(REPRODUCTION), Reproduction.model_validate_json(path.read_text("utf-8"))
+        except (OSError, ValidationError) as error:
+            console.print(
+                f"not drawn: {path}: is no reproduction of this version ({error})", style="yellow", markup=False
+            )
+
+
+def _write(found: Collected, place: Path, *, console: Console) -> None:
+    """Write the page and, beside it, each of its figures as PNG and CSV."""
+    now = datetime.now(timezone.utc)
+    made = f"{len(found.records):,} records, drawn {now:%Y-%m-%d %H:%M} UTC by dlscale {runner.__version__}"
+    page = found.page(title="dlscale report", made=made)
+    check_writable(place / BESIDE)
+    for figure in page.figures:
+        write_report(place / BESIDE, f"{figure.name}.csv", export.to_csv(figure))
+        drawn = picture.png(figure)
+        if drawn:
+            write_report(place / BESIDE, f"{figure.name}.png", drawn)
+    console.print(f"figures: {len(page.figures)} as PNG and CSV in {place / BESIDE}", style="dim", markup=False)
+    save({PAGE: render.html(page, beside=BESIDE)}, out=place, console=console)
 
 
 def _baselines(runs: Sequence[Run]) -> list[Run]:

@@ -125,21 +125,31 @@ def reports(sweep: Sweep) -> dict[str, str | bytes]:
 
 def markdown(sweep: Sweep) -> str:
     """A section: what ran where, the table, and every reservation; ends with a newline."""
-    columns = {header: cells for header, cells in _columns(sweep).items() if any(cell != ABSENT for cell in cells)}
-    align = [":--" if header in ("precision", "validity") else "--:" for header in columns]
+    shown = columns(sweep)
+    align = [":--" if header in ("precision", "validity") else "--:" for header in shown]
     lines = [
         f"### {sweep.title}: sweep over the batch",
         "",
         f"{sweep.setting}  ",
         sweep.ground,
         "",
-        *(line(row) for row in (tuple(columns), align, *zip(*columns.values(), strict=True))),
+        *(line(row) for row in (tuple(shown), align, *zip(*shown.values(), strict=True))),
         "",
-        LEGEND if sweep.device == "gpu" else _LEGEND_CPU,
+        legend(sweep),
     ]
     if sweep.notes:
         lines += ["", *(f"- {note}" for note in sweep.notes)]
     return "\n".join(lines) + "\n"
+
+
+def columns(sweep: Sweep) -> dict[str, tuple[str, ...]]:
+    """Every column of the table that holds a figure, with its cells from top to bottom."""
+    return {header: cells for header, cells in _columns(sweep).items() if any(cell != ABSENT for cell in cells)}
+
+
+def legend(sweep: Sweep) -> str:
+    """What the columns are."""
+    return LEGEND if sweep.device == "gpu" else _LEGEND_CPU
 
 
 def _columns(sweep: Sweep) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,31 @@
+'use strict';
+// The values of the page, and the few helpers that everything below uses. Text is only ever set as text, never parsed as markup.
+const values = JSON.parse(document.getElementById('values').textContent);
+const ABSENT = '–';
+
+/** An element with its attributes and children; text among them becomes text. */
+function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) continue;
+    if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? '' : value);
+  }
+  element.append(...children);
+  return element;
+}
+
+const columnOf = (name) => values.runs.columns.indexOf(name);
+/** The text of a cell of the table of all runs. */
+const runCell = (column, run) => values.strings[values.runs.cells[column][run]];
+const runCount = values.runs.panels.length;
+const RUN = columnOf('run');
+const runNamed = new Map(Array.from({ length: runCount }, (_, run) => [runCell(RUN, run), run]));
+
+/** A figure as it is written in a cell ("6,525 ± 12", "≈3.8", "×1.2") as a number; NaN for words. */
+function numberIn(text) {
+  const bare = text.replace(/,/g, '').replace(/^[≈<>×~]\s*/, '').replace('−', '-');
+  return /^-?[0-9.]/.test(bare) && !/^\S*[a-z:]/i.test(bare) && !/^-?[0-9.]+-/.test(bare) ? parseFloat(bare) : NaN;
+}
+
+const written = (value) => (typeof value === 'number' ? value.toLocaleString('en', { maximumSignificantDigits: 6 }) : value ?? ABSENT);

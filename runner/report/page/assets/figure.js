@@ -1,0 +1,156 @@
+// Figures, drawn by Plotly when they are first seen. Plotly itself is unpacked for the first of them.
+const DARK_FOR = { '#000000': '#f0f0f0', '#0072B2': '#4aa3df' };
+const SYMBOLS = ['circle', 'square', 'diamond', 'triangle-up', 'cross', 'x', 'star'];
+let unpacked;
+
+/** Plotly, from its packed source in this page. */
+function library() {
+  unpacked ??= (async () => {
+    const packed = Uint8Array.from(atob(document.getElementById('plotly').textContent), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+    document.head.append(make('script', {}, await new Response(stream).text()));
+    return window.Plotly;
+  })();
+  return unpacked;
+}
+
+const drawn = new Map(); // plot's element → its figure
+const seen = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    seen.unobserve(entry.target);
+    const figure = waiting.get(entry.target);
+    library().then((plotly) => draw(plotly, entry.target, figure));
+  }
+}, { rootMargin: '300px' });
+const waiting = new WeakMap();
+
+/** A figure with its caption, its values as a table, and its files. */
+function figureElement(figure) {
+  const plot = make('div', { class: 'plot', role: 'img', 'aria-label': figure.summary });
+  waiting.set(plot, figure);
+  seen.observe(plot);
+  const table = make('details', { ontoggle: (event) => event.target.open && event.target.children.length === 1
+    && event.target.append(pointTable(figure)) }, make('summary', {}, 'Values as a table, with their runs'));
+  const file = `${values.beside}/${encodeURIComponent(figure.name)}`;
+  const caption = make('figcaption', {}, make('h4', {}, figure.title), make('p', { class: 'summary' }, figure.summary),
+    figure.interval ? make('p', {}, `bars at points: ${figure.interval}`) : '', ...(figure.notes ?? []).map((note) => make('p', {}, note)));
+  return make('figure', {}, caption, plot, table, make('p', { class: 'links' },
+    make('a', { href: `${file}.png` }, 'PNG'), make('a', { href: `${file}.csv` }, 'CSV')));
+}
+
+const runsAt = (series, at) => (series.alike ? series.runs : series.runs?.[at]) ?? [];
+
+/** Every value of a figure as a line of a table. */
+function pointTable(figure) {
+  const points = figure.series.filter((series) => series.kind !== 'ideal')
+    .flatMap((series) => series.x.map((_, at) => [series, at])).filter(([series, at]) => series.y[at] !== null);
+  const cells = [([series]) => (series.kind === 'published' ? `${series.name}, published` : series.name),
+    ([series, at]) => written(series.x[at]), ([series, at]) => written(series.y[at]),
+    ([series, at]) => written(series.low?.[at]), ([series, at]) => written(series.high?.[at])];
+  const columns = ['series', figure.x, figure.y, 'from', 'to'];
+  const shown = points.some(([series]) => series.low) ? columns.length : 3;
+  return dataTable({ caption: figure.title, columns: columns.slice(0, shown), count: points.length,
+    cell: (line, column) => cells[column](points[line]), runs: (line) => runsAt(...points[line]) });
+}
+
+function tone(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function colour(number) {
+  const own = values.colours[number % values.colours.length];
+  return isDark() ? DARK_FOR[own] ?? own : own;
+}
+
+/** Colours go by what a curve is of: published and measured of the same have the same. */
+function traces(figure) {
+  const names = [...new Set(figure.series.filter((series) => series.kind !== 'ideal').map((series) => series.name))];
+  const both = new Set(figure.series.map((series) => series.kind)).has('published');
+  return figure.series.map((series) => {
+    const number = names.indexOf(series.name);
+    const own = figure.shape === 'lying' && both ? (series.kind === 'published' ? 1 : 0) : Math.max(number, 0);
+    return series.kind === 'ideal' ? idealTrace(figure, series) : figure.shape === undefined ? curveTrace(figure, series, own, both)
+      : barTrace(figure, series, own);
+  });
+}
+
+function idealTrace(figure, series) {
+  const lying = figure.shape === 'lying';
+  return { type: 'scatter', name: series.name, x: lying ? series.y : series.x, y: lying ? places(series) : series.y, hoverinfo: 'name',
+    mode: lying ? 'markers' : 'lines', line: { color: tone('--quiet'), dash: 'dash', width: 1.5 },
+    marker: { symbol: 'line-ns-open', size: 20, line: { width: 2, color: tone('--bad') } } };
+}
+
+function curveTrace(figure, series, number, both) {
+  const long = series.x.length > 60;
+  const published = series.kind === 'published';
+  return { type: 'scatter', name: both ? `${series.name}, ${series.kind}` : series.name, x: series.x, y: series.y, connectgaps: false,
+    mode: long ? 'lines' : 'lines+markers', customdata: series.x.map((_, at) => runsAt(series, at)), error_y: bars(series),
+    line: { color: colour(number), width: long ? 1.2 : 1.8, dash: published ? 'dot' : 'solid' },
+    marker: { color: colour(number), size: 9, symbol: series.x.map((_, at) =>
+      `${published ? 'diamond' : SYMBOLS[number % SYMBOLS.length]}${published || series.degraded?.[at] ? '-open' : ''}`) } };
+}
+
+function barTrace(figure, series, number) {
+  const lying = figure.shape === 'lying';
+  const hollow = series.x.map((_, at) => Boolean(series.degraded?.[at]));
+  const drawnAs = series.x.map((place) => (`${place}`.includes('emulated') ? '/' : series.kind === 'published' ? '.' : ''));
+  return { type: 'bar', name: series.name, orientation: lying ? 'h' : 'v', [lying ? 'y' : 'x']: places(series), [lying ? 'x' : 'y']: series.y,
+    customdata: series.x.map((_, at) => runsAt(series, at)), [lying ? 'error_x' : 'error_y']: bars(series),
+    text: series.y.map((value) => (value === null ? '' : value.toLocaleString('en', { maximumSignificantDigits: 4 }))), textposition: 'inside',
+    insidetextanchor: 'start',
+    marker: { color: hollow.map((one) => (one ? tone('--paper') : colour(number))), line: { color: colour(number), width: 1.5 },
+      pattern: { shape: drawnAs, fgcolor: tone('--paper'), fillmode: 'overlay', fgopacity: 0.45 } } };
+}
+
+/** Long names of bars, broken into lines. */
+const places = (series) => series.x.map((place) => `${place}`.replace(/(.{18,30}?)[ ,]\s*/g, '$1<br>').replace(/<br>$/, ''));
+
+function bars(series) {
+  if (!series.low) return undefined;
+  // A percentile interval need not contain the point estimate; a bar cannot have a negative length.
+  const reach = (ends, sign) => series.y.map((value, at) => (ends[at] == null || value == null ? 0 : Math.max(0, sign * (ends[at] - value))));
+  return { type: 'data', symmetric: false, array: reach(series.high, 1), arrayminus: reach(series.low, -1), color: tone('--ink'), thickness: 1.4, width: 5 };
+}
+
+function layout(figure) {
+  const lying = figure.shape === 'lying';
+  const axis = { gridcolor: tone('--line'), zerolinecolor: tone('--line'), linecolor: tone('--quiet'), automargin: true };
+  const value = { ...axis, title: { text: figure.y }, rangemode: 'tozero', ...(figure.percent && fitsPercent(figure) ? { range: [0, 105] } : {}) };
+  const along = { ...axis, title: { text: lying ? '' : figure.x }, showgrid: false, ...(figure.log ? logarithmic(figure) : {}) };
+  if (lying) along.autorange = 'reversed';
+  const several = figure.series.length > 1;
+  const rows = Math.max(...figure.series.map((series) => series.x.length));
+  return { xaxis: lying ? value : along, yaxis: lying ? along : value, showlegend: several, barmode: 'group',
+    legend: { orientation: 'h', y: -0.22, yanchor: 'top', x: 0 }, height: lying ? Math.max(240, 110 + 42 * rows * (several ? 1.3 : 1)) : 360,
+    margin: { l: 56, r: 12, t: 10, b: 48 }, paper_bgcolor: tone('--paper'), plot_bgcolor: tone('--paper'), hovermode: 'closest',
+    font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif', size: 12.5, color: tone('--ink') },
+    hoverlabel: { font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif' } },
+    shapes: figure.shade ? [{ type: 'rect', yref: 'paper', y0: 0, y1: 1, x0: figure.shade[0], x1: figure.shade[1], line: { width: 0 },
+      fillcolor: tone('--quiet'), opacity: 0.14, layer: 'below' }] : [] };
+}
+
+const fitsPercent = (figure) => figure.series.every((series) => series.y.every((value) => value === null || value <= 105));
+
+function logarithmic(figure) {
+  const ticks = [...new Set(figure.series.filter((series) => series.kind !== 'ideal').flatMap((series) => series.x))].sort((a, b) => a - b);
+  return { type: 'log', ...(ticks.length < 14 ? { tickvals: ticks, ticktext: ticks.map(written) } : {}) };
+}
+
+function draw(plotly, plot, figure) {
+  const again = drawn.has(plot);
+  drawn.set(plot, figure);
+  plotly.react(plot, traces(figure), layout(figure), { displayModeBar: false, responsive: true });
+  if (!again) {
+    plot.on('plotly_click', (event) => {
+      const runs = event.points[0].customdata ?? [];
+      if (runs.length) openPanel(runs, runs[0]);
+    });
+  }
+}
+
+/** Draw again what is drawn, in the colours of the present theme. */
+function redraw() {
+  for (const [plot, figure] of drawn) draw(window.Plotly, plot, figure);
+}

@@ -1,0 +1,68 @@
+// Puts the page together: theme, the blocks that are open, the table of all runs, print.
+const isDark = () => document.documentElement.dataset.theme === 'dark';
+const toggle = document.getElementById('theme');
+const preferred = matchMedia('(prefers-color-scheme: dark)');
+
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  toggle.textContent = name === 'dark' ? 'Light colours' : 'Dark colours';
+  redraw();
+}
+
+/** What the reader chose before; pages from files have no storage in every browser. */
+function chosen(value) {
+  try {
+    if (value) localStorage.setItem('dlscale-theme', value);
+    return localStorage.getItem('dlscale-theme');
+  } catch {
+    return null;
+  }
+}
+
+theme(chosen() ?? (preferred.matches ? 'dark' : 'light'));
+preferred.addEventListener('change', (event) => chosen() ?? theme(event.matches ? 'dark' : 'light'));
+toggle.addEventListener('click', () => theme(chosen(isDark() ? 'light' : 'dark') ?? (isDark() ? 'light' : 'dark')));
+toggle.hidden = false;
+
+/** Fill a block that is seen for the first time. */
+function fill(body) {
+  const block = values.blocks[body.dataset.block];
+  if (!block || body.children.length) return;
+  body.append(...block.lines.map((line) => make('p', { class: 'lines' }, line)), ...block.notes.map((note) => make('p', { class: 'note' }, note)));
+  if (block.figures.length) body.append(make('div', { class: 'figures' }, ...block.figures.map(figureElement)));
+  for (const table of block.tables) {
+    body.append(dataTable({ caption: table.title, columns: table.columns, count: table.rows.length,
+      cell: (line, column) => table.rows[line][column] || ABSENT }));
+    if (table.legend) body.append(make('p', { class: 'legend' }, table.legend));
+  }
+  if (block.runs.length) body.append(make('p', { class: 'lines' }, `runs (${block.runs.length}): `, runButtons(block.runs)));
+}
+
+for (const body of document.querySelectorAll('.body[data-block]')) {
+  const block = body.closest('details');
+  if (!block || block.open) fill(body);
+  block?.addEventListener('toggle', () => block.open && fill(body));
+}
+
+document.getElementById('all-runs').append(dataTable({ caption: 'All runs', columns: values.runs.columns, count: runCount,
+  cell: (line, column) => runCell(column, line), filtered: values.runs.filtered }));
+
+function openLinked() {
+  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target && target.tagName === 'DETAILS') target.open = true;
+  openNamed();
+}
+addEventListener('hashchange', openLinked);
+openLinked();
+
+// Paper is white, and shows what was not scrolled to as well.
+let kept;
+addEventListener('beforeprint', () => {
+  kept = document.documentElement.dataset.theme;
+  theme('light');
+  if (window.Plotly) {
+    for (const plot of document.querySelectorAll('.plot')) if (!drawn.has(plot)) draw(window.Plotly, plot, waiting.get(plot));
+  }
+});
+addEventListener('afterprint', () => theme(kept));
+performance.mark('dlscale-shown');

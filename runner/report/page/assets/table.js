@@ -1,0 +1,138 @@
+// Tables that sort, filter and page. Only the lines of one page are elements, however many there are.
+const LINES = 50;
+const FILTER_FROM = 13; // a table that is seen at a glance needs no filter
+let tables = 0;
+
+/**
+ * A table with its controls.
+ * @param {object} of - caption, columns (names), count (lines), cell(line, column) → text, filtered (columns with a choice of values),
+ *   runs(line) → numbers of runs, shown in a last column; undefined for none.
+ */
+function dataTable(of) {
+  const id = `t${++tables}`;
+  const state = { column: -1, up: true, page: 0, query: '', chosen: new Map() };
+  const numeric = of.columns.map((_, column) => isNumeric(of, column));
+  let lines = Array.from({ length: of.count }, (_, line) => line);
+  const body = make('tbody');
+  const heads = of.columns.map((name, column) => make('th', { scope: 'col', class: numeric[column] && 'figure', 'aria-sort': 'none' },
+    make('button', { type: 'button', onclick: () => sortBy(column) }, name || ' ')));
+  if (of.runs) heads.push(make('th', { scope: 'col' }, make('span', { class: 'plain' }, 'runs')));
+  const said = make('span', { role: 'status', 'aria-live': 'polite', class: 'said' });
+  const before = make('button', { type: 'button', onclick: () => turn(-1) }, 'Previous');
+  const after = make('button', { type: 'button', onclick: () => turn(1) }, 'Next');
+  const pages = make('div', { class: 'pages' }, said, before, after);
+
+  function arrange() {
+    const words = state.query.toLowerCase().split(/\s+/).filter(Boolean);
+    lines = [];
+    for (let line = 0; line < of.count; line++) {
+      let kept = true;
+      for (const [column, value] of state.chosen) kept &&= of.cell(line, column) === value;
+      if (kept && words.length) {
+        const text = of.columns.map((_, column) => of.cell(line, column)).join(' ').toLowerCase();
+        kept = words.every((word) => text.includes(word));
+      }
+      if (kept) lines.push(line);
+    }
+    if (state.column >= 0) lines.sort(compare);
+    state.page = 0;
+    show();
+  }
+
+  function compare(one, other) {
+    const [a, b] = [of.cell(one, state.column), of.cell(other, state.column)];
+    if ((a === ABSENT) !== (b === ABSENT)) return a === ABSENT ? 1 : -1; // what is not known comes last, either way
+    const order = numeric[state.column] ? numberIn(a) - numberIn(b) : a.localeCompare(b, 'en', { numeric: true });
+    return (state.up ? order : -order) || one - other;
+  }
+
+  function show() {
+    const most = Math.max(0, Math.ceil(lines.length / LINES) - 1);
+    state.page = Math.min(Math.max(state.page, 0), most);
+    const from = state.page * LINES;
+    body.replaceChildren(...lines.slice(from, from + LINES).map(row));
+    const paged = lines.length > LINES;
+    said.textContent = paged ? `${from + 1}–${Math.min(from + LINES, lines.length)} of ${lines.length.toLocaleString('en')}`
+      : `${lines.length.toLocaleString('en')} of ${of.count.toLocaleString('en')}`;
+    before.hidden = after.hidden = !paged;
+    before.disabled = state.page === 0;
+    after.disabled = state.page === most;
+    pages.hidden = of.count < FILTER_FROM;
+  }
+
+  function row(line) {
+    const cells = of.columns.map((_, column) => {
+      const text = of.cell(line, column);
+      const words = /^[a-z ]+$/.test(text) ? text.replace(/ /g, '-') : false; // "does not hold" has a colour of its own
+      return make('td', { class: numeric[column] ? 'figure' : words }, ...linked(text));
+    });
+    if (of.runs) cells.push(make('td', {}, runButtons(of.runs(line))));
+    return make('tr', {}, ...cells);
+  }
+
+  function sortBy(column) {
+    state.up = state.column === column ? !state.up : !numeric[column]; // of figures one looks for the largest first
+    state.column = column;
+    heads.forEach((head, at) => at < of.columns.length
+      && head.setAttribute('aria-sort', at !== column ? 'none' : state.up ? 'ascending' : 'descending'));
+    arrange();
+  }
+
+  function turn(by) {
+    state.page += by;
+    show();
+  }
+
+  const controls = make('div', { class: 'controls' });
+  if (of.count >= FILTER_FROM) {
+    controls.append(make('label', {}, 'Filter', make('input', { type: 'search', id: `${id}-filter`, autocomplete: 'off',
+      oninput: (event) => { state.query = event.target.value; arrange(); } })));
+    for (const column of of.filtered ?? []) controls.append(choice(column));
+  }
+
+  function choice(column) {
+    const found = new Set(Array.from({ length: of.count }, (_, line) => of.cell(line, column)));
+    if (found.size < 2) return '';
+    const options = [...found].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
+    return make('label', {}, of.columns[column], make('select', {
+      onchange: (event) => {
+        const value = event.target.selectedOptions[0];
+        if (value.index === 0) state.chosen.delete(column);
+        else state.chosen.set(column, value.value);
+        arrange();
+      } }, make('option', { value: '' }, 'all'), ...options.map((value) => make('option', { value }, value))));
+  }
+
+  show();
+  const table = make('table', {}, make('caption', {}, of.caption), make('thead', {}, make('tr', {}, ...heads)), body);
+  // Only what can be scrolled with keys is reached by those who have nothing else.
+  const scroll = make('div', { class: 'scroll', role: 'region', 'aria-label': of.caption, tabindex: '0' }, table);
+  return make('div', { class: 'data', id }, controls, scroll, pages);
+}
+
+function isNumeric(of, column) {
+  let known = 0;
+  for (let line = 0; line < Math.min(of.count, 200); line++) {
+    const text = of.cell(line, column);
+    if (text === ABSENT || text === '') continue;
+    if (Number.isNaN(numberIn(text))) return false;
+    known++;
+  }
+  return known > 0;
+}
+
+/** A cell that is the id of a run, or a list of them, opens their panels. */
+function linked(text) {
+  const names = text.split(' ');
+  return names.every((name) => runNamed.has(name)) ? [runButtons(names.map((name) => runNamed.get(name)), true)] : [text];
+}
+
+/** Buttons for the first runs; a panel shows the rest. */
+function runButtons(runs, long = false) {
+  const line = make('span', { class: 'runs' });
+  runs.slice(0, 3).forEach((run, at) => line.append(at ? ' ' : '', make('button', {
+    type: 'button', class: 'run', onclick: () => openPanel(runs, run), 'aria-label': long ? undefined : `run ${runCell(RUN, run)}`,
+  }, long ? runCell(RUN, run) : `${at + 1}`)));
+  if (runs.length > 3) line.append(` of ${runs.length}`);
+  return line;
+}

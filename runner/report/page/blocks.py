@@ -1,0 +1,206 @@
+"""Matrices, comparisons, sweeps and passes under a profiler as blocks of the page, with the tables that the other reports have of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.report import figures, pass_notes, profile, telemetry, transports
+from runner.report import sweep as sweeping
+from runner.report.page import curves as over
+from runner.report.page import figures as drawn
+from runner.report.page.model import Block, Table
+from runner.report.watch import title
+from runner.summarize import summarize
+
+if TYPE_CHECKING:
+    from runner.report.comparison import Comparison
+    from runner.report.publish import Measured, Watched
+    from runner.report.summary import Row, Summary
+    from runner.report.sweep import Sweep
+    from runner.results import RunRecord
+    from runner.transports import Curve
+
+
+def anchor(*words: str) -> str:
+    """An id within the page, of letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
+
+
+def matrix(measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> tuple[Block, ...]:
+    """A block for each scaling curve of a matrix.
+
+    Args:
+        measured: its runs and figures.
+        name: of the matrix, which begins the names of its figures.
+        watched: what samplers saw, by the label of the curve; "" where there is one.
+    """
+    return tuple(
+        _curve(
+            curve,
+            summary,
+            name=f"{name}-{curve.slug}" if measured.comparison else name,
+            watched=watched.get(curve.label),
+        )
+        for curve, summary in measured.curves
+    )
+
+
+def comparison(measured: Measured, *, name: str) -> tuple[Block, ...]:
+    """The block of a matrix over several transports; none of one over a single one."""
+    compared = measured.comparison
+    if compared is None:
+        return ()
+    own: dict[tuple[str, int], tuple[str, ...]] = {}
+    for curve, _ in measured.curves:
+        for _, record in curve.own:
+            place = (curve.label, record.trial.world_size)
+            own[place] = (*own.get(place, ()), record.run_id)
+    return (
+        Block(
+            anchor=anchor(name, "transports"),
+            title=f"{compared.title}: transports",
+            lead=_compared_lead(compared),
+            lines=(compared.setting, compared.ground, transports.legend(compared)),
+            figures=drawn.transports(compared, name=f"{name}-transports", runs=own),
+            tables=(
+                Table(
+                    title="Transports",
+                    columns=transports.headers(compared),
+                    rows=tuple(transports.cells(row) for row in compared.rows),
+                ),
+            ),
+            notes=transports.notes(compared),
+            runs=tuple(dict.fromkeys(run for runs in own.values() for run in runs)),
+        ),
+    )
+
+
+def batches(sweep: Sweep) -> Block:
+    """The block of a sweep over the batch."""
+    columns = sweeping.columns(sweep)
+    rates = [point for point in sweep.points if point.throughput is not None]
+    best = max(rates, key=lambda point: point.throughput or 0.0, default=None)
+    lead = f"{len(sweep.points)} points"
+    if best:
+        lead += f"; most at batch {best.batch}, {best.precision}: {figures.figure(best.throughput)} {sweep.unit}"
+    return Block(
+        anchor=anchor(sweep.name),
+        title=f"{sweep.title}: sweep over the batch",
+        lead=lead,
+        lines=(sweep.setting, sweep.ground, sweeping.legend(sweep)),
+        figures=drawn.against_batch(sweep),
+        tables=(
+            Table(
+                title="Sweep over the batch",
+                columns=tuple(columns),
+                rows=tuple(zip(*columns.values(), strict=True)),
+            ),
+        ),
+        notes=sweep.notes,
+        runs=tuple(dict.fromkeys(run for point in sweep.points for run in point.runs)),
+    )
+
+
+def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
+    """The block of a pass under a profiler; none of one that may not be used."""
+    _, record = run
+    if record.profile is None or record.validity.status == "invalid":
+        return ()
+    summary = summarize([run])
+    what = title(record.trial)
+    first, *more = profile.summary(record.profile)
+    return (
+        Block(
+            anchor=anchor(record.run_id),
+            title=what,
+            lead=first,
+            lines=(*more, summary.setting, figures.ground(summary)),
+            figures=drawn.time_shares(record, title=what),
+            tables=tuple(
+                Table(title=part.title, columns=part.columns, rows=part.rows, legend=part.legend)
+                for part in profile.sections(record.profile)
+            ),
+            notes=(
+                *pass_notes.reservations(record),
+                *pass_notes.sampled(record),
+                *profile.unavailable(record.profile),
+            ),
+            runs=(record.run_id,),
+        ),
+    )
+
+
+def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None) -> Block:
+    by_scale: dict[int, tuple[str, ...]] = {}
+    for _, record in curve.runs:
+        scale = record.trial.world_size
+        by_scale[scale] = (*by_scale.get(scale, ()), record.run_id)
+    records = [record for _, record in curve.runs]
+    label = f": {curve.label}" if curve.label else ""
+    ends = (summary.wires, summary.engine_reason)
+    return Block(
+        anchor=anchor("matrix", name),
+        title=f"{summary.title}{label}",
+        lead=_lead(summary),
+        lines=(
+            summary.setting,
+            *(line for line in ends if line),
+            figures.ground(summary),
+            figures.interval_legend(summary),
+            *figures.peak_legend(summary),
+        ),
+        figures=(
+            *drawn.scaling(summary, name=name, runs=by_scale),
+            *(over.over_time(watched, name=name, title=summary.title) if watched else ()),
+            *over.over_epochs(records, name=name, title=summary.title),
+        ),
+        tables=tuple(_tables(summary)),
+        notes=(*figures.notes(summary), *telemetry.notes(summary)),
+        runs=tuple(record.run_id for record in records),
+    )
+
+
+def _tables(summary: Summary) -> list[Table]:
+    mfu = summary.peak is not None
+    found = [
+        Table(
+            title="Scaling",
+            columns=figures.headers(summary).in_order(),
+            rows=tuple(figures.cells(row, mfu=mfu).in_order() for row in summary.rows),
+        )
+    ]
+    if parts := figures.parts(summary):
+        found.append(Table(title="Parts of a step", columns=figures.PARTS, rows=parts, legend=figures.PARTS_LEGEND))
+    found += [
+        Table(title=f"Telemetry by {block.headers[0]}", columns=block.headers, rows=block.rows, legend=telemetry.LEGEND)
+        for block in telemetry.blocks(summary)
+    ]
+    return found
+
+
+def _lead(summary: Summary) -> str:
+    """What came of the largest scale that may be used."""
+    usable = [row for row in summary.rows if row.usable and row.throughput is not None]
+    if not usable:
+        return f"no usable run: {', '.join(sorted({row.status for row in summary.rows}))}"
+    return told(max(usable, key=lambda row: row.scale))
+
+
+def told(row: Row) -> str:
+    """One scale in a line: throughput, devices, speedup, validity."""
+    rate = figures.figure(row.throughput, figures.half_width(row.throughput_ci95))
+    words = [f"{rate} {row.unit} on {row.devices}"]
+    if row.speedup is not None and row.scale > 1:
+        words.append(f"speedup {figures.figure(row.speedup, figures.half_width(row.speedup_ci95))}")
+    return ", ".join([*words, row.status])
+
+
+def _compared_lead(compared: Comparison) -> str:
+    rates = [row for row in compared.rows if row.row.usable and row.row.throughput is not None]
+    if not rates:
+        return "no usable run"
+    fastest = max(rates, key=lambda row: row.row.throughput or 0.0)
+    return f"fastest over {fastest.transport}: {told(fastest.row)}"

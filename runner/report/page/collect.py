@@ -1,0 +1,98 @@
+"""Everything on file → the page: its chapters in order, each figure under a name of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from runner.report.page import blocks, overview, runs, studies
+from runner.report.page.model import Block, Page, Section
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runner.report.publish import Measured, Watched
+    from runner.report.sweep import Sweep
+    from runner.results import RunRecord
+    from runner.studies.model import Reproduction
+
+CHAPTERS: Final = {
+    "studies": (
+        "Studies",
+        "What a published source measured, run again here: its figures with the measured points beside them.",
+    ),
+    "comparisons": ("Interconnects", "The same training over several transports."),
+    "matrices": (
+        "Scaling",
+        "Runs that differ in the number of devices only: throughput, training time, speedup against the ideal.",
+    ),
+    "sweeps": ("Against the batch", "Runs and passes under a profiler that differ in batch and precision only."),
+    "passes": ("Profiles", "Where the time went, by passes under a profiler; these have no throughput."),
+}
+"""By anchor, the title and what it is about."""
+
+
+@dataclass
+class Collected:
+    """What a page is made from, as it is read; chapters without a block are left out.
+
+    Attributes:
+        records: link of each run's directory, relative to the page, and its record.
+    """
+
+    records: list[tuple[str, RunRecord]] = field(default_factory=list)
+    chapters: dict[str, list[Block]] = field(default_factory=lambda: {name: [] for name in CHAPTERS})
+
+    def matrix(self, measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> None:
+        """Add the curves of a matrix, and their comparison."""
+        self.chapters["matrices"] += blocks.matrix(measured, name=name, watched=watched)
+        self.chapters["comparisons"] += blocks.comparison(measured, name=name)
+
+    def passes(self, found: Iterable[tuple[Path, RunRecord]]) -> None:
+        """Add passes under a profiler."""
+        for run in found:
+            self.chapters["passes"] += blocks.profiled(run)
+
+    def sweeps(self, found: Iterable[Sweep]) -> None:
+        """Add sweeps over the batch."""
+        self.chapters["sweeps"] += map(blocks.batches, found)
+
+    def study(self, reproduction: Reproduction, *, stem: str) -> None:
+        """Add a study; `stem` is its file's name without the ending."""
+        self.chapters["studies"].append(studies.block(reproduction, stem=stem))
+
+    def page(self, *, title: str, made: str) -> Page:
+        """The page; newest runs first, as those are looked for."""
+        ordered = sorted(self.records, key=lambda one: one[1].provenance.recorded_at, reverse=True)
+        records = [record for _, record in ordered]
+        return Page(
+            title=title,
+            made=made,
+            counts=overview.counts(records, studies=len(self.chapters["studies"])),
+            overview=overview.overview(records),
+            sections=tuple(_sections(self.chapters)),
+            run_columns=runs.COLUMNS,
+            filtered=runs.FILTERED,
+            runs=tuple(runs.line(record, link=link) for link, record in ordered),
+        )
+
+
+def _sections(chapters: Mapping[str, Sequence[Block]]) -> Iterable[Section]:
+    """The chapters that have blocks; anchors and figures that would share a name are numbered."""
+    anchors: dict[str, int] = {}
+    names: dict[str, int] = {}
+    for name, (title, about) in CHAPTERS.items():
+        found = tuple(_apart(block, anchors, names) for block in chapters[name])
+        if found:
+            yield Section(anchor=name, title=title, about=about, blocks=found)
+
+
+def _apart(block: Block, anchors: dict[str, int], names: dict[str, int]) -> Block:
+    figures = tuple(figure.model_copy(update={"name": _numbered(figure.name, names)}) for figure in block.figures)
+    return block.model_copy(update={"anchor": _numbered(block.anchor, anchors), "figures": figures})
+
+
+def _numbered(name: str, known: dict[str, int]) -> str:
+    known[name] = known.get(name, 0) + 1
+    return name if known[name] == 1 else f"{name}-{known[name]}"

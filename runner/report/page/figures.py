@@ -1,0 +1,257 @@
+"""What the other reports are made from → the figures of the page: the same values, laid out for an axis.
+
+Only usable rows become points; what is left out is in the figure's notes, as a curve that silently stops reads like one that was never
+taken further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from runner.report import figures, profile_plot
+from runner.report import sweep as sweeping
+from runner.report.page.model import Figure, Series
+from runner.report.profile import worked
+
+if TYPE_CHECKING:
+    from runner.metrics import Interval
+    from runner.report.comparison import ComparedRow, Comparison
+    from runner.report.summary import Row, Summary
+    from runner.report.sweep import Sweep
+    from runner.results import RunRecord
+
+Runs = Mapping[int, tuple[str, ...]]
+"""By scale, the ids of the runs of a row."""
+BOOTSTRAP: Final = "95 % bootstrap interval"
+
+
+def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
+    """Throughput, training time, and speedup against the ideal of one matrix; none where it has a single scale."""
+    rows = [row for row in summary.rows if row.usable and row.throughput is not None]
+    if len(rows) < 2:  # noqa: PLR2004 - one figure is no curve
+        return ()
+    notes = _left_out(summary.rows)
+    found = [
+        Figure(
+            name=f"{name}-throughput",
+            title=f"Throughput, {summary.title}",
+            shape="bars",
+            x="devices",
+            y=f"throughput ({figures.units(summary)})",
+            series=(_of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95),),
+            interval=BOOTSTRAP,
+            notes=notes,
+        ),
+    ]
+    timed = [row for row in rows if row.training_time_s is not None]
+    if len(timed) > 1:
+        found.append(
+            Figure(
+                name=f"{name}-training-time",
+                title=f"Training time, {summary.title}",
+                shape="bars",
+                x="devices",
+                y="training time (s), median of the repeats",
+                series=(_of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None),),
+                notes=notes,
+            )
+        )
+    sped = [row for row in rows if row.speedup is not None]
+    if len(sped) > 1:
+        found.append(_speedup(summary, sped, name=name, runs=runs, notes=notes))
+    return tuple(found)
+
+
+def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, notes: tuple[str, ...]) -> Figure:
+    scales = tuple(float(row.scale) for row in rows)
+    measured = _of_rows(rows, runs, lambda row: row.speedup, lambda row: row.speedup_ci95)
+    return Figure(
+        name=f"{name}-speedup",
+        title=f"Speedup, {summary.title}",
+        x="devices",
+        y="speedup over one device",
+        log=max(scales) > 8,  # noqa: PLR2004 - as in the PNG of a matrix
+        series=(measured.model_copy(update={"x": scales}), Series(name="ideal", kind="ideal", x=scales, y=scales)),
+        interval=BOOTSTRAP,
+        notes=notes,
+    )
+
+
+def _of_rows(
+    rows: Sequence[Row],
+    runs: Runs,
+    value: Callable[[Row], float | None],
+    interval: Callable[[Row], Interval | None],
+) -> Series:
+    low, high = _ends([interval(row) for row in rows])
+    return Series(
+        name="measured",
+        x=tuple(row.devices for row in rows),
+        y=tuple(value(row) for row in rows),
+        low=low,
+        high=high,
+        degraded=tuple(row.status == "degraded" for row in rows),
+        runs=tuple(runs.get(row.scale, ()) for row in rows),
+    )
+
+
+def _ends(intervals: Sequence[Interval | None]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
+    """Lower and upper ends; both empty where there is no interval at all."""
+    if not any(intervals):
+        return (), ()
+    return tuple(one.low if one else None for one in intervals), tuple(one.high if one else None for one in intervals)
+
+
+def _left_out(rows: Sequence[Row]) -> tuple[str, ...]:
+    return tuple(f"not drawn: {row.devices} {row.status} ({'; '.join(row.reasons)})" for row in rows if not row.usable)
+
+
+def transports(
+    comparison: Comparison, *, name: str, runs: Mapping[tuple[str, int], tuple[str, ...]]
+) -> tuple[Figure, ...]:
+    """Throughput, training time and bytes a step of each transport.
+
+    Args:
+        comparison: at least two transports.
+        name: begins the figures' names.
+        runs: by transport and scale, ids of the runs.
+    """
+    rows = [row for row in comparison.rows if row.row.usable and row.row.throughput is not None]
+    if not rows:
+        return ()
+    notes = tuple(
+        f"not drawn: {row.transport}, {row.row.devices} {row.row.status} ({'; '.join(row.row.reasons)})"
+        for row in comparison.rows
+        if not row.row.usable
+    )
+
+    def lying(key: str, what: str, y: str, value: Callable[[ComparedRow], float | None], *, interval: bool) -> Figure:
+        drawn = [row for row in rows if value(row) is not None]
+        low, high = _ends([row.row.throughput_ci95 if interval else None for row in drawn])
+        series = Series(
+            name="measured",
+            x=tuple(f"{row.transport}, {row.row.devices}" for row in drawn),
+            y=tuple(value(row) for row in drawn),
+            low=low,
+            high=high,
+            degraded=tuple(row.row.status == "degraded" for row in drawn),
+            runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
+        )
+        title = f"{what}, {comparison.title}"
+        said = BOOTSTRAP if low else ""
+        return Figure(
+            name=f"{name}-{key}",
+            title=title,
+            shape="lying",
+            x="transport",
+            y=y,
+            series=(series,),
+            interval=said,
+            notes=notes,
+        )
+
+    every = (
+        lying(
+            "throughput", "Throughput", f"throughput ({comparison.unit})", lambda row: row.row.throughput, interval=True
+        ),
+        lying(
+            "training-time", "Training time", "training time (s)", lambda row: row.row.training_time_s, interval=False
+        ),
+        _bytes(comparison, rows, name=name, runs=runs),
+    )
+    return tuple(figure for figure in every if figure.series[0].x)
+
+
+def _bytes(
+    comparison: Comparison,
+    rows: Sequence[ComparedRow],
+    *,
+    name: str,
+    runs: Mapping[tuple[str, int], tuple[str, ...]],
+) -> Figure:
+    drawn = [row for row in rows if row.sent_bytes is not None]
+    places = tuple(f"{row.transport}, {row.row.devices}" for row in drawn)
+    sent = Series(
+        name="sent",
+        x=places,
+        y=tuple((row.sent_bytes or 0) / 1e6 for row in drawn),
+        runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
+    )
+    needed = Series(
+        name="what the algorithm needs",
+        kind="ideal",
+        x=places,
+        y=tuple(None if row.expected_bytes is None else row.expected_bytes / 1e6 for row in drawn),
+    )
+    return Figure(
+        name=f"{name}-bytes",
+        title=f"Bytes a step, {comparison.title}",
+        shape="lying",
+        x="transport",
+        y="sent by a node in a step (MB)",
+        series=(sent, needed),
+    )
+
+
+def against_batch(sweep: Sweep) -> tuple[Figure, ...]:
+    """Every figure of a sweep that is known of two batches: throughput, utilisation, and what counters and profilers say."""
+    found = []
+    for plot in sweeping.plots(sweep):
+        series = []
+        for precision in dict.fromkeys(point.precision for point in sweep.points):
+            own = [point for point in sweep.points if point.precision == precision and plot.value(point) is not None]
+            if not own:
+                continue
+            low, high = _ends([plot.interval(point) for point in own])
+            series.append(
+                Series(
+                    name=precision,
+                    x=tuple(float(point.batch) for point in own),
+                    y=tuple(plot.value(point) for point in own),
+                    low=low,
+                    high=high,
+                    degraded=tuple(plot.status(point) == "degraded" for point in own),
+                    runs=tuple(point.runs for point in own),
+                )
+            )
+        found.append(
+            Figure(
+                name=f"{sweep.name}-{plot.name}",
+                title=f"{plot.axis} against the batch, {sweep.title}",
+                x="batch of a device",
+                y=plot.axis,
+                log=True,
+                percent=plot.axis.endswith("(%)"),
+                series=tuple(series),
+                interval=BOOTSTRAP if any(one.low for one in series) else "",
+                notes=(plot.words,) if plot.words else (),
+            )
+        )
+    return tuple(found)
+
+
+def time_shares(record: RunRecord, *, title: str) -> tuple[Figure, ...]:
+    """Where the time of a pass under a profiler went, by category; none of a pass that saw no work."""
+    profile = record.profile
+    bars = profile_plot.shares(profile) if profile else ()
+    if profile is None or not bars:
+        return ()
+    series = Series(
+        name="share",
+        x=tuple(name for name, _ in bars),
+        y=tuple(share for _, share in bars),
+        degraded=(record.validity.status == "degraded",) * len(bars),
+        runs=((record.run_id,),) * len(bars),
+    )
+    axis = f"share of the time of all {worked(profile)} (%)"
+    return (
+        Figure(
+            name=f"{record.run_id}-shares",
+            title=f"Time by category, {title}",
+            shape="lying",
+            x="category",
+            y=axis,
+            series=(series,),
+        ),
+    )

@@ -1,0 +1,163 @@
+"""What the page is made from: figures as columns of numbers, tables as text, and blocks of both.
+
+Nothing here knows how a browser draws: `assets/figure.js` and `picture.py` draw the same `Figure`, `export.py` writes it as CSV.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from runner.frozen import Frozen
+
+SeriesKind = Literal["measured", "published", "ideal"]
+Place = float | str
+"""Where a point stands: a number, or the name of a bar."""
+
+
+class Series(Frozen):
+    """One curve, or one set of bars.
+
+    Attributes:
+        kind: `measured` here, `published` by others, or `ideal`: what the figure is held against.
+        x, y: (points,) a y that is None is a hole in the curve.
+        low, high: (points,) ends of the 95 % interval; empty where none of the series has one.
+        degraded: (points,) drawn hollow; empty where no point is.
+        runs: (points,) ids of the runs behind each; empty for what is not measured.
+    """
+
+    name: str
+    kind: SeriesKind = "measured"
+    x: tuple[Place, ...]
+    y: tuple[float | None, ...]
+    low: tuple[float | None, ...] = ()
+    high: tuple[float | None, ...] = ()
+    degraded: tuple[bool, ...] = ()
+    runs: tuple[tuple[str, ...], ...] = ()
+
+    @model_validator(mode="after")
+    def _columns_are_of_one_length(self) -> Series:
+        for name in ("y", "low", "high", "degraded", "runs"):
+            column = getattr(self, name)
+            if len(column) != len(self.x) and (column or name == "y"):
+                raise ValueError(f"{self.name}: {name} has {len(column)} entries for {len(self.x)} points")
+        return self
+
+
+class Figure(Frozen):
+    """One figure.
+
+    Attributes:
+        name: its files' name without their endings, unique on a page.
+        title: what it shows.
+        shape: `lines` over numbers, `bars` that stand on names, or `lying` bars, for long names.
+        x, y: what the axes are of, with units; values are always read along `y`, also of lying bars.
+        log: whether x is drawn by powers of two.
+        percent: whether y ends at 100.
+        shade: x from where to where the measured windows lie; None where x is not time.
+        interval: what the error bars are; empty without any.
+        notes: what is left out, and why.
+    """
+
+    name: str
+    title: str
+    shape: Literal["lines", "bars", "lying"] = "lines"
+    x: str
+    y: str
+    log: bool = False
+    percent: bool = False
+    shade: tuple[float, float] | None = None
+    series: tuple[Series, ...]
+    interval: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Table(Frozen):
+    """A table as text; columns that hold nothing but figures are set right and sorted by value."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    legend: str = ""
+
+
+class Block(Frozen):
+    """What belongs together: one matrix, one comparison, one study.
+
+    Attributes:
+        anchor: its id within the page.
+        title, lead: what it is, and what came of it in one line: all that is seen of it until it is opened.
+        lines: what ran where.
+        notes: reservations.
+        runs: ids of the runs that it is made from.
+    """
+
+    anchor: str
+    title: str
+    lead: str
+    lines: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+
+
+class Section(Frozen):
+    """A chapter of the page."""
+
+    anchor: str
+    title: str
+    about: str
+    blocks: tuple[Block, ...]
+
+
+class Fact(Frozen):
+    """One line of what is known of a run: a command is shown as such, and can be copied."""
+
+    name: str
+    value: str
+    command: bool = False
+
+
+class RunLine(Frozen):
+    """One run.
+
+    Attributes:
+        cells: as in `runs.COLUMNS`.
+        record: link to its record, relative to the page.
+        folder: link to its directory.
+    """
+
+    run_id: str
+    cells: tuple[str, ...]
+    record: str
+    folder: str
+    facts: tuple[Fact, ...]
+    reasons: tuple[str, ...]
+
+
+class Count(Frozen):
+    """A number that the overview opens with."""
+
+    words: str
+    number: int
+
+
+class Page(Frozen):
+    """The whole page; `made` says when and by which version, in words."""
+
+    title: str
+    made: str
+    counts: tuple[Count, ...]
+    overview: Block
+    sections: tuple[Section, ...]
+    run_columns: tuple[str, ...]
+    filtered: tuple[str, ...]
+    runs: tuple[RunLine, ...]
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """All figures, in the order of the page."""
+        blocks = (self.overview, *(block for section in self.sections for block in section.blocks))
+        return tuple(figure for block in blocks for figure in block.figures)

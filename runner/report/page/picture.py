@@ -1,0 +1,170 @@
+"""A figure of the page as a PNG, for papers and slides: the same points as in the browser, drawn by matplotlib."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any, Final
+
+from runner.report import canvas
+from runner.report.canvas import GRID, INK, QUIET, SERIES, VERMILION
+from runner.report.page.model import Figure, Series
+from runner.report.page.words import place
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKERS: Final = "osD^vP*"
+_NAME: Final = 30
+"""Characters of a bar's name in a line."""
+_DENSE: Final = 60
+"""From so many points on a curve has no markers."""
+
+
+def png(figure: Figure) -> bytes | None:
+    """Draw a figure as a PNG 1280 pixels wide; None where it has no value to draw."""
+    if not any(value is not None for series in figure.series for value in series.y):
+        return None
+    rows = max(len(series.x) for series in figure.series)
+    several = len(figure.series) > 1
+    height = 2.2 + 0.55 * rows * (1.4 if several else 1) if figure.shape == "lying" else 5.4
+    height += 0.22 * len(figure.series) if several else 0.0
+    sheet = canvas.sheet(8, height, top=1 - 0.55 / height, margins=(0.16, 0.1))
+    axes = sheet.subplots()
+    draw = {"lying": _lying, "bars": _standing, "lines": _lines}[figure.shape]
+    draw(axes, figure)
+    if several:
+        sheet.legend(loc="outside lower left", frameon=False, fontsize=9.5, ncols=1)
+    first, *more = textwrap.wrap(figure.title, 74)
+    canvas.title(sheet, first, *more)
+    said = [f"bars at points: {figure.interval}"] if figure.interval else []
+    canvas.footer(sheet, [*said, *figure.notes], characters=112)
+    return canvas.png(sheet)
+
+
+def _look(figure: Figure, series: Series) -> tuple[str, str]:
+    """Colour and marker: published and measured of the same have the same colour, as in the browser."""
+    names = list(dict.fromkeys(one.name for one in figure.series if one.kind != "ideal"))
+    number = names.index(series.name)
+    return SERIES[number % len(SERIES)], "D" if series.kind == "published" else _MARKERS[number % len(_MARKERS)]
+
+
+def _named(figure: Figure, series: Series) -> str:
+    both = any(one.kind == "published" for one in figure.series)
+    return f"{series.name}, {series.kind}" if both and series.name not in {"published", "measured"} else series.name
+
+
+def _reach(series: Series, at: list[int]) -> list[list[float]] | None:
+    """How far the error bars go below and above each point."""
+    if not series.low or not series.high:
+        return None
+    below, above = [], []
+    for one in at:
+        # A percentile interval need not contain the point estimate; an error bar cannot have a negative length.
+        value, low, high = series.y[one] or 0.0, series.low[one], series.high[one]
+        below.append(0.0 if low is None else max(0.0, value - low))
+        above.append(0.0 if high is None else max(0.0, high - value))
+    return [below, above]
+
+
+def _hollow(series: Series, at: int) -> bool:
+    return bool(series.degraded and series.degraded[at])
+
+
+def _lines(axes: Axes, figure: Figure) -> None:
+    if figure.shade:
+        axes.axvspan(*figure.shade, color=GRID, zorder=0)
+    for series in figure.series:
+        x = [float(value) for value in series.x if not isinstance(value, str)]
+        y = [float("nan") if value is None else value for value in series.y]
+        if series.kind == "ideal":
+            axes.plot(x, y, "--", color=QUIET, linewidth=1.5, label=series.name)
+            continue
+        colour, marker = _look(figure, series)
+        dense = len(x) > _DENSE
+        style: dict[str, Any] = {
+            "linestyle": ":" if series.kind == "published" else "-",
+            "linewidth": 1.2 if dense else 1.6,
+        }
+        axes.plot(
+            x, y, color=colour, marker="" if dense else marker, markersize=7, label=_named(figure, series), **style
+        )
+        at = [number for number, value in enumerate(series.y) if value is not None]
+        hollow = [number for number in at if series.kind == "published" or _hollow(series, number)]
+        if not dense:
+            axes.plot([x[n] for n in hollow], [y[n] for n in hollow], marker, markersize=7, mfc="white", mec=colour)
+        reach = _reach(series, at)
+        if reach:
+            axes.errorbar([x[n] for n in at], [y[n] for n in at], yerr=reach, fmt="none", ecolor=colour, capsize=4)
+    if figure.log:
+        ticks = sorted({float(value) for one in figure.series if one.kind != "ideal" for value in one.x})
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks, [place(tick) for tick in ticks])
+        axes.minorticks_off()
+    axes.set_ylim(bottom=min(0.0, *axes.get_ylim()))
+    axes.set_xlabel(figure.x, fontsize=11, color=INK)
+    canvas.dress(axes, figure.y, along="y")
+
+
+def _standing(axes: Axes, figure: Figure) -> None:
+    _bars(axes, figure, lying=False)
+    axes.set_xlabel(figure.x, fontsize=11, color=INK)
+    canvas.dress(axes, figure.y, along="y")
+
+
+def _lying(axes: Axes, figure: Figure) -> None:
+    _bars(axes, figure, lying=True)
+    axes.invert_yaxis()
+    canvas.dress(axes, figure.y, along="x", fontsize=10.5)
+
+
+def _bars(axes: Axes, figure: Figure, *, lying: bool) -> None:
+    """Bars of each series beside each other on the names that they share; what is needed is a line across."""
+    names = list(dict.fromkeys(place(value) for series in figure.series for value in series.x))
+    barred = [series for series in figure.series if series.kind != "ideal"]
+    width = 0.7 / len(barred)
+    for number, series in enumerate(barred):
+        colour, _ = _look(figure, series)
+        at = [one for one, value in enumerate(series.y) if value is not None]
+        places = [names.index(place(series.x[one])) + width * (number - (len(barred) - 1) / 2) for one in at]
+        lengths = [series.y[one] or 0.0 for one in at]
+        looks = ["white" if _hollow(series, one) else colour for one in at]
+        hatch = [
+            "//" if "emulated" in place(series.x[one]) else ".." if series.kind == "published" else "" for one in at
+        ]
+        draw = axes.barh if lying else axes.bar
+        # Hatches are drawn in the colour of the edge.
+        edges = ["white" if marks and look != "white" else colour for look, marks in zip(looks, hatch, strict=True)]
+        draw(
+            places,
+            lengths,
+            0.92 * width,
+            color=looks,
+            edgecolor=edges,
+            linewidth=1.2,
+            hatch=hatch,
+            label=_named(figure, series),
+        )
+        reach = _reach(series, at)
+        if reach:
+            where: dict[str, Any] = {"x": lengths, "y": places, "xerr": reach} if lying else {"x": places, "y": lengths, "yerr": reach}
+            axes.errorbar(**where, fmt="none", ecolor=INK, elinewidth=1.3, capsize=4)
+    for series in figure.series:
+        if series.kind == "ideal":
+            known = [
+                (value, names.index(place(name)))
+                for value, name in zip(series.y, series.x, strict=True)
+                if value is not None
+            ]
+            marks = ([value for value, _ in known], [where for _, where in known])
+            axes.plot(
+                *(marks if lying else marks[::-1]),
+                "|" if lying else "_",
+                color=VERMILION,
+                markersize=22,
+                label=series.name,
+            )
+    ticks = [textwrap.fill(name, _NAME if lying else 16) for name in names]
+    if lying:
+        axes.set_yticks(range(len(names)), ticks)
+    else:
+        axes.set_xticks(range(len(names)), ticks)

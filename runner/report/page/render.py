@@ -1,0 +1,161 @@
+"""The page as one HTML file: markup from a template, style and programs inlined, values as JSON, Plotly packed until a figure is seen.
+
+Nothing on it may ask for anything from elsewhere: its own policy (`default-src 'none'`) forbids it, whatever a record holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+from runner.report import canvas
+from runner.report.page.words import told
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from runner.report.page.model import Block, Figure, Page, RunLine, Series, Table
+
+DIGITS: Final = 6
+"""Significant digits of a value on the page; its CSV has all."""
+SCRIPTS: Final = ("data.js", "table.js", "figure.js", "panel.js", "page.js")
+
+
+def html(page: Page, *, beside: str) -> str:
+    """Write the page.
+
+    Args:
+        page: what it shows.
+        beside: folder of the figures' files, relative to the page.
+    """
+    template = _environment().get_template("page.html.j2")
+    return template.render(
+        page=page,
+        style=_asset("page.css"),
+        script="\n".join(_asset(name) for name in SCRIPTS),
+        values=_script_safe(json.dumps(_values(page, beside=beside), separators=(",", ":"), ensure_ascii=False)),
+        plotly=plotly(),
+        opened=_opened(page),
+    )
+
+
+def plotly() -> str:
+    """Plotly as base64 of gzip: a third of its size, and nothing for a browser to parse before a figure is seen."""
+    code = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    return base64.b64encode(gzip.compress(code, compresslevel=9, mtime=0)).decode()
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (commands load what they need)
+
+    # Whatever a record says is text: it is escaped wherever the template does not say otherwise.
+    return Environment(
+        loader=PackageLoader("runner.report.page", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _asset(name: str) -> str:
+    return (resources.files("runner.report.page") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _script_safe(text: str) -> str:
+    """JSON that no name within it can end the element that it stands in (https://html.spec.whatwg.org/#restrictions-for-contents-of-script-elements)."""
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _opened(page: Page) -> frozenset[str]:
+    """The blocks that are open at first: of each chapter the first that has a figure."""
+    firsts = (next((block for block in section.blocks if block.figures), None) for section in page.sections)
+    return frozenset(block.anchor for block in firsts if block)
+
+
+class _Pool:
+    """Strings by number, each once: a machine's name stands in every line of the table of runs."""
+
+    def __init__(self) -> None:
+        self.strings: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self.strings.setdefault(text, len(self.strings))
+
+
+def _values(page: Page, *, beside: str) -> dict[str, object]:
+    pool = _Pool()
+    places = {run.run_id: number for number, run in enumerate(page.runs)}
+    blocks = (page.overview, *(block for section in page.sections for block in section.blocks))
+    return {
+        "colours": canvas.SERIES,
+        "beside": beside,
+        "runs": _runs(page, pool),
+        "blocks": {block.anchor: _block(block, places) for block in blocks},
+        "strings": list(pool.strings),
+    }
+
+
+def _runs(page: Page, pool: _Pool) -> dict[str, object]:
+    columns = list(zip(*(run.cells for run in page.runs), strict=True)) or [()] * len(page.run_columns)
+    return {
+        "columns": page.run_columns,
+        "filtered": [page.run_columns.index(name) for name in page.filtered],
+        "cells": [[pool(cell) for cell in column] for column in columns],
+        "panels": [_panel(run, pool) for run in page.runs],
+    }
+
+
+def _panel(run: RunLine, pool: _Pool) -> list[object]:
+    facts = [[pool(fact.name), pool(fact.value), int(fact.command)] for fact in run.facts]
+    return [run.record, run.folder, facts, [pool(reason) for reason in run.reasons]]
+
+
+def _block(block: Block, places: dict[str, int]) -> dict[str, object]:
+    return {
+        "lines": block.lines,
+        "figures": [_figure(figure, places) for figure in block.figures],
+        "tables": [_table(table) for table in block.tables],
+        "notes": block.notes,
+        "runs": _numbers(block.runs, places),
+    }
+
+
+def _table(table: Table) -> dict[str, object]:
+    return {"title": table.title, "columns": table.columns, "rows": table.rows, "legend": table.legend}
+
+
+def _figure(figure: Figure, places: dict[str, int]) -> dict[str, object]:
+    plain = figure.model_dump(exclude={"series"}, exclude_defaults=True)
+    return {**plain, "summary": told(figure), "series": [_series(series, places) for series in figure.series]}
+
+
+def _series(series: Series, places: dict[str, int]) -> dict[str, object]:
+    found: dict[str, object] = {"name": series.name, "kind": series.kind}
+    for name in ("x", "y", "low", "high"):
+        column = getattr(series, name)
+        if column:
+            found[name] = [_rounded(value) for value in column]
+    if any(series.degraded):
+        found["degraded"] = [int(one) for one in series.degraded]
+    if series.runs:
+        found["runs"] = [_numbers(runs, places) for runs in series.runs]
+        if len({tuple(runs) for runs in series.runs}) == 1:  # a curve over time is of one run
+            found["runs"] = _numbers(series.runs[0], places)
+            found["alike"] = True
+    return found
+
+
+def _numbers(runs: tuple[str, ...], places: dict[str, int]) -> list[int]:
+    """Places in the table of runs; a run that is not on the page has none."""
+    return [places[run] for run in runs if run in places]
+
+
+def _rounded(value: float | str | None) -> float | str | None:
+    if not isinstance(value, float):
+        return value
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() else short
