@@ -6,7 +6,7 @@ from records import provenance, record
 from runner.columns import COLUMNS
 from runner.events import Loss, Memory, ProfileStart, ProfileStop, Regions
 from runner.grade import grade, scaling
-from runner.workload import load_workloads
+from runner.workload import choose_workload, load_workloads
 
 NCU = {"source": "ncu", "program": "/opt/ncu/ncu", "folder": "/opt/ncu"}
 
@@ -47,7 +47,7 @@ def record_of(the_trial, *, frame=None, events=None, run_id="pass-1", outcome=No
         samples=None,
         monitors={},
         provenance=provenance(),
-        workload=load_workloads(examples.ROOT)[0],
+        workload=choose_workload(load_workloads(examples.ROOT), None),
         kernels=frame,
     )
     found = {"outcome": graded.outcome, "measurement": graded.measurement, "transport": graded.transport}

@@ -1,5 +1,7 @@
 """Runs the scripts of `by_image/<framework>/` inside the CPU image of that framework, each in a container of its own.
 
+A script's words are what the catalog says of the framework's CNNs, {model: [image size, parameters]}, and the same of other workloads by name.
+
 Prevents models, pipelines and gradients that work with the packages of one machine and not with those of the image.
 """
 
@@ -19,13 +21,18 @@ SCRIPTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/co
 def test_script(client, script):
     framework = Path(script).parent.name
     image = load_images(ROOT).find(framework, None, "cpu")
-    (workload,) = load_workloads(ROOT)
-    offered = [model for model in workload.models if framework in model.frameworks]
-    catalog = {model.name: (model.image_size, model.parameters[framework]) for model in offered}
+    catalogs = {
+        workload.name: {
+            model.name: (model.image_size, model.parameters[framework])
+            for model in workload.models
+            if framework in model.frameworks
+        }
+        for workload in load_workloads(ROOT)
+    }
     # Raises when the script ends with another code than 0, which an assertion that fails makes it do.
     client.containers.run(
         image.reference,
-        ["python3", f"/suite/{script}", json.dumps(catalog)],
+        ["python3", f"/suite/{script}", json.dumps(catalogs.pop("imagenet_cnn")), json.dumps(catalogs)],
         volumes={str(ROOT / part): {"bind": f"/suite/{part}", "mode": "ro"} for part in ("tests", "workloads")},
         environment={"HOME": "/tmp", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         network_mode="none",

@@ -7,9 +7,9 @@ from records import events, provenance, record
 from runner.events import Eval, FlopPerSample, Loss, RunStart, RunStop
 from runner.grade import grade, scaling
 from runner.outcome import Outcome
-from runner.workload import load_workloads
+from runner.workload import choose_workload, load_workloads
 
-WORKLOAD = load_workloads(examples.ROOT)[0]
+WORKLOAD = choose_workload(load_workloads(examples.ROOT), None)
 OK = Outcome(status="ok", reason=None, exit_codes={"w0": 0}, started=40.0, phases_s={})
 TWO = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
 

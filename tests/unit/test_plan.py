@@ -16,10 +16,10 @@ from runner.request import Request
 from runner.spread import Member
 from runner.trial import Dataset
 from runner.wire import NodeWires
-from runner.workload import load_workloads
+from runner.workload import choose_workload, load_workloads
 
 CATALOG = load_images(examples.ROOT)
-WORKLOAD = load_workloads(examples.ROOT)[0]
+WORKLOAD = choose_workload(load_workloads(examples.ROOT), None)
 
 
 def ground(framework="mxnet", device="cpu", **changes):

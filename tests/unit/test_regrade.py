@@ -11,7 +11,7 @@ from runner.grade import grade, scaling
 from runner.provenance import SUITE_ROOT
 from runner.regrade import regrade
 from runner.results import RunPlan, RunWriter
-from runner.workload import load_workloads
+from runner.workload import choose_workload, load_workloads
 
 
 def leave(out, run_id, trial, baseline=None, seconds=0.123456789):
@@ -22,7 +22,7 @@ def leave(out, run_id, trial, baseline=None, seconds=0.123456789):
     said = events(trial, seconds=seconds)
     for event in said:
         writer.event(event)
-    workload = load_workloads(SUITE_ROOT)[0]
+    workload = choose_workload(load_workloads(SUITE_ROOT), None)
     graded = grade(trial=trial, outcome=base.outcome, events=said, provenance=base.provenance, workload=workload)
     found = base.model_copy(
         update={

@@ -1,27 +1,64 @@
-"""The convolutions and dense layers of a PyTorch network in the order in which they run, for `flop.per_sample`."""
+"""The layers of a PyTorch network that multiply, in the order in which they run, for `flop.per_sample`; and formulas that PyTorch lacks."""
 
 import math
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import flop_registry, register_flop_formula
+
+MULTIPLY = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear)
 
 
 def layers(net, image_size):
-    """(weights, positions) of each, read off the network as built.
+    """(weights, positions) of each layer of a network that reads square images of three colours."""
+    return layers_of(net, (3, image_size, image_size))
 
-    A batch of no images goes through it on the CPU, wherever it is, with one zero that stands for all its numbers: shapes, and neither
+
+def layers_of(net, shape):
+    """(weights, positions) of each layer of a network that reads samples of a shape, read off the network as built.
+
+    A batch of no samples goes through it on the CPU, wherever it is, with one zero that stands for all its numbers: shapes, and neither
     arithmetic nor memory. The meta device would do as well, and imports for a second first.
     """
     found = []
 
-    def read(module, _inputs, output):
-        found.append((module.weight.numel(), math.prod(output.shape[2:])))
+    def read(module, inputs, output):
+        # A transposed convolution uses every weight at each position of its input, as the convolution does that it is the gradient of.
+        where = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output
+        found.append((module.weight.numel(), math.prod(where.shape[2:])))
 
-    hooks = [m.register_forward_hook(read) for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    hooks = [m.register_forward_hook(read) for m in net.modules() if isinstance(m, MULTIPLY)]
     numbers = {**dict(net.named_parameters()), **dict(net.named_buffers())}
     zeros = {name: torch.zeros((), dtype=number.dtype).expand(number.shape) for name, number in numbers.items()}
     with torch.no_grad():
-        torch.func.functional_call(net, zeros, torch.empty(0, 3, image_size, image_size))
+        torch.func.functional_call(net, zeros, torch.empty(0, *shape))
     for hook in hooks:
         hook.remove()
     return found
+
+
+def recurrent(net, steps):
+    """(weights, positions) of each layer of a recurrent network, which uses all its weights in every time step."""
+    return [
+        (sum(p.numel() for p in layer.parameters() if p.dim() == 2), steps)
+        for layer in net.modules()
+        if isinstance(layer, nn.RNNBase)
+    ]
+
+
+def count_cudnn_recurrence():
+    """Teach PyTorch's counter what cuDNN does in one operator; without cuDNN a recurrent layer is matrix products, which it knows."""
+    for name, formula in (("_cudnn_rnn", recurrence), ("_cudnn_rnn_backward", recurrence_backward)):
+        operator = getattr(torch.ops.aten, name)
+        if operator not in flop_registry:
+            register_flop_formula(operator)(formula)
+
+
+def recurrence(inputs, weights, *_rest: object, **_named: object):
+    """FLOP of the pass forward, by the shapes of (steps, batch, features), or of (steps of all, features) in a packed sequence."""
+    return 2 * math.prod(inputs[:-1]) * sum(math.prod(weight) for weight in weights if len(weight) == 2)
+
+
+def recurrence_backward(inputs, weights, *_rest: object, **_named: object):
+    """FLOP of the pass backward: gradients of the weights and of what they were multiplied with."""
+    return 2 * recurrence(inputs, weights)

@@ -1,0 +1,110 @@
+"""Batches of utterances for the PyTorch program: synthetic ones that stay on the device, or a folder of WAV files with their texts."""
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import speech
+import torch
+from arguments import refuse
+from torch.utils.data import DataLoader, Dataset
+from wav_folder import WavFolder
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """A `speech.Batch` for a step: spectrograms and texts on the device, lengths on the CPU, where they are asked for."""
+
+    spectrograms: torch.Tensor
+    frames: torch.Tensor
+    texts: torch.Tensor
+    characters: torch.Tensor
+    seconds: float
+
+
+def placed(batch, device, *, pinned=False):
+    """Bring a batch to the device; from `pinned` memory nothing waits for that."""
+    arrays = [torch.from_numpy(array) for array in (batch.spectrograms, batch.frames, batch.texts, batch.characters)]
+    spectrograms, frames, texts, characters = arrays
+    if pinned:
+        spectrograms, texts = spectrograms.pin_memory(), texts.pin_memory()
+    there = {"device": device, "non_blocking": pinned}
+    return OnDevice(spectrograms.to(**there), frames, texts.to(**there), characters, batch.seconds)
+
+
+class Synthetic:
+    """The synthetic batches of a rank, again and again; `units` are the seconds of audio that it gave so far."""
+
+    def __init__(self, args, ranks, device):
+        share = {"batch": args.batch, "rank": ranks.rank, "world_size": ranks.world_size}
+        own = speech.synthetic_batches(args.seed, **share, longest_s=args.longest)
+        self.batches = itertools.cycle([placed(batch, device) for batch in own])
+        self.units = 0.0
+
+    def __next__(self):
+        batch = next(self.batches)
+        self.units += batch.seconds
+        return batch
+
+
+class Read(Dataset):
+    """Whole batches of a folder, by their place in an epoch."""
+
+    def __init__(self, folder, own):
+        self.folder, self.own = folder, own
+
+    def __len__(self):
+        return len(self.own)
+
+    def __getitem__(self, index):
+        return speech.collate([self.folder.read(int(number)) for number in self.own[index]])
+
+
+class Order:
+    """Which batch comes when: all of them, in another order in each epoch."""
+
+    def __init__(self, seed, count):
+        self.seed, self.count, self.epoch = seed, count, 0
+
+    def __len__(self):
+        return self.count
+
+    def __iter__(self):
+        order = speech.shuffled(self.seed, self.epoch, self.count)
+        self.epoch += 1
+        return iter(order.tolist())
+
+
+class Wavs:
+    """Endless batches of a rank's share of a folder; spectrograms are made in worker processes."""
+
+    def __init__(self, args, ranks, device):
+        if not Path(args.data).is_dir():
+            refuse(
+                f"--data={args.data} is not a folder; Deep Speech 2 reads a folder of WAV files with a .txt beside each"
+            )
+        folder = WavFolder(args.data)
+        share = {"batch": args.batch, "rank": ranks.rank, "world_size": ranks.world_size}
+        own = speech.buckets(folder.samples, **share)
+        if not len(own):
+            refuse(
+                f"{args.data} holds {len(folder)} utterances that can be used and {len(folder.skipped)} that can't, too few for "
+                f"{ranks.world_size} batches of {args.batch}; ask for less"
+            )
+        workers = args.loader_workers
+        loader = DataLoader(
+            Read(folder, own),
+            batch_size=None,
+            sampler=Order(args.seed, len(own)),
+            num_workers=workers,
+            persistent_workers=workers > 0,
+        )
+        self.device, self.skipped = device, folder.skipped
+        self.batches = itertools.chain.from_iterable(itertools.repeat(loader))
+        self.decoded, self.units = 0, 0.0
+
+    def __next__(self):
+        batch = placed(next(self.batches), self.device, pinned=self.device.type == "cuda")
+        self.decoded += len(batch.frames)
+        self.units += batch.seconds
+        return batch

@@ -1,0 +1,155 @@
+"""Utterances for Deep Speech 2: their characters, spectrograms, batches of nearly equal length, and synthetic ones. NumPy only.
+
+A spectrogram is what the paper's networks read (https://arxiv.org/abs/1512.02595, section 3.1 and figure 2): windows of 20 ms every 10 ms of
+audio at 16 kHz, so 161 frequencies, here log(1 + magnitude) with mean 0 and deviation 1 over an utterance. Characters are
+the 26 letters, space and apostrophe; with the blank of CTC, number 0, that makes 29 outputs.
+
+Synthetic utterance number i depends on the seed and on i alone. Its length is that of LibriSpeech's training utterances, 1 to 17 seconds with
+a mean of 12.3 and most of them near the end: 960.9 hours in 281,241 utterances (https://www.openslr.org/12, its SUMMARY). The density is
+proportional to the length above 1 s to the power 1.4, which gives that mean: 1 + 16 x 2.4 / 3.4 = 12.3. Its text has 14 characters
+for a second, as LibriSpeech's has, drawn uniformly; its spectrogram is standard normal noise.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+RATE = 16_000
+WINDOW, STEP = 320, 160  # samples of audio
+FREQUENCIES = WINDOW // 2 + 1
+BLANK = 0
+CHARACTERS = " 'abcdefghijklmnopqrstuvwxyz"  # numbers 1 to 28
+OUTPUTS = 1 + len(CHARACTERS)
+SHORTEST_S = 1.0
+POWER = 2.4
+CHARACTERS_PER_S = 14
+# Batches of synthetic utterances that stay on a device and come again in the same order.
+BATCHES = 8
+SHARED = 1 << 32  # number of the first of the utterances on which all ranks compute one loss
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Utterances, the longest first.
+
+    Attributes:
+        spectrograms: (utterances, FREQUENCIES, frames of the longest) in fp32, zero after the end of each.
+        frames: (utterances,) in int64, of each.
+        texts: (utterances, characters of the longest) in int64, BLANK after the end of each.
+        characters: (utterances,) in int64, of each.
+        seconds: of audio, without what pads it.
+    """
+
+    spectrograms: np.ndarray
+    frames: np.ndarray
+    texts: np.ndarray
+    characters: np.ndarray
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """Audio as (FREQUENCIES, frames) in fp32, its text as (characters,) in int64, and how many samples of audio it is."""
+
+    spectrogram: np.ndarray
+    text: np.ndarray
+    samples: int
+
+
+def frames(samples):
+    """How many windows fit into so many samples of audio."""
+    return 1 + (samples - WINDOW) // STEP
+
+
+def steps(frames):
+    """How many outputs the network gives for so many frames: its first convolution has a stride of 2 in time."""
+    return (frames + 1) // 2
+
+
+def needed(text):
+    """How many outputs CTC needs at least to say a text: one a character, and a blank between two that are alike."""
+    return len(text) + int(np.count_nonzero(text[1:] == text[:-1]))
+
+
+def encode(words):
+    """Numbers of the characters of a text in lower case, (characters,) in int64; others than the 28 are left out."""
+    return np.array([CHARACTERS.index(c) + 1 for c in words.lower() if c in CHARACTERS], np.int64)
+
+
+def spectrogram(audio):
+    """The (FREQUENCIES, frames) in fp32 of audio between -1 and 1, (samples,), at least one window long."""
+    windows = np.lib.stride_tricks.sliding_window_view(audio, WINDOW)[::STEP]
+    magnitudes = np.abs(np.fft.rfft(windows * np.hamming(WINDOW), axis=1)).T
+    found = np.log1p(magnitudes)
+    return ((found - found.mean()) / max(found.std(), 1e-6)).astype(np.float32)
+
+
+def duration(seed, number, *, longest_s):
+    """How many samples of audio synthetic utterance `number` is; `longest_s` is at least SHORTEST_S."""
+    share = np.random.default_rng((seed, 0, number)).random() ** (1 / POWER)
+    return round(RATE * (SHORTEST_S + (longest_s - SHORTEST_S) * share))
+
+
+def synthetic(seed, number, *, longest_s):
+    """Draw synthetic utterance `number`; its text is one that CTC can say in its time."""
+    samples = duration(seed, number, longest_s=longest_s)
+    random = np.random.default_rng((seed, 1, number))
+    count = frames(samples)
+    text = random.integers(1, OUTPUTS, max(1, CHARACTERS_PER_S * samples // RATE))
+    return Utterance(random.standard_normal((FREQUENCIES, count), np.float32), text, samples)
+
+
+def collate(utterances):
+    """Make a batch: the longest first, all as long as that."""
+    longest_first = sorted(utterances, key=lambda one: -one.spectrogram.shape[1])
+    lengths = np.array([one.spectrogram.shape[1] for one in longest_first])
+    characters = np.array([len(one.text) for one in longest_first])
+    spectrograms = np.zeros((len(lengths), FREQUENCIES, lengths[0]), np.float32)
+    texts = np.full((len(lengths), characters.max()), BLANK, np.int64)
+    for row, one in enumerate(longest_first):
+        spectrograms[row, :, : lengths[row]] = one.spectrogram
+        texts[row, : characters[row]] = one.text
+    return Batch(spectrograms, lengths, texts, characters, sum(one.samples for one in utterances) / RATE)
+
+
+def buckets(samples, *, batch, rank, world_size):
+    """Numbers of a rank's utterances in each global batch: (batches, batch).
+
+    Utterances are put in order of their length and cut into batches, so that little is padding; of each a rank takes every
+    `world_size`-th, so that none has the short ones. What does not fill a batch is left out: a few of the shortest.
+    """
+    order = sorted(range(len(samples)), key=lambda number: (-samples[number], number))
+    together = batch * world_size
+    full = len(order) // together
+    return np.array(order[: full * together], np.int64).reshape(full, batch, world_size)[:, :, rank]
+
+
+def shuffled(seed, epoch, count):
+    """The order of so many batches in an epoch, the same on all ranks, which so are at batches of one length at a time.
+
+    The paper goes through the first epoch from short to long (SortaGrad, section 3.3) to train steadily; left out, since a rate would
+    drift with it.
+    """
+    return np.random.default_rng((seed, 2, epoch)).permutation(count)
+
+
+def synthetic_batches(seed, *, batch, rank, world_size, longest_s):
+    """The BATCHES synthetic batches of a rank, in the order in which they come again and again."""
+    count = BATCHES * batch * world_size
+    samples = [duration(seed, number, longest_s=longest_s) for number in range(count)]
+    own = buckets(samples, batch=batch, rank=rank, world_size=world_size)
+    return [
+        collate([synthetic(seed, int(number), longest_s=longest_s) for number in own[index]])
+        for index in shuffled(seed, 0, len(own))
+    ]
+
+
+def shared_batch(seed, *, batch, longest_s):
+    """The batch on which all ranks compute one loss."""
+    return collate([synthetic(seed, SHARED + row, longest_s=longest_s) for row in range(batch)])
+
+
+def frames_per_second():
+    """Frames of a second of audio within a longer one."""
+    return math.ceil(RATE / STEP)

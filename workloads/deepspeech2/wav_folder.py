@@ -1,0 +1,81 @@
+"""Utterances on disk: WAV files of 16 kHz, one channel, 16 bits, and beside each a text file of the same name. NumPy and standard library.
+
+    speaker1/0001.wav   speaker1/0001.txt   ...
+
+What can't be used is named and left out: another rate or format, a file that is cut short, audio without text or with more text than CTC
+can say in its time.
+"""
+
+import os
+import wave
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import speech
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file of a folder: where it is, and how many samples of audio its header says."""
+
+    path: str
+    samples: int
+
+
+class WavFolder:
+    """The utterances of a folder, in order of their names; `skipped` has the names of the files that are no use."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+        self.utterances, self.skipped = [], set()
+        for parent, folders, names in os.walk(root, followlinks=True):
+            folders.sort()
+            for name in sorted(names):
+                if name.lower().endswith(".wav"):
+                    self.add(Path(parent) / name)
+
+    def add(self, path):
+        """List a file, or name it as one that is no use."""
+        name = path.relative_to(self.root).as_posix()
+        samples = samples_in(path)
+        if samples < speech.WINDOW or not 0 < speech.needed(text_of(path)) <= speech.steps(speech.frames(samples)):
+            self.skipped.add(name)
+        else:
+            self.utterances.append(Listed(name, samples))
+
+    def __len__(self):
+        return len(self.utterances)
+
+    @property
+    def samples(self):
+        """Of audio, of each."""
+        return [one.samples for one in self.utterances]
+
+    def read(self, number):
+        """Read one from disk and make its spectrogram."""
+        path = self.root / self.utterances[number].path
+        with wave.open(str(path)) as file:
+            audio = np.frombuffer(file.readframes(file.getnframes()), "<i2") / np.float32(1 << 15)
+        return speech.Utterance(speech.spectrogram(audio), text_of(path), len(audio))
+
+
+def samples_in(path):
+    """How many samples of audio a file has; 0 where it is no whole WAV file of the right kind."""
+    try:
+        with wave.open(str(path)) as file:
+            kind = (file.getframerate(), file.getnchannels(), file.getsampwidth())
+            samples = file.getnframes()
+    except (OSError, EOFError, wave.Error):
+        return 0
+    whole = path.stat().st_size >= 2 * samples
+    return samples if whole and kind == (speech.RATE, 1, 2) else 0
+
+
+def text_of(path):
+    """The text beside a WAV file as numbers; none where there is no file."""
+    try:
+        words = path.with_suffix(".txt").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        words = ""
+    return speech.encode(" ".join(words.split()))

@@ -1,0 +1,23 @@
+"""What the command line of a topic classifier has beyond every training program's. Standard library only."""
+
+from arguments import refuse, training_parser
+
+
+def parser(description):
+    """Build the parser of a training program."""
+    made = training_parser(description, models=("mlp-512-reuters",))
+    made.add_argument("--num-classes", required=True, type=int, help="46, the topics of the documents")
+    made.add_argument("--momentum", required=True, type=float)
+    made.add_argument("--weight-decay", required=True, type=float)
+    made.add_argument("--dropout", required=True, type=float, help="share of the hidden units that a step leaves out")
+    return made
+
+
+def check(args, *, topics):
+    """Refuse what there are no documents for."""
+    if args.data != "synthetic":
+        refuse(f"--data={args.data}: documents are drawn, not read; ask for synthetic")
+    if args.num_classes != topics:
+        refuse(f"--num-classes={args.num_classes}: the documents have {topics} topics")
+    if not 0 <= args.dropout < 1:
+        refuse(f"--dropout={args.dropout} is no share that leaves anything; the example has 0.5")

@@ -1,0 +1,46 @@
+"""The numbers that WGAN programs of all frameworks train on: images that depend on a seed and their number alone, and latents. NumPy only.
+
+A rank takes its own stretch of every global batch, so that one device with a batch of 2b and two devices with b each see the same images and
+the same latents.
+"""
+
+import numpy as np
+
+LATENT = 100  # numbers that the generator makes an image of: nz of the authors' program, as in DCGAN
+# Draws of latents that stay on the device and come again after these: they are 42 generator updates of 5 critic updates each, and
+# nothing has to be drawn or copied between two updates.
+DRAWS = 256
+# Number of the first image, and of the draw of latents, of the batch on which all ranks compute one loss; no rank trains on them.
+SHARED = 1 << 32
+
+
+def images(seed, *, first, count, image_size):
+    """Draw images `first` to `first + count`, (count, 3, image_size, image_size) in fp32: uniform noise between -1 and 1, tanh's range."""
+    found = np.empty((count, 3, image_size, image_size), np.float32)
+    for row in range(count):
+        np.random.default_rng((seed, first + row)).random(dtype=np.float32, out=found[row])
+    return 2 * found - 1
+
+
+def latents(seed, *, draw, first, count, world_batch):
+    """Standard normal latents `first` to `first + count` of the `world_batch` that all ranks together take in draw number `draw`.
+
+    (count, LATENT) in fp32.
+    """
+    random = np.random.default_rng((seed, draw, LATENT))
+    return random.standard_normal((world_batch, LATENT), np.float32)[first : first + count]
+
+
+def own_images(seed, *, rank, world_size, batch, n_critic, image_size):
+    """Draw the images of a rank's `n_critic` batches of an iteration, the same in each: (n_critic, batch, 3, size, size)."""
+    parts = [
+        images(seed, first=(update * world_size + rank) * batch, count=batch, image_size=image_size)
+        for update in range(n_critic)
+    ]
+    return np.stack(parts)
+
+
+def own_latents(seed, *, rank, world_size, batch):
+    """Draw a rank's latents of all draws: (DRAWS, batch, LATENT)."""
+    share = {"first": rank * batch, "count": batch, "world_batch": world_size * batch}
+    return np.stack([latents(seed, draw=draw, **share) for draw in range(DRAWS)])

@@ -1,0 +1,186 @@
+"""Trains a Wasserstein GAN with PyTorch, on one device, with DistributedDataParallel or Horovod, and reports by events.
+
+    python3 train_pytorch.py --model=wgan --image-size=64 --batch=64 --iterations=40 --warmup=4 --window=4 --precision=fp32 --device=cpu \
+        --devices=1 --strategy=single --data=synthetic --learning-rate=0.00005 --n-critic=5 --clip=0.01 --seed=1 --threads=2 \
+        --cpus-per-worker=0 --loader-workers=1
+    torchrun --standalone --nproc-per-node=2 train_pytorch.py ... --strategy=ddp
+    horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
+    python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
+
+An iteration is one turn of algorithm 1 of the paper (https://arxiv.org/abs/1701.07875): --n-critic updates of the critic, each on a batch of
+real images and one that the generator makes, its weights clipped after each, then one update of the generator; both by RMSprop. Its loss is
+the critic's estimate of the Wasserstein distance in its last update. The authors' program begins with iterations of 100 critic
+updates; left out, since a rate that changes is none.
+
+Throughput counts the real images that are read: --n-critic batches an iteration. That is what an epoch is made of, what a loader must
+bring, and a number that does not depend on how many updates are taken for an iteration; images that the generator makes are not counted.
+
+The loop is `workloads/loop.py`; real images are a folder of class folders with JPEGs, whose classes are not looked at.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from flags import check, parser
+from loop import Batches
+from with_pytorch.training import Training, run
+
+
+class Wgan(Training):
+    """Both networks of one rank, their optimizers and images."""
+
+    def __init__(self, args, torch, device, ranks):
+        from models_torch import Estimate, build
+        from synthetic import LATENT, own_latents
+
+        super().__init__(args, torch, device, ranks)
+        nets = build(args.model, args.image_size, LATENT)
+        self.generator, self.critic = (self.place(net) for net in nets)
+        self.estimate = Estimate(self.critic)
+        self.weights = list(self.critic.parameters())
+        self.parameters = [*self.generator.parameters(), *self.weights]
+        self.shared_generator, self.shared_estimate = ranks.model(self.generator), ranks.model(self.estimate)
+        # Together, so that no parameter of one has the name of another's where ranks meet by names.
+        both = torch.nn.ModuleDict({"generator": self.generator, "critic": self.critic})
+        self.critic_update, self.generator_update = (
+            ranks.optimizer(torch.optim.RMSprop(net.parameters(), lr=args.learning_rate), both)
+            for net in (self.critic, self.generator)
+        )
+        self.reseed()
+        share = {"rank": ranks.rank, "world_size": ranks.world_size, "batch": args.batch}
+        latents = torch.from_numpy(own_latents(args.seed, **share))
+        self.latents = latents.to(device)[..., None, None]
+        self.draws = 0
+        self.batches = Batches(self.open())
+
+    def open(self):
+        from data_torch import Synthetic, jpegs
+
+        if self.args.data == "synthetic":
+            return Synthetic(self.args, self.ranks, device=self.device, layout=self.layout)
+        return jpegs(self.args, self.ranks, device=self.device, layout=self.layout)
+
+    def latent(self):
+        """The latents of the next draw, (batch, LATENT, 1, 1)."""
+        self.draws += 1
+        return self.latents[(self.draws - 1) % len(self.latents)]
+
+    def step(self):
+        for _ in range(self.args.n_critic):
+            estimate = self.teach_critic()
+        self.critic.requires_grad_(requires_grad=False)
+        self.teach_generator()
+        self.critic.requires_grad_(requires_grad=True)
+        return estimate
+
+    def teach_critic(self):
+        """One update of the critic, towards telling real and made images apart; gives the estimate before it, on the device."""
+        torch = self.torch
+        with self.regions("input"):
+            real, latent = next(self.batches), self.latent()
+        with self.regions("optimizer"):
+            self.critic_update.zero_grad()
+        with self.regions("forward"), self.autocast:
+            with torch.no_grad():
+                made = self.generator(latent)
+            estimate = self.shared_estimate(real, made)
+        with self.regions("backward"):
+            (-estimate).backward()
+        with self.regions("optimizer"), torch.no_grad():
+            self.ranks.update(self.critic_update, self.scaler)
+            for weight in self.weights:  # of the averaged update: all ranks clip alike
+                weight.clamp_(-self.args.clip, self.args.clip)
+        return estimate.detach()
+
+    def teach_generator(self):
+        """One update of the generator, towards what the critic takes for real."""
+        with self.regions("input"):
+            latent = self.latent()
+        with self.regions("optimizer"):
+            self.generator_update.zero_grad()
+        with self.regions("forward"), self.autocast:
+            loss = -self.critic(self.shared_generator(latent)).float().mean()
+        with self.regions("backward"):
+            loss.backward()
+        with self.regions("optimizer"):
+            self.ranks.update(self.generator_update, self.scaler)
+
+    def shared_batch(self):
+        """Images and latents that all ranks share and none trains on."""
+        from synthetic import SHARED, images, latents
+
+        args, torch = self.args, self.torch
+        real = images(args.seed, first=SHARED, count=args.batch, image_size=args.image_size)
+        latent = latents(args.seed, draw=SHARED, first=0, count=args.batch, world_batch=args.batch)
+        latent = torch.from_numpy(latent).to(self.device)[..., None, None]
+        return torch.from_numpy(real).to(self.device, memory_format=self.layout), latent
+
+    def shared_loss(self):
+        real, latent = self.shared_batch()
+
+        def loss():
+            with self.autocast:
+                with self.torch.no_grad():
+                    made = self.generator(latent)
+                return self.estimate(real, made)
+
+        return loss
+
+    def generator_loss(self):
+        _, latent = self.shared_batch()
+
+        def loss():
+            with self.autocast:
+                return -self.critic(self.generator(latent)).float().mean()
+
+        return loss
+
+    def alone(self):
+        estimate, loss = self.shared_loss(), self.generator_loss()
+        gradients, makers = self.torch.autograd.grad, list(self.generator.parameters())
+
+        def run():
+            for _ in range(self.args.n_critic):
+                gradients(estimate(), self.weights)
+            gradients(loss(), makers)
+
+        return run
+
+    def flop_counts(self):
+        from with_pytorch.profiler import flop_counts
+
+        # Of one real image: it goes into one update of the critic, and n_critic of them make one of the generator.
+        critic = flop_counts(self.shared_loss(), self.weights, samples=self.args.batch)
+        makers = list(self.generator.parameters())
+        generator = flop_counts(self.generator_loss(), makers, samples=self.args.batch * self.args.n_critic)
+        return [together(one, other) for one, other in zip(critic, generator, strict=True)]
+
+    def gradient_bytes(self):
+        size = 2 if self.args.compression == "fp16" else 4
+        made, told = (sum(p.numel() for p in net.parameters()) for net in (self.generator, self.critic))
+        return size * (made + self.args.n_critic * told)
+
+    def shape(self):
+        return {"image_shape": [3, self.args.image_size, self.args.image_size], "num_classes": None}
+
+    def flop_per_sample(self):
+        from operations import per_image
+        from synthetic import LATENT
+        from with_pytorch.operations import layers, layers_of
+
+        generator, critic = layers_of(self.generator, (LATENT, 1, 1)), layers(self.critic, self.args.image_size)
+        return per_image(generator, critic, n_critic=self.args.n_critic)
+
+
+def together(one, other):
+    """The sum of two events `flop_count` of one phase."""
+    names = {**one["operators"], **other["operators"]}
+    operators = {name: one["operators"].get(name, 0) + other["operators"].get(name, 0) for name in names}
+    return {**one, "flop_per_sample": one["flop_per_sample"] + other["flop_per_sample"], "operators": operators}
+
+
+if __name__ == "__main__":
+    args = parser(__doc__.splitlines()[0]).parse_args()
+    check(args)
+    run(Wgan, args)
