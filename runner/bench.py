@@ -6,7 +6,7 @@ import secrets
 import sys
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -35,6 +35,7 @@ from runner.report.progress import Progress, progress
 from runner.report.watch import Watch, title
 from runner.request import Request
 from runner.results import (
+    ImageUsed,
     RunPlan,
     RunRecord,
     RunWriter,
@@ -48,6 +49,8 @@ from runner.spec import ContainerSpec
 from runner.trial import Trial
 
 Run = tuple[Path, RunRecord]
+Known = Callable[[Trial, ImageUsed], Run | None]
+"""Finds a run on file of a trial in an image, which then need not be run again."""
 
 
 def bench(request: Request, *, command: tuple[str, ...]) -> int:
@@ -58,31 +61,50 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
         RunFailedError: a run could not be recorded.
     """
     name = stamp()
-    request = settle(request)
     with progress(Console(stderr=True, highlight=False)) as shown:
-        ground = look(request, say=shown.stage)
-        with closing(ground.fleet):
-            trials = plan(request, ground)
-            check_writable(ground.out)
-            try:
-                prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
-            except NoBaseError as error:
-                if request.engine is not None or ground.fleet.way != "here":
-                    raise
-                ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
-                ground.check_engine()
-                trials = plan(request, ground)
-                prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
-            try:
-                _check_links(trials, prepared)
-                runs = _Matrix(request, ground, prepared, shown, command, name).run_all(trials)
-            finally:
-                prepared.release()
+        runs = run(request, command=command, name=name, shown=shown)
     # pandas and matplotlib take a second to load: after the runs, not before the first step.
     from runner.report.publish import publish  # noqa: PLC0415
 
-    publish(runs, out=ground.out, name=name, console=Console(highlight=False, soft_wrap=True))
+    publish(runs, out=runs[0][0].parent, name=name, console=Console(highlight=False, soft_wrap=True))
     return exit_code([record for _, record in runs])
+
+
+def run(
+    request: Request, *, command: tuple[str, ...], name: str, shown: Progress, known: Known = lambda _, __: None
+) -> list[Run]:
+    """Run a request to its records: at least one.
+
+    Args:
+        request: what was asked.
+        command: the command line, for the records.
+        name: begins every run id.
+        shown: told what happens.
+        known: asked before each trial; a run that it knows is taken instead.
+
+    Raises:
+        RequestError: it can't be met; nothing was started.
+        RunFailedError: a run could not be recorded.
+    """
+    request = settle(request)
+    ground = look(request, say=shown.stage)
+    with closing(ground.fleet):
+        trials = plan(request, ground)
+        check_writable(ground.out)
+        try:
+            prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
+        except NoBaseError as error:
+            if request.engine is not None or ground.fleet.way != "here":
+                raise
+            ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
+            ground.check_engine()
+            trials = plan(request, ground)
+            prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
+        try:
+            _check_links(trials, prepared)
+            return _Matrix(request, ground, prepared, shown, command, name, known).run_all(trials)
+        finally:
+            prepared.release()
 
 
 def _check_links(trials: Sequence[Trial], prepared: Prepared) -> None:
@@ -134,6 +156,7 @@ class _Matrix:
     shown: Progress
     command: tuple[str, ...]
     name: str
+    known: Known
 
     def run_all(self, trials: Sequence[Trial]) -> list[Run]:
         """Run the trials in order. A scale whose run failed is not tried again; Ctrl-C ends the matrix."""
@@ -143,6 +166,9 @@ class _Matrix:
         failed: set[str] = set()
         for trial in trials:
             if failed & {cell(trial), cell(trial.measured)}:
+                continue
+            if found := self.known(trial, self.prepared.image_used):
+                runs.append(found)
                 continue
             baseline = baseline_for(trial, [*on_file, *runs])
             if trial.world_size == 1 and not trial.profile and (known := baseline_for(trial, on_file)):

@@ -68,10 +68,10 @@ def _without_a_base(monkeypatch):
     """An engine that answers on a machine where no base image can be had."""
     real = bench.prepare
 
-    def prepare(ground, shown, *, image_size, run):
+    def prepare(ground, shown, *, packed_at, run):
         if ground.engine.name == "docker":
             raise NoBaseError("mmdebstrap, which builds the base, is not installed; install it")
-        return real(ground, shown, image_size=image_size, run=run)
+        return real(ground, shown, packed_at=packed_at, run=run)
 
     monkeypatch.setattr("runner.ground.choose_engine", lambda _: EngineChoice("docker", None))
     monkeypatch.setattr(bench, "prepare", prepare)
@@ -83,7 +83,7 @@ def test_an_engine_without_a_base_falls_back_and_says_why(monkeypatch, tmp_path,
         device="cpu",
         workers=(1,),
         model="resnet18",
-        image_size=32,
+        packed_at=32,
         batch=2,
         iterations=4,
         warmup=1,
