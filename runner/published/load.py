@@ -44,7 +44,7 @@ def load(path: Path) -> Published:
     if published.id != path.stem:
         raise RequestError(f"{path}:1: id is {published.id!r}; name the file after it, or it after the file")
     for wrong in (*_doubled(published), *_dangling(published), *_undeclared(published)):
-        raise RequestError(f"{path}:{_line(path, wrong[0])}: {wrong[1]}")
+        raise RequestError(f"{path}:{line_of(path, wrong[0])}: {wrong[1]}")
     return published
 
 
@@ -141,7 +141,7 @@ def _undeclared(published: Published) -> Iterator[Wrong]:
         yield figure, f"{figure} contradicts nothing here ({check}); remove it from `contradictions`"
 
 
-def _line(path: Path, id_: str) -> int:
+def line_of(path: Path, id_: str) -> int:
     """The line in which something gets its id, else the one that mentions it; from 1."""
     lines = path.read_text(encoding="utf-8").splitlines()
     name = rf"{re.escape(id_)}(?![\w.-])"

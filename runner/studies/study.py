@@ -7,7 +7,7 @@ has no figures: those, and the findings, are in `results/published/<source>.yaml
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,11 @@ from runner.request import Device, Interconnect, KvStore, Mode, Precision, Strat
 Count = Annotated[int, Field(ge=1)]
 BatchOf = Literal["device", "node", "all"]
 Case = Literal["one", "sequential", "together"]
+ShortenedName = Literal[
+    "iterations", "epochs", "samples", "warmup", "fit", "image_size", "profile_after", "profile_iterations"
+]
+# What has a place of its own in `Small`.
+SHORTENED: Final[tuple[ShortenedName, ...]] = get_args(ShortenedName)
 
 
 class Point(Frozen):
@@ -96,8 +101,7 @@ class Block(Frozen):
         profile, profile_after, profile_iterations, profile_region: passes under a profiler.
         passes_only: whether the measured runs beside those passes are left out.
         cases: what the source calls each way to run `concurrent` trainings → the suite's name of it.
-        fit: iterations of training before inference, on real images.
-        real_images: whether it means nothing on synthetic ones; a sample is made where DATA is not given.
+        fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
         note: what had to be decided since the source leaves it out.
     """
 
@@ -131,7 +135,6 @@ class Block(Frozen):
     concurrent: Count | None = None
     cases: Mapping[str, Case] = {}
     fit: Count | None = None
-    real_images: bool = False
     small: Small = Small()
     note: str | None = None
 

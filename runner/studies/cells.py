@@ -1,0 +1,128 @@
+"""A study × a machine × a scale → its cells: what to ask of `bench` for each run of the source, or why this hardware can't. Pure.
+
+On a machine without GPUs a source's n GPUs become n CPU workers, its nodes are emulated where there are no real ones, and its networks
+become rates of their links. Each such difference is in `Cell.altered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from runner.published.model import Conditions, Published
+from runner.request import Precision, Request
+from runner.studies.asking import Asked, ask, link
+from runner.studies.model import Altered, Cell, Machine, Scale
+from runner.studies.setting import Leaf, Setting
+from runner.studies.study import SHORTENED, Study
+
+Curve = tuple[str, Precision, int | None]
+
+
+def cells(
+    study: Study, *, source: Published, machine: Machine, scale: Scale, data: Path | None = None
+) -> tuple[Cell, ...]:
+    """Every run of the source, in the order of the study's file.
+
+    Args:
+        study: what to run.
+        source: the published source, which says what its networks are.
+        machine: what to run it on.
+        scale: `small` shortens each block.
+        data: real images, for every cell that takes images.
+    """
+    return tuple(
+        cell
+        for block in study.blocks
+        for cell in _of_block(Setting(study=study, block=block, source=source, machine=machine, scale=scale, data=data))
+    )
+
+
+def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
+    """What there is to run, each once, in order."""
+    return tuple(dict.fromkeys(cell.request for cell in found if cell.request))
+
+
+def _of_block(setting: Setting) -> Iterator[Cell]:
+    """A block's cells; scales beside the source's own only on a curve of which this machine can't run all."""
+    whys = {leaf: setting.against(leaf) for leaf in setting.leaves()}
+    curves: dict[Curve, list[Leaf]] = {}
+    for leaf in whys:
+        curves.setdefault((leaf.name, leaf.precision, leaf.printed if setting.block.batches else None), []).append(leaf)
+    asked: dict[Leaf, Asked] = {}
+    for curve in curves.values():
+        lacking = any(whys[leaf] for leaf in curve if not leaf.extra)
+        asked |= ask(setting, [leaf for leaf in curve if not whys[leaf] and (lacking or not leaf.extra)])
+    for leaf, why in whys.items():
+        request, pick = asked.get(leaf, (None, None))
+        if request or not leaf.extra:
+            yield Cell(
+                id=_id(setting, leaf),
+                block=setting.block.id,
+                where=_where(setting, leaf),
+                case=leaf.case,
+                request=request,
+                pick=pick,
+                why=why,
+                altered=tuple(_altered(setting, leaf)),
+                extra=leaf.extra,
+            )
+
+
+def _id(setting: Setting, leaf: Leaf) -> str:
+    """`mxnet.googlenet.8gpus.2nodes.ib`: what the block varies, in the source's terms."""
+    block, point = setting.block, leaf.point
+    words = [block.id, leaf.name] if len(block.models) > 1 else [block.id]
+    words += [f"{point.gpus}gpus"] if block.device == "gpu" else ["cpu"]
+    words += [f"{point.nodes}nodes"] if point.nodes > 1 else []
+    words += [f"batch{leaf.printed}"] if len(block.batches) > 1 else []
+    words += [leaf.precision] if len(block.precisions) > 1 else []
+    words += [leaf.network] if leaf.network else []
+    words += [block.cases[leaf.case]] if leaf.case else []
+    return ".".join(words)
+
+
+def _where(setting: Setting, leaf: Leaf) -> Conditions:
+    """The source's terms; each source names a batch in its own way, and some a network where nothing crosses it."""
+    block, point = setting.block, leaf.point
+    on_gpus = block.device == "gpu"
+    own = {
+        "model": leaf.name,
+        "gpu": setting.machine.gpu if setting.device == "gpu" else None,
+        "device": None if on_gpus else "cpu",
+        "gpus": point.gpus if on_gpus else 0,
+        "nodes": point.nodes,
+        block.batch_term: leaf.printed,
+        "network": leaf.network,
+        "precision": leaf.precision if len(block.precisions) > 1 else None,
+    }
+    return Conditions.model_validate({**block.where.stated, **{name: it for name, it in own.items() if it is not None}})
+
+
+def _altered(setting: Setting, leaf: Leaf) -> Iterator[Altered]:
+    """Every difference to what the source ran, but for the device itself."""
+    block, where, image, data = setting.block, setting.block.where, setting.image, setting.data
+    if block.framework and where.framework:
+        yield Altered(field="framework", published=where.framework, here=block.framework)
+    if image and image.version not in setting.study.same.versions.get(setting.framework, ()):
+        yield Altered(field="version", published=where.version or "not stated", here=image.version)
+    if leaf.model != block.models[leaf.name]:
+        yield Altered(field="model", published=leaf.name, here=leaf.model)
+    if leaf.batch != leaf.printed:
+        yield Altered(field="batch", published=f"{leaf.printed:,}", here=f"{leaf.batch:,}")
+    if where.data == "real" and block.image_size:
+        here = f"images of {data.name}" if data else "synthetic images"
+        yield Altered(field="data", published=where.dataset or "real images", here=here)
+    if leaf.network and not setting.machine.hosts:
+        wire = next(wire.name for wire in setting.source.hardware.wires if wire.id == leaf.network)
+        held = link(setting, leaf.network)
+        here = f"emulated nodes, {held.label.removeprefix('emulated ') if held else 'links as they are'}"
+        yield Altered(field="network", published=wire, here=here)
+    for name in SHORTENED:
+        before, after = getattr(block, name), setting.shortened(name)
+        if before != after:
+            yield Altered(field=name, published=_said(before), here=_said(after))
+
+
+def _said(value: int | None) -> str:
+    return "not stated" if value is None else f"{value:,}"

@@ -1,0 +1,91 @@
+"""Looks at what a study is to be run on: devices, nodes, engine, and which of the suite's images run there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+
+from runner.catalog import load_images, misfit
+from runner.engines import docker
+from runner.engines.base import EngineError
+from runner.fleet import Fleet, assemble
+from runner.ground import EngineChoice, choose_engine, device_of
+from runner.images.build import find_built
+from runner.images.spec import ImageSpec
+from runner.launch import STRATEGIES
+from runner.provenance import SUITE_ROOT
+from runner.published.source import Identifier
+from runner.request import Request
+from runner.strategy import offered
+from runner.studies.model import Machine, Usable
+
+
+def survey(
+    request: Request, *, gpus: Mapping[Identifier, Sequence[str]], say: Callable[[str], None] = lambda _: None
+) -> Machine:
+    """Look at the machines.
+
+    Args:
+        request: of which `device`, `hosts` and `engine` count.
+        gpus: by the source's id of a GPU, what the driver calls it.
+        say: told what is looked at.
+
+    Raises:
+        RequestError: the list of hosts is wrong, or an engine that was asked for does not answer.
+    """
+    with closing(assemble(request, contact=True, say=say)) as fleet:
+        return _of(fleet, request, gpus)
+
+
+def _of(fleet: Fleet, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
+    node = fleet.members[0].node
+    device = device_of(request, node)
+    engine = EngineChoice("docker", None) if fleet.way == "hosts" else choose_engine(request.engine)
+    name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
+    return Machine(
+        name=fleet.machine,
+        device=device,
+        device_name=name,
+        devices=tuple(member.devices(device) for member in fleet.members),
+        gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
+        cores=len(node.cores),
+        engine=engine.name,
+        may_emulate=engine.name == "docker",
+        hosts=request.hosts,
+        images=_images(fleet, engine),
+    )
+
+
+def _images(fleet: Fleet, engine: EngineChoice) -> tuple[Usable, ...]:
+    """All plain images, with why those that can't run here can't."""
+    return tuple(
+        Usable(
+            framework=image.framework,
+            version=image.version,
+            device=image.device,
+            alone=offered(image) == ("single",),
+            one_node=not any(STRATEGIES[name].several_nodes for name in offered(image)),
+            misfit=_misfit(image, fleet, engine),
+        )
+        for image in load_images(SUITE_ROOT).images
+    )
+
+
+def _misfit(image: ImageSpec, fleet: Fleet, engine: EngineChoice) -> str | None:
+    if engine.name == "venv" and image.needs_container:
+        return f"{image.needs_container}, and no engine answers here"
+    if image.container and not _built(image):
+        return (
+            f"{image.name} is a vendor's container that was not built here (`dlscale images build {image.framework}`)"
+        )
+    problems = (misfit(image, member.node.gpus, member.node.driver) for member in fleet.members)
+    return next((problem for problem in problems if problem), None)
+
+
+def _built(image: ImageSpec) -> bool:
+    """Whether the engine of this machine has it; a study pulls no 14 GB that nobody asked for."""
+    try:
+        with closing(docker.connect()) as client:
+            return find_built(image, client) is not None
+    except EngineError:
+        return False
