@@ -100,6 +100,10 @@ METRICS: Final[Mapping[str, tuple[Unit, ...]]] = {
     "cudaLaunchKernel_api_time_share": PERCENT,
     "memory_copy_throughput_figure": PERCENT,
     "average_flop_count": ("x",),
+    "kernel_time_share": PERCENT,
+    "copy_size": BYTES,
+    "copy_throughput": ("GB/s",),
+    "copy_overlap": PERCENT,
     # what it ran on, and how long
     "fp64_peak": ("TFLOP/s",),
     "fp32_peak": ("TFLOP/s",),

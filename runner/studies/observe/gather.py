@@ -1,0 +1,82 @@
+"""The runs of one cell that may be used, and what to make `Observation`s of them with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from runner.results import RunRecord
+from runner.studies.model import CellRun, Machine, Missing, Observation, Run
+from runner.studies.noise import Amount, over_repeats
+from runner.summarize import machine as machine_of
+
+NO_GPU = "no NVIDIA device"
+
+
+@dataclass
+class Gathered:
+    """What a cell gives, one quantity after the other.
+
+    Attributes:
+        run: the cell with its runs.
+        measured: runs without a profiler that may be used.
+        passes: those under one.
+    """
+
+    run: CellRun
+    machine: Machine
+    observations: list[Observation] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        usable = [one for one in self.run.runs if one.record.validity.status != "invalid"]
+        self.measured: tuple[Run, ...] = tuple(one for one in usable if not one.record.profiled)
+        self.passes: tuple[Run, ...] = tuple(one for one in usable if one.record.profiled)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the devices were CPUs, of the source's own or in place of its GPUs."""
+        return self.run.cell.where.device == "cpu" or self.machine.device == "cpu"
+
+    def why_none(self) -> str:
+        """Why there is no usable measured run."""
+        reasons = [reason for one in self.run.runs for reason in one.record.validity.reasons]
+        return self.run.why or next(iter(reasons), None) or "no run of this cell can be used"
+
+    def add(self, metric: str, unit: str, figure: Amount, runs: Sequence[Run], **more: object) -> None:
+        """Keep a figure; `more` are further fields of the observation, and `gpu_index` of its conditions."""
+        index = more.pop("gpu_index", None)
+        where = self.run.cell.where if index is None else self.run.cell.where.model_copy(update={"gpu_index": index})
+        record = runs[0].record
+        self.observations.append(
+            Observation.model_validate(
+                {
+                    "metric": metric,
+                    "unit": unit,
+                    "value": figure.value,
+                    "ci95": figure.ci95,
+                    "where": where,
+                    "case": self.run.cell.case,
+                    "device": record.trial.device,
+                    "device_name": _device_name(record, self.machine),
+                    "repeats": len({one.record.trial.repeat for one in runs}),
+                    "runs": tuple(one.record.run_id for one in runs),
+                    "altered": self.run.cell.altered,
+                    "extra": self.run.cell.extra,
+                    **more,
+                }
+            )
+        )
+
+    def add_mean(self, metric: str, unit: str, values: Sequence[float], runs: Sequence[Run], **more: object) -> None:
+        """Keep the mean of repeats of which each gives one number, with Student's interval."""
+        self.add(metric, unit, Amount(fmean(values), over_repeats(values)), runs, **more)
+
+    def lack(self, why: str, *metrics: str) -> None:
+        """Keep why there are no such figures."""
+        self.missing += [Missing(cell=self.run.cell.id, metric=metric, why=why) for metric in metrics]
+
+
+def _device_name(record: RunRecord, machine: Machine) -> str:
+    return machine.device_name if record.trial.device == machine.device else machine_of(record)

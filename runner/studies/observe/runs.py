@@ -1,0 +1,160 @@
+"""Measured runs of a cell → rates, times, losses and accuracies. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean, median
+
+from runner import metrics
+from runner.metrics import Interval, RawWindow
+from runner.results import RunRecord
+from runner.studies.model import Run
+from runner.studies.noise import Amount, over_repeats
+from runner.studies.observe.gather import Gathered
+from runner.summarize import usable_windows
+from runner.trial import Trial
+
+CONVERGED_WITHIN = 1.0
+"""Percentage points below a run's best accuracy at which it counts as converged. No source says what it takes; this is ours."""
+
+
+def rates(cell: Gathered) -> None:
+    """Throughput over all repeats with its bootstrap interval, and what follows from it: the time of an iteration."""
+    runs = cell.measured
+    windows = usable_windows([one.record for one in runs])
+    told = [one.record.measurement.throughput for one in runs if one.record.measurement.throughput]
+    if not windows or not told:
+        cell.lack("no run gave a rate", "throughput", "iteration_time")
+        return
+    rate = metrics.pooled_rate(windows)
+    vary = sum(len(one.samples) for one in windows) > 1
+    ci95 = metrics.interval(metrics.rate_distribution(windows, seed=1)) if vary else None
+    cell.add("throughput", told[0].unit, Amount(rate, ci95), runs)
+    trial = runs[0].record.trial
+    if isinstance(trial, Trial) and told[0].unit in {"images/s", "samples/s"}:
+        batch = trial.global_batch
+        inverse = Interval(low=batch / ci95.high, high=batch / ci95.low) if ci95 and ci95.low > 0 else None
+        cell.add("iteration_time", "s", Amount(batch / rate, inverse), runs)
+    _over_time(cell)
+
+
+def _over_time(cell: Gathered) -> None:
+    """Rate and iteration time of each window, over the repeats that have it; `iterations` are those done at its end, warm-up included."""
+    trial = cell.measured[0].record.trial
+    unit = next(one.record.measurement.throughput.unit for one in cell.measured if one.record.measurement.throughput)
+    if not isinstance(trial, Trial):
+        return
+    joined = [(one, metrics.global_windows(one.record.measurement.windows)) for one in cell.measured]
+    known = [(one, windows) for one, windows in joined if windows is not None]
+    count = min((len(windows.samples) for _, windows in known), default=0)
+    runs = [one for one, _ in known]
+    for index in range(count):
+        done = trial.warmup + min((index + 1) * trial.window, trial.iterations)
+        length = min(trial.window, trial.iterations - index * trial.window)
+        seconds = [float(windows.seconds[index]) for _, windows in known]
+        amounts = [float(windows.samples[index]) for _, windows in known]
+        cell.add("throughput", unit, Amount(sum(amounts) / sum(seconds)), runs, iterations=done)
+        cell.add("iteration_time", "s", Amount(fmean(seconds) / max(length, 1)), runs, iterations=done)
+
+
+def times(cell: Gathered) -> None:
+    """Training time, or that of all of an inference and of its batches; and how many samples it was for."""
+    runs = cell.measured
+    seconds = [one.record.measurement.training_time_s for one in runs if one.record.measurement.training_time_s]
+    infers = all(_mode(one.record) == "infer" for one in runs)
+    whole = "inference_time" if infers else "training_time"
+    if not seconds:
+        cell.lack("no run measured its time", whole)
+        return
+    cell.add(whole, "s", Amount(median(seconds), over_repeats(seconds)), runs)
+    cell.add("samples_per_run", "images", Amount(float(runs[0].record.measurement.samples)), runs)
+    if infers:
+        latencies = [steps.p50 for one in runs if (steps := one.record.measurement.step_time_s)]
+        if latencies:
+            cell.add_mean("time_per_batch", "s", latencies, runs, method="median latency")
+
+
+def quality(cell: Gathered) -> None:
+    """Accuracy of predictions; losses and accuracy after each epoch; and the epoch at which a training has converged."""
+    for one in cell.measured:
+        figures = one.record.measurement.accuracy
+        if figures:
+            cell.add("accuracy", "%", Amount(figures.percent, _binomial(figures.percent, figures.samples)), [one])
+            break
+    curves = [(one, one.record.measurement.epochs) for one in cell.measured if one.record.measurement.epochs]
+    if not curves:
+        return
+    runs = [one for one, _ in curves]
+    for index in range(min(len(curve) for _, curve in curves)):
+        points = [curve[index] for _, curve in curves]
+        epoch = points[0].epoch
+        accuracies = [point.accuracy_percent for point in points]
+        ci95 = over_repeats(accuracies) or _binomial(
+            fmean(accuracies), sum(point.validation_samples for point in points)
+        )
+        cell.add("accuracy", "%", Amount(fmean(accuracies), ci95), runs, epoch=epoch)
+        for metric, losses in (
+            ("train_loss", [point.train_loss for point in points]),
+            ("val_loss", [point.val_loss for point in points]),
+        ):
+            known = [loss for loss in losses if loss is not None]
+            if len(known) == len(losses):
+                cell.add_mean(metric, "nats", known, runs, epoch=epoch)
+    converged = [float(converged_at([(point.epoch, point.accuracy_percent) for point in curve])) for _, curve in curves]
+    method = f"first epoch within {CONVERGED_WITHIN:g} percentage point of the run's best accuracy"
+    cell.add_mean("epochs_to_converge", "epochs", converged, runs, method=method)
+
+
+def converged_at(curve: Sequence[tuple[int, float]]) -> int:
+    """The first epoch whose accuracy is within `CONVERGED_WITHIN` of the best of the run; pairs of epoch and accuracy in percent."""
+    best = max(accuracy for _, accuracy in curve)
+    return next(epoch for epoch, accuracy in curve if accuracy >= best - CONVERGED_WITHIN)
+
+
+def _binomial(percent: float, samples: int) -> Interval | None:
+    """Wilson's interval of a share of samples (E. B. Wilson, JASA 22(158), 1927), in percent."""
+    if not samples:
+        return None
+    z, share = 1.959964, percent / 100
+    middle = (share + z**2 / (2 * samples)) / (1 + z**2 / samples)
+    half = z / (1 + z**2 / samples) * ((share * (1 - share) / samples + z**2 / (4 * samples**2)) ** 0.5)
+    return Interval(low=100 * (middle - half), high=100 * (middle + half))
+
+
+def of_case(cell: Gathered) -> None:
+    """How long several trainings took in all.
+
+    At once: from the first one's first window to the last one's end, by the clock that the containers of a machine share; one after the
+    other: their measured times together; alone: its own.
+    """
+    repeats: dict[int, list[Run]] = defaultdict(list)
+    for one in cell.measured:
+        repeats[one.record.trial.repeat].append(one)
+    totals: list[float] = []
+    runs: list[Run] = []
+    for own in repeats.values():
+        trial = own[0].record.trial
+        concurrent = trial.concurrent if isinstance(trial, Trial) else None
+        expected = 1 if concurrent is None or concurrent.case == "one" else concurrent.trainings
+        if len(own) < expected:
+            continue
+        totals.append(_span(own) if concurrent and concurrent.case == "together" else _sum(own))
+        runs += own
+    if totals:
+        cell.add_mean("total_time", "s", totals, runs)
+    else:
+        cell.lack("not all of the trainings of this case can be used", "total_time")
+
+
+def _span(runs: Sequence[Run]) -> float:
+    windows: list[RawWindow] = [window for one in runs for window in one.record.measurement.windows]
+    return max(window.start + window.seconds for window in windows) - min(window.start for window in windows)
+
+
+def _sum(runs: Sequence[Run]) -> float:
+    return sum(one.record.measurement.training_time_s or 0.0 for one in runs)
+
+
+def _mode(record: RunRecord) -> str:
+    return record.trial.mode if isinstance(record.trial, Trial) else "train"

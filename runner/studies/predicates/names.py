@@ -1,0 +1,62 @@
+"""Predicates on what ran by name: `runs_kernel`, `top`, `flags`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from runner.published.findings import Flags, RunsKernel, Top
+from runner.published.selector import Selector
+from runner.studies.model import Observation
+from runner.studies.scene import Answer, Scene, runs_of, shown
+from runner.studies.terms import told_apart
+
+# What stands for the remarks of NVIDIA's Visual Profiler, whose own limits are not documented. A copy over PCIe reaches about half of what
+# the bus can do at 64 KiB; half of PCIe 3.0 ×16, the bus of the source's GPUs, is 8 GB/s; a tenth hidden behind kernels is hardly any.
+_LIMITS: Final = {
+    "inefficient_memcpy_size": ("copy_size", 65536 / 1e6),
+    "low_memcpy_throughput": ("copy_throughput", 8.0),
+    "low_memcpy_overlap": ("copy_overlap", 10.0),
+}
+
+
+def runs_kernel(predicate: RunsKernel, scene: Scene) -> Answer:
+    """Whether the kernel is among those that a pass lists, which are the ones that take most time."""
+    own = scene.of("kernel_time_share", Selector(gpu=(predicate.gpu,)))
+    if not own:
+        return Answer(None, scene.nothing("kernel", Selector(gpu=(predicate.gpu,))))
+    found = [one for one in own if one.name and predicate.kernel in one.name]
+    if found:
+        return Answer(True, f"{found[0].name} takes {shown(found[0])}", runs_of(*found))  # noqa: FBT003 - an answer
+    return Answer(False, f"none of the {len(own)} kernels that take most time", runs_of(*own))  # noqa: FBT003
+
+
+def top(predicate: Top, pool: Sequence[Observation], scene: Scene) -> list[Answer]:
+    """As many names as it has, by size, are its own, in any order."""
+    groups: dict[tuple[object, ...], list[Observation]] = {}
+    for one in pool:
+        groups.setdefault((one.where, one.case), []).append(one)
+    answers = []
+    firsts = [group[0] for group in groups.values()]
+    for group in groups.values():
+        largest = sorted(group, key=lambda one: one.value, reverse=True)[: len(predicate.names)]
+        listed = ", ".join(f"{one.name} {shown(one)}" for one in largest)
+        label = told_apart(firsts, group[0], but={"name"})
+        holds = {one.name for one in largest} == set(predicate.names)
+        answers.append(Answer(holds, f"{label + ': ' if label else ''}{listed}", runs_of(*largest)))
+    return answers or [Answer(None, scene.nothing(predicate.metric, Selector()))]
+
+
+def flags(predicate: Flags, scene: Scene) -> list[Answer]:
+    """Each remark that a limit stands for here is raised by the figure that it is about."""
+    answers = []
+    for name in predicate.names:
+        metric, limit = _LIMITS.get(name, (None, 0.0))
+        if metric is None:
+            answers.append(Answer(None, f"nothing here raises {name}"))
+            continue
+        own = scene.of(metric, predicate.select)
+        answers += [Answer(one.value < limit, f"{name}: {shown(one)}, limit {limit:.3g}", runs_of(one)) for one in own]
+        if not own:
+            answers.append(Answer(None, scene.nothing(metric, predicate.select)))
+    return answers

@@ -1,0 +1,101 @@
+"""Cells with their runs → the `Reproduction`: what was observed, each figure beside its own, and what became of each finding. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from runner.published.findings import All, Predicate, Steady
+from runner.published.model import Published
+from runner.studies.model import CellOutcome, CellRun, Machine, Observation, Reproduction, Scale
+from runner.studies.observe import observed
+from runner.studies.predicates import judged
+from runner.studies.scene import Scene
+from runner.studies.study import Study
+from runner.studies.verdicts import compared
+
+
+def judge(
+    study: Study,
+    *,
+    published: Published,
+    runs: Sequence[CellRun],
+    machine: Machine,
+    scale: Scale,
+    made_at: datetime,
+    git: str | None = None,
+) -> Reproduction:
+    """Hold what was run against what was published.
+
+    Args:
+        study: the matrix with its tolerances.
+        published: its source.
+        runs: every cell, with the runs that it has.
+        machine: what they ran on.
+        scale: whether the study was shortened.
+        made_at: now.
+        git: the suite's commit.
+    """
+    observations, missing = observed(runs, published=published, machine=machine)
+    scene = Scene(
+        published=published,
+        observations=observations,
+        missing=missing,
+        cells=runs,
+        device=machine.device,
+        device_name=machine.device_name,
+    )
+    return Reproduction(
+        study=study.id,
+        source=published.id,
+        title=study.title,
+        scale=scale,
+        machine=machine,
+        made_at=made_at,
+        git=git,
+        cells=tuple(_outcome(run) for run in runs),
+        observations=tuple(one for one in observations if _is_kept(one, published)),
+        missing=missing,
+        comparisons=compared(scene, study),
+        judgements=tuple(judged(finding, scene) for finding in published.findings),
+        notes=(*study.notes, *_notes(machine)),
+    )
+
+
+def _outcome(run: CellRun) -> CellOutcome:
+    cell = run.cell
+    usable = any(one.record.validity.status != "invalid" for one in run.runs)
+    reasons = [reason for one in run.runs for reason in one.record.validity.reasons]
+    return CellOutcome(
+        id=cell.id,
+        block=cell.block,
+        where=cell.where,
+        case=cell.case,
+        status=(
+            "skipped" if cell.request is None else "ran" if usable else "failed" if run.runs or run.why else "open"
+        ),
+        why=run.why or cell.why or (None if usable else next(iter(reasons), None)),
+        altered=cell.altered,
+        extra=cell.extra,
+        runs=tuple(one.directory for one in run.runs),
+    )
+
+
+def _is_kept(one: Observation, published: Published) -> bool:
+    """Windows one by one are kept only for quantities that a finding follows over time."""
+    followed = {
+        part.metric for finding in published.findings for part in _parts(finding.predicate) if isinstance(part, Steady)
+    }
+    return one.iterations is None or one.metric in followed
+
+
+def _parts(predicate: Predicate) -> tuple[object, ...]:
+    return predicate.of if isinstance(predicate, All) else (predicate,)
+
+
+def _notes(machine: Machine) -> tuple[str, ...]:
+    if machine.device == "gpu":
+        return ()
+    return (
+        f"CPU workers of {machine.device_name} stand for the source's GPUs: curves and ratios can be compared, figures of a device can't",
+    )

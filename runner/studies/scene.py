@@ -1,0 +1,189 @@
+"""What predicates are held against, and what they say of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runner.published.model import Published
+from runner.published.selector import Selector
+from runner.published.units import METRICS
+from runner.request import Device
+from runner.studies.model import CellRun, Missing, Observation
+from runner.studies.noise import Amount
+from runner.studies.terms import described, selects, term
+
+SHOWN: Final = 6
+"""Cases that a sentence lists one by one."""
+
+BY_DEFINITION: Final = "by definition"
+"""`method` of what nobody has to measure: the speedup of one device is 1."""
+
+_FACTORS: Final[Mapping[str, float]] = {
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "days": 86400.0,
+    "weeks": 604800.0,
+    "MB": 1e6,
+    "GB": 1e9,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What figures say to a predicate, or to one case of it.
+
+    Attributes:
+        holds: None where it can't be told here.
+        why: the figures, or what is missing.
+        runs: ids of the runs behind them.
+    """
+
+    holds: bool | None
+    why: str
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """Everything that was measured for a study, or that its source printed.
+
+    Attributes:
+        published: the source.
+        observations: its quantities.
+        missing: those that runs did not give.
+        cells: with and without runs.
+        device: what stands for the source's GPUs.
+        device_name: as the driver or the kernel calls it.
+    """
+
+    published: Published
+    observations: Sequence[Observation]
+    missing: Sequence[Missing] = ()
+    cells: Sequence[CellRun] = ()
+    device: Device
+    device_name: str
+
+    def of(self, metric: str, selector: Selector | None = None) -> tuple[Observation, ...]:
+        """The observations of a metric that fit a selector; those over time are not among them."""
+        wanted = selector or Selector()
+        found = (one for one in self.observations if one.metric == metric and one.iterations is None)
+        return tuple(one for one in found if selects(wanted, one))
+
+    def over_time(self, metric: str, selector: Selector) -> tuple[Observation, ...]:
+        """The observations of a metric window by window, in their order."""
+        found = (one for one in self.observations if one.metric == metric and one.iterations is not None)
+        return tuple(sorted((one for one in found if selects(selector, one)), key=lambda one: one.iterations or 0))
+
+    def gpus_not_here(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Of the source's GPUs with these ids, those that nothing was measured on, by their models."""
+        here = {one.where.gpu for one in self.observations}
+        models = {gpu.id: gpu.model for gpu in self.published.hardware.gpus}
+        return tuple(models.get(name, name) for name in names if name not in here)
+
+    def nothing(self, metric: str, selector: Selector) -> str:
+        """Why there is no such observation, as half a sentence."""
+        if selector.gpu and (absent := self.gpus_not_here(selector.gpu)):
+            return f"no {' or '.join(absent)} here, but {self.device_name}"
+        of_what = described(selector)
+        what = f"no {metric} of {of_what}" if of_what else f"no {metric}"
+        reasons = dict.fromkeys([*self._not_given(metric, selector), *self._not_run(selector)])
+        return f"{what} ({'; '.join(list(reasons)[:2])})" if reasons else what
+
+    def _not_given(self, metric: str, selector: Selector) -> list[str]:
+        cells = {run.cell.id: run for run in self.cells}
+        return [
+            one.why
+            for one in self.missing
+            if one.metric == metric and one.cell in cells and self.means(selector, cells[one.cell])
+        ]
+
+    def _not_run(self, selector: Selector) -> list[str]:
+        return [
+            reason
+            for run in self.cells
+            if not run.runs and (reason := run.why or run.cell.why) and self.means(selector, run)
+        ]
+
+    def means(self, selector: Selector, run: CellRun) -> bool:
+        """Whether a selector speaks of a cell; what only its observations tell, such as an epoch, is left open."""
+        bare = selector.model_copy(update={"state": None, "epoch": None})
+        stand_in = Observation(
+            metric="throughput",
+            unit="",
+            value=0.0,
+            where=run.cell.where,
+            case=run.cell.case,
+            device=self.device,
+            device_name=self.device_name,
+            runs=(),
+        )
+        return selects(bare, stand_in)
+
+
+def amount(one: Observation) -> Amount:
+    """The figure of an observation with its interval."""
+    return Amount(one.value, one.ci95)
+
+
+def shown(one: Observation, unit: str | None = None) -> str:
+    """A figure as a sentence has it: `412 ± 6 images/s`."""
+    return written(amount(one), unit or one.unit)
+
+
+def written(figure: Amount, unit: str) -> str:
+    """A number with its interval and unit; a ratio has no unit."""
+    spread = f" ± {figure.ci95.half_width:.2g}" if figure.ci95 else ""
+    return f"{figure.value:.4g}{spread}{'' if unit == 'x' else ' ' + unit}"
+
+
+def in_unit(one: Observation, unit: str) -> Amount:
+    """The figure of an observation in another unit of its quantity.
+
+    Raises:
+        ValueError: there is no such conversion, which a slip in a table of units would make.
+    """
+    if one.unit == unit:
+        return amount(one)
+    if one.unit not in _FACTORS or unit not in _FACTORS or not {one.unit, unit} <= set(METRICS[one.metric]):
+        raise ValueError(f"{one.metric} in {one.unit} can't be given in {unit}")
+    return amount(one).scaled(_FACTORS[one.unit] / _FACTORS[unit])
+
+
+def runs_of(*observations: Observation) -> tuple[str, ...]:
+    """The runs behind observations, each once."""
+    return tuple(dict.fromkeys(run for one in observations for run in one.runs))
+
+
+def together(answers: Sequence[Answer]) -> Answer:
+    """One answer to all cases: one that fails is enough, and what could not be told is said beside it."""
+    failed = [one for one in answers if one.holds is False]
+    held = [one for one in answers if one.holds]
+    untold = [one for one in answers if one.holds is None]
+    decided = failed or held
+    if not decided:
+        return Answer(holds=None, why=_listed([one.why for one in untold]) or "no figures")
+    parts = [_listed([one.why for one in failed])] if failed else []
+    if held:
+        parts.append(f"{'but ' if failed else ''}{_listed([one.why for one in held])}")
+    if untold:
+        parts.append(f"not told: {_listed([one.why for one in untold])}")
+    runs = tuple(dict.fromkeys(run for one in (*failed, *held) for run in one.runs))
+    return Answer(holds=not failed, why="; ".join(parts), runs=runs)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(texts))
+    more = len(distinct) - SHOWN
+    return "; ".join(distinct[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def measured_on(one: Observation) -> Device:
+    """What an observation is of: a GPU, or a CPU that may stand for one."""
+    return "cpu" if term(one, "device") == "cpu" else one.device

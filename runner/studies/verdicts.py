@@ -1,0 +1,215 @@
+"""Each published figure beside what was measured in its place. Pure.
+
+`reproduced` and `differs` are said where hardware and software count as the source's, and the run was not altered in a way that moves the
+quantity. Elsewhere absolute figures are `not comparable`, with the fields that differ; of shapes (speedup, efficiency, ratios and shares),
+which are free of the speed of a device, it is said whether they agree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from statistics import median_low
+from typing import Final
+
+from runner.published.derive import Scaled, scaled
+from runner.published.model import Conditions, Figure
+from runner.published.selector import Selector
+from runner.published.units import RATE
+from runner.studies.model import Comparison, FigureVerdict, Observation
+from runner.studies.noise import Amount, ratio
+from runner.studies.predicates.pairs import pairs_of
+from runner.studies.printed import is_measured, observation_of
+from runner.studies.scene import BY_DEFINITION, Scene, amount, in_unit, runs_of
+from runner.studies.study import Study
+from runner.studies.terms import agreement, partners, term
+
+SHAPES: Final = frozenset(
+    {"speedup", "scaling_efficiency", "throughput_ratio", "time_ratio", "throughput_gain"}
+    | {"nccl_broadcast_time_share", "winograd_time_share", "maxpoolbackward_time_share", "compute_time_share"}
+    | {"memory_api_time_shares", "cudaLaunchKernel_api_time_share"}
+)
+"""Quantities that can be compared between devices: each is a part, or a multiple, of another of the same device."""
+
+_OF_RATIOS: Final = {"speed_ratio": "throughput", "throughput_ratio": "throughput", "time_ratio": "total_time"}
+_SHORTER: Final = frozenset({"iterations", "epochs", "warmup", "fit", "profile_after", "profile_iterations"})
+_OF_LENGTH: Final = frozenset(
+    {"training_time", "total_time", "inference_time", "profiled_time", "concurrent_kernel_time"}
+    | {"accuracy", "train_loss", "val_loss", "epochs_to_converge", "samples_per_run"}
+)
+"""Quantities that a shorter run changes."""
+
+_ELSEWHERE: Final = frozenset(
+    {"gpu", "version", "container", "system", "dataset", "data", "note", "strategy", "submitter"}
+)
+"""What may differ between a figure and what stands in its place; each difference is named."""
+
+
+def compared(scene: Scene, study: Study) -> tuple[Comparison, ...]:
+    """Every measured figure of the source, in the order of its file, each followed by the speedup that follows from it."""
+    curves = {one.figure.id: one for one in scaled(scene.published)}
+    found: list[Comparison] = []
+    for figure in scene.published.figures:
+        if is_measured(figure):
+            found.append(_figure(figure, scene, study))
+            if figure.id in curves and curves[figure.id].baseline is not figure:
+                found += _speedup(curves[figure.id], scene, study)
+    return tuple(found)
+
+
+def _figure(figure: Figure, scene: Scene, study: Study) -> Comparison:
+    if figure.metric in _OF_RATIOS:
+        return _held(figure, _ratios(figure, scene), scene, study)
+    stand_in = observation_of(figure)
+    own = [one for one in scene.of(figure.metric) if not one.extra and one.method != BY_DEFINITION]
+    return _held(figure, list(partners(stand_in, own, free=_ELSEWHERE)), scene, study)
+
+
+def _speedup(curve: Scaled, scene: Scene, study: Study) -> Iterator[Comparison]:
+    """Absolute figures of other hardware say nothing; their curve does."""
+    figure = curve.figure.model_copy(
+        update={"metric": "speedup", "unit": "x", "kind": "derived", "value": Decimal(f"{curve.speedup:.4g}")}
+    )
+    stand_in = observation_of(figure)
+    own = [one for one in scene.of("speedup") if not one.extra and one.method != BY_DEFINITION]
+    yield _held(figure, list(partners(stand_in, own, free=_ELSEWHERE)), scene, study)
+
+
+def _ratios(figure: Figure, scene: Scene) -> list[Observation]:
+    """What is measured in place of a ratio: the middle one of all pairs of cells that it may be of."""
+    conditions = figure.conditions
+    if conditions.versus is None:
+        return []
+    names = [name for name in Selector.model_fields if name in Conditions.model_fields and name not in {"gpu", "data"}]
+    above = Selector.model_validate({name: value for name in names if (value := getattr(conditions, name)) is not None})
+    below = above.model_copy(update=conditions.versus.stated)
+    pool = [one for one in scene.of(_OF_RATIOS[figure.metric]) if not one.extra]
+    pairs = {
+        made.value: (one, other, made)
+        for one, other in pairs_of(above, below, pool)
+        if (made := ratio(amount(one), amount(other)))
+    }
+    if not pairs:
+        return []
+    one, other, made = pairs[median_low(pairs)]
+    method = f"middle one of {len(pairs)} pairs" if len(pairs) > 1 else None
+    update = {"metric": figure.metric, "unit": "x", "value": made.value, "ci95": made.ci95, "method": method}
+    altered = tuple(dict.fromkeys((*one.altered, *other.altered)))
+    return [one.model_copy(update={**update, "runs": runs_of(one, other), "altered": altered})]
+
+
+def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: Study) -> Comparison:
+    """A figure against the observations that are equally near to it."""
+    printed = figure.value if isinstance(figure.value, Decimal) else None
+    comparison = Comparison(
+        figure=figure.id,
+        metric=figure.metric,
+        unit=figure.unit,
+        where=figure.where,
+        conditions=figure.conditions,
+        published=printed,
+        bound=figure.bound,
+        approx=figure.approx,
+        verdict="not measured",
+    )
+    if not measured:
+        return comparison.model_copy(update={"why": _why_not(figure, scene)})
+    one = max(measured, key=lambda each: term(each, "batch") or 0)
+    fields = tuple(_fields(figure, one, measured, scene))
+    own = _own_unit(one, figure)
+    if printed is None or own is None:
+        fields = (*fields, "unit" if own is None else "several values there")
+        return comparison.model_copy(update={"measured": one, "verdict": "not comparable", "fields": fields})
+    made = ratio(own, Amount(float(printed)))
+    tolerance = study.tolerance(figure.metric)
+    if tolerance is None and figure.bound is None:
+        fields = (*fields, "tolerance (the study states none)")
+    verdict = _verdict(figure, own, made, fields=fields, tolerance=tolerance.share if tolerance else None)
+    return comparison.model_copy(
+        update={
+            "measured": one,
+            "ratio": made.value if made else None,
+            "ratio_ci95": made.ci95 if made else None,
+            "tolerance": tolerance.share if tolerance else None,
+            "verdict": verdict,
+            "fields": fields,
+            "why": one.method,
+        }
+    )
+
+
+def _verdict(
+    figure: Figure, own: Amount, made: Amount | None, *, fields: Sequence[str], tolerance: float | None
+) -> FigureVerdict:
+    if figure.bound is not None:
+        value = float(figure.value) if isinstance(figure.value, Decimal) else 0.0
+        near = own.value > value if figure.bound == ">" else own.value < value
+    elif tolerance is None or made is None:
+        return "not comparable"
+    else:
+        near = abs(made.value - 1) <= tolerance
+    if not fields:
+        return "reproduced" if near else "differs"
+    if figure.metric in SHAPES:
+        return "shape agrees" if near else "shape differs"
+    return "not comparable"
+
+
+def _own_unit(one: Observation, figure: Figure) -> Amount | None:
+    """The measured figure in the unit of the printed one; None where both count different things."""
+    if one.unit != figure.unit and {one.unit, figure.unit} & set(RATE):
+        return None
+    return in_unit(one, figure.unit)
+
+
+def _fields(figure: Figure, one: Observation, equally: Sequence[Observation], scene: Scene) -> Iterator[str]:
+    """Everything in which the two runs differ so that the figure moves: `gpu (Tesla P100 there, Tesla V100 here)`."""
+    yield from _hardware(figure, one, scene)
+    for altered in one.altered:
+        if altered.field not in _SHORTER or figure.metric in _OF_LENGTH:
+            yield f"{altered.field} ({altered.published} there, {altered.here} here)"
+    for name in ("batch", "model", "gpus"):
+        here = list(dict.fromkeys(value for each in equally if (value := term(each, name)) is not None))
+        if len(here) > 1 and term(observation_of(figure), name) is None:
+            yield f"{name} (not stated there, {', '.join(map(str, here))} here)"
+
+
+def _hardware(figure: Figure, one: Observation, scene: Scene) -> Iterator[str]:
+    hardware = scene.published.hardware
+    if figure.conditions.device == "cpu":
+        if not _same_cpu(hardware.cpu, one.device_name):
+            yield f"cpu ({hardware.cpu or 'not stated'} there, {one.device_name} here)"
+        return
+    names = {gpu.id: gpu.model for gpu in hardware.gpus}
+    there = figure.conditions.gpu
+    if one.device == "cpu" or one.where.gpu is None or (there and one.where.gpu != there):
+        tried = {gpu for block in scene.published.runs for gpu in block.gpu} or {gpu.id for gpu in hardware.gpus[:1]}
+        stated = names.get(there, there) if there else " or ".join(names[gpu] for gpu in sorted(tried)) or "not stated"
+        yield f"gpu ({stated} there, {one.device_name} here)"
+
+
+def _same_cpu(there: str | None, here: str) -> bool:
+    """Whether all model numbers of a source's processor are in the name of this one: 2690 and v4 of `Xeon E5-2690 v4`."""
+    numbers = re.findall(r"\bv\d\b|\b\d{4,}\w*\b", there or "")
+    return bool(numbers) and all(re.search(rf"\b{number}\b", here) for number in numbers)
+
+
+def _why_not(figure: Figure, scene: Scene) -> str:
+    """Why nothing stands in the place of a figure."""
+    if figure.metric in _OF_RATIOS and figure.conditions.versus is None:
+        return "the source does not say in figures what it is against; a finding may"
+    stand_in = observation_of(figure)
+    own = [
+        run
+        for run in scene.cells
+        if agreement(stand_in, stand_in.model_copy(update={"where": run.cell.where}), free=_ELSEWHERE) is not None
+    ]
+    ids = {run.cell.id for run in own}
+    for reason in (
+        *(one.why for one in scene.missing if one.cell in ids and one.metric == figure.metric),
+        *(run.why or run.cell.why for run in own if not run.runs),
+    ):
+        if reason:
+            return reason
+    return "no cell that was run gives it" if own else "no cell of this study gives it"
