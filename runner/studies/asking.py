@@ -57,7 +57,7 @@ def _one_node(setting: Setting, leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, 
         request = _request(setting, group[0], scales=scales, batch=batch, scaling=scaling, **more)
         for leaf in group:
             case = setting.block.cases[leaf.case] if leaf.case else None
-            yield leaf, (request, Pick(devices=leaf.point.gpus, case=case))
+            yield leaf, (request, _pick(setting, leaf, case=case))
 
 
 def _several_nodes(setting: Setting, leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Asked]]:
@@ -74,10 +74,15 @@ def _several_nodes(setting: Setting, leaves: Sequence[Leaf]) -> Iterator[tuple[L
     )
     for leaf in leaves:
         if hosts:
-            pick = Pick(devices=point.gpus, nodes=point.nodes, interconnect=interconnect(setting, leaf.network))
+            pick = _pick(setting, leaf, interconnect=interconnect(setting, leaf.network))
         else:
-            pick = Pick(devices=point.gpus, nodes=point.nodes, link=link(setting, leaf.network))
+            pick = _pick(setting, leaf, link=link(setting, leaf.network))
         yield leaf, (request, pick)
+
+
+def _pick(setting: Setting, leaf: Leaf, **more: Any) -> Pick:
+    measured = not setting.block.passes_only
+    return Pick(devices=leaf.point.gpus, nodes=leaf.point.nodes, measured=measured, **more)
 
 
 def _of_all(leaf: Leaf) -> int | None:
@@ -113,7 +118,7 @@ def _request(
         "concurrent": block.concurrent,
         "scaling": scaling,
         "repeat": 1 if setting.small else setting.study.repeat,
-        "data": setting.data if block.image_size else None,
+        "data": setting.images,
         **more,
     }
     if profile:

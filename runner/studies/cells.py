@@ -20,7 +20,7 @@ Curve = tuple[str, Precision, int | None]
 
 
 def cells(
-    study: Study, *, source: Published, machine: Machine, scale: Scale, data: Path | None = None
+    study: Study, *, source: Published, machine: Machine, scale: Scale, sample: Path, data: Path | None = None
 ) -> tuple[Cell, ...]:
     """Every run of the source, in the order of the study's file.
 
@@ -29,12 +29,15 @@ def cells(
         source: the published source, which says what its networks are.
         machine: what to run it on.
         scale: `small` shortens each block.
-        data: real images, for every cell that takes images.
+        sample: real images to take where a cell can't do without; they need not exist yet.
+        data: real images for every cell that takes images.
     """
     return tuple(
         cell
         for block in study.blocks
-        for cell in _of_block(Setting(study=study, block=block, source=source, machine=machine, scale=scale, data=data))
+        for cell in _of_block(
+            Setting(study=study, block=block, source=source, machine=machine, scale=scale, sample=sample, data=data)
+        )
     )
 
 
@@ -101,7 +104,7 @@ def _where(setting: Setting, leaf: Leaf) -> Conditions:
 
 def _altered(setting: Setting, leaf: Leaf) -> Iterator[Altered]:
     """Every difference to what the source ran, but for the device itself."""
-    block, where, image, data = setting.block, setting.block.where, setting.image, setting.data
+    block, where, image = setting.block, setting.block.where, setting.image
     if block.framework and where.framework:
         yield Altered(field="framework", published=where.framework, here=block.framework)
     if image and image.version not in setting.study.same.versions.get(setting.framework, ()):
@@ -111,7 +114,7 @@ def _altered(setting: Setting, leaf: Leaf) -> Iterator[Altered]:
     if leaf.batch != leaf.printed:
         yield Altered(field="batch", published=f"{leaf.printed:,}", here=f"{leaf.batch:,}")
     if where.data == "real" and block.image_size:
-        here = f"images of {data.name}" if data else "synthetic images"
+        here = f"images of {setting.images.name}" if setting.images else "synthetic images"
         yield Altered(field="data", published=where.dataset or "real images", here=here)
     if leaf.network and not setting.machine.hosts:
         wire = next(wire.name for wire in setting.source.hardware.wires if wire.id == leaf.network)

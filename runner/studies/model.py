@@ -19,7 +19,7 @@ from runner.published.source import Identifier
 from runner.request import Device, EngineName, Interconnect, Request
 from runner.results import RunRecord
 from runner.studies.study import Case
-from runner.trial import AnyTrial, ForeignTrial
+from runner.trial import AnyTrial, ForeignTrial, Trial
 
 Scale = Literal["full", "small"]
 State = Literal["training", "idle"]
@@ -80,17 +80,22 @@ class Altered(Frozen):
 
 
 class Pick(Frozen):
-    """Which runs of a request are a cell's: those between hosts by the kind of wire, those of emulated nodes by their link."""
+    """Which runs of a request are a cell's: those between hosts by the kind of wire, those of emulated nodes by their link.
+
+    Attributes:
+        measured: whether the runs without a profiler are, beside its passes.
+    """
 
     devices: int
     nodes: int = 1
     link: Link | None = None
     interconnect: Interconnect = "auto"
     case: Case | None = None
+    measured: bool = True
 
     def takes(self, trial: AnyTrial) -> bool:
         """Whether a run of the request is the cell's; of several trainings all of a case are, on however many devices each."""
-        if isinstance(trial, ForeignTrial):
+        if isinstance(trial, ForeignTrial) or not (self.measured or trial.profile):
             return False
         if self.case is not None:
             return trial.concurrent is not None and trial.concurrent.case == self.case
@@ -101,6 +106,17 @@ class Pick(Frozen):
         if self.interconnect != "auto":
             return trial.interconnect == self.interconnect
         return trial.link == self.link
+
+    def wants(self, trial: AnyTrial) -> bool:
+        """Whether a run of the request is needed: the cell's own, and the baseline of a measured one on several devices."""
+        baseline = self.measured and self.devices > 1 and self.case is None
+        return self.takes(trial) or (baseline and is_baseline(trial))
+
+
+def is_baseline(trial: AnyTrial) -> bool:
+    """Whether it is a measured run on one device by itself."""
+    alone = isinstance(trial, Trial) and trial.profile is None and trial.concurrent is None
+    return alone and trial.world_size == 1
 
 
 class Cell(Frozen):

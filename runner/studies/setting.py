@@ -41,7 +41,12 @@ class Leaf:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A block, and everything that decides what it becomes here."""
+    """A block, and everything that decides what it becomes here.
+
+    Attributes:
+        data: real images that were given, for every block that takes images.
+        sample: some that can be had, for blocks that can't do without.
+    """
 
     study: Study
     block: Block
@@ -49,6 +54,15 @@ class Setting:
     machine: Machine
     scale: Scale
     data: Path | None
+    sample: Path
+
+    @property
+    def images(self) -> Path | None:
+        """The real images that it reads; None for synthetic data, or where samples are no images."""
+        if self.block.image_size is None:
+            return None
+        learns = self.block.mode == "converge" or self.block.fit is not None
+        return self.data or (self.sample if learns else None)
 
     @property
     def small(self) -> bool:
