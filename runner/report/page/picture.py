@@ -36,7 +36,7 @@ def png(figure: Figure) -> bytes | None:
         sheet.legend(loc="outside lower left", frameon=False, fontsize=9.5, ncols=1)
     first, *more = textwrap.wrap(figure.title, 74)
     canvas.title(sheet, first, *more)
-    said = [f"bars at points: {figure.interval}"] if figure.interval else []
+    said = [f"error bars: {figure.interval}"] if figure.interval else []
     canvas.footer(sheet, [*said, *figure.notes], characters=112)
     return canvas.png(sheet)
 
@@ -146,7 +146,9 @@ def _bars(axes: Axes, figure: Figure, *, lying: bool) -> None:
         )
         reach = _reach(series, at)
         if reach:
-            where: dict[str, Any] = {"x": lengths, "y": places, "xerr": reach} if lying else {"x": places, "y": lengths, "yerr": reach}
+            where: dict[str, Any] = (
+                {"x": lengths, "y": places, "xerr": reach} if lying else {"x": places, "y": lengths, "yerr": reach}
+            )
             axes.errorbar(**where, fmt="none", ecolor=INK, elinewidth=1.3, capsize=4)
     for series in figure.series:
         if series.kind == "ideal":

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = (
     "run",
-    "date",
-    "machine",
     "framework",
     "model",
-    "mode",
     "devices",
-    "wires",
-    "precision",
     "batch",
     "throughput ±",
     "unit",
-    "training time (s)",
     "speedup ±",
+    "validity",
+    "training time (s)",
     "utilisation (%)",
     "power (W)",
-    "validity",
+    "precision",
+    "mode",
+    "wires",
+    "machine",
+    "date",
 )
 FILTERED: Final = ("machine", "framework", "model", "devices", "precision", "validity")
 """Columns that have a list of their values to choose from."""
@@ -86,22 +86,22 @@ def _cells(record: RunRecord) -> tuple[str, ...]:
     kind = f"{mode}, profile {own.profile.kind}" if own and own.profile else mode
     return (
         record.run_id,
-        f"{record.provenance.recorded_at:%Y-%m-%d %H:%M}",
-        machine(record),
         framework(record),
         trial.name if isinstance(trial, ForeignTrial) else trial.model,
-        kind,
         devices(record),
-        between(record),
-        own.precision if own else ABSENT,
         ABSENT if trial.batch_per_device is None else f"{trial.batch_per_device:,}",
         figures.figure(rate.value, figures.half_width(rate.ci95)) if rate else ABSENT,
         rate.unit if rate else ABSENT,
-        figures.figure(measured.training_time_s if usable else None),
         figures.figure(speedup.value, figures.half_width(speedup.ci95)) if speedup else ABSENT,
+        status(record),
+        figures.figure(measured.training_time_s if usable else None),
         figures.figure(seen.utilisation_percent if seen else None),
         figures.figure(seen.power_w if seen else None),
-        status(record),
+        own.precision if own else ABSENT,
+        kind,
+        between(record),
+        machine(record),
+        f"{record.provenance.recorded_at:%Y-%m-%d %H:%M}",
     )
 
 

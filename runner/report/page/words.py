@@ -14,7 +14,7 @@ FEW: Final = 8
 
 def told(figure: Figure) -> str:
     """The figure in one paragraph: what it is of, then each series."""
-    sentences = [f"{figure.title}: {figure.y} by {figure.x}."]
+    sentences = [f"{figure.y[0].upper()}{figure.y[1:]} by {figure.x}."]
     sentences += [f"{_series(series)}." for series in figure.series if series.kind != "ideal"]
     return " ".join(sentences)
 
@@ -38,16 +38,19 @@ def _series(series: Series) -> str:
     if not known:
         return f"{who}: no value"
     if len(known) <= FEW:
-        return f"{who}: " + ", ".join(f"{value_at(series, at)} at {place(series.x[at])}" for at in known)
+        return f"{who}: " + "; ".join(_at(series, at) for at in known)
     return f"{who}: {_many(series, known)}"
+
+
+def _at(series: Series, at: int) -> str:
+    """A value and its place: a name stands before it, a number behind."""
+    value, where = value_at(series, at), series.x[at]
+    return f"{where} {value}" if isinstance(where, str) else f"{value} at {place(where)}"
 
 
 def _many(series: Series, known: Sequence[int]) -> str:
     def value(at: int) -> float:
         return series.y[at] or 0.0
 
-    def where(at: int) -> str:
-        return f"{value_at(series, at)} at {place(series.x[at])}"
-
     lowest, highest = min(known, key=value), max(known, key=value)
-    return f"{len(known)} values, first {where(known[0])}, last {where(known[-1])}, smallest {where(lowest)}, largest {where(highest)}"
+    return f"{len(known)} values, first {_at(series, known[0])}, last {_at(series, known[-1])}, smallest {_at(series, lowest)}, largest {_at(series, highest)}"

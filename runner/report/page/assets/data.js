@@ -22,10 +22,10 @@ const runCount = values.runs.panels.length;
 const RUN = columnOf('run');
 const runNamed = new Map(Array.from({ length: runCount }, (_, run) => [runCell(RUN, run), run]));
 
-/** A figure as it is written in a cell ("6,525 ± 12", "≈3.8", "×1.2") as a number; NaN for words. */
+const FIGURE = /^[≈<>×]?[-−+]?[\d.,]+( ± [\d.,]+)?( \(.*\)| of [\d.]+| \S+\/s)?$/;
+/** A figure as it is written in a cell ("6,525 ± 12", "≈3.8", "91.2 (80–99)", "47.7 ± 2.3 images/s") as a number; NaN for words. */
 function numberIn(text) {
-  const bare = text.replace(/,/g, '').replace(/^[≈<>×~]\s*/, '').replace('−', '-');
-  return /^-?[0-9.]/.test(bare) && !/^\S*[a-z:]/i.test(bare) && !/^-?[0-9.]+-/.test(bare) ? parseFloat(bare) : NaN;
+  return FIGURE.test(text) ? parseFloat(text.replace(/^[≈<>×+]/, '').replace('−', '-').replace(/,/g, '')) : NaN;
 }
 
 const written = (value) => (typeof value === 'number' ? value.toLocaleString('en', { maximumSignificantDigits: 6 }) : value ?? ABSENT);

@@ -6,6 +6,8 @@ let unpacked;
 /** Plotly, from its packed source in this page. */
 function library() {
   unpacked ??= (async () => {
+    // It stands at the end of the page, which may still be on its way when the first figure is seen.
+    if (document.readyState === 'loading') await new Promise((ready) => document.addEventListener('DOMContentLoaded', ready));
     const packed = Uint8Array.from(atob(document.getElementById('plotly').textContent), (letter) => letter.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
     document.head.append(make('script', {}, await new Response(stream).text()));
@@ -27,14 +29,15 @@ const waiting = new WeakMap();
 
 /** A figure with its caption, its values as a table, and its files. */
 function figureElement(figure) {
-  const plot = make('div', { class: 'plot', role: 'img', 'aria-label': figure.summary });
+  const plot = make('div', { class: 'plot', role: 'img', 'aria-label': `${figure.title}. ${figure.summary}` });
+  plot.style.minHeight = `${heightOf(figure)}px`; // so that nothing moves when it is drawn
   waiting.set(plot, figure);
   seen.observe(plot);
   const table = make('details', { ontoggle: (event) => event.target.open && event.target.children.length === 1
     && event.target.append(pointTable(figure)) }, make('summary', {}, 'Values as a table, with their runs'));
   const file = `${values.beside}/${encodeURIComponent(figure.name)}`;
   const caption = make('figcaption', {}, make('h4', {}, figure.title), make('p', { class: 'summary' }, figure.summary),
-    figure.interval ? make('p', {}, `bars at points: ${figure.interval}`) : '', ...(figure.notes ?? []).map((note) => make('p', {}, note)));
+    figure.interval ? make('p', {}, `error bars: ${figure.interval}`) : '', ...(figure.notes ?? []).map((note) => make('p', {}, note)));
   return make('figure', {}, caption, plot, table, make('p', { class: 'links' },
     make('a', { href: `${file}.png` }, 'PNG'), make('a', { href: `${file}.csv` }, 'CSV')));
 }
@@ -95,13 +98,15 @@ function curveTrace(figure, series, number, both) {
 function barTrace(figure, series, number) {
   const lying = figure.shape === 'lying';
   const hollow = series.x.map((_, at) => Boolean(series.degraded?.[at]));
-  const drawnAs = series.x.map((place) => (`${place}`.includes('emulated') ? '/' : series.kind === 'published' ? '.' : ''));
+  const shape = series.x.map((place) => (`${place}`.includes('emulated') ? '/' : series.kind === 'published' ? '.' : ''));
+  const filled = !hollow.some(Boolean); // hollow bars tell by their outline, and have no pattern
+  const pattern = filled && shape.some(Boolean) ? { shape, fgcolor: tone('--paper'), fillmode: 'overlay', fgopacity: 0.45 } : undefined;
   return { type: 'bar', name: series.name, orientation: lying ? 'h' : 'v', [lying ? 'y' : 'x']: places(series), [lying ? 'x' : 'y']: series.y,
     customdata: series.x.map((_, at) => runsAt(series, at)), [lying ? 'error_x' : 'error_y']: bars(series),
-    text: series.y.map((value) => (value === null ? '' : value.toLocaleString('en', { maximumSignificantDigits: 4 }))), textposition: 'inside',
-    insidetextanchor: 'start',
-    marker: { color: hollow.map((one) => (one ? tone('--paper') : colour(number))), line: { color: colour(number), width: 1.5 },
-      pattern: { shape: drawnAs, fgcolor: tone('--paper'), fillmode: 'overlay', fgopacity: 0.45 } } };
+    text: series.y.map((value) => (value === null ? '' : value.toLocaleString('en', { maximumSignificantDigits: 4 }))), textangle: 0,
+    textposition: series.low ? 'inside' : 'auto', insidetextanchor: 'start', 
+    insidetextfont: { color: filled ? tone('--paper') : hollow.map((one) => tone(one ? '--ink' : '--paper')) },
+    marker: { color: filled ? colour(number) : hollow.map((one) => (one ? tone('--paper') : colour(number))), line: { color: colour(number), width: 1.5 }, pattern } };
 }
 
 /** Long names of bars, broken into lines. */
@@ -114,17 +119,21 @@ function bars(series) {
   return { type: 'data', symmetric: false, array: reach(series.high, 1), arrayminus: reach(series.low, -1), color: tone('--ink'), thickness: 1.4, width: 5 };
 }
 
+function heightOf(figure) {
+  const rows = Math.max(...figure.series.map((series) => series.x.length));
+  return figure.shape === 'lying' ? Math.max(170, 100 + 42 * rows * (figure.series.length > 1 ? 1.3 : 1)) : 360;
+}
+
 function layout(figure) {
   const lying = figure.shape === 'lying';
   const axis = { gridcolor: tone('--line'), zerolinecolor: tone('--line'), linecolor: tone('--quiet'), automargin: true };
   const value = { ...axis, title: { text: figure.y }, rangemode: 'tozero', ...(figure.percent && fitsPercent(figure) ? { range: [0, 105] } : {}) };
-  const along = { ...axis, title: { text: lying ? '' : figure.x }, showgrid: false, ...(figure.log ? logarithmic(figure) : {}) };
+  const along = { ...axis, title: { text: lying ? '' : figure.x }, showgrid: false, ...(figure.shape ? {} : ticks(figure)) };
   if (lying) along.autorange = 'reversed';
   const several = figure.series.length > 1;
-  const rows = Math.max(...figure.series.map((series) => series.x.length));
   return { xaxis: lying ? value : along, yaxis: lying ? along : value, showlegend: several, barmode: 'group',
-    legend: { orientation: 'h', y: -0.22, yanchor: 'top', x: 0 }, height: lying ? Math.max(240, 110 + 42 * rows * (several ? 1.3 : 1)) : 360,
-    margin: { l: 56, r: 12, t: 10, b: 48 }, paper_bgcolor: tone('--paper'), plot_bgcolor: tone('--paper'), hovermode: 'closest',
+    legend: { orientation: 'h', y: -0.22, yanchor: 'top', x: 0 }, height: heightOf(figure),
+    margin: { l: 56, r: 12, t: 10, b: 48 }, paper_bgcolor: tone('--paper'), plot_bgcolor: tone('--paper'), hovermode: 'closest', uniformtext: { mode: 'hide', minsize: 10 },
     font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif', size: 12.5, color: tone('--ink') },
     hoverlabel: { font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif' } },
     shapes: figure.shade ? [{ type: 'rect', yref: 'paper', y0: 0, y1: 1, x0: figure.shade[0], x1: figure.shade[1], line: { width: 0 },
@@ -133,9 +142,10 @@ function layout(figure) {
 
 const fitsPercent = (figure) => figure.series.every((series) => series.y.every((value) => value === null || value <= 105));
 
-function logarithmic(figure) {
-  const ticks = [...new Set(figure.series.filter((series) => series.kind !== 'ideal').flatMap((series) => series.x))].sort((a, b) => a - b);
-  return { type: 'log', ...(ticks.length < 14 ? { tickvals: ticks, ticktext: ticks.map(written) } : {}) };
+/** Ticks stand where something was measured, as long as they can be told apart. */
+function ticks(figure) {
+  const found = [...new Set(figure.series.filter((series) => series.kind !== 'ideal').flatMap((series) => series.x))].sort((a, b) => a - b);
+  return { type: figure.log ? 'log' : 'linear', ...(found.length < 14 ? { tickvals: found, ticktext: found.map(written) } : {}) };
 }
 
 function draw(plotly, plot, figure) {

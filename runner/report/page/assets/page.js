@@ -45,7 +45,7 @@ for (const body of document.querySelectorAll('.body[data-block]')) {
 }
 
 document.getElementById('all-runs').append(dataTable({ caption: 'All runs', columns: values.runs.columns, count: runCount,
-  cell: (line, column) => runCell(column, line), filtered: values.runs.filtered }));
+  cell: (line, column) => runCell(column, line), filtered: values.runs.filtered, wide: true }));
 
 function openLinked() {
   const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));

@@ -5,8 +5,8 @@ let tables = 0;
 
 /**
  * A table with its controls.
- * @param {object} of - caption, columns (names), count (lines), cell(line, column) → text, filtered (columns with a choice of values),
- *   runs(line) → numbers of runs, shown in a last column; undefined for none.
+ * @param {object} of - caption, columns (names), count (lines), cell(line, column) → text, filtered (columns with a choice of values), wide
+ *   (a line of it is never broken), runs(line) → numbers of runs, shown in a last column; undefined for none.
  */
 function dataTable(of) {
   const id = `t${++tables}`;
@@ -104,7 +104,7 @@ function dataTable(of) {
   }
 
   show();
-  const table = make('table', {}, make('caption', {}, of.caption), make('thead', {}, make('tr', {}, ...heads)), body);
+  const table = make('table', { class: of.wide && 'wide' }, make('caption', {}, of.caption), make('thead', {}, make('tr', {}, ...heads)), body);
   // Only what can be scrolled with keys is reached by those who have nothing else.
   const scroll = make('div', { class: 'scroll', role: 'region', 'aria-label': of.caption, tabindex: '0' }, table);
   return make('div', { class: 'data', id }, controls, scroll, pages);
