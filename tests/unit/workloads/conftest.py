@@ -7,7 +7,7 @@ import pytest
 from sampled import Sampled
 
 WORKLOADS = Path(__file__).resolve().parents[3] / "workloads"
-sys.path[:0] = [str(WORKLOADS), str(WORKLOADS / "imagenet_cnn")]
+sys.path[:0] = [str(WORKLOADS), str(WORKLOADS / "imagenet_cnn"), str(WORKLOADS / "deepspeech2")]
 
 
 @pytest.fixture

@@ -1,0 +1,72 @@
+"""What a WGAN trains on, and what it costs.
+
+Prevents: ranks that train on each other's images or latents, one device with 2b that sees others than two devices with b, images outside of
+the range of the generator's, updates of one iteration that get the same images, a cost that counts gradients that nobody computes.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wgan import operations, synthetic
+
+BATCH = {"n_critic": 2, "image_size": 4}
+
+
+@given(seed=st.integers(0, 2**32), batch=st.integers(1, 4), world=st.integers(1, 3))
+def test_the_ranks_images_together_are_those_of_one_device(seed, batch, world):
+    alone = synthetic.own_images(seed, rank=0, world_size=1, batch=batch * world, **BATCH)
+    parts = [synthetic.own_images(seed, rank=rank, world_size=world, batch=batch, **BATCH) for rank in range(world)]
+    assert np.array_equal(np.concatenate(parts, axis=1), alone)
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 2**32), batch=st.integers(1, 4), world=st.integers(1, 3))
+def test_the_ranks_latents_together_are_those_of_one_device(seed, batch, world):
+    alone = synthetic.own_latents(seed, rank=0, world_size=1, batch=batch * world)
+    parts = [synthetic.own_latents(seed, rank=rank, world_size=world, batch=batch) for rank in range(world)]
+    assert np.array_equal(np.concatenate(parts, axis=1), alone)
+
+
+def test_images_are_as_wide_as_tanh_and_differ_from_update_to_update():
+    images = synthetic.own_images(1, rank=0, world_size=1, batch=8, n_critic=5, image_size=16)
+    assert (images.shape, images.dtype) == ((5, 8, 3, 16, 16), np.float32)
+    assert -1 <= images.min() < -0.99
+    assert 0.99 < images.max() < 1
+    assert len({image.tobytes() for image in images.reshape(40, -1)}) == 40
+
+
+def test_latents_are_standard_normal_and_differ_from_draw_to_draw():
+    latents = synthetic.own_latents(1, rank=0, world_size=1, batch=8)
+    assert (latents.shape, latents.dtype) == ((256, 8, 100), np.float32)
+    # 204,800 numbers: five standard errors of mean and deviation.
+    assert abs(latents.mean()) < 5 / 204_800**0.5
+    assert abs(latents.std() - 1) < 5 / (2 * 204_800) ** 0.5
+    assert len({latent.tobytes() for latent in latents.reshape(2048, -1)}) == 2048
+
+
+def test_the_shared_batch_is_nobodys():
+    trained = synthetic.own_latents(1, rank=0, world_size=1, batch=4).reshape(-1, 100)
+    shared = synthetic.latents(1, draw=synthetic.SHARED, first=0, count=4, world_batch=4)
+    assert not {row.tobytes() for row in shared} & {row.tobytes() for row in trained}
+
+
+def test_the_cost_of_a_real_image_by_hand():
+    """A generator of layers of 10 and 20 FLOP, a critic of 6 and 4, two critic updates an iteration.
+
+    Forward, a real image costs the image that is made for it, 30, and two looks of the critic, 20; and half of the generator's update, 30 + 10.
+    Backward, each look costs weights and inputs of both layers but the inputs of the first, 2 x 10 - 6; and half of the critic's inputs,
+    10, with the generator's weights and inputs but the latents', 2 x 30 - 10.
+    """
+    found = operations.per_image([(5, 1), (2, 5)], [(3, 1), (1, 2)], n_critic=2)
+    assert found == {"forward": 30 + 20 + 40 / 2, "backward": 2 * 14 + 60 / 2}
+
+
+@given(n_critic=st.integers(1, 10))
+def test_more_critic_updates_leave_less_of_the_generators_for_each_image(n_critic):
+    layers = [(7, 3), (5, 2)]
+    few, more = (operations.per_image(layers, layers, n_critic=count) for count in (n_critic, n_critic + 1))
+    assert few["forward"] > more["forward"]
+    assert few["backward"] > more["backward"]
+    # The sum over an iteration grows by exactly one critic update: 2 x 31 made, 4 x 31 looked at.
+    assert (n_critic + 1) * more["forward"] - n_critic * few["forward"] == pytest.approx(6 * 31)
