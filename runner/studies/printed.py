@@ -31,7 +31,7 @@ def printed(published: Published) -> Scene:
         published=published,
         observations=(*own, *derived(own, published)),
         device="gpu",
-        device_name=published.source.title,
+        device_name="the source's own figures",
     )
 
 

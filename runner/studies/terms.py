@@ -139,12 +139,10 @@ def agreement(one: Observation, other: Observation, *, free: frozenset[str], sam
         one: an observation.
         other: another.
         free: conditions that may differ.
-        same: those that both have to state, and alike.
+        same: those that both state alike, or both do not state.
     """
-    for name in same:
-        value = term(one, name)
-        if value is None or value != term(other, name):
-            return None
+    if any(term(one, name) != term(other, name) for name in same):
+        return None
     alike = 0
     for name in TERMS:
         value, its = term(one, name), term(other, name)
@@ -227,7 +225,7 @@ def described(selector: Selector) -> str:
 
 def told_apart(observations: Sequence[Observation], one: Observation, *, but: Iterable[str] = ()) -> str:
     """What sets an observation apart from the others, in a few words."""
-    left_out = set(but)
+    left_out = {*but, "batch_per_gpu", "global_batch", "dataset"}  # `batch` and `data` say the same
     names = [name for name in TERMS if name not in left_out and len({term(other, name) for other in observations}) > 1]
     words = [
         str(value) if isinstance(value, str) else f"{name} {value}"

@@ -52,9 +52,10 @@ def passes(cell: Gathered) -> None:
     if cell.on_cpu:
         cell.lack(NO_GPU, *_OF_KERNELS, *_OF_CALLS, *_OF_COPIES)
         return
-    _kernels(cell, whole)
+    if whole or not backward:
+        _kernels(cell, whole)
+        _copies(cell, whole)
     _calls(cell, backward or whole)
-    _copies(cell, whole)
 
 
 def _kernels(cell: Gathered, whole: Sequence[Pass]) -> None:

@@ -1,7 +1,8 @@
 """A source's findings against observations: each predicate `holds`, `does not hold` or is `not testable here`. Pure.
 
 A finding is tested once for each combination of the values that its `for_all` lists; one case that fails is enough to fail it, and cases
-without figures are said. Where it names no mode it speaks of training, if there are such figures.
+without figures are said. Where it names no mode it speaks of training, if there are such figures, and where it
+names no network of the fastest one.
 
 What a source says of all GPUs that it tried, is said of GPUs, and tested on the one that is here; what it says of some of them, of those.
 """
@@ -100,6 +101,7 @@ def _case(predicate: _Metric, case: Selector, scene: Scene, *, of: Selector) -> 
         pool += scene.of(predicate.metric, case.model_copy(update={"state": "idle"}))
     if not pool:
         return [Answer(None, scene.nothing(predicate.metric, case))]
+    pool = _over_the_fastest(predicate, pool, scene)
     own = replace(scene, cells=[run for run in scene.cells if scene.means(case, run)])
     answers: list[Answer] = []
     for some in _by_mode(predicate, pool):
@@ -109,13 +111,26 @@ def _case(predicate: _Metric, case: Selector, scene: Scene, *, of: Selector) -> 
     return [replace(one, why=f"{label}: {one.why}") for one in answers] if label else answers
 
 
+def _over_the_fastest(predicate: _Metric, pool: tuple[Observation, ...], scene: Scene) -> tuple[Observation, ...]:
+    """Where a predicate names no network, runs on several nodes over the fastest that was measured, and those on one node."""
+    if any(selector.network for selector in _selectors(predicate)):
+        return pool
+    speeds = {wire.id: wire.gbit_s or 0.0 for wire in scene.published.hardware.wires}
+    between = {one.where.network for one in pool if one.where.network and (one.where.nodes or 1) > 1}
+    fastest = max(between, key=lambda name: speeds.get(name, 0.0), default=None)
+    return tuple(one for one in pool if (one.where.nodes or 1) == 1 or one.where.network in {None, fastest})
+
+
+def _selectors(predicate: _Metric) -> list[Selector]:
+    return [value for name in type(predicate).model_fields if isinstance(value := getattr(predicate, name), Selector)]
+
+
 def _by_mode(predicate: _Metric, pool: tuple[Observation, ...]) -> list[tuple[Observation, ...]]:
     """The figures to try one after the other: of training, then of inference; all at once where the predicate names the mode."""
-    selectors = [
-        value for name in type(predicate).model_fields if isinstance(value := getattr(predicate, name), Selector)
-    ]
     axes = getattr(predicate, "over", ())
-    if any(selector.mode for selector in selectors) or "mode" in ((axes,) if isinstance(axes, str) else axes):
+    if any(selector.mode for selector in _selectors(predicate)) or "mode" in (
+        (axes,) if isinstance(axes, str) else axes
+    ):
         return [_in_modes(predicate, pool)]
     training = tuple(one for one in pool if term(one, "mode") in {None, "training"})
     rest = tuple(one for one in pool if one not in training)

@@ -9,7 +9,7 @@ from runner.published.findings import Compare, Comparison, Ratio
 from runner.published.selector import Selector
 from runner.studies.model import Observation
 from runner.studies.noise import Order, order, ratio
-from runner.studies.scene import Answer, Scene, amount, runs_of, shown, written
+from runner.studies.scene import BY_DEFINITION, Answer, Scene, amount, runs_of, shown, written
 from runner.studies.terms import described, differing, expand, partners, selects, term, told_apart
 
 _HOLDS: Final[dict[Comparison, frozenset[Order]]] = {
@@ -63,8 +63,9 @@ def pairs_of(lhs: Selector, rhs: Selector, pool: Sequence[Observation], *, same:
     A CPU that stands for GPUs is held against other such, never against what the source ran on a CPU: both would be the same machine.
     """
     free = differing(lhs, rhs)
-    left = [one for one in pool if selects(lhs, one)]
-    right = [one for one in pool if selects(rhs, one)]
+    measured = [one for one in pool if one.method != BY_DEFINITION]
+    left = [one for one in measured if selects(lhs, one)]
+    right = [one for one in measured if selects(rhs, one)]
     for one in left:
         for other in partners(one, right, free=free, same=same):
             if other is not one and not _stands_for_a_gpu(one, other):

@@ -1,0 +1,150 @@
+"""Made-up runs of the suite's studies: every cell that a made-up machine can run, with figures that follow one simple law."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import examples
+import swept
+from records import events, record
+
+from runner import yamlfile
+from runner.catalog import load_images
+from runner.measure import measure
+from runner.metrics import RawWindow
+from runner.published import load as published
+from runner.quality import AccuracyFigures, EpochFigures
+from runner.studies.cells import cells
+from runner.studies.load import DIRECTORY
+from runner.studies.model import CellRun, Machine, Observation, Run, Usable
+from runner.studies.reproduction import judge
+from runner.studies.study import Study
+from runner.trial import Concurrent
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+PROFILED = {"kernels": (0.2, 0.1)}
+
+
+def machine(*, device="cpu", devices=(2,), device_name="Example CPU", gpu=None):
+    """Two cores, or as many GPUs on as many nodes as are said, on which every image runs."""
+    images = tuple(
+        Usable(framework=image.framework, version=image.version, device=image.device)
+        for image in load_images(examples.ROOT).images
+    )
+    return Machine(
+        name="made-up",
+        device=device,
+        device_name=device_name,
+        devices=devices,
+        gpu=gpu,
+        cores=16 if device == "gpu" else devices[0],
+        engine="docker",
+        may_emulate=True,
+        hosts="hosts.yaml" if len(devices) > 1 else None,
+        images=images,
+    )
+
+
+def observation(value, *, metric="throughput", unit="images/s", ci95=None, device="gpu", **more):
+    """One measured quantity; names of conditions go to `where`, an interval is (low, high)."""
+    own = {name: more.pop(name) for name in tuple(more) if name in Observation.model_fields}
+    interval = {"low": ci95[0], "high": ci95[1]} if ci95 else None
+    fields = {"device_name": "Example", "runs": (f"run-{value:g}",)} | own
+    return Observation.model_validate(
+        {"metric": metric, "unit": unit, "value": value, "ci95": interval, "where": more, "device": device} | fields
+    )
+
+
+def study_runs(name, here, *, scale="small", repeats=3):
+    """A study with its source, and every cell, run where it can be."""
+    study = yamlfile.load(DIRECTORY / f"{name}.yaml", Study)  # not `load`: whether its programs exist is none of this
+    source = published.load(published.DIRECTORY / f"{study.source}.yaml")
+    planned = cells(study, source=source, machine=here, scale=scale, sample=Path("sample"))
+    found = [ran(cell, here, repeats=repeats) for cell in planned]
+    return study, source, found
+
+
+def reproduced(name, here, *, scale="small", repeats=3):
+    """A whole study as it would come out."""
+    study, source, found = study_runs(name, here, scale=scale, repeats=repeats)
+    return judge(study, published=source, runs=found, machine=here, scale=scale, made_at=NOW)
+
+
+def ran(cell, here, *, repeats=3):
+    """A cell as its runs would leave it; without runs where it has no request."""
+    if cell.request is None or cell.pick is None:
+        return CellRun(cell=cell)
+    runs = [one for repeat in range(1, repeats + 1) for one in _repeat(cell, here, repeat)]
+    runs += [_pass(cell, kind) for kind in cell.request.profile if here.device == "gpu" and kind == "kernels"]
+    return CellRun(cell=cell, runs=tuple(runs))
+
+
+def rate(devices, batch, repeat=1):
+    """Images a second: nine tenths of the ideal at each doubling, half of the limit at batch 32, 1 % apart between repeats."""
+    return 100 * devices**0.85 * batch / (batch + 32) * (1 + 0.01 * repeat)
+
+
+def _repeat(cell, here, repeat):
+    cases = cell.pick.case
+    if cases is None:
+        if not cell.pick.measured:
+            return []
+        return [_run(cell, here, repeat, f"{cell.id}-r{repeat}")]
+    count = {"one": 1, "sequential": 2, "together": 2}[cases]
+    return [
+        _run(cell, here, repeat, f"{cell.id}-n{number}-r{repeat}", number=number, count=count)
+        for number in range(1, count + 1)
+    ]
+
+
+def _run(cell, here, repeat, run_id, *, number=1, count=1):
+    batch, devices = cell.request.batch or 32, cell.pick.devices
+    on_cpu = cell.where.device == "cpu" or here.device == "cpu"
+    changes = {"framework": cell.request.framework, "version": cell.request.version, "mode": cell.request.mode}
+    changes |= {"world_size": devices, "processes": 1, "repeat": repeat, "global_batch": batch * devices}
+    if cell.pick.case:
+        changes["concurrent"] = Concurrent(trainings=2, case=cell.pick.case, number=number)
+    per_second = rate(devices, batch, repeat)
+    if on_cpu:
+        trial = examples.trial(**changes, batch_per_device=batch, model=cell.request.model)
+        measurement = measure(events(trial, seconds=batch / per_second), started=0.0, unit="images/s")
+        found = record(run_id=run_id, trial=trial)
+    else:
+        found = swept.measured(batch, per_second, run_id=run_id, model=cell.request.model, **changes)[1]
+        measurement = found.measurement
+    update = {"step_time_s": measurement.step_time_s}
+    if cell.request.mode == "converge":
+        update["epochs"] = tuple(_epoch(number, repeat) for number in (1, 2))
+    if cell.request.mode == "infer":
+        update["accuracy"] = AccuracyFigures(
+            precision="fp32", samples=100, percent=70, reference="fp32", reference_percent=70, agree_percent=100, fit_iterations=4
+        )
+    if cell.pick.case == "together":  # both begin at once, and share the devices
+        update["windows"] = tuple(
+            RawWindow(**{**window.model_dump(), "start": window.start + 100 + number}) for window in measurement.windows
+        )
+    found = found.model_copy(update={"measurement": measurement.model_copy(update=update)})
+    return Run(directory=run_id, record=found)
+
+
+def _epoch(number, repeat):
+    return EpochFigures(
+        epoch=number,
+        iterations=4,
+        train_loss=2.0 / number,
+        val_loss=2.5 / number,
+        accuracy_percent=30.0 * number + repeat,
+        validation_samples=100,
+        seconds=1.0,
+        elapsed_s=float(number),
+    )
+
+
+def _pass(cell, kind):
+    found = swept.traced(cell.request.batch or 32, *PROFILED[kind], run_id=f"{cell.id}-profile-{kind}", model=cell.request.model)
+    region = cell.request.profile_region
+    record_ = found[1]
+    if region:
+        record_ = record_.model_copy(update={"profile": record_.profile.model_copy(update={"region": region})})
+    return Run(directory=str(found[0]), record=record_)
