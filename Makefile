@@ -35,7 +35,7 @@ help: ## list targets and variables
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-.PHONY: bench compare-interconnects plan doctor clean regrade profile report compare published overhead
+.PHONY: bench compare-interconnects plan doctor clean regrade profile report compare query published overhead
 bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS)
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
@@ -55,6 +55,8 @@ report: .venv/ready ## draw records on file, also passes under a profiler and fi
 compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
 	@$(DLSCALE) compare $(call quote,$(A)) $(call quote,$(B)) \
 	  $(if $(FAIL_ON_REGRESSION),--fail-on-regression=$(call quote,$(FAIL_ON_REGRESSION))) $(if $(JSON),--json) $(if $(MARKDOWN),--markdown)
+query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_status FROM runs', IN=results/...; without SQL, which tables there are; CSV=1, JSON=1
+	@$(DLSCALE) query $(if $(SQL),$(call quote,$(SQL)),--tables) $(if $(IN),--in=$(call quote,$(IN))) $(if $(CSV),--csv) $(if $(JSON),--json)
 published: .venv/ready ## what others published, of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(foreach v,MODEL FRAMEWORK SOURCE PLOT,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) $(if $(JSON),--json)
 overhead: .venv/ready ## what the suite itself costs, against the same training without it

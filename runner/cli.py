@@ -19,6 +19,7 @@ from runner.data import data_app
 from runner.errors import DlscaleError
 from runner.events import ProfileKind, Region
 from runner.images.cli import images_app
+from runner.query.cli import query
 from runner.request import Request
 from runner.rig.cli import rig
 
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.add_typer(images_app, name="images")
 app.add_typer(data_app, name="data")
 app.command()(compare)
+app.command()(query)
 app.command()(rig)
 
 Text = str | None

@@ -32,6 +32,7 @@ PURE = sorted(
         *(ROOT / "runner" / "interconnect").glob("*.py"),
         *(ROOT / "runner" / "flop").glob("*.py"),
         *(ROOT / "runner" / "compare" / f"{name}.py" for name in ("identity", "judge", "model", "ranktest", "show")),
+        *(ROOT / "runner" / "query" / f"{name}.py" for name in ("columns", "show", "tables")),
         *(ROOT / "runner" / f"{name}.py" for name in ("doctor", "failures", "grade", "measure", "metrics", "parse")),
         *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
         *(ROOT / "runner" / "profile").glob("*.py"),

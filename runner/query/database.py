@@ -1,0 +1,137 @@
+"""Fills the tables that a query names, in memory, and shuts everything else: then no SQL can read a file, write one, or fetch anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+
+from runner import tables as raw
+from runner.columns import TableName
+from runner.errors import RequestError
+from runner.on_file import Run
+from runner.published.model import Published
+from runner.query import tables
+from runner.query.tables import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_RAW: Final[Mapping[str, TableName]] = {"telemetry": "telemetry", "kernels": "kernels"}
+# What SQL may do is read; a pivot is several statements.
+_READS: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
+_AT_ONCE: Final = 500
+"""Rows that are in memory twice while a table is filled."""
+
+
+class Database:
+    """All tables, empty at first; `fill` them, then `ask`."""
+
+    def __init__(self) -> None:
+        # Extensions would be fetched from the network where a query needs one.
+        self._connection = duckdb.connect(
+            config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+        )
+        for table in tables.TABLES:
+            columns = ", ".join(f'"{column.name}" {column.type}' for column in table.columns)
+            self._connection.execute(f'CREATE TABLE "{table.name}" ({columns})')
+
+    def fill(self, wanted: Iterable[Table], *, runs: Sequence[Run], published: Sequence[Published]) -> None:
+        """Fill some tables.
+
+        Raises:
+            RequestError: a table of a run can't be read.
+        """
+        rows: dict[str, tables.Rows] = {
+            tables.RUNS.name: tables.rows_of_runs(runs),
+            tables.WINDOWS.name: tables.rows_of_windows(runs),
+            tables.LOSSES.name: tables.rows_of_losses(runs),
+            tables.EPOCHS.name: tables.rows_of_epochs(runs),
+            tables.PUBLISHED.name: tables.rows_of_published(published),
+        }
+        for table in wanted:
+            if table.name in rows:
+                self._insert(table, rows[table.name])
+            else:
+                self._insert_files(_RAW[table.name], runs)
+
+    def ask(self, sql: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Names of the columns of an answer, and its rows.
+
+        Raises:
+            RequestError: it is not SQL, asks for what is not there, or would do more than read.
+        """
+        for setting in (
+            "python_enable_replacements = false",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            self._connection.execute(f"SET {setting}")
+        try:
+            statements = self._connection.extract_statements(sql)
+            if len(statements) != 1:
+                raise RequestError(f"SQL holds {len(statements)} statements; ask one at a time")
+            if statements[0].type not in _READS:
+                raise RequestError(
+                    f"a query only reads, and this is {statements[0].type.name}; begin it with SELECT, FROM, WITH, DESCRIBE or SUMMARIZE"
+                )
+            answer = self._connection.execute(statements[0])
+            return tuple(column[0] for column in answer.description or ()), answer.fetchall()
+        except duckdb.Error as error:
+            raise RequestError(
+                f"SQL can't be answered: {_sentence(error)} (`dlscale query --tables` lists tables and columns)"
+            ) from error
+
+    def _insert(self, table: Table, rows: tables.Rows) -> None:
+        """Add rows; what a row lacks is null."""
+        import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
+
+        schema = pa.schema([(column.name, _arrow(column.type)) for column in table.columns])
+        for some in _in_groups(rows):
+            columns = {name: [row.get(name) for row in some] for name in schema.names}
+            self._connection.register("added", pa.Table.from_pydict(columns, schema=schema))
+            self._connection.execute(f'INSERT INTO "{table.name}" SELECT * FROM added')  # noqa: S608 - our own name
+            self._connection.unregister("added")
+
+    def _insert_files(self, table: TableName, runs: Sequence[Run]) -> None:
+        """Add what each run left of a table as Parquet; a file that is older than a column has null there."""
+        for directory, record in runs:
+            path = directory / raw.parquet_file(table)
+            if path.is_file():
+                self._insert_file(table, path, record.run_id)
+
+    def _insert_file(self, table: TableName, path: Path, run_id: str) -> None:
+        try:
+            self._connection.execute(
+                f'INSERT INTO "{table}" BY NAME SELECT ? AS run_id, * FROM read_parquet(?)',  # noqa: S608 - our own name
+                [run_id, str(path)],
+            )
+        except duckdb.Error as error:
+            raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
+
+
+def _in_groups(rows: tables.Rows) -> Iterable[list[Mapping[str, Any]]]:
+    group: list[Mapping[str, Any]] = []
+    for row in rows:
+        group.append(row)
+        if len(group) == _AT_ONCE:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _arrow(sql_type: str) -> pa.DataType:
+    """How values go into a column; what has no type of its own there goes as text, and DuckDB reads it."""
+    import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
+
+    scalars = {"BIGINT": pa.int64(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_()}
+    one = scalars.get(sql_type.removesuffix("[]"), pa.string())
+    return pa.list_(one) if sql_type.endswith("[]") else one
+
+
+def _sentence(error: duckdb.Error) -> str:
+    """DuckDB's message in one line, without the line of SQL that it points at."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())

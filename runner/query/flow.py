@@ -1,0 +1,65 @@
+"""Asks: reads what a query names, fills its tables, and prints the answer."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Final, Literal
+
+from rich.console import Console
+
+from runner.errors import RequestError
+from runner.on_file import OnFile, runs_at
+from runner.provenance import SUITE_ROOT
+from runner.published.load import load_all
+from runner.query import show
+from runner.query.database import Database
+from runner.query.tables import PUBLISHED, TABLES, Table
+
+Form = Literal["table", "csv", "json"]
+DEFAULT: Final = SUITE_ROOT / "results"
+_WIDTH_OF_A_FILE: Final = 200
+"""Columns of a list that goes to a file or another program, where nothing has to fit a screen."""
+
+
+def query(sql: str, *, place: str | None, form: Form) -> None:
+    """Print the answer to a query.
+
+    Args:
+        sql: one statement of DuckDB's dialect that reads.
+        place: where the records are, as `runs_at` takes it; None for all in `results/`.
+        form: how to print it.
+
+    Raises:
+        RequestError: no record is there, or the query can't be answered.
+    """
+    if not sql.strip():
+        raise RequestError("SQL is empty; type for example SQL='SELECT run_id, measurement_throughput_value FROM runs'")
+    wanted = named_in(sql)
+    found = _on_file(place, wanted)
+    database = Database()
+    database.fill(wanted, runs=found.runs, published=load_all() if PUBLISHED in wanted else ())
+    names, rows = database.ask(sql)
+    sys.stderr.writelines(f"{sentence}\n" for sentence in found.unreadable)
+    if form == "table":
+        show.print_answer(Console(highlight=False), names, rows)
+    else:
+        sys.stdout.write(show.to_csv(names, rows) if form == "csv" else show.to_json(names, rows))
+
+
+def named_in(sql: str) -> tuple[Table, ...]:
+    """The tables whose names stand in a query anywhere, so that reading what it needs is all that it waits for."""
+    return tuple(table for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE))
+
+
+def list_tables() -> None:
+    """Print every table with its columns."""
+    console = Console(highlight=False)
+    show.print_tables(console if console.is_terminal else Console(highlight=False, width=_WIDTH_OF_A_FILE), TABLES)
+
+
+def _on_file(place: str | None, wanted: tuple[Table, ...]) -> OnFile:
+    """The runs, where a table has any of them."""
+    if set(wanted) <= {PUBLISHED} and place is None:
+        return OnFile(runs=(), unreadable=())
+    return runs_at(place or str(DEFAULT))
