@@ -5,6 +5,7 @@
         --momentum=0.9 --weight-decay=0.0001 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=1
     horovodrun --gloo -np 2 python3 train_mxnet.py ... --strategy=horovod --compression=none
     python3 train_mxnet.py ... --profile=kernels --profile-iterations=5
+    python3 train_mxnet.py ... --epoch-iterations=10 --data=FOLDER
 
 With --strategy=kvstore, `local`, `device` and `nccl` join the --devices of this process; `dist_sync`, `dist_async` and
 `dist_sync_device` join processes that a launcher started with ps-lite's variables (DMLC_ROLE=worker, ...). fp16 casts the network
@@ -24,7 +25,17 @@ from with_mxnet.training import Training, check, run
 
 def check_file(args):
     """Refuse what is no data set for this program; what one holds is looked at later."""
-    if args.data != "synthetic":
+    if args.epoch_iterations:
+        if not Path(args.data).is_dir():
+            refuse(
+                f"--data={args.data} is not a folder; with --epoch-iterations give one that holds one folder of JPEGs a class"
+            )
+        if args.kvstore == "dist_async":
+            refuse(
+                "--kvstore=dist_async: its workers have weights of their own, so that no epoch ends with one network to validate; ask for "
+                "dist_sync"
+            )
+    elif args.data != "synthetic":
         parts = [Path(args.data).with_suffix(suffix) for suffix in (".rec", ".idx", ".json")]
         if Path(args.data).suffix != ".rec" or not all(part.is_file() for part in parts):
             refuse(
@@ -32,13 +43,13 @@ def check_file(args):
             )
 
 
-def check_data(args, index, world_size):
-    """Refuse a data set that does not fit the model or the batch."""
-    if len(index["classes"]) > args.num_classes:
-        refuse(f"{args.data} has {len(index['classes'])} classes, --num-classes={args.num_classes} is less")
-    if index["images"] // world_size < args.batch * args.devices:
+def check_data(args, *, classes, images, processes):
+    """Refuse a data set that does not fit the model or the batch: so many classes, so many images to train on."""
+    if classes > args.num_classes:
+        refuse(f"{args.data} has {classes} classes, --num-classes={args.num_classes} is less")
+    if images // processes < args.batch * args.devices:
         refuse(
-            f"{args.data} holds {index['images']} images, too few for {world_size} batches of {args.batch * args.devices}"
+            f"{args.data} has {images} images to train on, too few for {processes} batches of {args.batch * args.devices}"
         )
 
 
@@ -63,7 +74,10 @@ class Classifier(Training):
         args, rank, processes = self.args, self.ranks.rank, self.ranks.processes
         if args.data == "synthetic":
             return self.synthetic(rank * self.local_batch, self.local_batch, self.contexts)
-        check_data(args, read_index(args.data), processes)
+        if args.epoch_iterations:
+            return self.folders()
+        index = read_index(args.data)
+        check_data(args, classes=len(index["classes"]), images=index["images"], processes=processes)
         shape = (self.local_batch, 3, args.image_size, args.image_size)
         part = {"rank": rank, "world_size": processes, "workers": args.loader_workers}
         return Records(args.data, shape, seed=args.seed, contexts=self.contexts, dtype=self.dtype, **part)
@@ -73,8 +87,36 @@ class Classifier(Training):
 
         return Synthetic(self.args, first=first, count=count, contexts=contexts, dtype=self.dtype)
 
+    def folders(self):
+        from folders_mxnet import Central, Folders, Learned
+
+        args, processes = self.args, self.ranks.processes
+        part = {"rank": self.ranks.rank, "world_size": processes, "workers": args.loader_workers}
+        folders = Folders(args.data, size=args.image_size, seed=args.seed, **part)
+        check_data(args, classes=len(folders.classes), images=len(folders.training), processes=processes)
+        self.validation = Central(folders, folders.share(folders.validation), batch=args.batch)
+        return Learned(folders, batch=self.local_batch, contexts=self.contexts, dtype=self.dtype)
+
     def losses(self, images, labels):
-        return [self.loss(self.net(x).astype("float32", copy=False), y) for x, y in zip(images, labels, strict=True)]
+        return [self.loss(self.scores(x), y) for x, y in zip(images, labels, strict=True)]
+
+    def scores(self, images):
+        return self.net(images).astype("float32", copy=False)
+
+    def validate(self):
+        from folders_mxnet import normalized
+
+        self.ranks.share([p for p in self.net.collect_params().values() if p.grad_req == "null"])
+        samples, loss_sum, correct = 0, 0.0, 0
+        for number, (pixels, labels) in enumerate(self.validation):
+            context = self.contexts[number % len(self.contexts)]
+            with self.mx.autograd.predict_mode():
+                scores = self.scores(normalized(pixels, context).astype(self.dtype, copy=False))
+                losses = self.loss(scores, self.mx.nd.array(labels, ctx=context))
+            samples += len(labels)
+            loss_sum += float(losses.sum().asscalar())
+            correct += int((scores.argmax(axis=1).asnumpy() == labels).sum())
+        return {"samples": samples, "loss_sum": loss_sum, "correct": correct}
 
     def shared_batch(self, count, contexts):
         from data_mxnet import SHARED

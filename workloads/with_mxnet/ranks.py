@@ -2,14 +2,19 @@
 
 Each class joins the others when it is made. `trainer` makes what applies the gradients, `step_size` is the number of samples that its
 `step` has to divide by, `barrier` waits for all processes, `slowest` gives the most of what each hands in, or None where they can't tell
-each other, `exchange` makes what `probe.py` times, `leave` says goodbye.
+each other, `share` gives parameters that no gradient reaches the values of rank 0's first device, on all devices of all processes,
+`exchange` makes what `probe.py` times, `leave` says goodbye.
 """
+
+from itertools import count
 
 from probe import part
 from with_mxnet.shim import mx
 
 # Gluon's trainer numbers its keys from 0, and a store that has seen a number takes no names. Keys from here on are the probe's.
 PROBE_KEY = 1 << 20
+# And from here on those of what `share` sends; a store sends no key twice.
+SHARE_KEY = 1 << 30
 
 
 class Alone:
@@ -29,6 +34,10 @@ class Alone:
 
     def slowest(self, seconds):
         return seconds
+
+    def share(self, parameters):
+        for parameter in parameters:
+            parameter.set_data(parameter.list_data()[0])
 
     def exchange(self, elements, contexts):
         """There is nobody to exchange anything with."""
@@ -106,6 +115,7 @@ class Distributed(Local):
         super().__init__(name)
         self.rank, self.processes = self.store.rank, self.store.num_workers
         self.synchronous = name != "dist_async"
+        self.shared = count(SHARE_KEY)
 
     def step_size(self, local_batch):
         """A synchronous server adds up all workers' gradients before it steps; an asynchronous one steps with each of them."""
@@ -116,6 +126,11 @@ class Distributed(Local):
 
     def slowest(self, seconds):
         """Servers step with all that they are pushed once the trainer has told them how, and keep nothing else."""
+
+    def share(self, parameters):
+        """A server keeps the first value of a key as it is sent by rank 0."""
+        for parameter in parameters:
+            self.store.broadcast(next(self.shared), parameter.list_data()[0], out=parameter.list_data())
 
     def exchange(self, elements, contexts):
         return (PushPull if self.synchronous else AsynchronousPushPull)(self, elements, contexts)
@@ -160,6 +175,10 @@ class Horovod(Alone):
 
     def slowest(self, seconds):
         return float(self.hvd.allreduce(mx.nd.array([seconds]), op=self.hvd.Max, name="slowest").asscalar())
+
+    def share(self, parameters):
+        for parameter in parameters:
+            self.hvd.broadcast_(parameter.data(), root_rank=0, name=f"share.{parameter.name}")
 
     def exchange(self, elements, contexts):
         return AllReduce(self, elements, contexts[0])

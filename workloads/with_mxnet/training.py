@@ -16,6 +16,7 @@ import math
 import os
 import time
 
+import convergence
 from arguments import refuse
 from events import Events, finite, process_start
 from loop import train
@@ -33,6 +34,12 @@ def check(args):
         refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
     if args.devices > 1 and args.strategy != "kvstore":
         refuse(f"--devices={args.devices} needs --strategy=kvstore")
+    check_precision(args)
+    convergence.check(args)
+
+
+def check_precision(args):
+    """Refuse a precision that MXNet does not have on this kind of device."""
     if args.precision == "fp16" and args.device == "cpu":
         refuse("--precision=fp16 needs a GPU; on the CPU ask for fp32")
     if args.precision in {"tf32", "bf16"}:

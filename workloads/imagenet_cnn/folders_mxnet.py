@@ -1,0 +1,177 @@
+"""JPEGs of class folders for MXNet programs, read where they lie: to train on, and to validate on. `class_folders` says which is which.
+
+MXNet's C++ iterator wants a packed file, which knows of no validation set, and draws crops that nothing else can. Here processes of
+Gluon's loader decode and cut with MXNet's own image functions (OpenCV); images travel to the device as bytes and are normalized there.
+What a crop is depends on the seed, the epoch and the image alone, not on how many processes or ranks there are.
+"""
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+from class_folders import central_square, class_folders, is_whole, share, split
+from data_mxnet import MEAN, STD
+from with_mxnet.shim import mx
+
+# cv::InterpolationFlags. Where an image gets smaller, each pixel is the mean of those that it covers; bilinear interpolation would look
+# at four of them.
+BILINEAR, AREA = 1, 3
+NO_IMAGE = -1
+
+
+class Drawn(mx.gluon.data.Dataset):
+    """Images by (number, epoch): augmented as of that epoch, or with None the middle of the image.
+
+    Gives bytes (3, size, size), the label, and the number of the image: of the next one that decodes, if this one does not and is to be
+    trained on, or `NO_IMAGE` if it is to be validated on.
+    """
+
+    def __init__(self, root, images, *, size, seed):
+        self.root, self.images, self.size, self.seed = Path(root), images, size, seed
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, drawn):
+        asked, epoch = drawn
+        if epoch is None:
+            pixels = self.read(asked, central_square)
+            number = asked if pixels is not None else NO_IMAGE
+        else:
+            random = np.random.default_rng((self.seed, epoch, asked))
+            for offset in range(len(self.images)):
+                number = (asked + offset) % len(self.images)
+                pixels = self.read(number, lambda width, height: random_crop(random, width, height))
+                if pixels is not None:
+                    break
+            else:
+                raise RuntimeError(f"none of the {len(self.images)} images in {self.root} decodes")
+            if random.random() < 0.5:
+                pixels = pixels[:, ::-1]
+        if pixels is None:
+            pixels = np.zeros((self.size, self.size, 3), np.uint8)
+        return np.ascontiguousarray(pixels.transpose(2, 0, 1)), self.images[number][1], number
+
+    def read(self, number, crop):
+        """Cut an image and resize it: bytes (size, size, 3), or None if it does not decode.
+
+        `crop(width, height)` gives left, top, width and height, or left, top and the side of a square.
+        """
+        jpeg = (self.root / self.images[number][0]).read_bytes()
+        if not is_whole(jpeg):
+            return None
+        try:
+            image = mx.image.imdecode(jpeg).asnumpy()
+        except (mx.MXNetError, ValueError):
+            return None
+        left, top, width, *height = crop(image.shape[1], image.shape[0])
+        height = height[0] if height else width
+        part = mx.nd.array(image[top : top + height, left : left + width], dtype=np.uint8)
+        smaller = self.size <= min(width, height)
+        return mx.image.imresize(part, self.size, self.size, AREA if smaller else BILINEAR).asnumpy()
+
+
+def random_crop(random, width, height):
+    """Draw 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, as `data_torch.augment`: left, top, width and height in pixels."""
+    for _ in range(10):
+        area = width * height * random.uniform(0.08, 1)
+        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            return int(random.integers(width - w + 1)), int(random.integers(height - h + 1)), w, h
+    return 0, 0, width, height
+
+
+class Folders:
+    """A folder of class folders, opened by one of the ranks that share it.
+
+    Attributes:
+        classes: names of the folders, in the order of their labels.
+        training, validation: (path, label) of all images of each part.
+        unreadable: names of the images of both that this rank found not to decode.
+    """
+
+    def __init__(self, root, *, size, seed, rank, world_size, workers):
+        self.root, self.size, self.seed, self.workers = root, size, seed, workers
+        self.rank, self.world_size = rank, world_size
+        self.classes, images = class_folders(root)
+        self.training, self.validation = split(images)
+        self.unreadable = set()
+
+    def share(self, samples):
+        return share(samples, rank=self.rank, world_size=self.world_size)
+
+    def loader(self, images, batches):
+        """What draws `batches`, each a list of what `Drawn` takes: bytes, labels and numbers of its images."""
+        dataset = Drawn(self.root, images, size=self.size, seed=self.seed)
+        return mx.gluon.data.DataLoader(dataset, batch_sampler=batches, num_workers=self.workers)
+
+
+class Learned:
+    """Endless batches of this rank's share of the training images, epoch after epoch: (images, labels), on each of `contexts` its part.
+
+    Attributes:
+        decoded: images so far.
+        skipped: names of those that would not decode, the validation images among them.
+    """
+
+    def __init__(self, folders, *, batch, contexts, dtype):
+        self.folders, self.batch, self.contexts, self.dtype = folders, batch, contexts, dtype
+        self.decoded = 0
+        self.drawn = zip(self.orders(), folders.loader(folders.training, self.orders()), strict=True)
+
+    def orders(self):
+        """What each batch draws: all ranks divide one order an epoch among them, and what fills no batch is dropped."""
+        count = len(self.folders.training)
+        full = count // self.folders.world_size // self.batch * self.batch
+        for epoch in itertools.count():
+            own = self.folders.share(np.random.default_rng((self.folders.seed, epoch)).permutation(count).tolist())
+            for first in range(0, full, self.batch):
+                yield [(number, epoch) for number in own[first : first + self.batch]]
+
+    def __next__(self):
+        asked, (pixels, labels, used) = next(self.drawn)
+        images = self.folders.training
+        for (number, _), instead in zip(asked, used.asnumpy().tolist(), strict=True):
+            gone = (instead - number) % len(images)
+            self.folders.unreadable.update(images[(number + step) % len(images)][0] for step in range(gone))
+        self.decoded += len(asked)
+        pixels, labels = (mx.gluon.utils.split_data(part, len(self.contexts)) for part in (pixels, labels))
+        placed = list(zip(pixels, labels, self.contexts, strict=True))
+        return (
+            [normalized(part, context).astype(self.dtype, copy=False) for part, _, context in placed],
+            [part.as_in_context(context) for _, part, context in placed],
+        )
+
+    @property
+    def skipped(self):
+        return sorted(self.folders.unreadable)
+
+
+class Central:
+    """The middle of each of `images`, each time it is iterated over: (bytes, labels) on the host, without those that do not decode."""
+
+    def __init__(self, folders, images, *, batch):
+        self.folders, self.images = folders, images
+        numbers = [(number, None) for number in range(len(images))]
+        self.loader = folders.loader(images, [numbers[first : first + batch] for first in range(0, len(images), batch)])
+
+    def __iter__(self):
+        seen = 0
+        for pixels, labels, used in self.loader:
+            whole = used.asnumpy() != NO_IMAGE
+            names = [name for name, _ in self.images[seen : seen + len(whole)]]
+            self.folders.unreadable.update(name for name, fine in zip(names, whole, strict=True) if not fine)
+            seen += len(whole)
+            if whole.any():
+                yield pixels.asnumpy()[whole], labels.asnumpy()[whole]
+
+
+def normalized(pixels, context):
+    """Bytes (batch, 3, height, width) of the host, brought to a device and turned to fp32 of mean 0 and deviation 1 over ImageNet."""
+    mean, std = (
+        mx.nd.array([values[f"{name}_{channel}"] for channel in "rgb"], ctx=context).reshape((1, 3, 1, 1))
+        for values, name in ((MEAN, "mean"), (STD, "std"))
+    )
+    return (mx.nd.array(pixels, ctx=context, dtype=np.uint8).astype("float32") - mean) / std
