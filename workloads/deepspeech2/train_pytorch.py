@@ -25,6 +25,10 @@ from with_pytorch.training import Supervised, run
 class Recognizer(Supervised):
     """The network, and this rank's utterances."""
 
+    @property
+    def clip_norm(self):
+        return self.args.clip_norm
+
     def network(self):
         from models_torch import build
 

@@ -1,8 +1,8 @@
 """How the ranks of the PyTorch program meet and average their gradients: one alone, DistributedDataParallel, or Horovod.
 
-Each class joins the others when it is made. `model` and `optimizer` wrap what is trained, `update` applies one step's gradients,
-`share` gives all ranks rank 0's tensors, `barrier` waits for all ranks, `slowest` gives the most of what each hands in, `exchange` makes
-what `probe.py` times, `leave` says goodbye.
+Each class joins the others when it is made. `model` and `optimizer` wrap what is trained, `update` applies one step's gradients, all
+together shortened to a norm if there is one, `share` gives all ranks rank 0's tensors, `barrier` waits for all ranks, `slowest` gives the
+most of what each hands in, `exchange` makes what `probe.py` times, `leave` says goodbye.
 """
 
 import os
@@ -25,7 +25,8 @@ class Alone:
         del model
         return optimizer
 
-    def update(self, optimizer, scaler):
+    def update(self, optimizer, scaler, *, clip_norm=None):
+        clip(optimizer, scaler, clip_norm)
         scaler.step(optimizer)
         scaler.update()
 
@@ -112,8 +113,9 @@ class Horovod(Alone):
             optimizer, named_parameters=model.named_parameters(), compression=self.compression
         )
 
-    def update(self, optimizer, scaler):
+    def update(self, optimizer, scaler, *, clip_norm=None):
         optimizer.synchronize()  # the scaler must see the averaged gradients to find the same overflow on all ranks
+        clip(optimizer, scaler, clip_norm)
         with optimizer.skip_synchronize():
             scaler.step(optimizer)
         scaler.update()
@@ -136,6 +138,13 @@ class Horovod(Alone):
 
     def leave(self):
         self.hvd.shutdown()
+
+
+def clip(optimizer, scaler, norm):
+    """Shorten the gradients of all parameters together, averaged and in their own scale, to a norm; None leaves them as they are."""
+    if norm is not None:
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], norm)
 
 
 def join(args, device):

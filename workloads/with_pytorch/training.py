@@ -184,6 +184,8 @@ class Training:
 class Supervised(Training):
     """One network that lowers one loss on batches of its input."""
 
+    clip_norm = None  # of all gradients together, where a workload shortens them
+
     def __init__(self, args, torch, device, ranks):
         super().__init__(args, torch, device, ranks)
         self.net = self.place(self.network())
@@ -204,7 +206,7 @@ class Supervised(Training):
         with self.regions("backward"):
             self.scaler.scale(loss).backward()
         with self.regions("optimizer"):
-            self.ranks.update(self.optimizer, self.scaler)
+            self.ranks.update(self.optimizer, self.scaler, clip_norm=self.clip_norm)
         return loss.detach()  # stays on the device: reading it here would stop it every step
 
     def shared_loss(self):

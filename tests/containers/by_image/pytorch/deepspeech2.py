@@ -1,0 +1,166 @@
+"""Inside the image: Deep Speech 2 has the layers of its catalog, tells characters of utterances alone, and loses what CTC says.
+
+Prevents a layer that is missing or of another width, padding that reaches an utterance's outputs, directions that are not added, a loss that
+is divided by another number or of another blank, a cost that leaves out what recurrent layers do, training that does not lower the loss.
+"""
+
+import itertools
+import json
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/deepspeech2"))
+import speech
+from data_torch import placed
+from flags import SIZES, parser
+from flop import per_sample
+from models_torch import DeepSpeech2, build
+from train_pytorch import Recognizer
+from with_pytorch.operations import recurrence, recurrence_backward
+from with_pytorch.ranks import Alone
+
+CATALOG = json.loads(sys.argv[2])["deepspeech2"]
+
+
+def parameters(channels, depth, width, normalize):
+    """By hand: 41 x 11 and 21 x 11 kernels; GRUs with three gates, two biases each and two directions; 161 frequencies become 41."""
+    found = 41 * 11 * channels + channels + 21 * 11 * channels**2 + channels
+    read = 41 * channels
+    for _ in range(depth):
+        found += 2 * 3 * (read * width + width**2 + 2 * width)
+        read = width
+    found += width**2 + width + 29 * width + 29
+    # A weight and a bias a channel: both convolutions, the layers that read a recurrent one.
+    return found + (4 * channels + 2 * width * depth if normalize else 0)
+
+
+def the_layers_are_those_of_the_catalog():
+    assert set(CATALOG) == set(SIZES)
+    for name, sizes in SIZES.items():
+        with torch.device("meta"):
+            net = build(name)
+        assert sum(p.numel() for p in net.parameters()) == parameters(*sizes) == CATALOG[name][1], name
+
+
+def padding_reaches_no_output():
+    """Together and alone, utterances of three lengths get the same probabilities."""
+    torch.manual_seed(1)
+    net = build("deepspeech2-small")
+    utterances = [speech.synthetic(1, number, longest_s=1.5) for number in range(3)]
+    batch = placed(speech.collate(utterances), torch.device("cpu"))
+    assert len(set(batch.frames.tolist())) == 3
+    with torch.no_grad():
+        told, steps = net(batch.spectrograms, batch.frames)
+        assert told.dtype == torch.float32
+        assert told.shape == (steps.max(), 3, 29)
+        for row, frames in enumerate(batch.frames.tolist()):
+            own, _ = net(batch.spectrograms[row : row + 1, :, :frames], batch.frames[row : row + 1])
+            assert own.shape[0] == steps[row] == (frames + 1) // 2
+            assert (own[:, 0] - told[: steps[row], row]).abs().max() < 1e-5
+            assert (own.exp().sum(2) - 1).abs().max() < 1e-5
+
+
+def both_directions_are_added():
+    """A step's output depends on what comes before it and on what comes after it."""
+    torch.manual_seed(1)
+    net = DeepSpeech2(channels=2, depth=1, width=4, normalize=False)
+    sound = torch.randn(1, speech.FREQUENCIES, 41, requires_grad=True)
+    told, _ = net(sound, torch.tensor([41]))
+    (gradient,) = torch.autograd.grad(told[10].square().sum(), sound)
+    reached = gradient[0].abs().sum(0) > 0
+    assert reached.all(), reached
+    # Beyond the convolutions' reach, by the recurrent layer alone.
+    assert gradient[0, :, 0].any()
+    assert gradient[0, :, 40].any()
+
+
+def recognizer(**changes):
+    flags = {
+        **{"model": "deepspeech2-small", "batch": 2, "iterations": 1, "warmup": 1, "window": 1, "precision": "fp32"},
+        **{"device": "cpu", "devices": 1, "strategy": "single", "data": "synthetic", "learning_rate": 1e-3, "seed": 1},
+        **{"threads": 1, "cpus_per_worker": 0, "loader_workers": 0, "momentum": 0.9, "weight_decay": 0, "longest": 1.2},
+        **{"clip_norm": 400, **changes},
+    }
+    args = parser("").parse_args([f"--{name.replace('_', '-')}={value}" for name, value in flags.items()])
+    return Recognizer(args, torch, torch.device("cpu"), Alone())
+
+
+def the_loss_is_that_of_all_ways_to_say_the_text():
+    """Two utterances, of three and two steps, with texts of two characters and one: every sequence of outputs is tried."""
+    torch.manual_seed(1)
+    told = torch.randn(3, 2, 29).log_softmax(2)
+    batch = SimpleNamespace(
+        spectrograms=None,
+        frames=torch.tensor([6, 4]),
+        texts=torch.tensor([[5, 5], [7, 0]]),
+        characters=torch.tensor([2, 1]),
+    )
+    total = 0.0
+    for row, (steps, text) in enumerate([(3, (5, 5)), (2, (7,))]):
+        likely = 0.0
+        for said in itertools.product({0, *text}, repeat=steps):
+            letters = [one for one, before in zip(said, (None, *said), strict=False) if one != before and one != 0]
+            if tuple(letters) == text:
+                likely += math.exp(sum(told[step, row, one].item() for step, one in enumerate(said)))
+        total -= math.log(likely)
+    made = recognizer()
+    lost = made.loss(lambda *_: (told, torch.tensor([3, 2])), batch)
+    assert abs(lost.item() - total / 2) < 1e-4, (lost, total / 2)
+    # Twice the same letter in two steps has no way: the loss says so, and is not hidden.
+    batch.characters = torch.tensor([2, 1])
+    lost = made.loss(lambda *_: (told[:2], torch.tensor([2, 2])), batch)
+    assert lost.item() == math.inf
+
+
+def operations_are_those_that_are_done():
+    """In a batch without padding, those of its steps; PyTorch's counter sees the recurrent layers' products on a CPU."""
+    net = build("deepspeech2-small")
+    frames = 60
+    with FlopCounterMode(display=False) as forward:
+        told, _ = net(torch.randn(1, speech.FREQUENCIES, frames), torch.tensor([frames]))
+    with FlopCounterMode(display=False) as backward:
+        told.sum().backward()
+    ours = per_sample(net.multiplied(frames))
+    assert abs(ours["forward"] / forward.get_total_flops() - 1) < 0.01, (ours, forward.get_flop_counts())
+    assert abs(ours["backward"] / backward.get_total_flops() - 1) < 0.03, (ours, backward.get_flop_counts())
+    # cuDNN's operator, of 30 steps of all utterances and both directions of a layer, biases and states aside.
+    layer = net.recurrent[0]
+    weights = [tuple(weight.shape) for weight in layer.parameters()]
+    products = sum(math.prod(shape) for shape in weights if len(shape) == 2)
+    assert recurrence((30, 328), weights, 4, None) == 2 * 30 * products
+    assert recurrence((10, 3, 328), weights) == 2 * 30 * products
+    assert recurrence_backward((30, 328), weights, 4, None) == 4 * 30 * products
+
+
+def training_lowers_the_loss():
+    made = recognizer()
+    losses = [made.step().item() for _ in range(16)]
+    assert all(math.isfinite(loss) for loss in losses)
+    assert sum(losses[8:]) < 0.8 * sum(losses[:8]), losses
+    untouched = [name for name, p in made.net.named_parameters() if not p.grad.any()]
+    assert not untouched, f"{untouched} get no gradient"
+    # Every batch of the synthetic ones twice: so many seconds of audio, to the sample.
+    samples = sum(speech.duration(1, number, longest_s=1.2) for number in range(8 * 2))
+    assert abs(made.batches.source.units - 2 * samples / speech.RATE) < 1e-9
+
+
+def gradients_are_clipped_to_their_norm():
+    made = recognizer(clip_norm=0.5)
+    made.step()
+    norm = math.sqrt(sum(p.grad.square().sum().item() for p in made.parameters))
+    assert abs(norm - 0.5) < 1e-4, norm
+
+
+the_layers_are_those_of_the_catalog()
+padding_reaches_no_output()
+both_directions_are_added()
+the_loss_is_that_of_all_ways_to_say_the_text()
+operations_are_those_that_are_done()
+training_lowers_the_loss()
+gradients_are_clipped_to_their_norm()

@@ -1,0 +1,126 @@
+"""Inside the image: the WGAN's networks are the authors', its operations those that PyTorch counts, and a step does what algorithm 1 says.
+
+Prevents a layer that is missing or of another width, a cost of gradients that nobody computes, a critic whose weights leave their cube, a
+generator that trains the critic or is trained by its updates, an estimate of the wrong sign, weights that get no gradient.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/wgan"))
+from flags import parser
+from models_torch import Estimate, build
+from synthetic import LATENT
+from train_pytorch import Wgan
+from with_pytorch.ranks import Alone
+
+# Convolutions of 4 x 4 by hand, biases there are none: 100, 512, 256, 128, 64, 3 channels, and 3, 64, 128, 256, 512, 1.
+GENERATOR = 16 * (100 * 512 + 512 * 256 + 256 * 128 + 128 * 64 + 64 * 3)
+CRITIC = 16 * (3 * 64 + 64 * 128 + 128 * 256 + 256 * 512 + 512)
+CATALOG = json.loads(sys.argv[2])["wgan"]
+CLIP = 0.01
+
+
+def count(net):
+    return sum(p.numel() for p in net.parameters())
+
+
+def training(model="wgan-nobn", **changes):
+    """A `Wgan` of small images on this CPU, alone."""
+    flags = {
+        **{
+            "model": model,
+            "image_size": 16,
+            "batch": 4,
+            "iterations": 1,
+            "warmup": 1,
+            "window": 1,
+            "precision": "fp32",
+        },
+        **{"device": "cpu", "devices": 1, "strategy": "single", "data": "synthetic", "learning_rate": 5e-5, "seed": 1},
+        **{"threads": 1, "cpus_per_worker": 0, "loader_workers": 0, "n_critic": 2, "clip": CLIP, **changes},
+    }
+    args = parser("").parse_args([f"--{name.replace('_', '-')}={value}" for name, value in flags.items()])
+    return Wgan(args, torch, torch.device("cpu"), Alone())
+
+
+def the_networks_are_the_authors():
+    # Batch normalization has a weight and a bias a channel, after all but the first and last layers of the critic and the generator's last.
+    normalized = {"wgan": (2 * (512 + 256 + 128 + 64), 2 * (128 + 256 + 512)), "wgan-nobn": (0, 0)}
+    assert set(CATALOG) == set(normalized)
+    for name, (made, told) in normalized.items():
+        with torch.device("meta"):
+            generator, critic = build(name, 64, LATENT)
+        assert (count(generator), count(critic)) == (GENERATOR + made, CRITIC + told), name
+        assert [64, count(generator) + count(critic)] == CATALOG[name], name
+        assert generator(torch.empty(2, LATENT, 1, 1, device="meta")).shape == (2, 3, 64, 64)
+        assert critic(torch.empty(2, 3, 64, 64, device="meta")).shape == (2, 1, 1, 1)
+    # Of the whole map at once, so that there is an estimate in fp32 whatever the critic computes in.
+    halves = Estimate(torch.nn.Identity())(torch.full((1000,), 3.0).bfloat16(), torch.full((1000,), 1.0).bfloat16())
+    assert (halves.item(), halves.dtype) == (2.0, torch.float32)
+
+
+def operations_are_those_that_are_done():
+    for n_critic in (1, 5):
+        made = training(n_critic=n_critic)
+        with FlopCounterMode(display=False) as counter:
+            made.step()
+        ours = made.flop_per_sample()
+        told = sum(ours.values()) * n_critic * made.args.batch
+        assert abs(told / counter.get_total_flops() - 1) < 1e-6, (n_critic, told, counter.get_total_flops())
+        for event in made.flop_counts():
+            assert abs(event["flop_per_sample"] / ours[event["phase"]] - 1) < 1e-6, (event, ours)
+            assert abs(sum(event["operators"].values()) / event["flop_per_sample"] - 1) < 1e-6
+
+
+def weights_stay_in_their_cube():
+    made = training("wgan", learning_rate=0.01)
+    assert max(weight.abs().max() for weight in made.weights) > CLIP, "nothing to clip would prove nothing"
+    for _ in range(3):
+        made.teach_critic()
+        assert max(weight.abs().max() for weight in made.weights) <= CLIP
+    made.step()
+    assert max(weight.abs().max() for weight in made.weights) <= CLIP
+
+
+def each_update_is_of_one_network():
+    made = training()
+    before = [p.clone() for p in made.generator.parameters()]
+    made.teach_critic()
+    assert all(torch.equal(p, old) for p, old in zip(made.generator.parameters(), before, strict=True))
+    assert all(weight.grad.any() for weight in made.weights)
+    before = [weight.clone() for weight in made.weights]
+    made.critic.requires_grad_(requires_grad=False)
+    made.teach_generator()
+    made.critic.requires_grad_(requires_grad=True)
+    assert all(torch.equal(weight, old) for weight, old in zip(made.weights, before, strict=True))
+    assert all(p.grad.any() for p in made.generator.parameters())
+    # Two updates of the critic and one of the generator take a draw of latents each, the critic's a batch of images each.
+    draws, images = made.draws, made.batches.source.units
+    made.step()
+    assert (made.draws - draws, made.batches.source.units - images) == (3, 8)
+
+
+def the_critic_learns_and_then_the_generator():
+    """The estimate rises while the critic alone learns, and falls while the generator alone does: which it shall."""
+    made = training(learning_rate=5e-4)
+    first = made.evaluate()[0]
+    for _ in range(10):
+        made.teach_critic()
+    learnt = made.evaluate()[0]
+    assert learnt > abs(first), (first, learnt)
+    for _ in range(10):
+        made.teach_generator()
+    assert made.evaluate()[0] < learnt
+
+
+the_networks_are_the_authors()
+operations_are_those_that_are_done()
+weights_stay_in_their_cube()
+each_update_is_of_one_network()
+the_critic_learns_and_then_the_generator()
