@@ -71,9 +71,15 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
 
 
 def run(
-    request: Request, *, command: tuple[str, ...], name: str, shown: Progress, known: Known = lambda _, __: None
+    request: Request,
+    *,
+    command: tuple[str, ...],
+    name: str,
+    shown: Progress,
+    known: Known = lambda _, __: None,
+    wanted: Callable[[Trial], bool] = lambda _: True,
 ) -> list[Run]:
-    """Run a request to its records: at least one.
+    """Run a request to its records.
 
     Args:
         request: what was asked.
@@ -81,6 +87,7 @@ def run(
         name: begins every run id.
         shown: told what happens.
         known: asked before each trial; a run that it knows is taken instead.
+        wanted: which trials of the plan to run.
 
     Raises:
         RequestError: it can't be met; nothing was started.
@@ -102,7 +109,8 @@ def run(
             prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
         try:
             _check_links(trials, prepared)
-            return _Matrix(request, ground, prepared, shown, command, name, known).run_all(trials)
+            matrix = _Matrix(request, ground, prepared, shown, command, name, known)
+            return matrix.run_all([trial for trial in trials if wanted(trial)])
         finally:
             prepared.release()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -37,15 +38,22 @@ def sample(
     if directory.exists() and any(directory.iterdir()):
         raise RequestError(f"{directory} exists and is not empty; give a directory that does not exist yet")
     with progress(Console(stderr=True, highlight=False)) as shown:
-        python = ensure_environment(
-            lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=shown.stage
-        )
-        program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
-        follow([str(python), program, str(directory), f"--images={count}", f"--seed={number}"], on_line=shown.stage)
+        make_sample(directory, images=count or 0, seed=number or 0, report=shown.stage)
     found = dataset.inspect(directory)
     Console(highlight=False, soft_wrap=True).print(
         f"{directory}: {found.images} images in {found.classes} classes", markup=False
     )
+
+
+def make_sample(directory: Path, *, images: int, seed: int, report: Callable[[str], None]) -> None:
+    """Write so many real JPEGs into a directory that does not exist yet, or is empty.
+
+    Raises:
+        RequestError: what makes them can't be installed.
+    """
+    python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
+    program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
+    follow([str(python), program, str(directory), f"--images={images}", f"--seed={seed}"], on_line=report)
 
 
 @data_app.command()

@@ -6,15 +6,16 @@ become rates of their links. Each such difference is in `Cell.altered`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from runner.published.model import Conditions, Published
 from runner.request import Precision, Request
+from runner.studies.asked import Scale
 from runner.studies.asking import Asked, ask, link
-from runner.studies.model import Altered, Cell, Machine, Scale
+from runner.studies.model import Altered, Cell, Machine
 from runner.studies.setting import Leaf, Setting
-from runner.studies.study import SHORTENED, Study
+from runner.studies.study import LENGTHS, ShortenedName, Study
 
 Curve = tuple[str, Precision, int | None]
 
@@ -121,10 +122,27 @@ def _altered(setting: Setting, leaf: Leaf) -> Iterator[Altered]:
         held = link(setting, leaf.network)
         here = f"emulated nodes, {held.label.removeprefix('emulated ') if held else 'links as they are'}"
         yield Altered(field="network", published=wire, here=here)
-    for name in SHORTENED:
-        before, after = getattr(block, name), setting.shortened(name)
-        if before != after:
-            yield Altered(field=name, published=_said(before), here=_said(after))
+    yield from _shorter(setting)
+
+
+def _shorter(setting: Setting) -> Iterator[Altered]:
+    """What a small scale makes less of; warm-up aside, of which no source speaks."""
+    before, after = _length(setting.printed), _length(setting.shortened)
+    if before != after:
+        yield Altered(field="iterations", published=before, here=after)
+    names: tuple[ShortenedName, ...] = ("image_size", "fit", "profile_after", "profile_iterations")
+    for name in names:
+        was, here = setting.printed(name), setting.shortened(name)
+        if was != here:
+            yield Altered(field=name, published=_said(was), here=_said(here))
+
+
+def _length(of: Callable[[ShortenedName], int | None]) -> str:
+    """`1 epoch`, `4,000 iterations`, `10,000 samples`."""
+    for name in LENGTHS:
+        if count := of(name):
+            return f"{count:,} {name if count > 1 else name[:-1]}"
+    return "not stated"
 
 
 def _said(value: int | None) -> str:

@@ -87,10 +87,12 @@ def _models(block: Block, workloads: Sequence[Workload]) -> Iterator[Wrong]:
     for name in (*block.models.values(), *block.small.models.values()):
         yield from _missing((name,), "model", set(owners), of="the suite")
         workload, model = owners[name]
-        yield from _missing((framework,), "framework", set(model.frameworks), of=f"model {name}")
-        yield from _missing(
-            (framework,), "framework", set(workload.frameworks(block.mode)), of=f"MODE={block.mode} of {name}"
-        )
+        for known, of in (
+            (set(model.frameworks), f"model {name}"),
+            (set(workload.frameworks(block.mode)), f"MODE={block.mode} of {name}"),
+        ):
+            for _, sentence in _missing((framework,), "framework", known, of=of):
+                yield f"id: {block.id}", f"block {block.id}: {sentence}"
 
 
 def _missing(asked: Iterable[str], what: str, known: set[str], *, of: str) -> Iterator[Wrong]:

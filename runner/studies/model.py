@@ -18,10 +18,10 @@ from runner.published.model import Conditions
 from runner.published.source import Identifier
 from runner.request import Device, EngineName, Interconnect, Request
 from runner.results import RunRecord
+from runner.studies.asked import Scale
 from runner.studies.study import Case
 from runner.trial import AnyTrial, ForeignTrial, Trial
 
-Scale = Literal["full", "small"]
 State = Literal["training", "idle"]
 FigureVerdict = Literal["reproduced", "differs", "not comparable", "not measured", "shape agrees", "shape differs"]
 FindingVerdict = Literal["holds", "does not hold", "not testable here"]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from runner.published.model import Published
 from runner.request import Device, Precision
-from runner.studies.model import Machine, Scale, Usable
-from runner.studies.study import Block, Point, ShortenedName, Study
+from runner.studies.asked import Scale
+from runner.studies.model import Machine, Usable
+from runner.studies.study import LENGTHS, Block, Point, ShortenedName, Study
 
 UNITS = {"gpu": "GPUs", "cpu": "CPU cores"}
 
@@ -79,12 +80,20 @@ class Setting:
         """The suite's name of it."""
         return self.block.framework or self.block.where.framework or ""
 
+    def printed(self, name: ShortenedName) -> int | None:
+        """A number of the block."""
+        number: int | None = getattr(self.block, name)
+        return number
+
     def shortened(self, name: ShortenedName) -> int | None:
-        """A number of the block, or what stands for it at a small scale."""
-        if self.small and name == "epochs" and self.block.small.iterations:
-            return None
-        short: int | None = getattr(self.block.small, name) if self.small else None
-        return short if short is not None else getattr(self.block, name)
+        """The same, or what stands for it at a small scale."""
+        if not self.small:
+            return self.printed(name)
+        short = self.block.small
+        number: int | None = getattr(short, name)
+        if name in LENGTHS and any(getattr(short, other) for other in LENGTHS):
+            return number
+        return self.printed(name) if number is None else number
 
     def leaves(self) -> Iterator[Leaf]:
         """Every combination; at a small scale with those beside the source's own."""

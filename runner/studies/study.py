@@ -7,7 +7,7 @@ has no figures: those, and the findings, are in `results/published/<source>.yaml
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,8 +23,8 @@ Case = Literal["one", "sequential", "together"]
 ShortenedName = Literal[
     "iterations", "epochs", "samples", "warmup", "fit", "image_size", "profile_after", "profile_iterations"
 ]
-# What has a place of its own in `Small`.
-SHORTENED: Final[tuple[ShortenedName, ...]] = get_args(ShortenedName)
+# Three ways to say how long a run is; a short one may say it in another.
+LENGTHS: Final[tuple[ShortenedName, ...]] = ("samples", "epochs", "iterations")
 
 
 class Point(Frozen):
