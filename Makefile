@@ -35,7 +35,7 @@ help: ## list targets and variables
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-.PHONY: bench compare-interconnects plan doctor clean regrade profile report compare query published overhead
+.PHONY: bench compare-interconnects plan doctor clean regrade profile report compare query published reproduce studies overhead
 bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS)
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
@@ -59,6 +59,11 @@ query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_statu
 	@$(DLSCALE) query $(if $(SQL),$(call quote,$(SQL)),--tables) $(if $(IN),--in=$(call quote,$(IN))) $(if $(CSV),--csv) $(if $(JSON),--json)
 published: .venv/ready ## what others published, of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(foreach v,MODEL FRAMEWORK SOURCE PLOT,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) $(if $(JSON),--json)
+reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1
+	@$(DLSCALE) reproduce $(call quote,$(STUDY)) $(foreach v,SCALE DEVICE HOSTS ENGINE DATA OUT CELLS,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) \
+	  $(if $(DRY_RUN),--dry-run)
+studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=...
+	@$(DLSCALE) studies $(foreach v,SCALE DEVICE HOSTS ENGINE,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))
 overhead: .venv/ready ## what the suite itself costs, against the same training without it
 	@$(DLSCALE) overhead $(FLAGS)
 

@@ -22,6 +22,7 @@ from runner.images.cli import images_app
 from runner.query.cli import query
 from runner.request import Request
 from runner.rig.cli import rig
+from runner.studies.cli import reproduce, studies
 
 app = typer.Typer(
     help="Measures how fast deep-learning training runs and how well it scales, in a way somebody else can repeat.",
@@ -35,6 +36,8 @@ app.add_typer(data_app, name="data")
 app.command()(compare)
 app.command()(query)
 app.command()(rig)
+app.command()(reproduce)
+app.command()(studies)
 
 Text = str | None
 
