@@ -6,37 +6,72 @@ Which quantity stands along the axis follows from the figures: the number that v
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from runner.published.findings import All, Predicate, Steady
 from runner.report.page.blocks import anchor
 from runner.report.page.model import Block, Figure, Series
 from runner.report.page.verdicts import tables
 
 if TYPE_CHECKING:
     from runner.metrics import Interval
-    from runner.published.model import Conditions
     from runner.studies.model import Reproduction
 
 AXES: Final = {
+    "iterations": "iterations",
     "epoch": "epochs",
     "gpus": "devices",
     "batch_per_gpu": "batch of a device",
     "batch": "batch",
     "global_batch": "batch of all devices",
-    "image_size": "pixels",
     "gpu_index": "number of the device",
-    "iterations": "iterations",
 }
 """Conditions that are numbers, by preference, and what their axis is called."""
-GROWS: Final = ("nodes", "global_batch", "batch_per_gpu", "batch")
+TELLING: Final = (
+    *(
+        "framework",
+        "build",
+        "model",
+        "variant",
+        "mode",
+        "device",
+        "gpu",
+        "network",
+        "gpus",
+        "batch_per_gpu",
+        "batch",
+        "global_batch",
+    ),
+    *(
+        "precision",
+        "strategy",
+        "technique",
+        "case",
+        "state",
+        "name",
+        "epoch",
+        "iterations",
+        "gpu_index",
+        "system",
+        "run",
+    ),
+)
+"""Conditions that tell curves apart, in the order in which a legend names them; figures that differ in others alone share a curve."""
+GROWS: Final = ("global_batch", "batch_per_gpu", "batch")
 """Conditions that may go along with the number of devices within one curve."""
-SILENT: Final = frozenset({"note", "version", "versus", "container", "where"})
-"""Conditions that tell no two curves of a figure apart by themselves."""
+OF_DEVICES: Final = frozenset({"speedup", "scaling_efficiency"})
+"""Quantities that are drawn against the number of devices alone."""
+COUNTED: Final = frozenset(
+    {"samples_per_run", "training_images", "validation_images", "image_size", "classes", "training_epochs"}
+)
+"""Settings that a source prints, which nobody measures."""
 CURVES: Final = 8
 """More curves than that are parted by network."""
-NAMED: Final = frozenset({"framework", "model", "mode", "gpu", "network", "precision", "case", "state", "name"})
-"""Conditions that speak for themselves in a legend."""
+NUMBERED: Final = frozenset(
+    {"gpus", "batch_per_gpu", "batch", "global_batch", "epoch", "iterations", "gpu_index", "run"}
+)
+"""Conditions whose value says nothing without their name."""
 
 
 @dataclass(frozen=True)
@@ -79,37 +114,52 @@ def block(reproduction: Reproduction, *, stem: str) -> Block:
 
 
 def figures(reproduction: Reproduction, *, stem: str) -> tuple[Figure, ...]:
-    """Every quantity of the source, or measured for it, that has two values: published and measured points on one axis."""
-    groups: dict[tuple[str, str], list[Point]] = {}
-    for key, point in _points(reproduction):
-        groups.setdefault(key, []).append(point)
-    found = []
-    for (metric, unit), points in groups.items():
-        if len(points) > 1:
-            found += _of_metric(metric, unit, points, stem=stem)
+    """Every quantity that the source printed or concluded something of: its points and the measured ones on one axis."""
+    shown = {one.metric for one in reproduction.comparisons}
+    shown |= {metric for one in reproduction.judgements for metric in _metrics(one.finding.predicate)}
+    steady = {
+        one.finding.predicate.metric for one in reproduction.judgements if isinstance(one.finding.predicate, Steady)
+    }
+    groups: dict[tuple[str, ...], list[Point]] = {}
+    for (metric, unit), point in _points(reproduction):
+        # Over time, by epoch, of kernels: figures of their own beside those of whole runs.
+        apart = tuple(name for name in ("iterations", "epoch", "name") if name in point.where)
+        if metric in shown - COUNTED and ("iterations" not in apart or metric in steady):
+            groups.setdefault((metric, unit, *apart), []).append(point)
+    found: list[Figure] = []
+    for (metric, unit, *parts), points in groups.items():
+        found += _of_metric(metric, unit, points, stem="-".join((stem, *(["by", *parts] if parts else []))))
     return tuple(found)
+
+
+def _metrics(predicate: Predicate) -> Iterable[str]:
+    for part in predicate.of if isinstance(predicate, All) else (predicate,):
+        if metric := getattr(part, "metric", None):
+            yield metric
 
 
 def _points(reproduction: Reproduction) -> Iterable[tuple[tuple[str, str], Point]]:
     for compared in reproduction.comparisons:
         if compared.published is not None:
-            where = _stated(compared.conditions)
+            where = _telling(compared.conditions.stated)
             yield (compared.metric, compared.unit), Point(where, float(compared.published), published=True)
     for seen in reproduction.observations:
-        extra = {"case": seen.case, "state": seen.state, "epoch": seen.epoch, "name": seen.name}
-        extra["iterations"] = seen.iterations
-        known = {name: value for name, value in extra.items() if value is not None}
-        where = {**_stated(seen.where), **known}
+        more = {"case": seen.case, "epoch": seen.epoch, "name": seen.name, "iterations": seen.iterations}
+        more["state"] = "idle" if seen.state == "idle" else None
+        known = {name: value for name, value in more.items() if value is not None}
+        where = _telling({**seen.where.stated, **known})
         yield (seen.metric, seen.unit), Point(where, seen.value, published=False, ci95=seen.ci95, runs=seen.runs)
 
 
-def _stated(conditions: Conditions) -> dict[str, Hashable]:
-    return {name: value for name, value in conditions.stated.items() if name not in SILENT}
+def _telling(stated: Mapping[str, Hashable]) -> dict[str, Hashable]:
+    return {name: stated[name] for name in TELLING if name in stated}
 
 
 def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) -> list[Figure]:
     """The figure of one quantity; one for each network where the curves would be too many."""
-    axis = _axis(points)
+    if len({point.where.get("gpu") for point in points} - {None}) < 2:  # noqa: PLR2004 - then it tells nothing apart
+        points = [replace(point, where={k: v for k, v in point.where.items() if k != "gpu"}) for point in points]
+    axis = "gpus" if metric in OF_DEVICES else _axis(points)
     models = list(dict.fromkeys(point.where.get("model") for point in points))
     parted = len(_curves(points, axis)) > CURVES and len(models) > 1
     found = []
@@ -119,32 +169,30 @@ def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) ->
         of = f", {model}" if parted and model else ""
         name = anchor(stem, metric, unit if unit not in {"%", "x"} else "", str(model) if parted else "")
         y = words if unit in {"unstated", "x"} else f"{words} ({unit})"
-        title = f"{words[0].upper()}{words[1:]}{of}, published and measured"
-        drawn = _bars(own, name, title, y)
-        if axis:
-            drawn = _lines(own, axis, name=name, title=title, y=y, metric=metric)
-        found.append(drawn)
+        title = f"{words[0].upper()}{words[1:]}{of}"
+        drawn = _lines(own, axis, name=name, title=title, y=y, metric=metric) if axis else _bars(own, name, title, y)
+        if sum(len(one.x) for one in drawn.series if one.kind != "ideal") > 1:
+            found.append(drawn)
     return found
 
 
 def _axis(points: Sequence[Point]) -> str | None:
     """The number along which most figures stand in curves of two or more; None where none does."""
-    on: dict[str, int] = {}
+    on: dict[str, tuple[int, int]] = {}
     for axis in AXES:
         curves = _curves(points, axis).values()
-        on[axis] = sum(len(own) for own in curves if len({point.where[axis] for point in own}) > 1)
+        joined = sum(len(own) for own in curves if len({point.where[axis] for point in own}) > 1)
+        on[axis] = (joined, -len(curves))  # of two that join as many, that which needs fewer curves
     best = max(on, key=lambda axis: on[axis])
-    return best if on[best] else None
+    return best if on[best][0] else None
 
 
 def _curves(points: Sequence[Point], axis: str | None) -> dict[tuple[object, ...], list[Point]]:
-    """Points that differ along the axis alone; with the number of devices may go nodes and batch, where each has its own."""
-    if axis is None:
-        return {("all",): list(points)}
-    placed = [point for point in points if isinstance(point.where.get(axis), (int, float))]
-    dropped = {axis}
+    """Points that differ along the axis alone; with the number of devices may go the batch, where each number has its own."""
+    placed = [point for point in points if axis is None or isinstance(point.where.get(axis), (int, float))]
+    dropped = {axis or ""}
     for name in GROWS if axis == "gpus" else ():
-        if _apart(placed, axis, dropped | {name}):
+        if _apart(placed, dropped | {name}):
             dropped.add(name)
     found: dict[tuple[object, ...], list[Point]] = {}
     for point in placed:
@@ -152,24 +200,31 @@ def _curves(points: Sequence[Point], axis: str | None) -> dict[tuple[object, ...
     return found
 
 
-def _apart(points: Sequence[Point], axis: str, dropped: set[str]) -> bool:
-    """Whether no two points of a curve stand at one place without these conditions."""
-    places = [(point.published, point.where[axis], *_rest(point, dropped)) for point in points]
-    return len(set(places)) == len(places)
+def _apart(points: Sequence[Point], dropped: set[str]) -> bool:
+    """Whether no two batches at one number of devices fall into one curve without these conditions."""
+    batches: dict[tuple[object, ...], set[tuple[Hashable, ...]]] = {}
+    for point in points:
+        place = (point.published, point.where["gpus"], *_rest(point, dropped))
+        if batch := tuple(point.where[name] for name in GROWS if name in point.where):
+            batches.setdefault(place, set()).add(batch)
+    return all(len(own) == 1 for own in batches.values())
 
 
 def _rest(point: Point, dropped: set[str]) -> tuple[tuple[str, Hashable], ...]:
-    return tuple(sorted((name, value) for name, value in point.where.items() if name not in dropped))
+    return tuple((name, value) for name, value in point.where.items() if name not in dropped)
 
 
 def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str, metric: str) -> Figure:
     curves = _curves(points, axis)
     series = []
     for (published, *rest), own in curves.items():
+        if metric in OF_DEVICES and len(own) == 1 and own[0].where[axis] == 1:
+            continue  # a baseline alone is no curve
         ordered = sorted(own, key=lambda point: _number(point.where[axis]))
-        label = _label(dict(rest), [dict(other) for _, *other in curves])  # type: ignore[arg-type]
+        label = _label(dict(rest), [dict(other) for kind, *other in curves if kind == published])  # type: ignore[arg-type]
         series.append(_series(ordered, label, bool(published), tuple(_number(one.where[axis]) for one in ordered)))
     places = sorted({place for one in series for place in one.x if isinstance(place, float)})
+    left = sum(axis not in point.where for point in points if point.published)
     if metric == "speedup" and axis == "gpus" and places:
         ends = (max(1.0, places[0]), places[-1])
         series.append(Series(name="ideal", kind="ideal", x=ends, y=ends))
@@ -181,6 +236,7 @@ def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str,
         log=len(places) > 1 and places[0] > 0 and places[-1] / places[0] > 8,  # noqa: PLR2004 - as in a matrix' PNG
         series=tuple(series),
         interval="95 % interval of what was measured" if any(one.low for one in series) else "",
+        notes=(f"{left} published figures without {AXES[axis]} are in the table alone",) if left else (),
     )
 
 
@@ -210,10 +266,14 @@ def _series(points: Sequence[Point], label: str, published: bool, places: tuple[
 
 
 def _label(own: Mapping[str, Hashable], every: Sequence[Mapping[str, Hashable]]) -> str:
-    """What tells a curve, or a bar, from the others."""
-    differ = [name for name in own if len({other.get(name) for other in every}) > 1]
-    words = [str(own[name]) if name in NAMED else f"{name.replace('_', ' ')} {own[name]}" for name in differ]
-    return ", ".join(words) or "all"
+    """What tells a curve, or a bar, from the others: as few conditions as do."""
+    rest, words = [other for other in every if other != own], []
+    for name in TELLING:
+        left = [other for other in rest if other.get(name) == own.get(name)]
+        if len(left) < len(rest) and name in own:
+            words.append(f"{name.replace('_', ' ')} {own[name]}" if name in NUMBERED else str(own[name]))
+            rest = left
+    return ", ".join(words) or "all runs"
 
 
 def _number(value: Hashable) -> float:

@@ -1,0 +1,243 @@
+"""A run as MLPerf's `:::MLLOG` lines, the format in which the field keeps training logs. Pure: a record and its events → text.
+
+Keys stand only for what they mean there (https://github.com/mlcommons/training_policies, training_rules.adoc):
+
+    init_start, init_stop    from the first container to the end of warm-up
+    run_start, run_stop      the measured iterations; status is `success` unless the run failed or is invalid
+    train_samples            of the data set; none of synthetic data
+    epoch_start, epoch_stop  of a training that is watched to converge: its training, without the validation between eval_start and eval_stop
+    eval_accuracy            the share, 0 to 1, of validation samples that were classified right
+    tracked_stats            samples a second of each window, and of the steady state at the end; none of an invalid run
+
+Times are of the machine that ran `dlscale`: when it asked the machine for its facts, right before the run, plus the seconds since then by
+its monotonic clock. Between two lines they are exact, against a calendar within the seconds that idle power was measured for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner import metrics
+from runner.events import Epoch, Event, WarmupEnd, Window
+from runner.report import mllog_keys as keys
+from runner.results import RunRecord
+from runner.trial import Trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of the log; `at` in seconds of the runner's monotonic clock, `value` any JSON."""
+
+    at: float
+    kind: str
+    key: str
+    value: Any = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def mllog(record: RunRecord, events: Sequence[Event]) -> str | None:
+    """The log of a run, in the order of time; None where it never began to train.
+
+    Args:
+        record: of a training that was measured; passes under a profiler and inference have no such log.
+        events: the raw events of all its ranks.
+    """
+    windows = [event for event in events if isinstance(event, Window)]
+    if not windows:
+        return None
+    clock = _Clock.of(record, events)
+    # Sorting keeps the order of lines of one time.
+    parts = (
+        _settings(record),
+        _begin(record, events, windows, clock),
+        _rates(record, windows, clock),
+        _epochs(record, events, clock),
+        _end(record, events, windows, clock),
+    )
+    lines = sorted((line for part in parts for line in part), key=lambda line: line.at)
+    return "".join(keys.PREFIX + json.dumps(_fields(line, clock)) + "\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Every rank's clock in terms of the runner's, and that one in terms of the calendar.
+
+    Attributes:
+        ahead: by rank, seconds to add to its clock: the least time that a line took to be read is taken for none.
+        epoch_s: the runner's monotonic zero in seconds since 1970.
+    """
+
+    ahead: Mapping[int, float]
+    epoch_s: float
+
+    @classmethod
+    def of(cls, record: RunRecord, events: Sequence[Event]) -> _Clock:
+        ahead: dict[int, float] = {}
+        # Samplers say rank 0 as well, on other hosts by other clocks.
+        homes = {event.rank: event.container for event in events if isinstance(event, Window)}
+        for event in events:
+            if event.container != homes.get(event.rank):
+                continue
+            late = event.received - event.t
+            ahead[event.rank] = min(late, ahead.get(event.rank, late))
+        return cls(ahead=ahead, epoch_s=record.provenance.recorded_at.timestamp() - record.outcome.started)
+
+    def of_rank(self, rank: int, t: float) -> float:
+        return t + self.ahead[rank]
+
+    def milliseconds(self, at: float) -> int:
+        return round(1000 * (self.epoch_s + at))
+
+
+def _fields(line: Line, clock: _Clock) -> dict[str, Any]:
+    """A line as its JSON object, with the keys in the order of MLPerf's own logger."""
+    return {
+        "namespace": "",
+        "time_ms": clock.milliseconds(line.at),
+        "event_type": line.kind,
+        "key": line.key,
+        "value": line.value,
+        "metadata": dict(line.metadata),
+    }
+
+
+def _settings(record: RunRecord) -> Iterator[Line]:
+    """What was run, known from the start."""
+    trial, at = record.trial, record.outcome.started
+    if not isinstance(trial, Trial):
+        return
+    found = {
+        keys.SEED: trial.seed,
+        keys.GLOBAL_BATCH_SIZE: trial.global_batch,
+        keys.OPT_BASE_LR: trial.learning_rate,
+        keys.OPT_WEIGHT_DECAY: trial.weight_decay,
+    }
+    if trial.dataset:
+        held_back = trial.dataset.validation_images if trial.mode == "converge" else 0
+        found |= {keys.TRAIN_SAMPLES: trial.dataset.images - held_back, keys.EVAL_SAMPLES: held_back or None}
+    for key, value in found.items():
+        if value is not None:
+            yield Line(at=at, kind=keys.POINT_IN_TIME, key=key, value=value, metadata={"file": "record.json"})
+
+
+def _begin(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
+    """From the first container to warm, and the first measured iteration."""
+    begin = min(clock.of_rank(window.rank, window.start) for window in windows)
+    warm = [event for event in events if isinstance(event, WarmupEnd)]
+    ready = min(begin, max((clock.of_rank(event.rank, event.t) for event in warm), default=begin))
+    yield Line(at=record.outcome.started, kind=keys.INTERVAL_START, key=keys.INIT_START)
+    yield Line(at=ready, kind=keys.INTERVAL_END, key=keys.INIT_STOP, metadata=_warmup(warm))
+    yield Line(at=begin, kind=keys.INTERVAL_START, key=keys.RUN_START, metadata=_what(record))
+
+
+def _end(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
+    """The last measured iteration of any rank, or the last validation."""
+    trained = [clock.of_rank(window.rank, window.start + window.seconds) for window in windows]
+    validated = [clock.of_rank(event.rank, event.t) for event in events if isinstance(event, Epoch)]
+    usable = record.outcome.status == "ok" and record.validity.status != "invalid"
+    yield Line(
+        at=max(trained + validated),
+        kind=keys.INTERVAL_END,
+        key=keys.RUN_STOP,
+        metadata={
+            keys.STATUS: keys.SUCCESS if usable else keys.ABORTED,
+            "validity": record.validity.status,
+            "reasons": list(record.validity.reasons),
+        },
+    )
+
+
+def _warmup(warm: Sequence[WarmupEnd]) -> dict[str, Any]:
+    return {"warmup_iterations": warm[0].iterations} if warm else {}
+
+
+def _what(record: RunRecord) -> dict[str, Any]:
+    """What the standard has no key for and a reader asks first."""
+    trial = record.trial
+    common = {
+        "run_id": record.run_id,
+        "devices": trial.world_size,
+        "device": trial.device,
+        "image": record.image.reference,
+    }
+    if not isinstance(trial, Trial):
+        return common
+    return {
+        **common,
+        "framework": trial.framework,
+        "framework_version": record.provenance.framework_version or trial.version,
+        "model": trial.model,
+        "precision": trial.precision,
+        "strategy": trial.way,
+        "data": trial.data,
+    }
+
+
+def _rates(record: RunRecord, windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
+    """Throughput of each window of all ranks together, and of the steady state; none of a run that may not be used."""
+    joined = metrics.global_windows(windows)
+    throughput, steady = record.measurement.throughput, record.measurement.steady
+    if joined is None or throughput is None or steady is None or record.validity.status == "invalid":
+        return
+    first = [window for window in windows if window.rank == windows[0].rank]
+    step = 0
+    # A window ends when its slowest rank ends it.
+    ends: dict[int, float] = {}
+    for window in windows:
+        ends[window.index] = max(ends.get(window.index, 0.0), clock.of_rank(window.rank, window.start + window.seconds))
+    rates = joined.samples / joined.seconds
+    for window, rate in zip(sorted(first, key=lambda window: window.index), rates, strict=False):
+        step += window.iterations
+        yield Line(
+            at=ends[window.index],
+            kind=keys.POINT_IN_TIME,
+            key=keys.TRACKED_STATS,
+            value={keys.THROUGHPUT: float(rate)},
+            metadata={keys.STEP: step, "unit": throughput.unit, "steady": window.index >= steady.first_window},
+        )
+    interval = {"low": throughput.ci95.low, "high": throughput.ci95.high} if throughput.ci95 else None
+    yield Line(
+        at=max(ends.values()),
+        kind=keys.POINT_IN_TIME,
+        key=keys.TRACKED_STATS,
+        value={"steady_throughput": throughput.value},
+        metadata={keys.STEP: step, "unit": throughput.unit, "ci95": interval},
+    )
+
+
+def _epochs(record: RunRecord, events: Sequence[Event], clock: _Clock) -> Iterator[Line]:
+    """Each epoch that all ranks ended: its training, then its validation."""
+    windows: Sequence[Window] = sorted(
+        (event for event in events if isinstance(event, Window) and event.rank == 0), key=lambda window: window.index
+    )
+    for epoch in record.measurement.epochs:
+        number = {keys.EPOCH_NUM: epoch.epoch}
+        own, windows = _of_epoch(windows, epoch.iterations)
+        told = [event for event in events if isinstance(event, Epoch) and event.epoch == epoch.epoch]
+        begin = clock.of_rank(0, own[0].start)
+        trained = clock.of_rank(0, own[-1].start + own[-1].seconds)
+        validated = max(trained, *(clock.of_rank(event.rank, event.t) for event in told))
+        yield Line(at=begin, kind=keys.INTERVAL_START, key=keys.EPOCH_START, metadata=number)
+        yield Line(at=trained, kind=keys.INTERVAL_END, key=keys.EPOCH_STOP, metadata=number)
+        yield Line(at=trained, kind=keys.INTERVAL_START, key=keys.EVAL_START, metadata=number)
+        yield Line(
+            at=validated,
+            kind=keys.POINT_IN_TIME,
+            key=keys.EVAL_ACCURACY,
+            value=epoch.accuracy_percent / 100,
+            metadata={**number, "train_loss": epoch.train_loss, "val_loss": epoch.val_loss},
+        )
+        yield Line(at=validated, kind=keys.INTERVAL_END, key=keys.EVAL_STOP, metadata=number)
+
+
+def _of_epoch(windows: Sequence[Window], iterations: int) -> tuple[Sequence[Window], Sequence[Window]]:
+    """The windows that make an epoch, and those after it; none goes beyond the end of one."""
+    count = 0
+    for place, window in enumerate(windows, start=1):
+        count += window.iterations
+        if count >= iterations:
+            return windows[:place], windows[place:]
+    return windows, ()
