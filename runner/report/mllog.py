@@ -120,7 +120,7 @@ def _settings(record: RunRecord) -> Iterator[Line]:
         found |= {keys.TRAIN_SAMPLES: trial.dataset.images - held_back, keys.EVAL_SAMPLES: held_back or None}
     for key, value in found.items():
         if value is not None:
-            yield Line(at=at, kind=keys.POINT_IN_TIME, key=key, value=value, metadata={"file": "record.json"})
+            yield Line(at=at, kind=keys.POINT_IN_TIME, key=key, value=value)
 
 
 def _begin(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:

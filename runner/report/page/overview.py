@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from runner.report import figures
@@ -42,18 +42,18 @@ def overview(records: Sequence[RunRecord]) -> Block:
         for record in records
         if record.validity.status != "invalid" and not record.profiled and record.measurement.throughput
     ]
+    every = (_fastest(usable), _of("machine", machine, records), _of("framework", lines.framework, records))
     return Block(
         anchor="overview",
         title="Overview",
         lead="",
         figures=tuple(_frameworks(usable)),
-        tables=(_fastest(usable), _of("machine", machine, records), _of("framework", lines.framework, records)),
+        tables=tuple(table for table in every if table.rows),
     )
 
 
-def _of(name: str, value: object, records: Sequence[RunRecord]) -> Table:
+def _of(name: str, value: Callable[[RunRecord], str], records: Sequence[RunRecord]) -> Table:
     """How many runs of which validity there are of each machine, or of each framework."""
-    assert callable(value)  # noqa: S101 - given by this module alone
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
         groups.setdefault(value(record), []).append(record)

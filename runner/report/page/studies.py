@@ -16,7 +16,7 @@ from runner.report.page.verdicts import tables
 
 if TYPE_CHECKING:
     from runner.metrics import Interval
-    from runner.studies.model import Reproduction
+    from runner.studies.model import Observation, Reproduction
 
 AXES: Final = {
     "iterations": "iterations",
@@ -143,12 +143,23 @@ def _points(reproduction: Reproduction) -> Iterable[tuple[tuple[str, str], Point
         if compared.published is not None:
             where = _telling(compared.conditions.stated)
             yield (compared.metric, compared.unit), Point(where, float(compared.published), published=True)
-    for seen in reproduction.observations:
+    for seen in _observed(reproduction):
         more = {"case": seen.case, "epoch": seen.epoch, "name": seen.name, "iterations": seen.iterations}
         more["state"] = "idle" if seen.state == "idle" else None
         known = {name: value for name, value in more.items() if value is not None}
         where = _telling({**seen.where.stated, **known})
         yield (seen.metric, seen.unit), Point(where, seen.value, published=False, ci95=seen.ci95, runs=seen.runs)
+
+
+def _observed(reproduction: Reproduction) -> Iterable[Observation]:
+    """What was measured, and what was made of that to be held against a figure: a ratio has no observation of its own."""
+    known = list(reproduction.observations)
+    yield from known
+    for compared in reproduction.comparisons:
+        made = compared.measured
+        if made and (made.metric, made.unit) == (compared.metric, compared.unit) and made not in known:
+            known.append(made)
+            yield made
 
 
 def _telling(stated: Mapping[str, Hashable]) -> dict[str, Hashable]:

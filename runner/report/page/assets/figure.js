@@ -121,7 +121,8 @@ function bars(series) {
 
 function heightOf(figure) {
   const rows = Math.max(...figure.series.map((series) => series.x.length));
-  return figure.shape === 'lying' ? Math.max(170, 100 + 42 * rows * (figure.series.length > 1 ? 1.3 : 1)) : 360;
+  return figure.shape === 'lying' ? Math.max(170, 100 + 42 * rows * (figure.series.length > 1 ? 1.3 : 1))
+    : 350 + (figure.series.length > 1 ? 22 * Math.ceil(figure.series.length / 2) : 0);
 }
 
 function layout(figure) {
@@ -132,7 +133,7 @@ function layout(figure) {
   if (lying) along.autorange = 'reversed';
   const several = figure.series.length > 1;
   return { xaxis: lying ? value : along, yaxis: lying ? along : value, showlegend: several, barmode: 'group',
-    legend: { orientation: 'h', y: -0.22, yanchor: 'top', x: 0 }, height: heightOf(figure),
+    legend: { orientation: 'h', y: lying ? -50 / heightOf(figure) : -0.24, yanchor: 'top', x: 0 }, height: heightOf(figure),
     margin: { l: 56, r: 12, t: 10, b: 48 }, paper_bgcolor: tone('--paper'), plot_bgcolor: tone('--paper'), hovermode: 'closest', uniformtext: { mode: 'hide', minsize: 10 },
     font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif', size: 12.5, color: tone('--ink') },
     hoverlabel: { font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif' } },

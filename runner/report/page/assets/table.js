@@ -1,6 +1,7 @@
 // Tables that sort, filter and page. Only the lines of one page are elements, however many there are.
 const LINES = 50;
 const FILTER_FROM = 13; // a table that is seen at a glance needs no filter
+const LONG = 60; // characters of a cell that is given room, however many columns there are
 let tables = 0;
 
 /**
@@ -64,7 +65,8 @@ function dataTable(of) {
     const cells = of.columns.map((_, column) => {
       const text = of.cell(line, column);
       const words = /^[a-z ]+$/.test(text) ? text.replace(/ /g, '-') : false; // "does not hold" has a colour of its own
-      return make('td', { class: numeric[column] ? 'figure' : words }, ...linked(text));
+      const long = text.length > LONG ? 'long' : words;
+      return make('td', { class: numeric[column] ? 'figure' : long }, ...linked(text));
     });
     if (of.runs) cells.push(make('td', {}, runButtons(of.runs(line))));
     return make('tr', {}, ...cells);
