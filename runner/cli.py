@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -273,14 +273,25 @@ def profile(
 
 @app.command()
 def report(
-    directory: Annotated[Path, typer.Argument(help="run directory, or a directory of them")],
+    directories: Annotated[
+        list[Path] | None,
+        typer.Argument(help="a run directory, or directories of them (default: results)", metavar="[DIRECTORY...]"),
+    ] = None,
     *,
     out: Annotated[Text, _flag("--out", help="where reports go (default: beside the runs)", metavar="DIR")] = None,
+    form: Annotated[
+        Text, _flag("--format", help="mllog: MLPerf's :::MLLOG lines of each training instead of reports")
+    ] = None,
 ) -> None:
-    """Draw records on file: tables and plots of each matrix, passes under a profiler, figures against the batch."""
+    """Draw records on file: tables and plots of each matrix, pass and sweep over the batch, and report.html with all of them and the studies."""
+    if ask.choice("FORMAT", form, Literal["mllog"]):
+        from runner.mllog import write_logs  # noqa: PLC0415 - commands load what they need
+
+        write_logs(directories or [Path("results")], out=Path(out) if out else None)
+        return
     from runner.reports import report as draw  # noqa: PLC0415 - commands load what they need
 
-    draw(directory, out=Path(out) if out else None)
+    draw(directories or [Path("results")], out=Path(out) if out else None)
 
 
 @app.command()

@@ -73,6 +73,8 @@ PURE = sorted(
                 "figures",
                 "findings",
                 "matrix",
+                "mllog",
+                "mllog_keys",
                 "pass_notes",
                 "plot",
                 "power_plot",

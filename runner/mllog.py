@@ -1,0 +1,58 @@
+"""`dlscale report --format mllog`: writes the log of every training on file in the field's standard format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from runner.errors import RequestError
+from runner.on_file import Run, runs_at
+from runner.report.mllog import mllog
+from runner.results import check_writable, read_events, write_report
+from runner.trial import Trial
+
+SUFFIX = ".mllog.txt"
+
+
+def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
+    """Write a log a run, and print where each is and of which runs there is none.
+
+    Args:
+        places: run directories, or folders of them.
+        out: where the logs go; None for beside each run directory.
+
+    Raises:
+        RequestError: no record is there, or `out` takes no file.
+        RunFailedError: a log could not be written.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    found = [runs_at(str(place)) for place in places]
+    if out is not None:
+        check_writable(out)
+    written = 0
+    for run in (run for each in found for run in each.runs):
+        text, reason = _log_of(run)
+        if text is None:
+            console.print(f"no log: {run[1].run_id}, {reason}", markup=False)
+            continue
+        written += 1
+        path = write_report(out or run[0].parent, f"{run[1].run_id}{SUFFIX}", text)
+        console.print(f"log: {path}", markup=False)
+    for sentence in (sentence for each in found for sentence in each.unreadable):
+        console.print(f"no log: {sentence}", style="yellow", markup=False)
+    if not written:
+        raise RequestError(
+            f"{', '.join(map(str, places))}: holds no training that was measured; name another directory"
+        )
+
+
+def _log_of(run: Run) -> tuple[str | None, str]:
+    """The log of a run, or why there is none."""
+    directory, record = run
+    if record.profiled:
+        return None, "a pass under a profiler"
+    if isinstance(record.trial, Trial) and record.trial.mode == "infer":
+        return None, "inference, and the log is of training"
+    return mllog(record, read_events(directory)), "it never began to train"
