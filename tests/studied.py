@@ -118,7 +118,13 @@ def _run(cell, here, repeat, run_id, *, number=1, count=1):
         update["epochs"] = tuple(_epoch(number, repeat) for number in (1, 2))
     if cell.request.mode == "infer":
         update["accuracy"] = AccuracyFigures(
-            precision="fp32", samples=100, percent=70, reference="fp32", reference_percent=70, agree_percent=100, fit_iterations=4
+            precision="fp32",
+            samples=100,
+            percent=70,
+            reference="fp32",
+            reference_percent=70,
+            agree_percent=100,
+            fit_iterations=4,
         )
     if cell.pick.case == "together":  # both begin at once, and share the devices
         update["windows"] = tuple(
@@ -142,7 +148,9 @@ def _epoch(number, repeat):
 
 
 def _pass(cell, kind):
-    found = swept.traced(cell.request.batch or 32, *PROFILED[kind], run_id=f"{cell.id}-profile-{kind}", model=cell.request.model)
+    found = swept.traced(
+        cell.request.batch or 32, *PROFILED[kind], run_id=f"{cell.id}-profile-{kind}", model=cell.request.model
+    )
     region = cell.request.profile_region
     record_ = found[1]
     if region:

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from runner.published.findings import All, Predicate, Steady
 from runner.published.model import Published
-from runner.studies.model import CellOutcome, CellRun, Machine, Observation, Reproduction, Scale
+from runner.studies.asked import Scale
+from runner.studies.model import CellOutcome, CellRun, Machine, Observation, Reproduction
 from runner.studies.observe import observed
 from runner.studies.predicates import judged
 from runner.studies.scene import Scene

@@ -12,7 +12,7 @@ from runner.published.units import METRICS
 from runner.request import Device
 from runner.studies.model import CellRun, Missing, Observation
 from runner.studies.noise import Amount
-from runner.studies.terms import described, selects, term
+from runner.studies.terms import described, selects
 
 SHOWN: Final = 6
 """Cases that a sentence lists one by one."""
@@ -43,11 +43,13 @@ class Answer:
         holds: None where it can't be told here.
         why: the figures, or what is missing.
         runs: ids of the runs behind them.
+        case: which of several cases it is; empty for the only one.
     """
 
     holds: bool | None
     why: str
     runs: tuple[str, ...] = ()
+    case: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,10 @@ class Scene:
             return f"no {' or '.join(absent)} here, but {self.device_name}"
         of_what = described(selector)
         what = f"no {metric} of {of_what}" if of_what else f"no {metric}"
-        reasons = dict.fromkeys([*self._not_given(metric, selector), *self._not_run(selector)])
+        reasons = dict.fromkeys([*_needs(metric), *self._not_given(metric, selector), *self._not_run(selector)])
+        if selector.epoch is not None:
+            trained = max((one.epoch for one in self.observations if one.metric == metric and one.epoch), default=0)
+            reasons = dict.fromkeys([f"{trained} epochs were trained"]) if trained else reasons
         return f"{what} ({'; '.join(list(reasons)[:2])})" if reasons else what
 
     def _not_given(self, metric: str, selector: Selector) -> list[str]:
@@ -127,6 +132,13 @@ class Scene:
         return selects(bare, stand_in)
 
 
+def _needs(metric: str) -> tuple[str, ...]:
+    """What a quantity takes that the runs of a cell alone do not show."""
+    return (
+        ("it is extrapolated from runs on images of the source's size alone",) if metric == "full_training_time" else ()
+    )
+
+
 def amount(one: Observation) -> Amount:
     """The figure of an observation with its interval."""
     return Amount(one.value, one.ci95)
@@ -139,8 +151,13 @@ def shown(one: Observation, unit: str | None = None) -> str:
 
 def written(figure: Amount, unit: str) -> str:
     """A number with its interval and unit; a ratio has no unit."""
-    spread = f" ± {figure.ci95.half_width:.2g}" if figure.ci95 else ""
-    return f"{figure.value:.4g}{spread}{'' if unit == 'x' else ' ' + unit}"
+    spread = f" ± {figure.ci95.half_width:.2g}" if figure.ci95 and figure.ci95.half_width else ""
+    return f"{digits(figure.value)}{spread}{'' if unit == 'x' else ' ' + unit}"
+
+
+def digits(value: float) -> str:
+    """Four digits of a number, and all before the point of a long one: `3.249`, `65,702`."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"  # noqa: PLR2004 - four digits
 
 
 def in_unit(one: Observation, unit: str) -> Amount:
@@ -168,22 +185,25 @@ def together(answers: Sequence[Answer]) -> Answer:
     untold = [one for one in answers if one.holds is None]
     decided = failed or held
     if not decided:
-        return Answer(holds=None, why=_listed([one.why for one in untold]) or "no figures")
-    parts = [_listed([one.why for one in failed])] if failed else []
+        return Answer(holds=None, why=_listed(untold) or "no figures")
+    parts = [_listed(failed)] if failed else []
     if held:
-        parts.append(f"{'but ' if failed else ''}{_listed([one.why for one in held])}")
+        parts.append(f"{'but ' if failed else ''}{_listed(held)}")
     if untold:
-        parts.append(f"not told: {_listed([one.why for one in untold])}")
+        parts.append(f"not told: {_listed(untold)}")
     runs = tuple(dict.fromkeys(run for one in (*failed, *held) for run in one.runs))
     return Answer(holds=not failed, why="; ".join(parts), runs=runs)
 
 
-def _listed(texts: Sequence[str]) -> str:
-    distinct = list(dict.fromkeys(texts))
-    more = len(distinct) - SHOWN
-    return "; ".join(distinct[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
-
-
-def measured_on(one: Observation) -> Device:
-    """What an observation is of: a GPU, or a CPU that may stand for one."""
-    return "cpu" if term(one, "device") == "cpu" else one.device
+def _listed(answers: Sequence[Answer]) -> str:
+    """Sentences, each once, with the cases that it is said of; those that it is said of all alike go without."""
+    cases: dict[str, list[str]] = {}
+    for one in answers:
+        cases.setdefault(one.why, []).append(one.case)
+    alike = len(cases) == 1 and len(answers) > 1
+    texts = []
+    for why, own in cases.items():
+        named = ", ".join(dict.fromkeys(case for case in own if case))
+        texts.append(f"{named}: {why}" if named and not alike else why)
+    more = len(texts) - SHOWN
+    return "; ".join(texts[:SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -33,7 +33,7 @@ FREES: Final[Mapping[str, frozenset[str]]] = {
     "batch": _SIZES | {"learning_rate"},
     "batch_per_gpu": _SIZES,
     "precision": _SIZES,
-    "mode": _SIZES | {"epochs"},
+    "mode": _SIZES | {"epochs", "data", "dataset"},
     "case": _SIZES | {"gpus"},
     "network": frozenset({"system", "strategy"}),
 }
@@ -48,6 +48,11 @@ TERMS: Final = (
     "name",
 )
 """Everything in which two observations can agree."""
+
+_TELLING: Final = ("framework", "model", "gpu", "device", "gpus", "nodes", "network", "batch", "case", "precision")
+"""What a reader tells runs apart by, the first first."""
+
+_TOLD_BY_OTHERS: Final = frozenset({"batch_per_gpu", "global_batch", "dataset"})
 
 _MODES: Final = {"train": "training", "converge": "training", "infer": "inference"}
 
@@ -224,12 +229,18 @@ def described(selector: Selector) -> str:
 
 
 def told_apart(observations: Sequence[Observation], one: Observation, *, but: Iterable[str] = ()) -> str:
-    """What sets an observation apart from the others, in a few words."""
-    left_out = {*but, "batch_per_gpu", "global_batch", "dataset"}  # `batch` and `data` say the same
-    names = [name for name in TERMS if name not in left_out and len({term(other, name) for other in observations}) > 1]
-    words = [
+    """What sets an observation apart from the others, in as few words as tell them all apart."""
+    left_out = set(but)
+    kept: list[str] = []
+    distinct = 1
+    for name in (*_TELLING, *(name for name in TERMS if name not in _TELLING and name not in _TOLD_BY_OTHERS)):
+        parts = len({tuple(term(other, each) for each in (*kept, name)) for other in observations})
+        if name not in left_out and parts > distinct:
+            kept.append(name)
+            distinct = parts
+    values = {name: term(one, name) for name in kept}
+    return ", ".join(
         str(value) if isinstance(value, str) else f"{name} {value}"
-        for name in names
-        if (value := term(one, name)) is not None
-    ]
-    return ", ".join(words)
+        for name, value in values.items()
+        if value is not None
+    )

@@ -51,7 +51,7 @@ def compared(scene: Scene, study: Study) -> tuple[Comparison, ...]:
     curves = {one.figure.id: one for one in scaled(scene.published)}
     found: list[Comparison] = []
     for figure in scene.published.figures:
-        if is_measured(figure):
+        if is_measured(figure) and figure.metric != "samples_per_run":  # which its settings make
             found.append(_figure(figure, scene, study))
             if figure.id in curves and curves[figure.id].baseline is not figure:
                 found += _speedup(curves[figure.id], scene, study)
@@ -167,11 +167,13 @@ def _fields(figure: Figure, one: Observation, equally: Sequence[Observation], sc
     """Everything in which the two runs differ so that the figure moves: `gpu (Tesla P100 there, Tesla V100 here)`."""
     yield from _hardware(figure, one, scene)
     for altered in one.altered:
-        if altered.field not in _SHORTER or figure.metric in _OF_LENGTH:
+        shortens = altered.field in _SHORTER
+        if not shortens or (figure.metric in _OF_LENGTH and altered.published != "not stated"):
             yield f"{altered.field} ({altered.published} there, {altered.here} here)"
+    named = {altered.field for altered in one.altered}
     for name in ("batch", "model", "gpus"):
         here = list(dict.fromkeys(value for each in equally if (value := term(each, name)) is not None))
-        if len(here) > 1 and term(observation_of(figure), name) is None:
+        if len(here) > 1 and name not in named and term(observation_of(figure), name) is None:
             yield f"{name} (not stated there, {', '.join(map(str, here))} here)"
 
 
@@ -199,6 +201,9 @@ def _why_not(figure: Figure, scene: Scene) -> str:
     """Why nothing stands in the place of a figure."""
     if figure.metric in _OF_RATIOS and figure.conditions.versus is None:
         return "the source does not say in figures what it is against; a finding may"
+    versus = figure.conditions.versus
+    if figure.metric in _OF_RATIOS and versus and versus.device and scene.device == "cpu":
+        return f"a GPU is to be held against a CPU, and here is only {scene.device_name}"
     stand_in = observation_of(figure)
     own = [
         run

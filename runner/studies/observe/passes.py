@@ -46,8 +46,11 @@ def passes(cell: Gathered) -> None:
     shares = backward or whole
     if shares and any(profile.work for _, profile in shares):
         of = "of the backward pass" if backward else "of whole steps"
-        seconds = _seconds(shares, lambda category: category == "pooling_backward")
-        cell.add("maxpoolbackward_time_share", "%", seconds, _runs(shares), method=f"{_unit(shares)} {of}")
+        share = _seconds(shares, lambda category: category == "pooling_backward")
+        if share.value > 0:
+            cell.add("maxpoolbackward_time_share", "%", share, _runs(shares), method=f"{_unit(shares)} {of}")
+        else:
+            cell.lack("nothing in these passes is known as pooling's backward pass", "maxpoolbackward_time_share")
     _flop(cell, whole)
     if cell.on_cpu:
         cell.lack(NO_GPU, *_OF_KERNELS, *_OF_CALLS, *_OF_COPIES)

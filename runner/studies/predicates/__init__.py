@@ -100,7 +100,7 @@ def _case(predicate: _Metric, case: Selector, scene: Scene, *, of: Selector) -> 
     if isinstance(predicate, Compare | Ratio):  # whose sides name the state that they mean
         pool += scene.of(predicate.metric, case.model_copy(update={"state": "idle"}))
     if not pool:
-        return [Answer(None, scene.nothing(predicate.metric, case))]
+        return [Answer(None, scene.nothing(predicate.metric, case), case=label)]
     pool = _over_the_fastest(predicate, pool, scene)
     own = replace(scene, cells=[run for run in scene.cells if scene.means(case, run)])
     answers: list[Answer] = []
@@ -108,7 +108,7 @@ def _case(predicate: _Metric, case: Selector, scene: Scene, *, of: Selector) -> 
         answers = _asked(predicate, some, own)
         if any(one.holds is not None for one in answers):
             break
-    return [replace(one, why=f"{label}: {one.why}") for one in answers] if label else answers
+    return [replace(one, case=label) for one in answers]
 
 
 def _over_the_fastest(predicate: _Metric, pool: tuple[Observation, ...], scene: Scene) -> tuple[Observation, ...]:

@@ -58,7 +58,7 @@ def ratio_is(predicate: Ratio, pool: Sequence[Observation], scene: Scene) -> lis
 
 
 def pairs_of(lhs: Selector, rhs: Selector, pool: Sequence[Observation], *, same: Sequence[str] = ()) -> Iterator[Pair]:
-    """Each figure of one side with its partners of the other: those that differ from it in nothing but what the sides name.
+    """Figures of both sides that are nearest to each other, and differ in nothing but what the sides name.
 
     A CPU that stands for GPUs is held against other such, never against what the source ran on a CPU: both would be the same machine.
     """
@@ -68,7 +68,8 @@ def pairs_of(lhs: Selector, rhs: Selector, pool: Sequence[Observation], *, same:
     right = [one for one in measured if selects(rhs, one)]
     for one in left:
         for other in partners(one, right, free=free, same=same):
-            if other is not one and not _stands_for_a_gpu(one, other):
+            back = partners(other, left, free=free, same=same)
+            if other is not one and one in back and not _stands_for_a_gpu(one, other):
                 yield one, other
 
 

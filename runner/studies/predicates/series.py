@@ -198,5 +198,6 @@ def _too_few(
     if not pool:
         return Answer(None, scene.nothing(metric, Selector()))
     have = sorted({str(level) for one in pool if (level := term(one, axis)) is not None})
-    what = f"{metric} at {needed} of {', '.join(map(str, levels)) or f'two or more values of {axis}'} is needed"
+    of_which = ", ".join(map(str, levels)) if len(levels) >= needed else f"all values of {axis}"
+    what = f"{metric} at {needed} or more of {of_which} is needed"
     return Answer(None, f"{what}; measured at {', '.join(have) or 'none'}")

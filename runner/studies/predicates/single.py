@@ -11,7 +11,7 @@ from runner.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalWindows, 
 from runner.published.findings import Approximately, Bound, Product, Quotient, Steady
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, order
-from runner.studies.scene import BY_DEFINITION, Answer, Scene, in_unit, runs_of, shown, written
+from runner.studies.scene import BY_DEFINITION, Answer, Scene, digits, in_unit, runs_of, shown, written
 from runner.studies.terms import curves, expand, partners, selects, term, told_apart
 
 _SAMPLES: Final = "samples_per_run"
@@ -105,13 +105,14 @@ def constant_product(predicate: Product, scene: Scene) -> list[Answer]:
     answers = []
     for selector in expand(predicate.for_all):
         pool = [one for one in scene.of(_SAMPLES, selector) if _is_of_gpus(one)]
-        for curve in curves(pool, predicate.over):
-            if len(curve) < 2:  # noqa: PLR2004 - a curve
-                continue
+        found = [curve for curve in curves(pool, predicate.over) if len(curve) > 1]
+        for curve in found:
             values = [one.value for one in curve]
             whole = max(_batch(one) for one in curve)
-            levels = ", ".join(f"{term(one, predicate.over)}: {one.value:.0f}" for one in curve)
-            answers.append(Answer(max(values) - min(values) <= whole, levels, runs_of(*curve)))
+            label = told_apart([one[0] for one in found], curve[0], but={predicate.over, "batch"})
+            levels = ", ".join(str(term(one, predicate.over)) for one in curve)
+            why = f"{label + ': ' if label else ''}{predicate.over} {levels}: {', '.join(map(digits, values))} samples"
+            answers.append(Answer(max(values) - min(values) <= whole, why, runs_of(*curve)))
     if answers:
         return answers
     return [Answer(None, scene.nothing(_SAMPLES, predicate.for_all))]
@@ -138,7 +139,7 @@ def quotient(predicate: Quotient, scene: Scene) -> list[Answer]:
         made = above[0].value / below[0].value
         holds = abs(made / whole.value - 1) <= predicate.rel_tol
         label = told_apart(wholes, whole)
-        why = f"{label + ': ' if label else ''}{shown(whole)} against {made:.4g}"
+        why = f"{label + ': ' if label else ''}{shown(whole)} against {digits(made)}"
         answers.append(Answer(holds, why, runs_of(whole, above[0], below[0])))
     missing = f"no {predicate.whole} with both {predicate.numerator} and {predicate.denominator}"
     return answers or [Answer(None, missing)]
