@@ -1,19 +1,19 @@
 """Batches for the TensorFlow program: the synthetic ones, which stay on the devices, or JPEGs from class folders or a TFRecord file.
 
-Real images are decoded and augmented as for ImageNet training (random resized crop, flip) by tf.data's own threads, travel to the
-devices as bytes, and are normalized there. A JPEG that is cut short or does not decode is left out and named at the end.
+Real images are decoded and augmented as for ImageNet training (random resized crop, flip), travel to the devices as bytes, and are
+normalized there. Those that are validated on are cut out of the middle.
 """
 
-import itertools
 import json
 from pathlib import Path
 
-from arguments import refuse
-from class_folders import END_OF_IMAGE
+import numpy as np
+from class_folders import CENTRAL, share
 from synthetic import SHARED, samples
-from with_tensorflow.shim import batches, tf, values, with_threads, without_errors
+from with_tensorflow import jpegs
+from with_tensorflow.shim import tf, values, with_threads
 
-__all__ = ["SHARED", "Folders", "Records", "Synthetic", "normalized", "read_index"]
+__all__ = ["SHARED", "Folders", "Records", "Synthetic", "Validation", "middles", "normalized", "read_index"]
 
 # Mean and standard deviation of ImageNet's training images, by channel, for pixels from 0 to 255.
 MEAN = (123.675, 116.28, 103.53)
@@ -53,16 +53,10 @@ def normalized(images):
 def decode(jpeg, size, seed):
     """Cut 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, resize, flip every other time: (size, size, 3) bytes.
 
-    Szegedy et al., Going Deeper with Convolutions, section 6 (https://arxiv.org/abs/1409.4842). Only what is cut out is decoded; as
-    a decoder then does not see the end of a file that was cut short, it is looked for first.
+    Szegedy et al., Going Deeper with Convolutions, section 6 (https://arxiv.org/abs/1409.4842).
     """
-    tail = tf.strings.substr(jpeg, tf.maximum(tf.strings.length(jpeg) - 1024, 0), 1024)
-    tail = tf.cast(tf.io.decode_raw(tail, tf.uint8), tf.int32)
-    ends = tf.reduce_any(tail[:-1] * 256 + tail[1:] == int.from_bytes(END_OF_IMAGE, "big"))
-    with tf.control_dependencies([tf.debugging.Assert(ends, ["no end marker"])]):
-        shape = tf.io.extract_jpeg_shape(jpeg)
     begin, extent, _ = tf.image.sample_distorted_bounding_box(
-        shape,
+        jpegs.whole_shape(jpeg),
         tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
         seed=seed,
         min_object_covered=0.0,
@@ -70,76 +64,23 @@ def decode(jpeg, size, seed):
         area_range=(0.08, 1.0),
         max_attempts=10,
     )
-    image = tf.io.decode_and_crop_jpeg(jpeg, tf.concat([begin[:2], extent[:2]], 0), channels=3)
-    image = tf.image.random_flip_left_right(tf.image.resize(image, (size, size)), seed=seed)
+    image = tf.image.random_flip_left_right(jpegs.cut(jpeg, begin[:2], extent[:2], size), seed=seed)
     return tf.cast(tf.round(image), tf.uint8)
 
 
-def pipeline(elements, load, args, ranks):
-    """Turn elements into batches on the devices; `load` reads (JPEG, label, number) of one. What does not decode is left out."""
-
-    def element(*fields: tf.Tensor):
-        jpeg, label, number = load(*fields)
-        return decode(jpeg, args.image_size, args.seed + ranks.rank + 1), label, number
-
-    workers = max(1, args.loader_workers)
-    images = without_errors(elements.map(element, num_parallel_calls=workers))
-    images = images.batch(args.batch, drop_remainder=True).prefetch(2 * args.devices)
-    return batches(ranks.strategy, with_threads(images, workers))
+def middle(jpeg, size):
+    """Cut what `class_folders.central_square` says, and resize: (size, size, 3) bytes."""
+    extent = jpegs.whole_shape(jpeg)[:2]
+    side = tf.cast(tf.round(CENTRAL * tf.cast(tf.reduce_min(extent), tf.float32)), tf.int32)
+    square = tf.stack([tf.maximum(side, 1)] * 2)
+    return tf.cast(tf.round(jpegs.cut(jpeg, (extent - square) // 2, square, size)), tf.uint8)
 
 
-class Folders:
-    """Endless batches of a process' share of the JPEGs in class folders, epoch after epoch, each in a new order.
+class Folders(jpegs.Folders):
+    """Endless batches of a process' share of the JPEGs in class folders, augmented."""
 
-    `images` is a list of (path below --data, label), as `class_folders` gives it.
-    """
-
-    def __init__(self, args, ranks, *, images):
-        self.args, self.strategy, self.names = args, ranks.strategy, [name for name, _ in images]
-        self.rank, self.processes = ranks.rank, ranks.world_size // args.devices
-        self.paths = tf.constant([str(Path(args.data) / name) for name in self.names])
-        self.labels = tf.constant([label for _, label in images], tf.int64)
-        if not any(self.decodes(number) for number in self.order(0)):
-            refuse(f"none of the JPEGs of rank {self.rank} in {args.data} decodes; give others")
-        self.drawn, self.decoded = [], 0
-        order = tf.data.Dataset.range(2**31).flat_map(
-            lambda epoch: tf.data.Dataset.from_tensor_slices(self.order(epoch))
-        )
-        self.batches = pipeline(order, self.load, args, ranks)
-
-    def order(self, epoch):
-        """Numbers of this process' images in the order of an epoch; the processes' shares are disjoint."""
-        with tf.device("/cpu:0"):
-            seed = tf.stack([tf.constant(self.args.seed, tf.int64), tf.cast(epoch, tf.int64)])
-            draws = tf.random.stateless_uniform([len(self.names)], seed)
-            return tf.argsort(draws, stable=True)[self.rank :: self.processes]
-
-    def load(self, number):
-        return tf.io.read_file(self.paths[number]), self.labels[number], number
-
-    def decodes(self, number):
-        try:
-            decode(self.load(number)[0], self.args.image_size, seed=0)
-        except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError):
-            return False
-        return True
-
-    def __next__(self):
-        images, labels, numbers = next(self.batches)
-        self.drawn.append(numbers)  # not looked at before the end: they may be on a device
-        self.decoded += self.args.batch * self.args.devices
-        return images, labels
-
-    @property
-    def skipped(self):
-        """Names of the images that were left out: those that the order has before one that was used."""
-        order = (number for epoch in itertools.count() for number in self.order(epoch).numpy().tolist())
-        skipped = set()
-        for numbers in self.drawn:
-            for part in self.strategy.experimental_local_results(numbers):
-                for used in part.numpy().tolist():
-                    skipped.update(self.names[number] for number in iter(lambda: next(order), used))
-        return sorted(skipped)
+    def look(self, jpeg, seed):
+        return decode(jpeg, self.args.image_size, seed)
 
 
 class Records:
@@ -150,16 +91,65 @@ class Records:
         self.skipped = read_index(args.data)["skipped"]
         records = tf.data.TFRecordDataset(str(args.data)).shard(ranks.world_size // args.devices, ranks.rank)
         records = records.shuffle(SHUFFLED, seed=args.seed, reshuffle_each_iteration=True).repeat()
-        self.batches = pipeline(records, self.load, args, ranks)
+        seed = args.seed + ranks.rank + 1
 
-    def load(self, record):
-        found = tf.io.parse_single_example(record, FEATURES)
-        return found["image/encoded"], found["image/class/label"], tf.constant(0)
+        def load(record):
+            found = tf.io.parse_single_example(record, FEATURES)
+            return decode(found["image/encoded"], args.image_size, seed), found["image/class/label"], tf.constant(0)
+
+        self.batches = jpegs.pipeline(records, load, args, ranks, batch=args.batch)
 
     def __next__(self):
         images, labels, _ = next(self.batches)
         self.decoded += self.size
         return images, labels
+
+
+def middles(args, images):
+    """Read `images`, as `class_folders` gives them: bytes (count, size, size, 3), labels (count,), and the names of those that do not decode."""
+    pixels, labels, numbers = [], [], []
+    for image, label, number in central(args, images):
+        pixels.append(image.numpy())
+        labels.append(int(label))
+        numbers.append(int(number))
+    unread = [name for number, (name, _) in enumerate(images) if number not in set(numbers)]
+    return np.array(pixels, np.uint8), np.array(labels, np.int64), unread
+
+
+def central(args, images):
+    """A data set of (middle, label, number) of those of `images` that decode, in their order."""
+    load = jpegs.loader(args, images, lambda jpeg: middle(jpeg, args.image_size))
+    return jpegs.loaded(tf.data.Dataset.range(len(images)), load, args)
+
+
+class Validation:
+    """A process' share of the images that are for validation, each once whenever it is asked for, not augmented."""
+
+    def __init__(self, args, ranks, *, images):
+        own = share(images, rank=ranks.rank, world_size=ranks.world_size // args.devices)
+        self.batch, self.devices, self.strategy = args.batch, args.devices, ranks.strategy
+        self.names, self.skipped = [name for name, _ in own], set()
+        # All batches have one shape, so that all are one graph; what fills the last one is number -1.
+        nothing = (tf.zeros((args.image_size, args.image_size, 3), tf.uint8), *tf.constant([0, -1], tf.int64))
+        filling = tf.data.Dataset.from_tensors(nothing).repeat(args.batch * args.devices - 1)
+        together = central(args, own).concatenate(filling).batch(args.batch * args.devices, drop_remainder=True)
+        self.found = with_threads(together.prefetch(2), max(1, args.loader_workers))
+
+    def batches(self):
+        """Batches (images, labels, weights), a part on each device: of images 1, of what fills the last batch 0."""
+        unread = set(range(len(self.names)))
+        for images, labels, numbers in self.found:
+            unread -= set(numbers.numpy().tolist())
+            weights = tf.cast(numbers >= 0, tf.float32)
+            yield tuple(self.divided(part) for part in (images, labels, weights))
+        self.skipped.update(self.names[number] for number in unread)
+
+    def divided(self, part):
+        def of(replica):
+            first = replica % self.devices * self.batch
+            return tf.identity(part[first : first + self.batch])
+
+        return values(self.strategy, of)
 
 
 def read_index(path):

@@ -15,7 +15,7 @@ def build(name, image_size, num_classes):
     """Build a Keras model of (images, seed): (batch, image_size, image_size, 3) in fp32, and a pair (stream, step) in int32.
 
     The seed says what dropout drops; networks without it ignore it. Weights are drawn from Keras' global seed by the rules of
-    `models_torch`. The model trains, with dropout and batch normalization by the batch, unless it is called with `training=False`.
+    `models_torch`. The model trains, with dropout and batch normalization by the batch, except within `with_tensorflow.layers.in_use`.
     """
     images = keras.Input(shape=(image_size, image_size, 3))
     seed = keras.Input(batch_shape=(2,), dtype="int32")

@@ -29,6 +29,8 @@ def check_data(args):
     packed = data.suffix == ".tfrecord" and data.is_file() and data.with_suffix(".json").is_file()
     if args.data != "synthetic" and not data.is_dir() and not packed:
         refuse(f"--data={args.data} is neither a folder of class folders with JPEGs nor a file of pack_tfrecord.py")
+    if args.epoch_iterations and not data.is_dir():
+        refuse(f"--epoch-iterations with --data={args.data}: validation needs a folder of class folders with JPEGs")
 
 
 class Cnn(Classifier):
@@ -45,8 +47,8 @@ class Cnn(Classifier):
         return normalized(images)
 
     def open(self):
-        from class_folders import class_folders
-        from data_tensorflow import Folders, Records, Synthetic, read_index
+        from class_folders import class_folders, split
+        from data_tensorflow import Folders, Records, Synthetic, Validation, read_index
 
         args, ranks = self.args, self.ranks
         if args.data == "synthetic":
@@ -56,6 +58,11 @@ class Cnn(Classifier):
         classes, images = (index["classes"], range(index["images"])) if packed else class_folders(args.data)
         if len(classes) > args.num_classes:
             refuse(f"{args.data} has {len(classes)} classes, --num-classes={args.num_classes} is less")
+        if args.epoch_iterations:
+            images, validation = split(images)
+            if not validation:
+                refuse(f"{args.data} has no class of 5 JPEGs, of which the last would be for validation; give more")
+            self.validated = Validation(args, ranks, images=validation)
         if len(images) // ranks.world_size < args.batch:
             refuse(f"{args.data} holds {len(images)} JPEGs, too few for {ranks.world_size} batches of {args.batch}")
         return Records(args, ranks) if packed else Folders(args, ranks, images=images)
@@ -64,6 +71,13 @@ class Cnn(Classifier):
         from data_tensorflow import SHARED, Synthetic
 
         return next(Synthetic(self.args, self.ranks, shared=SHARED))
+
+    def validation(self):
+        return self.validated.batches()
+
+    def skipped(self):
+        unread = self.validated.skipped if self.args.epoch_iterations else set()
+        return sorted({*super().skipped(), *unread})
 
     def shape(self):
         size = self.args.image_size

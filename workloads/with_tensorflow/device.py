@@ -1,8 +1,4 @@
-"""The devices of a TensorFlow program, in training and inference alike: what they can't do, their set-up, and how TensorFlow names them.
-
-fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolutions round their inputs to TF32; fp16 and bf16 are Keras'
-mixed precision with weights in fp32.
-"""
+"""The devices of a TensorFlow program, in training and inference alike: what they can't do, their set-up, and how they are named."""
 
 import os
 import platform
@@ -10,7 +6,8 @@ import platform
 from arguments import refuse
 from placement import local_rank
 
-ON_GPUS = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0)}
+# Compute capability from which on a GPU has it.
+NEEDED = {"fp32": (0, 0), "tf32": (8, 0), "fp16": (5, 3), "bf16": (8, 0)}
 
 
 def check(args):
@@ -20,10 +17,9 @@ def check(args):
 
 
 def set_up(args, tf):
-    """Choose devices, threads and arithmetic, before TensorFlow looks at a device. Gives the GPUs of this process."""
+    """Choose devices and threads, before TensorFlow looks at a device. Gives the GPUs of this process."""
     from with_tensorflow import shim
 
-    shim.set_precision(args.precision)
     tf.config.threading.set_intra_op_parallelism_threads(args.threads * args.devices)
     if args.device == "cpu":
         # Replicas wait for each other inside operators: one thread for each, and one that carries their gradients.
@@ -39,7 +35,7 @@ def set_up(args, tf):
         refuse(f"--device=gpu --devices={args.devices} for local rank {local_rank()}, TensorFlow sees {len(seen)} GPUs")
     for gpu in used:
         name, capability = shim.gpu_details(gpu)
-        needed = ON_GPUS[args.precision]
+        needed = NEEDED[args.precision]
         if capability and tuple(capability) < needed:
             has, needs = ".".join(map(str, capability)), ".".join(map(str, needed))
             refuse(f"--precision={args.precision} needs compute capability {needs}, the {name} has {has}; ask for fp32")

@@ -2,8 +2,9 @@
 
 One alone, one process with several devices, several processes by TF_CONFIG, or Horovod. Each class joins the others when it is made.
 `strategy` is the tf.distribute strategy of this process; `offset` is added to the number that it gives a replica; `average`, called
-in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal, `barrier` waits for all processes, `slowest`
-gives the most of what each hands in, `exchange` makes what `probe.py` times, `leave` says goodbye.
+in a replica, gives the mean of all replicas' gradients; `broadcast` makes weights equal before the first step, `share` gives all replicas
+what the first has gathered in variables that nobody averages; `barrier` waits for all processes, `slowest` gives the most of what each
+hands in, `exchange` makes what `probe.py` times, `leave` says goodbye.
 """
 
 import json
@@ -31,6 +32,9 @@ class Alone:
 
     def broadcast(self, variables):
         """There is nobody to tell."""
+
+    def share(self, variables):
+        """There is nobody to share with."""
 
     def barrier(self):
         """There is nobody to wait for."""
@@ -72,6 +76,17 @@ class Replicas(Alone):
 
     def average(self, gradients):
         return all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+
+    def share(self, variables):
+        if variables:
+            tf.function(lambda: self.strategy.run(self.take_first, args=(variables,)), autograph=False)()
+
+    def take_first(self, variables):
+        """Sums in which all but the first replica have zeros."""
+        first = tf.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
+        terms = [tf.where(first, variable, tf.zeros_like(variable)) for variable in variables]
+        for variable, value in zip(variables, all_reduce(tf.distribute.ReduceOp.SUM, terms)):  # noqa: B905 - Python 3.8
+            variable.assign(value)
 
     def exchange(self, elements):
         reduce = tf.function(lambda parts: self.strategy.run(self.sum, args=(parts,)), autograph=False)
@@ -138,6 +153,10 @@ class Horovod(Alone):
 
     def broadcast(self, variables):
         self.hvd.broadcast_variables(variables, root_rank=0)
+
+    def share(self, variables):
+        if variables:
+            self.broadcast(variables)
 
     def barrier(self):
         self.hvd.allreduce(tf.zeros([]), name="barrier").numpy()

@@ -26,16 +26,21 @@ def set_seed(seed):
         tf.keras.utils.set_random_seed(seed)
 
 
-def set_precision(precision):
-    """Choose the arithmetic of networks that are built from here on; weights and loss stay in fp32."""
+def set_precision(precision, *, weights=False):
+    """Choose the arithmetic of networks that are built from here on; weights stay in fp32 unless they are to be rounded as well.
+
+    fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolutions round their inputs to TF32, in all networks;
+    fp16 and bf16 are Keras' mixed precision, and with `weights` its plain one.
+    """
     if V1:
         # A rewrite of the graph in place of Keras' policies, and a switch of the CUDA libraries in place of TensorFlow's.
         tf.config.optimizer.set_experimental_options({"auto_mixed_precision": precision == "fp16"})
         os.environ["NVIDIA_TF32_OVERRIDE"] = "1" if precision == "tf32" else "0"
         return
     tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
-    policies = {"fp16": "mixed_float16", "bf16": "mixed_bfloat16"}
-    tf.keras.mixed_precision.set_global_policy(policies.get(precision, "float32"))
+    kind = {"fp16": "float16", "bf16": "bfloat16"}.get(precision)
+    policy = "float32" if kind is None else kind if weights else f"mixed_{kind}"
+    tf.keras.mixed_precision.set_global_policy(policy)
 
 
 def compiled(function, *, xla):
@@ -83,6 +88,11 @@ def batches(strategy, dataset):
 def trained(net):
     """Give the trainable weights as TensorFlow's variables; Keras 3 wraps them in its own."""
     return [weight if V1 else weight.value for weight in net.trainable_variables]
+
+
+def gathered(net):
+    """Give what a network keeps beside its trainable weights: what its normalizations gathered."""
+    return [weight if V1 else weight.value for weight in net.non_trainable_weights]
 
 
 def synchronize():

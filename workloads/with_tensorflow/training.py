@@ -20,7 +20,7 @@ and for a process
 
     open()                        endless batches, tuples with a value for each of its devices: what stands for `*batch` above
     shared_batch()                the batch on which all replicas compute one loss
-    flop_per_sample(), shape(), samples    where they differ
+    flop_per_sample(), shape(), samples, skipped()   where they differ
 
 Whatever draws random numbers in a replica seeds them with a pair (stream, step) in int32 and with a number of its own: no two replicas
 have the same stream, no two iterations the same step.
@@ -29,12 +29,15 @@ have the same stream, no two iterations the same step.
 
     network()                     a Keras model; its weights are drawn from Keras' seed, which is set
     prepared(inputs)              what the network takes, of what a batch has
+    validation()                  to converge (`convergence.py`): batches (inputs, labels, weights) of this process' share of the validation
+                                  set; samples that only fill the last one weigh 0, the others 1
 """
 
 import math
 import os
 import time
 
+import convergence
 from arguments import refuse
 from events import Events, finite, process_start
 from loop import Batches, train
@@ -68,6 +71,7 @@ def check(args):
             "which their inputs are there; ask for input, or leave it out and look at the operators' names"
         )
     check_device(args)
+    convergence.check(args)
 
 
 def check_version(args, tf):
@@ -105,6 +109,10 @@ class Training:
     def shape(self):
         """`image_shape` and `num_classes` of the event run_start."""
         return {"image_shape": None, "num_classes": None}
+
+    def skipped(self):
+        """Names of the samples of --data that could not be read, in order."""
+        return self.batches.source.skipped
 
     def on_all(self, function):
         """Make one graph of a function that runs once a replica; gives what it returned on each device of this process."""
@@ -205,13 +213,14 @@ class Classifier(Training):
         rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
         self.sgd = Sgd(self.variables, **rates, scaled=args.precision == "fp16")
         self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=args.xla)
+        self.judged = self.on_all(self.judge)
 
     def prepared(self, inputs):
         return inputs
 
-    def scores(self, inputs, seed, **mode: object):
+    def scores(self, inputs, seed):
         """What the network says about each sample, in fp32."""
-        return self.tf.cast(self.net([self.prepared(inputs), seed], **mode), self.tf.float32)
+        return self.tf.cast(self.net([self.prepared(inputs), seed]), self.tf.float32)
 
     def loss(self, inputs, labels, seed):
         scores = self.scores(inputs, seed)
@@ -231,6 +240,24 @@ class Classifier(Training):
     def pass_one(self, inputs, labels, seed):
         return self.differentiate(inputs, labels, seed)
 
+    def judge(self, inputs, labels, weights):
+        """What a replica finds in a batch of the validation set: the sum of the losses, how many are right, how many there are."""
+        from with_tensorflow.layers import in_use
+
+        tf = self.tf
+        with in_use(self.net):
+            scores = self.scores(inputs, self.common_seed())
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
+        right = tf.cast(tf.equal(tf.argmax(scores, 1), tf.cast(labels, tf.int64)), tf.float32)
+        return tf.stack([tf.reduce_sum(weights * part) for part in (losses, right, tf.ones_like(losses))])
+
+    def validate(self):
+        """This process' share of the validation set, with the network as it is used."""
+        self.ranks.share(self.shim.gathered(self.net))
+        found = [part.numpy() for batch in self.validation() for part in self.judged(*batch)]
+        loss_sum, correct, samples = (math.fsum(float(part[index]) for part in found) for index in range(3))
+        return {"samples": int(samples), "loss_sum": loss_sum, "correct": int(correct)}
+
     def flop_per_sample(self):
         from flop import per_sample
         from with_tensorflow.operations import layers
@@ -244,9 +271,10 @@ def run(program, args):
     check(args)
 
     from with_tensorflow.ranks import join
-    from with_tensorflow.shim import tf
+    from with_tensorflow.shim import set_precision, tf
 
     check_version(args, tf)
+    set_precision(args.precision)
     gpus = set_up(args, tf)
     imported = time.monotonic()
     ranks = join(args)
@@ -270,8 +298,7 @@ def run(program, args):
     )
     iterations = train(training, events, args, samples=training.samples)
     if args.data != "synthetic":
-        source = training.batches.source
-        events.emit("data", decoded=source.decoded, skipped=source.skipped)
+        events.emit("data", decoded=training.batches.source.decoded, skipped=training.skipped())
     events.nccl()
     norm = finite(training.parameter_norm())
     events.emit("run_stop", iterations=iterations, samples=iterations * training.samples, parameter_norm=norm)

@@ -1,0 +1,219 @@
+"""Classifies images with a convolutional network in TensorFlow, on one device, and reports by events.
+
+    python3 infer_tensorflow.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
+        --window=4 --precision=fp32 --device=cpu --devices=1 --data=synthetic --seed=1 --threads=2 --cpus-per-worker=0 \
+        --loader-workers=1
+    python3 infer_tensorflow.py ... --data=FOLDER --fit=200 --precision=int8
+
+The loop, and what is measured, is `workloads/inference.py`. A network is one graph from the images to the classes, for batches of any length.
+fp16 and bf16 have weights and maps in that precision, and normalizations' in fp32; tf32 lets matrix products and convolutions round. int8 is
+`quantize_tensorflow.py`, on CPUs only: TensorFlow Lite has no int8 kernels for NVIDIA's GPUs.
+"""
+
+import argparse
+import math
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import inference
+from arguments import refuse
+from class_folders import class_folders, split, spread
+from events import Events, finite, process_start
+from flags import infer_parser
+from flop import per_sample
+from placement import pin
+from with_tensorflow import device as devices
+
+# What TensorFlow says of samples for which a GPU has no room, where others say that it is exhausted.
+UNCOPIED = "Dst tensor is not initialized"
+
+
+def check(args):
+    """Refuse what this program can't do; before TensorFlow is imported, as nothing here needs it."""
+    inference.check(args)
+    if (args.precision, args.device) == ("int8", "gpu"):
+        refuse("--precision=int8 needs a CPU: TensorFlow Lite has no int8 kernels for GPUs; ask for fp16 or bf16")
+    if args.data != "synthetic" and not Path(args.data).is_dir():
+        refuse(f"--data={args.data} is no folder of class folders with JPEGs")
+    devices.check(args)
+
+
+class Predictor:
+    """A network and its images; `workloads/inference.py` says what its methods are for."""
+
+    def __init__(self, args, tf):
+        from with_tensorflow import shim
+
+        if shim.V1 and args.precision in {"bf16", "int8"}:
+            refuse(f"TensorFlow {tf.__version__} is offered in fp32, tf32 and fp16")
+        self.args, self.tf, self.shim = args, tf, shim
+        self.overcommits = args.device == "cpu"
+        self.decoded, self.skipped = 0, set()
+        shim.set_seed(args.seed)
+        shim.set_precision("fp32")  # until the network is converted, it is the reference
+        self.net = self.build()
+        self.predicted = self.graph(self.net)
+
+    def build(self):
+        from models_tensorflow import build
+
+        return build(self.args.model, self.args.image_size, self.args.num_classes)
+
+    def scores(self, net, images):
+        """What a network says of normalized images, as it is used."""
+        from with_tensorflow.layers import in_use
+
+        with in_use(net):
+            return net(
+                [images, self.tf.constant([self.args.seed, -1])]
+            )  # the seed is for dropout, of which there is none
+
+    def graph(self, net):
+        """Make one graph of images as the library has them to the number of the best class, for any number of them."""
+        from data_tensorflow import normalized
+
+        def classes(images):
+            return self.tf.argmax(self.scores(net, normalized(images)), 1)
+
+        kind = self.tf.float32 if self.args.data == "synthetic" else self.tf.uint8
+        size = self.args.image_size
+        return self.tf.function(
+            classes, input_signature=[self.tf.TensorSpec((None, size, size, 3), kind)], autograph=False
+        )
+
+    def parts(self):
+        """The images that are learned from and those that are answered."""
+        classes, images = class_folders(self.args.data)
+        if len(classes) > self.args.num_classes:
+            refuse(f"{self.args.data} has {len(classes)} classes, --num-classes={self.args.num_classes} is less")
+        training, held_out = split(images)
+        if not held_out:
+            refuse(f"{self.args.data} has no class of 5 JPEGs, of which the last would be inferred on; give more")
+        return training, held_out
+
+    def library(self, most):
+        if self.args.data == "synthetic":
+            return self.synthetic(most), None
+        return self.decode(spread(self.parts()[1], most))
+
+    def synthetic(self, count):
+        from synthetic import samples
+
+        shape = {"image_size": self.args.image_size, "num_classes": self.args.num_classes}
+        return samples(self.args.seed, first=0, count=count, **shape)[0].transpose(0, 2, 3, 1).copy()
+
+    def decode(self, images):
+        """The middle of each of these images, as bytes, and their labels."""
+        from data_tensorflow import middles
+
+        pixels, labels, skipped = middles(self.args, images)
+        if not len(labels):
+            refuse(f"none of the JPEGs in {self.args.data} that would be inferred on decodes; give others")
+        self.decoded += len(labels)
+        self.skipped.update(skipped)
+        return pixels, labels
+
+    def fit(self, iterations):
+        from data_tensorflow import Folders, normalized
+        from with_tensorflow.ranks import Alone
+
+        args, tf = self.args, self.tf
+        training, _ = self.parts()
+        if len(training) < inference.FIT_BATCH:
+            refuse(f"{args.data} holds {len(training)} JPEGs to learn from, a batch has {inference.FIT_BATCH}")
+        alone = Alone(f"/{args.device}:0")
+        batches = Folders(argparse.Namespace(**{**vars(args), "batch": inference.FIT_BATCH}), alone, images=training)
+        optimizer = tf.keras.optimizers.Adam(inference.FIT_RATE)
+        weights = self.net.trainable_weights
+
+        def learn(images, labels, iteration):
+            with tf.GradientTape() as tape:
+                scores = self.net([normalized(images), tf.stack([args.seed, iteration])])
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
+                loss = tf.reduce_mean(losses)
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))  # noqa: B905 - Python 3.8
+
+        step = tf.function(learn, autograph=False)
+        for iteration in range(iterations):
+            step(*next(batches), tf.constant(iteration))
+        self.decoded += batches.decoded
+        self.skipped.update(batches.skipped)
+
+    def convert(self):
+        precision = self.args.precision
+        if precision == "int8":
+            from data_tensorflow import normalized
+            from quantize_tensorflow import Quantized
+
+            found = normalized(self.tf.constant(self.calibration())).numpy()
+            scores = Quantized(lambda images: self.scores(self.net, images), found, threads=self.args.threads)
+            self.predicted = lambda images: scores(normalized(self.tf.constant(images)).numpy()).argmax(1)
+            return
+        self.shim.set_precision(precision, weights=True)
+        if precision in {"fp16", "bf16"}:
+            net = self.build()
+            net.set_weights(self.net.get_weights())
+            self.predicted = self.graph(net)
+
+    def calibration(self):
+        """Images that nothing is measured on, as the library has them."""
+        if self.args.data == "synthetic":
+            return self.synthetic(inference.CALIBRATION)
+        return self.decode(spread(self.parts()[0], inference.CALIBRATION))[0]
+
+    def predict(self, samples):
+        import numpy as np
+
+        errors = self.tf.errors
+        try:
+            return np.asarray(self.predicted(samples))
+        except (errors.ResourceExhaustedError, errors.InternalError) as error:
+            if isinstance(error, errors.InternalError) and UNCOPIED not in error.message:
+                raise
+        raise inference.OutOfMemoryError  # out here: with the exception go the frames that hold what was allocated
+
+    def free_bytes(self):
+        """None: TensorFlow tells what it has, not what the device has free."""
+
+    def flop_per_sample(self):
+        from with_tensorflow.operations import layers
+
+        return per_sample(layers(self.net))
+
+    def parameters(self):
+        return sum(math.prod(weight.shape) for weight in self.shim.trained(self.net))
+
+    def parameter_norm(self):
+        arrays = [weight.numpy().astype("float64") for weight in self.shim.trained(self.net)]
+        return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
+
+
+def main():
+    args = infer_parser(__doc__.splitlines()[0]).parse_args()
+    pin(args.cpus_per_worker)
+    check(args)
+
+    from with_tensorflow.shim import tf
+
+    gpus = devices.set_up(args, tf)
+    imported = time.monotonic()
+    events = Events(rank=0)
+    events.emit("phase", name="import", seconds=imported - process_start())
+    events.emit("env", **devices.environment(args, tf, gpus))
+    predictor = Predictor(args, tf)
+    events.phase("model", imported)
+    size = {"parameters": predictor.parameters(), "flop_per_sample": predictor.flop_per_sample()}
+    shape = {"image_shape": [3, args.image_size, args.image_size], "num_classes": args.num_classes}
+    events.emit("run_start", **inference.start_fields(args, **size, **shape))
+    batches, samples = inference.infer(predictor, events, args)
+    if args.data != "synthetic":
+        events.emit("data", decoded=predictor.decoded, skipped=sorted(predictor.skipped))
+    # Of the fp32 network, which all others were made from.
+    norm = finite(predictor.parameter_norm())
+    events.emit("run_stop", iterations=batches, samples=samples, parameter_norm=norm)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Layers that Keras has and that are written here because Keras 3 would change what is measured; `keras` is the TensorFlow package's own.
+
+- its batch normalization is put together from small operators, each a pass over the map; cuDNN and oneDNN have it as one;
+- its dropout draws from a state of its own, which replicas of one process share; here a seed comes in with the samples.
+
+Both train, except in calls that are made within `in_use`. Keras has an argument for that, `training`, which its versions hand on to layers
+by different rules; 1.15 hands them a tensor in its place.
+"""
+
+import contextlib
+
+from with_tensorflow.shim import tf
+
+keras = tf.keras
+# Share of the old value that the running mean and variance keep at each step, as in PyTorch and MXNet.
+MOMENTUM = 0.9
+# More than any network has dropout layers: step and layer together number the draws.
+DROPOUTS = 8
+
+
+class BatchNorm(keras.layers.Layer):
+    """Normalizes each channel in one fused operator: by mean and variance of the batch, of which it keeps running ones, or by those."""
+
+    def __init__(self, *, epsilon, gamma="ones"):
+        # Scale and statistics are in fp32 under every policy, and the map comes and goes as it is.
+        super().__init__(dtype="float32")
+        self.autocast = False
+        self.epsilon, self.gamma_initializer, self.trains = epsilon, gamma, True
+
+    def build(self, shape):
+        def weight(name, initializer, *, trainable=True):
+            return self.add_weight(name=name, shape=(shape[-1],), initializer=initializer, trainable=trainable)
+
+        self.gamma, self.beta = weight("gamma", self.gamma_initializer), weight("beta", "zeros")
+        self.moving_mean = weight("moving_mean", "zeros", trainable=False)
+        self.moving_variance = weight("moving_variance", "ones", trainable=False)
+        self.built = True
+
+    def call(self, x):
+        weights = (tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta))
+        running = (tf.convert_to_tensor(self.moving_mean), tf.convert_to_tensor(self.moving_variance))
+        if not self.trains:
+            fixed = {"mean": running[0], "variance": running[1], "is_training": False}
+            return tf.compat.v1.nn.fused_batch_norm(x, *weights, **fixed, epsilon=self.epsilon)[0]
+        normalized, *batch = tf.compat.v1.nn.fused_batch_norm(x, *weights, epsilon=self.epsilon)
+        for kept, old, new in zip((self.moving_mean, self.moving_variance), running, batch):  # noqa: B905 - Python 3.8
+            kept.assign(old * MOMENTUM + new * (1 - MOMENTUM))
+        return normalized
+
+
+class Dropout(keras.layers.Layer):
+    """Drops a share of its input in training; which follows from the seed, a pair (stream, step), and from the layer's number alone."""
+
+    def __init__(self, rate, *, number):
+        super().__init__()
+        self.rate, self.number, self.trains = rate, number, True
+
+    def call(self, x, seed):
+        if not self.trains:
+            return x
+        draw = tf.stack([seed[0], seed[1] * DROPOUTS + self.number])
+        kept = tf.random.stateless_uniform(tf.shape(x), draw) >= self.rate
+        return x * tf.cast(kept, x.dtype) / (1 - self.rate)
+
+
+@contextlib.contextmanager
+def in_use(net):
+    """Let a Keras model answer as it is used: no dropout, normalizations by what they gathered. To be entered where its call is traced."""
+    layers = [layer for layer in net.layers if isinstance(layer, (BatchNorm, Dropout))]
+    for layer in layers:
+        layer.trains = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.trains = True
