@@ -103,7 +103,7 @@ class Setting:
             batches = (point.batch,) if point.batch is not None else block.batches
             networks = block.networks if point.nodes > 1 else (None,)
             for printed, network, case in product(batches, networks, block.cases or (None,)):
-                batch = block.small.batches.get(printed, printed) if self.small else printed
+                batch = max(1, printed // block.small.batch_divisor) if self.small else printed
                 sharing = {"device": 1, "node": point.gpus // point.nodes, "all": point.gpus}[block.batch_of]
                 yield Leaf(
                     name=name,

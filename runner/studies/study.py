@@ -47,7 +47,7 @@ class Small(Frozen):
         iterations, epochs, samples, warmup, fit: in place of the block's; `iterations` are those of one device.
         image_size: in place of the block's.
         models: a smaller network of the same kind that stands for one of the source: `{deepspeech2: deepspeech2-small}`.
-        batches: what stands for a batch of the source: `{10000: 200}`; the others stay.
+        batch_divisor: by what every batch is divided, so that they keep their proportions; none gets below 1.
         profile_after, profile_iterations: in place of the block's.
         also: scales beside the source's, for machines that are too small for those; findings may be tested on them, no figure is.
     """
@@ -59,7 +59,7 @@ class Small(Frozen):
     fit: Count | None = None
     image_size: Count | None = None
     models: Mapping[str, str] = {}
-    batches: Mapping[Count, Count] = {}
+    batch_divisor: Count = 1
     profile_after: Count | None = None
     profile_iterations: Count | None = None
     also: tuple[Point, ...] = ()

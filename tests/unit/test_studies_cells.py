@@ -1,0 +1,296 @@
+"""A study turned into requests for a machine.
+
+Prevents: a run of a source that silently is none of the plan; a curve whose devices are not the same at each scale; a batch of a node
+taken for that of a device; a short run that varies less than the whole one; a change against the source that nobody is told; a reason
+that does not say what there is; a request that `bench` itself would refuse.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import examples
+import pytest
+from made_up_study import cpu_machine, gpu_machine
+
+from runner.link import Link
+from runner.published.load import DIRECTORY
+from runner.published.load import load as load_source
+from runner.request import refuse_contradictions, refuse_mixture
+from runner.studies import load
+from runner.studies.cells import cells, requests
+from runner.studies.model import Altered, Pick
+from runner.studies.study import Block, Point, Same, Small, Study
+from runner.yamlfile import load as read
+
+PASS = {"kind": "kernels", "after": None, "iterations": 5, "region": None}
+SAMPLE = Path("/cache/photographs-400")
+STUDIES = {name: read(load.DIRECTORY / f"{name}.yaml", Study) for name in load.names()}
+MACHINES = {
+    "2 cores": cpu_machine(),
+    "64 cores": cpu_machine(64),
+    "4 GPUs": gpu_machine(4),
+    "hosts": gpu_machine(4, 4, 4, 4),
+}
+
+
+def laid_out(study, machine, scale="full", data=None):
+    source = load_source(DIRECTORY / f"{study.source}.yaml")
+    return {
+        cell.id: cell for cell in cells(study, source=source, machine=machine, scale=scale, sample=SAMPLE, data=data)
+    }
+
+
+def made_up(**changes):
+    """A study of one block on the wires and the GPU of the source of dell-p100."""
+    block = {
+        "id": "own",
+        "says": "made up",
+        "where": {"framework": "mxnet", "version": "0.7.0"},
+        "versions": {"gpu": ("1.9.1-cu112",), "cpu": ("1.9.1",)},
+        "models": {"googlenet": "googlenet"},
+        "batches": (64,),
+        "image_size": 224,
+        "iterations": 100,
+    }
+    return Study(
+        id="made-up",
+        source="dell-emc-2016-p100",
+        title="Made up",
+        networks=STUDIES["dell-p100"].networks,
+        same=Same(why="made up"),
+        tolerances=(),
+        blocks=(Block.model_validate(block | changes),),
+    )
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("scale", ["full", "small"])
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_cell_runs_or_says_why_not_and_bench_takes_its_request(name, scale, machine):
+    found = laid_out(STUDIES[name], machine, scale)
+    assert found
+    for cell in found.values():
+        assert (cell.request is None) == (cell.why is not None)
+        assert (cell.request is None) == (cell.pick is None)
+        if cell.request:
+            refuse_contradictions(cell.request)
+            refuse_mixture(cell.request)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_small_study_varies_what_the_whole_one_does(name):
+    whole, short = (laid_out(STUDIES[name], MACHINES["4 GPUs"], scale) for scale in ("full", "small"))
+    assert set(whole) <= set(short)
+    for id_, cell in whole.items():
+        assert short[id_].where == cell.where
+        assert (short[id_].request is None) == (cell.request is None)
+    # As many different batches as before, in the same order.
+    for block in STUDIES[name].blocks:
+        own = [max(1, batch // block.small.batch_divisor) for batch in block.batches]
+        assert own == sorted(set(own))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_ids_are_unique_and_a_whole_study_has_nothing_beside_the_sources_runs(name):
+    study = STUDIES[name]
+    source = load_source(DIRECTORY / f"{study.source}.yaml")
+    for scale in ("full", "small"):
+        every = cells(study, source=source, machine=cpu_machine(), scale=scale, sample=SAMPLE)
+        assert Counter(cell.id for cell in every).most_common(1)[0][1] == 1
+        assert scale == "small" or not any(cell.extra for cell in every)
+
+
+def test_figure_3_of_the_p100_paper_is_a_strong_curve_on_one_node_and_nodes_of_144_beyond():
+    """Table 2 has 144 for all of 1 to 16 GPUs; MXNet takes that as a node's, so that a GPU has 144, 72, 36, 36, 36, 36."""
+    found = laid_out(STUDIES["dell-p100"], gpu_machine(4, 4, 4, 4, hosts="h.yaml"))
+    one = found["mxnet-googlenet.1gpus"].request
+    assert one == found["mxnet-googlenet.2gpus"].request == found["mxnet-googlenet.4gpus"].request
+    assert (one.gpus, one.batch, one.scaling, one.epochs, one.image_size) == ((1, 2, 4), 144, "strong", 1, 256)
+    for gpus, nodes in ((8, 2), (12, 3), (16, 4)):
+        cell = found[f"mxnet-googlenet.{gpus}gpus.{nodes}nodes.ib"]
+        assert (cell.request.gpus, cell.request.nodes, cell.request.batch) == ((gpus,), nodes, 36)
+        assert cell.request.scaling == "weak"
+        assert cell.request.interconnect == ("infiniband", "ethernet")
+        assert cell.pick == Pick(devices=gpus, nodes=nodes, interconnect="infiniband")
+        other = found[f"mxnet-googlenet.{gpus}gpus.{nodes}nodes.eth"]
+        assert other.request == cell.request
+        assert other.pick.interconnect == "ethernet"
+        assert (cell.where.network, other.where.network) == ("ib", "eth")
+        assert (cell.where.gpus, cell.where.batch, cell.where.epochs) == (gpus, 144, 1)
+
+
+def test_inception_bn_has_64_a_gpu_everywhere():
+    """Table 2: 64, 128, 256, 256, 256, 256 a node of 1, 2, 4, 4, 4, 4 GPUs."""
+    found = laid_out(STUDIES["dell-p100"], gpu_machine(4, 4, 4, 4, hosts="h.yaml"))
+    own = [cell for id_, cell in found.items() if id_.startswith("mxnet-inception-bn.")]
+    assert {(cell.request.batch, cell.request.scaling) for cell in own} == {(64, "weak")}
+
+
+def test_nv_caffe_shares_512000_samples_at_each_scale():
+    """Table 2: 128 × 4,000 = 256 × 2,000 = 512 × 1,000; weak scaling divides the iterations of one device."""
+    request = laid_out(STUDIES["dell-p100"], gpu_machine(4))["caffe.4gpus"].request
+    assert (request.framework, request.version, request.gpus) == ("caffe", "0.17.3-nvidia", (1, 2, 4))
+    assert (request.batch, request.iterations, request.scaling) == (128, 4000, "weak")
+
+
+def test_without_gpus_workers_stand_for_them_as_far_as_there_are_cores():
+    found = laid_out(STUDIES["dell-p100"], cpu_machine(), "small")
+    request = found["tensorflow.2gpus"].request
+    assert (request.device, request.workers, request.gpus, request.batch) == ("cpu", (1, 2), None, 16)
+    assert found["tensorflow.4gpus"].why == "4 GPUs, here are 2 CPU cores"
+    assert found["caffe.2gpus"].why == "2 GPUs, and caffe 1.0 trains on one device"
+    assert found["caffe-cpu.cpu"].where.gpus == 0
+    assert found["caffe-cpu.cpu"].where.device == "cpu"
+    assert found["caffe.1gpus"].where.device is None
+
+
+def test_a_paper_of_processors_has_all_cores_as_one_device_even_beside_gpus():
+    cell = laid_out(STUDIES["dell-p100"], gpu_machine(4))["caffe-cpu.cpu"]
+    assert (cell.request.device, cell.request.workers, cell.request.version) == ("cpu", (1,), "1.0")
+    assert cell.where.gpu is None
+
+
+def test_networks_become_rates_of_emulated_links():
+    found = laid_out(STUDIES["tbd-analysis"], cpu_machine(), "small")
+    slow = found["machines.2gpus.2nodes.batch16.eth1g"]
+    fast = found["machines.2gpus.2nodes.batch16.ib100g"]
+    assert slow.request == fast.request
+    assert slow.request.links == (Link(rate_mbit=1000, emulated=True), None)
+    assert slow.request.nodes == 2
+    assert slow.pick.link == Link(rate_mbit=1000, emulated=True)
+    assert fast.pick.link is None
+    assert Altered(field="network", published="Ethernet", here="emulated nodes, 1gbit") in slow.altered
+
+
+def test_nodes_can_not_be_emulated_without_an_engine():
+    found = laid_out(STUDIES["tbd-analysis"], cpu_machine(may_emulate=False), "small")
+    assert "no engine answers here" in found["machines.2gpus.2nodes.batch16.eth1g"].why
+
+
+def test_scales_beside_the_sources_own_stand_in_only_where_those_do_not_fit():
+    small = laid_out(STUDIES["dell-p100"], cpu_machine(), "small")
+    assert small["mxnet-googlenet.2gpus.2nodes.eth"].extra
+    roomy = laid_out(STUDIES["dell-p100"], cpu_machine(16), "small")
+    assert not any(cell.extra for cell in roomy.values() if cell.block == "mxnet-googlenet")
+
+
+def test_an_image_without_code_for_the_gpu_is_the_reason():
+    machine = gpu_machine(4, misfits={"1.9.1-cu112": "mxnet 1.9.1-cu112 has no code for compute capability 9.0"})
+    found = laid_out(STUDIES["dell-p100"], machine)
+    assert found["mxnet-googlenet.1gpus"].why == "mxnet 1.9.1-cu112 has no code for compute capability 9.0"
+
+
+def test_the_next_version_is_taken_where_the_first_does_not_run_or_knows_one_device():
+    gone = gpu_machine(4, misfits={"1.15.5-nvidia": "not built here"})
+    assert laid_out(STUDIES["cern-wgan"], gone)["batch.1gpus.batch16"].request.version == "2.21.0"
+    assert laid_out(STUDIES["cern-wgan"], gpu_machine(1))["batch.1gpus.batch16"].request.version == "1.15.5-nvidia"
+    # Four GPUs are to train: TensorFlow 1.15 of NVIDIA trains on one.
+    assert laid_out(STUDIES["dell-p100"], gpu_machine(4))["tensorflow.4gpus"].request.version == "2.21.0"
+
+
+def test_the_gpu_is_named_as_the_source_names_it():
+    found = laid_out(STUDIES["uw-hardware"], gpu_machine(1, gpu="v100"))
+    assert found["infer.vgg16.1gpus.batch1"].where.gpu == "v100"
+    assert laid_out(STUDIES["uw-hardware"], gpu_machine(1))["infer.vgg16.1gpus.batch1"].where.gpu is None
+
+
+def test_ten_thousand_images_are_inferred_at_once_or_one_by_one():
+    found = laid_out(STUDIES["uw-hardware"], gpu_machine(1))
+    one, all_ = (found[f"infer.vgg16.1gpus.batch{batch}"].request for batch in (1, 10000))
+    assert (one.batch, one.iterations, all_.batch, all_.iterations) == (1, 10000, 10000, 1)
+    short = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small")["infer.vgg16.1gpus.batch10000"]
+    assert short.where.batch == 10000
+    assert short.request.batch * short.request.iterations < 10000
+    assert {altered.field for altered in short.altered} >= {"batch", "iterations"}
+
+
+def test_the_three_ways_of_two_trainings_are_one_request():
+    found = laid_out(STUDIES["uw-hardware"], gpu_machine(4))
+    own = {id_: cell for id_, cell in found.items() if id_.startswith("concurrent-vgg16.4gpus.")}
+    assert {cell.pick.case for cell in own.values()} == {"one", "sequential", "together"}
+    assert len({cell.request for cell in own.values()}) == 1
+    assert own["concurrent-vgg16.4gpus.together"].case == "two models at once"
+    assert own["concurrent-vgg16.4gpus.together"].request.concurrent == 2
+
+
+def test_what_learns_has_real_images_and_what_is_timed_has_those_that_were_given():
+    found = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small")
+    assert found["train.vgg16.1gpus.batch64"].request.data == SAMPLE
+    assert found["quantised.cpu.int8"].request.data == SAMPLE
+    assert found["infer.vgg16.1gpus.batch1"].request.data is None
+    assert found["concurrent-dense.2gpus.one"].request.data is None
+    given = laid_out(STUDIES["uw-hardware"], cpu_machine(), "small", data=Path("/own"))
+    assert given["infer.vgg16.1gpus.batch1"].request.data == Path("/own")
+    assert given["concurrent-dense.2gpus.one"].request.data is None
+
+
+def test_counters_are_not_asked_for_where_no_gpu_has_them():
+    request = laid_out(STUDIES["cern-wgan"], cpu_machine())["batch.1gpus.batch16"].request
+    assert request.profile == ("kernels",)
+    assert (request.profile_after, request.profile_iterations) == (300, 5)
+    assert laid_out(STUDIES["cern-wgan"], gpu_machine(1))["batch.1gpus.batch16"].request.profile == (
+        "kernels",
+        "metrics",
+    )
+
+
+def test_what_means_nothing_without_a_gpu_says_so():
+    found = laid_out(STUDIES["nyu-profiling"], cpu_machine(), "small")
+    assert "Gloo" in found["broadcast.alexnet.2gpus.batch4"].why
+    assert laid_out(STUDIES["nyu-profiling"], gpu_machine(2))["broadcast.alexnet.2gpus.batch4"].why is None
+
+
+def test_passes_alone_leave_the_measured_runs_out():
+    pick = laid_out(STUDIES["nyu-profiling"], cpu_machine())["backward.vgg16.1gpus.batch4"].pick
+    assert not pick.wants(examples.trial())
+    assert pick.wants(examples.trial(profile=PASS))
+
+
+def test_a_cell_takes_its_own_scale_and_wire_and_wants_its_baseline():
+    slow = Link(rate_mbit=1000, emulated=True)
+    pick = Pick(devices=2, nodes=2, link=slow)
+    two = {"world_size": 2, "nodes": 2, "processes": 2}
+    assert pick.takes(examples.trial(**two, link=slow))
+    assert pick.takes(examples.trial(**two, link=slow, profile=PASS))
+    assert not pick.takes(examples.trial(**two))
+    assert not pick.takes(examples.trial(world_size=2, processes=2))
+    assert not pick.takes(examples.trial())
+    assert pick.wants(examples.trial())
+    assert not pick.wants(examples.trial(profile=PASS))
+
+
+def test_a_cell_of_several_trainings_takes_all_of_its_case():
+    pick = Pick(devices=4, case="together")
+    together = {"trainings": 2, "case": "together", "number": 2}
+    assert pick.takes(examples.trial(world_size=2, concurrent=together))
+    assert not pick.takes(examples.trial(world_size=2, concurrent=together | {"case": "sequential"}))
+    assert not pick.wants(examples.trial())
+
+
+def test_every_change_against_the_source_is_told():
+    study = made_up(
+        where={"framework": "mxnet", "version": "0.7.0", "data": "real", "dataset": "ILSVRC2012"},
+        epochs=1,
+        iterations=None,
+        small=Small(iterations=4, image_size=32),
+    )
+    cell = laid_out(study, cpu_machine(), "small")["own.1gpus"]
+    assert set(cell.altered) == {
+        Altered(field="version", published="0.7.0", here="1.9.1"),
+        Altered(field="data", published="ILSVRC2012", here="synthetic images"),
+        Altered(field="iterations", published="1 epoch", here="4 iterations"),
+        Altered(field="image_size", published="224", here="32"),
+    }
+    assert laid_out(study, cpu_machine())["own.1gpus"].altered == cell.altered[:2]
+
+
+def test_a_batch_that_its_devices_can_not_share_is_no_run():
+    study = made_up(batches=(), points=(Point(gpus=3, batch=64),), batch_of="all")
+    assert laid_out(study, cpu_machine(8))["own.3gpus"].why == "a batch of 64 is not shared equally by 3 devices"
+
+
+def test_requests_are_asked_once_in_order():
+    found = laid_out(STUDIES["dell-p100"], cpu_machine(), "small")
+    asked = requests(list(found.values()))
+    assert len(asked) == len(set(asked)) == len({cell.request for cell in found.values() if cell.request})
+    assert asked[0] == found["caffe-cpu.cpu"].request

@@ -1,0 +1,194 @@
+"""What a study runs, takes from file, and says while it does.
+
+Prevents: a run on file of another image, scale or link taken for the one that is asked for; an invalid run that is never tried again; a
+failed cell that ends the study; Ctrl-C that loses what is done; a guess of the time left before anything is known.
+"""
+
+from itertools import product
+
+import examples
+import pytest
+from made_up_study import cpu_machine
+from records import record
+
+from runner.errors import RequestError, RunFailedError
+from runner.results import ImageUsed, read_record, write_record
+from runner.studies import flow
+from runner.studies.asked import Asked
+from runner.studies.memory import Memory
+from runner.studies.model import Reproduction
+from runner.studies.pace import Pace
+
+IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64)
+
+
+def on_file(out, **changes):
+    made = record(**changes)
+    (out / made.run_id).mkdir()
+    write_record(out / made.run_id, made)
+    return made
+
+
+def test_the_newest_run_of_an_equal_trial_in_the_same_image_counts(tmp_path):
+    on_file(tmp_path, run_id="20260101T000000Z-aaaa")
+    newer = on_file(tmp_path, run_id="20260102T000000Z-aaaa")
+    found = Memory(tmp_path).find(examples.trial(), IMAGE)
+    assert found == (tmp_path / newer.run_id, newer)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"repeat": 2},
+        {"world_size": 2},
+        {"batch_per_device": 16},
+        {"link": {"rate_mbit": 1000.0, "emulated": True}},
+        {"strategy": "kvstore"},
+        {"profile": {"kind": "kernels", "after": None, "iterations": 5, "region": None}},
+        {"concurrent": {"trainings": 2, "case": "together", "number": 1}},
+        {"key": "f" * 16},
+    ],
+)
+def test_a_run_of_another_trial_does_not(tmp_path, changes):
+    on_file(tmp_path, trial=examples.trial())
+    assert Memory(tmp_path).find(examples.trial(**changes), IMAGE) is None
+
+
+def test_a_run_in_another_image_does_not(tmp_path):
+    on_file(tmp_path)
+    memory = Memory(tmp_path)
+    assert memory.find(examples.trial(), IMAGE.model_copy(update={"id": "sha256:2"})) is None
+    assert memory.find(examples.trial(), IMAGE.model_copy(update={"lock_sha256": "b" * 64})) is None
+
+
+def test_an_invalid_run_is_tried_again_and_a_degraded_one_is_not(tmp_path):
+    on_file(tmp_path, run_id="invalid", status="invalid")
+    assert Memory(tmp_path).find(examples.trial(), IMAGE) is None
+    on_file(tmp_path, run_id="degraded", status="degraded")
+    assert Memory(tmp_path).find(examples.trial(), IMAGE)[1].run_id == "degraded"
+
+
+def test_the_time_left_is_told_once_something_is_known_of_it():
+    pace = Pace(4)
+    assert pace.said() == "[1/4]"
+    pace.done(60)
+    pace.done(180)
+    assert pace.left_s == 240  # two more of 120 s
+    assert pace.said() == "[3/4, about 4 min left]"
+
+
+class Bench:
+    """Stands in for `bench.run`: notes what was asked, and leaves a record for each scale."""
+
+    def __init__(self, *, fails=None, stops=None):
+        self.asked, self.fails, self.stops = [], fails, stops
+
+    def __call__(self, request, *, command, name, shown, known, wanted):
+        self.asked.append(request)
+        if request.framework == self.stops:
+            raise KeyboardInterrupt
+        if request.framework == self.fails:
+            raise RunFailedError("made-up reason")
+        runs = []
+        for scale, link in product(request.workers, request.links or (None,)):
+            trial = examples.trial(
+                framework=request.framework,
+                version=request.version,
+                model=request.model,
+                world_size=scale,
+                processes=scale,
+                nodes=request.nodes or 1,
+                link=link,
+                key=f"{hash(request):016x}"[-16:],
+            )
+            if not wanted(trial):
+                continue
+            if found := known(trial, IMAGE):
+                runs.append(found)
+                continue
+            made = record(run_id=f"{name}-{scale}-{len(self.asked)}-{len(runs)}", trial=trial)
+            (request.out / made.run_id).mkdir()
+            write_record(request.out / made.run_id, made)
+            runs.append((request.out / made.run_id, made))
+        return runs
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.setattr(flow, "survey", lambda *_, **__: cpu_machine())
+
+    def begin(stand_in, **asked):
+        monkeypatch.setattr(flow.bench, "run", stand_in)
+        whole = Asked.model_validate({"study": "dell-p100", "scale": "small", "out": tmp_path} | asked)
+        return flow.reproduce(whole, command=("dlscale", "reproduce", "dell-p100"))
+
+    return begin
+
+
+def reproductions(out):
+    return [
+        Reproduction.model_validate_json(path.read_text(encoding="utf-8"))
+        for path in sorted(out.glob("*.reproduction.json"))
+    ]
+
+
+def test_a_study_runs_each_request_once_and_leaves_its_tables(run, tmp_path, capsys):
+    bench = Bench()
+    assert run(bench) == 0
+    assert len(bench.asked) == len(set(bench.asked))
+    assert {request.out for request in bench.asked} == {tmp_path}
+    (made,) = reproductions(tmp_path)
+    assert (made.study, made.scale, made.machine.name) == ("dell-p100", "small", "here")
+    assert {cell.status for cell in made.cells} == {"ran", "skipped"}
+    (ran,) = [cell for cell in made.cells if cell.id == "tensorflow.2gpus"]
+    assert [read_record(tmp_path / name).trial.world_size for name in ran.runs] == [2]
+    (text,) = tmp_path.glob("*-dell-p100.md")
+    assert "nvcaffe.googlenet.4.ips" in text.read_text(encoding="utf-8")
+    printed = capsys.readouterr().out
+    assert "published" in printed
+    assert "4 GPUs, here are 2 CPU cores" in printed
+
+
+def test_a_cell_that_fails_does_not_end_the_study(run, tmp_path):
+    assert run(Bench(fails="mxnet")) == 3
+    (made,) = reproductions(tmp_path)
+    status = {cell.id: (cell.status, cell.why) for cell in made.cells}
+    assert status["mxnet-cpu.cpu"] == ("failed", "made-up reason")
+    assert status["tensorflow-cpu.cpu"] == ("ran", None)
+
+
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(run, tmp_path, capsys):
+    assert run(Bench(stops="mxnet")) == 3
+    (made,) = reproductions(tmp_path)
+    status = {cell.id: cell.status for cell in made.cells}
+    assert (status["caffe.1gpus"], status["mxnet-cpu.cpu"], status["tensorflow-cpu.cpu"]) == ("ran", "open", "open")
+    assert "goes on from here: dlscale reproduce dell-p100" in capsys.readouterr().out
+
+
+def test_a_second_call_runs_nothing_again(run, tmp_path):
+    run(Bench())
+    before = {path.name for path in tmp_path.iterdir() if path.is_dir()}
+    run(Bench())
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == before
+
+
+def test_cells_can_be_chosen_by_the_beginning_of_their_names(run, tmp_path):
+    bench = Bench()
+    run(bench, cells=("caffe", "tensorflow-cpu"))
+    assert [request.framework for request in bench.asked] == ["caffe", "tensorflow"]
+    (made,) = reproductions(tmp_path)
+    assert {cell.block for cell in made.cells} == {"caffe", "caffe-cpu", "tensorflow-cpu"}
+    with pytest.raises(RequestError, match="CELLS=nothing: no cell of STUDY=dell-p100 begins so"):
+        run(bench, cells=("nothing",))
+
+
+def test_a_dry_run_starts_nothing_and_writes_nothing(run, tmp_path):
+    bench = Bench()
+    assert run(bench, dry_run=True) == 0
+    assert bench.asked == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_that_can_run_is_no_study(run):
+    with pytest.raises(RequestError, match="nothing of STUDY=nyu-profiling can run on here"):
+        run(Bench(), study="nyu-profiling", cells=("broadcast",))

@@ -1,0 +1,125 @@
+"""The files of workloads/studies.
+
+Prevents: a study that names a source, a network, a model, an image or a case that there is not, and finds out after an hour; a wrong key
+that silently does not apply; a row of a source that no study runs.
+"""
+
+import re
+
+import pytest
+
+from runner.errors import RequestError
+from runner.studies import load
+
+WHOLE = """\
+id: whole
+source: dell-emc-2016-p100
+title: Whole
+networks:
+  eth: {interconnect: ethernet, rate: 10gbit}
+same: {gpus: {p100-pcie: [Tesla P100-PCIE-16GB]}, why: made up}
+tolerances:
+- {metrics: [throughput], share: 0.1, why: made up}
+blocks:
+- id: one
+  says: one block
+  where: {framework: mxnet, network: ib}
+  versions: {gpu: [1.9.1-cu112], cpu: [1.9.1]}
+  models: {googlenet: googlenet}
+  points: [{gpus: 1}, {gpus: 4, nodes: 2}]
+  batches: [64]
+  networks: [eth]
+  iterations: 10
+  small: {iterations: 2}
+"""
+
+
+def loaded(tmp_path, text):
+    (tmp_path / "whole.yaml").write_text(text, encoding="utf-8")
+    return load.load("whole", tmp_path)
+
+
+def test_a_whole_file_is_read_with_its_source(tmp_path):
+    study, source = loaded(tmp_path, WHOLE)
+    assert (study.id, source.id, study.repeat) == ("whole", "dell-emc-2016-p100", 3)
+    assert study.tolerance("throughput").share == 0.1
+    assert study.tolerance("accuracy") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "told"),
+    [
+        ("source: dell-emc-2016-p100", "source: nobody", 2, "no published source 'nobody'"),
+        ("  eth: {", "  myrinet: {", 5, "the source has no network 'myrinet'; known: eth, ib"),
+        ("p100-pcie: [", "p999: [", 6, "the source has no GPU 'p999'; known: p100-nvlink, p100-pcie"),
+        ("metrics: [throughput]", "metrics: [speed]", 8, "the suite has no metric 'speed'"),
+        ("cpu: [1.9.1]", "cpu: [1.8.0]", 13, "mxnet on CPUs has no version '1.8.0'; known: 1.9.1"),
+        ("googlenet: googlenet", "googlenet: googlenot", 14, "the suite has no model 'googlenot'"),
+        ("networks: [eth]", "networks: [wifi]", 17, "`networks` has no network 'wifi'; known: eth"),
+        ("network: ib}", "network: wifi}", 12, "the source has no network 'wifi'"),
+        (
+            "  iterations: 10",
+            "  iterations: 10\n  concurrent: 2\n  cases: {at once: together}",
+            20,
+            "the source has no case 'at once'",
+        ),
+        ("framework: mxnet", "framework: caffe", 13, "caffe on GPUs has no version '1.9.1-cu112'"),
+        ("{googlenet: googlenet}", "{wgan: wgan}", 10, "block one: model wgan has no framework 'mxnet'"),
+        ("says: one block", "say: one block", 11, "unknown key 'say' in blocks[0]; did you mean 'says'?"),
+        ("  iterations: 10", "  iterations: 10\n  epochs: 3", 10, "iterations, epochs and samples say the same thing"),
+        ("nodes: 2", "nodes: 3", 10, "shared out equally to its nodes"),
+        ("  batches: [64]\n", "", 10, "give `batches`, or a batch to every one of the points"),
+        ("  networks: [eth]\n", "", 10, "runs on several nodes need `networks`"),
+        ("gpu: [1.9.1-cu112], ", "", 10, "`versions` has none for gpu"),
+        ("  iterations: 10", "  iterations: 10\n  passes_only: true", 10, "leaves nothing to run"),
+        ("  iterations: 10", "  iterations: 10\n  concurrent: 2", 10, "give both or none"),
+        ("framework: mxnet, ", "", 10, "`where` names no framework"),
+        ("small: {iterations: 2}", "small: {models: {vgg16: lenet}}", 19, "block one has no model 'vgg16'"),
+        ("id: whole", "id: hole", 1, "id is 'hole'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(tmp_path, old, new, line, told):
+    assert old in WHOLE
+    with pytest.raises(RequestError) as raised:
+        loaded(tmp_path, WHOLE.replace(old, new, 1))
+    assert told in str(raised.value)
+    assert re.search(rf"whole\.yaml:{line}: ", str(raised.value)), raised.value
+
+
+def test_a_mode_that_the_framework_has_no_program_for_is_named(tmp_path):
+    text = WHOLE.replace("framework: mxnet", "framework: caffe").replace("iterations: 10", "mode: converge")
+    text = text.replace("{gpu: [1.9.1-cu112], cpu: [1.9.1]}", "{gpu: [0.17.3-nvidia]}")
+    with pytest.raises(
+        RequestError, match=r"whole.yaml:10: block one: MODE=converge of googlenet has no framework 'caffe'"
+    ):
+        loaded(tmp_path, text)
+
+
+def test_two_blocks_of_one_name_are_refused(tmp_path):
+    block = WHOLE[WHOLE.index("- id: one") :]
+    with pytest.raises(RequestError, match="two blocks have the id 'one'"):
+        loaded(tmp_path, WHOLE + block)
+
+
+def test_an_unknown_study_is_answered_with_those_that_there_are():
+    with pytest.raises(RequestError, match=r"unknown STUDY 'dell-p10'; known: dell-p100, "):
+        load.load("dell-p10")
+
+
+@pytest.mark.parametrize("name", load.names())
+def test_every_study_of_the_suite_loads(name):
+    study, source = load.load(name)
+    assert study.id == name
+    assert source.id == study.source
+
+
+def test_the_five_studies_are_there():
+    assert load.names() == ("cern-wgan", "dell-p100", "nyu-profiling", "tbd-analysis", "uw-hardware")
+
+
+@pytest.mark.parametrize("name", load.names())
+def test_every_framework_and_model_of_the_source_is_run(name):
+    study, source = load.load(name)
+    run = {(block.where.framework, model) for block in study.blocks for model in block.models}
+    listed = {(runs.framework, model) for runs in source.runs for model in runs.models if runs.framework}
+    assert listed <= run
