@@ -7,6 +7,7 @@ took longer than the one is what the other did not hide.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -118,7 +119,7 @@ def step_parts(
     joined = list(zip(*ordered, strict=False))  # the windows that every rank has
     steps = sum(windows[0].iterations for windows in joined)
     waits = [_longest(windows) for windows in joined]
-    waited = None if None in waits or not steps else sum(wait for wait in waits if wait is not None) / steps
+    waited = None if None in waits or not steps else math.fsum(wait for wait in waits if wait is not None) / steps
     passes = [statistics.median(event.seconds) for event in events if isinstance(event, Compute)]
     probe = exchanges(events)
     if not steps or (waited is None and not passes and not probe):

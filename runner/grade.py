@@ -252,7 +252,7 @@ def _bad_losses(trial: Trial, measurement: Measurement, workload: Workload) -> l
         values = [value for curve in curves if (value := curve[step]) is not None]
         if len(values) < len(curves) or not all(math.isfinite(value) for value in values):
             return [f"the loss is not finite at iteration {step}; a smaller learning rate may train"]
-        mean.append(sum(values) / len(values))
+        mean.append(math.fsum(values) / len(values))
     if workload.sanity is None or trial.num_classes is None:
         return []
     return check_losses(mean, data=trial.data, num_classes=trial.num_classes, band=workload.sanity)

@@ -266,7 +266,7 @@ def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> Ste
             else (window.seconds / window.iterations,)
         )
         per_rank.setdefault(window.rank, []).extend(steps)
-    slowest = max(per_rank.values(), key=lambda steps: sum(steps) / len(steps))
+    slowest = max(per_rank.values(), key=lambda steps: math.fsum(steps) / len(steps))
     p50, p90, p99 = (float(value) for value in np.quantile(slowest, [0.5, 0.9, 0.99]))
     return StepTime(p50=p50, p90=p90, p99=p99, method=method)
 

@@ -8,6 +8,7 @@ training program knows is added afterwards from its `env` event by `Provenance.w
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 import socket
 from datetime import datetime, timezone
@@ -268,7 +269,7 @@ def _current_mhz(cpus: list[Path], sys_root: Path) -> float | None:
     if not mhz:
         lines = (read_text(sys_root / "proc/cpuinfo") or "").splitlines()
         mhz = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
-    return round(sum(mhz) / len(mhz), 1) if mhz else None
+    return round(math.fsum(mhz) / len(mhz), 1) if mhz else None
 
 
 def _max_mhz(cpus: list[Path]) -> float | None:

@@ -101,7 +101,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _sum_over(values: Sequence[float | None], samples: int) -> float | None:
     known = _finite(values)
-    return sum(known) / samples if known and samples else None
+    return math.fsum(known) / samples if known and samples else None
 
 
 def accuracy(events: Sequence[Event]) -> AccuracyFigures | None:

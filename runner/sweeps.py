@@ -6,6 +6,7 @@ a mean of shares.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -176,8 +177,8 @@ def _traced(record: RunRecord) -> bool:
 def _compute_percent(passes: Sequence[RunRecord]) -> float | None:
     """GPU compute utilisation over passes; None without any on a GPU."""
     used = [use for record in passes if record.profile and (use := record.profile.gpu_total)]
-    elapsed_s = sum(use.elapsed_s for use in used)
-    return 100 * sum(use.busy_s for use in used) / elapsed_s if elapsed_s else None
+    elapsed_s = math.fsum(use.elapsed_s for use in used)
+    return 100 * math.fsum(use.busy_s for use in used) / elapsed_s if elapsed_s else None
 
 
 def _worst(passes: Sequence[RunRecord]) -> Status | None:
@@ -190,7 +191,7 @@ def _of_gpus(telemetry: Telemetry | None, figure: Callable[[GpuTelemetry], Range
     """Mean of a figure over the GPUs; None unless each has it."""
     gpus = telemetry.gpus if telemetry else ()
     known = [one.avg for gpu in gpus if (one := figure(gpu))]
-    return sum(known) / len(known) if known and len(known) == len(gpus) else None
+    return math.fsum(known) / len(known) if known and len(known) == len(gpus) else None
 
 
 def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:

@@ -12,6 +12,7 @@ where newer ones count wrong elements; `-c 0` writes `N/A` there.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal
@@ -119,4 +120,4 @@ def bus_bandwidth(events: Sequence[Event]) -> float | None:
     rates = [row.busbw_gb_s for row in rows if row.size_bytes == largest]
     if not rates or min(rates) <= 0:
         return None
-    return len(rates) / sum(1 / rate for rate in rates)
+    return len(rates) / math.fsum(1 / rate for rate in rates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -148,7 +149,7 @@ def _dram_bytes_per_s(trial: Trial, telemetry: Telemetry | None) -> float | str:
         gpu = telemetry.gpus[rates.index(None)]
         why = telemetry.why_missing(gpu.node, f"gpu{gpu.index}", "dram_percent")
         return why or f"no DRAM counters of {gpu.name}, or no peak of its memory is known"
-    return sum(known)
+    return math.fsum(known)
 
 
 def _gpu_bytes_per_s(gpu: GpuTelemetry) -> float | None:

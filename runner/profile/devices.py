@@ -6,6 +6,7 @@ what the steps took longer than the plain ones right before them is taken off, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -86,26 +87,26 @@ def _use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> Gpu
 
 def _together(found: list[GpuUse]) -> GpuUse:
     """All GPUs as one: seconds add up, and what is a share is weighted by the seconds that it is a share of."""
-    busy_s, elapsed_s = sum(use.busy_s for use in found), sum(use.elapsed_s for use in found)
+    busy_s, elapsed_s = math.fsum(use.busy_s for use in found), math.fsum(use.elapsed_s for use in found)
     at_once = [(use.concurrency, use.busy_s) for use in found if use.concurrency]
     return GpuUse(
         device=ALL,
         rank=None,
-        profiled_s=sum(use.profiled_s for use in found),
+        profiled_s=math.fsum(use.profiled_s for use in found),
         elapsed_s=elapsed_s,
         busy_s=busy_s,
         compute_percent=percent(busy_s, elapsed_s),
         own_compute_percent=min(
-            100.0, sum(use.own_compute_percent * use.elapsed_s for use in found) / elapsed_s if elapsed_s else 0.0
+            100.0, math.fsum(use.own_compute_percent * use.elapsed_s for use in found) / elapsed_s if elapsed_s else 0.0
         ),
         concurrency=Concurrency(
-            mean=sum(one.mean * seconds for one, seconds in at_once) / busy_s,
+            mean=math.fsum(one.mean * seconds for one, seconds in at_once) / busy_s,
             most=max(one.most for one, _ in at_once),
-            parallel_percent=min(100.0, sum(one.parallel_percent * seconds for one, seconds in at_once) / busy_s),
+            parallel_percent=min(100.0, math.fsum(one.parallel_percent * seconds for one, seconds in at_once) / busy_s),
         )
         if at_once
         else None,
-        kernels_per_step=sum(use.kernels_per_step for use in found) / len(found),
+        kernels_per_step=math.fsum(use.kernels_per_step for use in found) / len(found),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -88,7 +89,7 @@ def _elapsed(
         start = starts.get(rank)
         if start is None or not stop.iterations:
             continue
-        steps_s = sum(stop.step_seconds)
+        steps_s = math.fsum(stop.step_seconds)
         excess_s = steps_s - _mean(start.plain_step_seconds) * stop.iterations if start.plain_step_seconds else None
         profiled_s: float | None = steps_s
         if start.region is not None:
@@ -101,7 +102,7 @@ def _in_region(rank: int, region: str, events: Sequence[Event], rows: Rows) -> f
     """Seconds of one region of one rank: as the program timed it, or else its passages through it; None where neither is known."""
     for event in events:
         if isinstance(event, Regions) and event.rank == rank and event.name == region:
-            return sum(event.seconds)
+            return math.fsum(event.seconds)
     mine = rows.regions[(rows.regions["rank"] == rank) & (rows.regions["name"] == region)]
     return float(mine["duration"].sum()) if len(mine) else None
 
@@ -187,4 +188,4 @@ def _unfinished(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) 
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return math.fsum(values) / len(values)

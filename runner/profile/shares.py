@@ -6,6 +6,7 @@ pieces that ran at once are counted for each of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -107,7 +108,7 @@ def regions(
     for row in passages.groupby(["name", "rank"], as_index=False)["duration"].sum().itertuples():
         spent.setdefault(row.name, {})[row.rank] = row.duration
     for name in {event.name for event in timed}:
-        spent[name] = {event.rank: sum(event.seconds) for event in timed if event.name == name}
+        spent[name] = {event.rank: math.fsum(event.seconds) for event in timed if event.name == name}
     if not spent:
         return ()
     table = _summed(work, work["region"].fillna(""), seconds)
@@ -132,7 +133,7 @@ def regions(
 def _each_step(seconds: Mapping[int, float], iterations: Mapping[int, int]) -> float | None:
     """Mean over the steps of the ranks that told their seconds."""
     steps = sum(iterations.get(rank, 0) for rank in seconds)
-    return sum(spent for rank, spent in seconds.items() if rank in iterations) / steps if steps else None
+    return math.fsum(spent for rank, spent in seconds.items() if rank in iterations) / steps if steps else None
 
 
 def counters(kernels: pd.DataFrame, *, iterations: int) -> Counters | None:

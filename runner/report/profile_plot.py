@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +64,7 @@ def share_figure(profile: Profile, *, title: str, ground: Sequence[str]) -> Figu
 def shares(profile: Profile) -> tuple[tuple[str, float], ...]:
     """Name and share in percent of each category that has a bar of its own, and of all others together."""
     bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:BARS]]
-    left = sum(one.share_percent for one in profile.categories[BARS:])
+    left = math.fsum(one.share_percent for one in profile.categories[BARS:])
     return (*bars, *([(f"{len(profile.categories) - BARS} others", left)] if left else []))
 
 

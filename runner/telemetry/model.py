@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import model_validator
@@ -186,13 +187,13 @@ class Telemetry(Frozen):
         if self.device == "cpu":
             ranges = [host.cpu_percent for host in self.hosts]
         known = [one.avg for one in ranges if one]
-        return sum(known) / len(known) if known and len(known) == len(ranges) else None
+        return math.fsum(known) / len(known) if known and len(known) == len(ranges) else None
 
     @property
     def power_w(self) -> float | None:
         """Mean power of all devices that trained together; None unless each is known."""
         known = [one.power_w.avg for one in self.trained if one.power_w]
-        return sum(known) if known and len(known) == len(self.trained) else None
+        return math.fsum(known) if known and len(known) == len(self.trained) else None
 
     def why_missing(self, node: str, device: str, field: str) -> str | None:
         """Why a device has no such figure; None where nobody said, or where it has one."""

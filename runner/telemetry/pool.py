@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -26,7 +27,7 @@ def pool(runs: Sequence[Telemetry]) -> Telemetry | None:
     if not runs:
         return None
     energies = [run.energy_j for run in runs if run.energy_j is not None]
-    energy = sum(energies) if len(energies) == len(runs) else None
+    energy = math.fsum(energies) if len(energies) == len(runs) else None
     samples = sum(run.samples for run in runs)
     gpus: dict[Hashable, list[GpuTelemetry]] = {}
     hosts: dict[Hashable, list[HostTelemetry]] = {}
@@ -61,7 +62,7 @@ def _figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
     if not values:
         return None
     if name in ADDED:
-        return sum(values) if len(values) == len(repeats) else None
+        return math.fsum(values) if len(values) == len(repeats) else None
     if name in EXTREME:
         return EXTREME[name](values)
     return _joint(name, values, seconds)
@@ -86,4 +87,4 @@ def _joint(name: str, values: Sequence[Any], seconds: Sequence[float]) -> Any:
 
 def _mean(values: Sequence[float], seconds: Sequence[float]) -> float:
     """Mean weighted by the time that each value was measured over."""
-    return sum(value * weight for value, weight in zip(values, seconds, strict=True)) / sum(seconds)
+    return math.fsum(value * weight for value, weight in zip(values, seconds, strict=True)) / math.fsum(seconds)

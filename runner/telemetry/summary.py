@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -60,7 +61,7 @@ def summarize(
     energies = [one.energy_j for one in (gpus if device == "gpu" else hosts)]
     known = [energy for energy in energies if energy is not None]
     complete = bool(known) and len(known) == len(energies) and all(node.complete for node in nodes)
-    energy = sum(known) if complete else None
+    energy = math.fsum(known) if complete else None
     return Telemetry(
         hz=min((node.sampler.hz for node in nodes if node.sampler), default=None),
         device=device,

@@ -12,9 +12,12 @@ from runner.results import read_record
 RESULTS = Path(__file__).parents[2] / "results"
 RECORDS = [read_record(path.parent) for path in sorted((RESULTS / "h200").glob("*/record.json"))]
 WATCHED = [record for record in RECORDS if record.telemetry]
+# Of one batch there are two: one whose rate never settled, and one whose pass looked at a single step before it had.
 SWEEP = sorted(
-    (record for record in RECORDS if record.trial.precision == "bf16"), key=lambda record: record.trial.batch_per_device
+    (record for record in RECORDS if record.trial.precision == "bf16" and record.validity.status == "valid"),
+    key=lambda record: record.trial.batch_per_device,
 )
+SATURATED = 99.5  # percent of time in which some kernel ran
 
 
 @pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
@@ -36,21 +39,25 @@ def test_a_gpu_is_busy_when_any_of_its_parts_is(record):
 
 def test_utilisation_rises_with_the_batch():
     measured = [record for record in SWEEP if not record.profiled]
-    assert [record.trial.batch_per_device for record in measured] == [4, 16, 64, 256]
-    for figure in ("utilisation", "sm_active_percent", "tensor_percent", "power_w"):
+    assert [record.trial.batch_per_device for record in measured] == [4, 16, 64, 256, 512]
+    for figure in ("sm_active_percent", "tensor_percent", "power_w"):
         found = [getattr(record.telemetry.gpus[0], figure).avg for record in measured]
         assert found == sorted(found), figure
+    utilisation = [record.telemetry.gpus[0].utilisation.avg for record in measured]
+    rising = [percent for percent in utilisation if percent < SATURATED]
+    assert utilisation[: len(rising)] == rising == sorted(rising)
+    assert len(rising) == 3
     rates = [record.measurement.throughput.value for record in measured]
     assert rates == sorted(rates)
 
 
 def test_the_union_of_the_kernels_tells_the_same_as_the_driver():
     """NVML counts a moment as busy in which any kernel ran; a profiled step is synchronized at its end, a measured one is not."""
-    measured = {r.trial.batch_per_device: r.telemetry.gpus[0].utilisation.avg for r in SWEEP if not r.profiled}
-    passes = {r.trial.batch_per_device: r.profile.gpu_total.compute_percent for r in SWEEP if r.profiled}
-    assert sorted(passes) == [4, 16, 64]
-    for batch, percent in passes.items():
-        assert percent == pytest.approx(measured[batch], abs=6)
+    measured = {r.matrix_id: r.telemetry.gpus[0].utilisation.avg for r in RECORDS if not r.profiled}
+    passes = [r for r in SWEEP if r.profiled]
+    assert [r.trial.batch_per_device for r in passes] == [4, 16, 64, 256, 512]
+    for record in passes:
+        assert record.profile.gpu_total.compute_percent == pytest.approx(measured[record.matrix_id], abs=6)
 
 
 def test_a_pass_counts_what_the_program_counted():
@@ -61,3 +68,18 @@ def test_a_pass_counts_what_the_program_counted():
             flop = record.measurement.flop
             assert counted["forward"] == pytest.approx(flop.forward_flop_per_sample, rel=0.02)
             assert counted["backward"] == pytest.approx(flop.backward_flop_per_sample, rel=0.02)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_counters_without_a_profiler_tell_the_same_as_ncu_of_the_same_kernels(precision):
+    """GPM counts over all time, ncu over that of kernels: their share of time is between the two."""
+    (counted,) = (r for r in RECORDS if r.profiled and r.profile.kind == "metrics" and r.trial.precision == precision)
+    (measured,) = (r for r in RECORDS if r.matrix_id == counted.matrix_id and not r.profiled)
+    ncu, gpm = counted.profile.counters, measured.telemetry.gpus[0]
+    assert counted.profile.source == "ncu"
+    assert ncu.covered_percent == 100
+    busy = gpm.utilisation.avg / 100
+    assert gpm.fp32_utilisation.avg == pytest.approx(ncu.fp32_percent * busy, abs=5)
+    assert gpm.tensor_percent.avg == pytest.approx(ncu.tensor_percent * busy, abs=5)
+    # Products of matrices are on the tensor cores in bf16 and not on them in fp32: neither could pass for the other.
+    assert (ncu.tensor_percent > ncu.fp32_percent) == (precision == "bf16")
