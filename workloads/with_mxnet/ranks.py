@@ -1,6 +1,7 @@
 """How the processes of the MXNet program meet and join their gradients: one alone, a key-value store, or Horovod.
 
-Each class joins the others when it is made. `trainer` makes what applies the gradients, `step_size` is the number of samples that its
+Each class joins the others when it is made. `trainer` makes what applies the gradients (`here`: in this
+process, which sees them before; a store would else do it where it adds them up), `step_size` is the number of samples that its
 `step` has to divide by, `barrier` waits for all processes, `slowest` gives the most of what each hands in, or None where they can't tell
 each other, `share` gives parameters that no gradient reaches the values of rank 0's first device, on all devices of all processes,
 `exchange` makes what `probe.py` times, `leave` says goodbye.
@@ -23,8 +24,8 @@ class Alone:
     rank, processes = 0, 1
     store = None
 
-    def trainer(self, parameters, rates):
-        return mx.gluon.Trainer(parameters, "sgd", rates, kvstore=self.store)
+    def trainer(self, parameters, rates, *, here):
+        return mx.gluon.Trainer(parameters, "sgd", rates, kvstore=self.store, update_on_kvstore=False if here else None)
 
     def step_size(self, local_batch):
         return local_batch
@@ -165,7 +166,8 @@ class Horovod(Alone):
         self.hvd, self.rank, self.processes = hvd, hvd.rank(), hvd.size()
         self.compression = getattr(hvd.Compression, compression)
 
-    def trainer(self, parameters, rates):
+    def trainer(self, parameters, rates, *, here):
+        del here  # it is never anywhere else
         self.hvd.broadcast_parameters(parameters, root_rank=0)
         return self.hvd.DistributedTrainer(parameters, "sgd", rates, compression=self.compression)
 

@@ -85,14 +85,17 @@ class Training:
         self.dtype = "float16" if args.precision == "fp16" else "float32"
         mx.random.seed(args.seed)  # the same in all processes: they start from the same weights
 
-    def take(self, net, rates):
-        """Train `net`, whose weights are on all contexts, by SGD with `rates`, the words of `mx.optimizer.SGD`."""
-        self.net = net
+    def take(self, net, rates, *, clip_norm=None):
+        """Train `net`, whose weights are on all contexts, by SGD with `rates`, the words of `mx.optimizer.SGD`.
+
+        clip_norm: the largest norm that the mean gradient of all devices may have.
+        """
+        self.net, self.clip_norm = net, clip_norm
         self.net.cast(self.dtype)
         self.mx.nd.waitall()
         self.reseed()
         rates = {**rates, "multi_precision": self.dtype == "float16"}
-        self.trainer = self.ranks.trainer(self.net.collect_params(), rates)
+        self.trainer = self.ranks.trainer(self.net.collect_params(), rates, here=clip_norm is not None)
 
     def reseed(self):
         """From here on (dropout) each process draws its own numbers."""
@@ -106,8 +109,23 @@ class Training:
         with self.regions("backward"):
             self.mx.autograd.backward(losses)
         with self.regions("optimizer"):
-            self.trainer.step(self.ranks.step_size(self.local_batch))  # turns the sum of gradients into their mean
+            self.update()
         return [loss.mean() for loss in losses]
+
+    def update(self):
+        """Step with the gradients of all devices; their sum becomes a mean in it."""
+        size = self.ranks.step_size(self.local_batch)
+        if self.clip_norm is None:
+            self.trainer.step(size)
+            return
+        self.trainer.allreduce_grads()
+        most = self.clip_norm * self.local_batch * self.ranks.processes
+        for context in self.contexts:
+            gradients = [p.grad(context) for p in self.parameters()]
+            self.mx.gluon.utils.clip_global_norm(
+                gradients, most, check_isfinite=False
+            )  # to check would wait for the device
+        self.trainer.update(size)
 
     def evaluate(self):
         found = []

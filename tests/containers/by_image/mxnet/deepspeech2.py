@@ -1,0 +1,140 @@
+"""Inside the image: Deep Speech 2 has the layers of its catalog, tells characters of utterances alone, and loses what PyTorch's does.
+
+Prevents networks of one name that are not one network, padding that reaches an utterance's outputs, directions that are not added, a cost
+that leaves out what recurrent layers do, gradients that are not clipped, seconds of audio that are counted wrong.
+"""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/deepspeech2"))
+import alone
+import recognized
+import speech
+from data_mxnet import placed
+from flags import SIZES, parser
+from models_mxnet import DeepSpeech2, build, packing
+from train_mxnet import Recognizer
+from with_mxnet.shim import mx
+
+CATALOG = json.loads(sys.argv[2])["deepspeech2"]
+CPU = mx.cpu()
+DIRECTION = ("l0_i2h_weight", "l0_h2h_weight", "l0_i2h_bias", "l0_h2h_bias")
+
+
+def trained(net):
+    return [p for p in net.collect_params().values() if p.grad_req != "null"]
+
+
+def recognizer(*words, flags=None):
+    return Recognizer(flags or parser("").parse_args([*alone.ONE, *alone.SPEECH, *words]), mx)
+
+
+def the_layers_are_those_of_the_catalog():
+    assert set(CATALOG) == set(SIZES)
+    for name, (channels, depth, width, normalize) in SIZES.items():
+        net = DeepSpeech2(channels=channels, depth=depth, width=width, normalize=normalize)  # without its weights
+        assert sum(math.prod(p.shape) for p in trained(net)) == CATALOG[name][1], name
+
+
+def utterances_are_packed_in_the_order_of_their_steps():
+    rows, places = packing(np.array([3, 2, 2]))
+    assert rows.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert places.tolist() == [[0, 1, 2], [3, 4, 5], [6, 0, 0]]
+
+
+def padding_reaches_no_output():
+    """Together and alone, utterances of three lengths get the same scores."""
+    mx.random.seed(1)
+    net = build("deepspeech2-small", [CPU])
+    utterances = sorted(
+        (speech.synthetic(1, number, longest_s=1.5) for number in range(3)), key=lambda one: -one.samples
+    )
+    spectrograms, steps, rows, places, *_ = placed(speech.collate(utterances), CPU)
+    told = net(spectrograms, steps, rows, places).asnumpy()
+    lengths = steps.asnumpy().astype(int)
+    assert len(set(lengths)) == 3
+    assert told.shape == (lengths.max(), 3, 29)
+    for row, utterance in enumerate(utterances):
+        own = net(*placed(speech.collate([utterance]), CPU)[:4]).asnumpy()
+        assert own.shape[0] == lengths[row] == (utterance.spectrogram.shape[1] + 1) // 2
+        assert np.abs(own[:, 0] - told[: lengths[row], row]).max() < 1e-5
+
+
+def both_directions_are_added():
+    """A step's output depends on frames before and behind it that no convolution reaches."""
+    mx.random.seed(1)
+    net = DeepSpeech2(channels=2, depth=1, width=4, normalize=False)
+    net.initialize()
+    sound = mx.nd.random.normal(shape=(1, speech.FREQUENCIES, 41))
+    sound.attach_grad()
+    rows, places = (mx.nd.array(part, dtype="int32") for part in packing(np.array([21])))
+    with mx.autograd.record():
+        told = net(sound, mx.nd.array([21]), rows, places)[10].square().sum()
+    told.backward()
+    assert (np.abs(sound.grad.asnumpy()[0]).sum(0) > 0).all()
+
+
+def operations_are_those_of_pytorch():
+    """By hand, of a second of audio: 100 frames, 50 steps; 161 frequencies become 81 and 41."""
+    net = build("deepspeech2-small", [CPU])
+    found = sum(weights * positions for weights, positions in net.multiplied(100))
+    convolutions = 8 * 41 * 11 * 81 * 50 + 8 * 8 * 21 * 11 * 41 * 50
+    recurrent = 50 * 2 * 3 * ((8 * 41 + 64) * 64 + (64 + 64) * 64)
+    assert found == convolutions + recurrent + 50 * (64 * 64 + 64 * 29)
+
+
+def training_lowers_the_loss():
+    made = recognizer()
+    losses = [made.read([made.step()])[0] for _ in range(16)]
+    assert all(math.isfinite(loss) for loss in losses)
+    assert sum(losses[8:]) < 0.8 * sum(losses[:8]), losses
+    untouched = [p.name for p in trained(made.net) if not p.grad().asnumpy().any()]
+    assert not untouched, f"{untouched} get no gradient"
+    # Every batch of the synthetic ones twice: so many seconds of audio, to the sample.
+    samples = sum(speech.duration(1, number, longest_s=1.2) for number in range(8 * 2))
+    assert abs(made.batches.source.units - 2 * samples / speech.RATE) < 1e-9
+
+
+def gradients_are_clipped_to_their_norm():
+    made = recognizer("--clip-norm=0.5")
+    made.step()
+    # Two utterances: what is kept is the sum of their gradients, twice the mean.
+    norm = math.sqrt(sum(float((p.grad().asnumpy() ** 2).sum()) for p in trained(made.net)))
+    assert abs(norm - 2 * 0.5) < 1e-4, norm
+
+
+def parameters(net):
+    """All but those of normalizations, in the order of `recognized.weights`."""
+    found = [p for convolution in net.convolutions for p in (convolution.weight, convolution.bias)]
+    for both in zip(net.forwards, net.backwards, strict=True):
+        found += [getattr(layer, name) for layer in both for name in DIRECTION]
+    return [*found, net.full[1].weight, net.full[1].bias, net.output.weight, net.output.bias]
+
+
+def losses_are_those_of_pytorch():
+    found = {}
+    for size, numbers in recognized.SIZES.items():
+        SIZES[recognized.MODEL] = numbers
+        made = recognizer(flags=recognized.flags(parser))
+        own = parameters(made.net)
+        for parameter, value in zip(own, recognized.weights([p.shape for p in own]), strict=True):
+            parameter.set_data(mx.nd.array(value))
+        found[size] = [made.read([made.step()])[0] for _ in range(recognized.STEPS)]
+    recognized.hold(found)
+
+
+the_layers_are_those_of_the_catalog()
+utterances_are_packed_in_the_order_of_their_steps()
+padding_reaches_no_output()
+both_directions_are_added()
+operations_are_those_of_pytorch()
+training_lowers_the_loss()
+gradients_are_clipped_to_their_norm()
+losses_are_those_of_pytorch()

@@ -1,0 +1,41 @@
+"""Inside the image: Deep Speech 2 loses in ten steps what all frameworks' have to lose from the same weights on the same utterances.
+
+Prevents networks of one name that are not one network.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/deepspeech2"))
+import recognized
+from flags import SIZES, parser
+from train_pytorch import Recognizer
+from with_pytorch.ranks import Alone
+
+DIRECTION = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+
+
+def parameters(net):
+    """All but those of normalizations, in the order of `recognized.weights`."""
+    found = [p for convolution in net.convolutions for p in (convolution[0].weight, convolution[0].bias)]
+    for layer in net.recurrent:
+        found += [getattr(layer, name + suffix) for suffix in ("", "_reverse") for name in DIRECTION]
+    return [*found, *net.full.layer.parameters(), *net.output.parameters()]
+
+
+def losses(size):
+    SIZES[recognized.MODEL] = recognized.SIZES[size]
+    training = Recognizer(recognized.flags(parser), torch, torch.device("cpu"), Alone())
+    own = parameters(training.net)
+    with torch.no_grad():
+        for parameter, value in zip(own, recognized.weights([p.shape for p in own]), strict=True):
+            parameter.copy_(torch.from_numpy(value))
+    return [training.step().item() for _ in range(recognized.STEPS)]
+
+
+if __name__ == "__main__":
+    recognized.hold({size: losses(size) for size in recognized.SIZES})

@@ -1,0 +1,43 @@
+"""What two frameworks' Deep Speech 2 are held to: equal losses over ten steps from equal weights. No script by itself.
+
+The losses in `tests/golden/deepspeech2_losses.json` are PyTorch's; its script holds it to them as well.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+import alone
+
+GOLDEN = Path(__file__).parents[2] / "golden/deepspeech2_losses.json"
+STEPS = 10
+MODEL = "deepspeech2-small"
+# As it is, and a small one that is normalized as the large ones are.
+SIZES = {"plain": (8, 2, 64, False), "normalized": (4, 2, 16, True)}
+
+
+def flags(parser):
+    return parser("").parse_args([*alone.ONE, *alone.SPEECH, "--learning-rate=0.01", "--clip-norm=50"])
+
+
+def weights(shapes):
+    """Weights and biases by their number, the same in each framework: those of the convolutions, of each recurrent layer first forwards and
+    then backwards (inputs, states, their biases), and of both dense layers.
+    """
+    return [
+        np.random.default_rng((7, number)).uniform(-0.1, 0.1, shape).astype(np.float32)
+        for number, shape in enumerate(shapes)
+    ]
+
+
+def hold(losses):
+    """Hold losses by size against PyTorch's."""
+    golden = json.loads(GOLDEN.read_text())
+    assert set(losses) == set(golden) == set(SIZES)
+    for size, found in losses.items():
+        assert len(found) == STEPS
+        for step, (one, other) in enumerate(zip(found, golden[size], strict=True)):
+            assert abs(one - other) <= 1e-3 * other, (size, step, found, golden[size])

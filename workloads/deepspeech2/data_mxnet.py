@@ -1,0 +1,100 @@
+"""Batches of utterances for the MXNet program: synthetic ones that stay on the devices, or a folder of WAV files with their texts.
+
+Each device has utterances of its own, as if it were a rank, and a longest one of its own.
+"""
+
+import itertools
+from pathlib import Path
+
+import speech
+from arguments import refuse
+from models_mxnet import packing
+from wav_folder import WavFolder
+from with_mxnet.shim import mx
+
+
+def placed(batch, context):
+    """Bring a `speech.Batch` to a device: spectrograms, steps, rows and places for the network, texts and their lengths for the loss."""
+    lengths = speech.steps(batch.frames)
+    parts = (batch.spectrograms, lengths, *packing(lengths), batch.texts, batch.characters)
+    return [mx.nd.array(part, ctx=context, dtype="int32" if part.dtype == "int32" else "float32") for part in parts]
+
+
+def together(batches, contexts):
+    """Bring each device its batch: for each part of a batch a list with an array a device."""
+    return tuple(map(list, zip(*map(placed, batches, contexts), strict=True)))
+
+
+class Synthetic:
+    """The synthetic batches of this process, again and again; `units` are the seconds of audio that it gave so far."""
+
+    def __init__(self, args, ranks, contexts):
+        own = [
+            speech.synthetic_batches(args.seed, batch=args.batch, longest_s=args.longest, **share)
+            for share in shares(ranks, contexts)
+        ]
+        batches = [(together(parts, contexts), sum(part.seconds for part in parts)) for parts in zip(*own, strict=True)]
+        self.batches = itertools.cycle(batches)
+        self.units = 0.0
+
+    def __next__(self):
+        batch, seconds = next(self.batches)
+        self.units += seconds
+        return batch
+
+
+class Read(mx.gluon.data.Dataset):
+    """Whole batches of a folder, by device and place in an epoch."""
+
+    def __init__(self, folder, own):
+        self.folder, self.own = folder, own
+
+    def __len__(self):
+        return len(self.own[0])
+
+    def __getitem__(self, place):
+        return [speech.collate([self.folder.read(int(number)) for number in own[place]]) for own in self.own]
+
+
+def only(items):
+    """What the loader's processes hand over: they are asked for one item at a time."""
+    (item,) = items
+    return item
+
+
+class Wavs:
+    """Endless batches of this process' share of a folder; spectrograms are made in worker processes."""
+
+    def __init__(self, args, ranks, contexts):
+        if not Path(args.data).is_dir():
+            refuse(
+                f"--data={args.data} is not a folder; Deep Speech 2 reads a folder of WAV files with a .txt beside each"
+            )
+        folder = WavFolder(args.data)
+        own = [speech.buckets(folder.samples, batch=args.batch, **share) for share in shares(ranks, contexts)]
+        if not len(own[0]):
+            refuse(
+                f"{args.data} holds {len(folder)} utterances that can be used and {len(folder.skipped)} that can't, too few for "
+                f"{ranks.processes * len(contexts)} batches of {args.batch}; ask for less"
+            )
+        order = (
+            [int(place)] for epoch in itertools.count() for place in speech.shuffled(args.seed, epoch, len(own[0]))
+        )
+        loader = mx.gluon.data.DataLoader(
+            Read(folder, own), batch_sampler=order, batchify_fn=only, num_workers=args.loader_workers
+        )
+        self.contexts, self.skipped = contexts, sorted(folder.skipped)
+        self.batches = iter(loader)
+        self.decoded, self.units = 0, 0.0
+
+    def __next__(self):
+        batches = next(self.batches)
+        self.decoded += sum(len(batch.frames) for batch in batches)
+        self.units += sum(batch.seconds for batch in batches)
+        return together(batches, self.contexts)
+
+
+def shares(ranks, contexts):
+    """Which of all devices those of this process are."""
+    first, every = ranks.rank * len(contexts), ranks.processes * len(contexts)
+    return [{"rank": first + number, "world_size": every} for number in range(len(contexts))]

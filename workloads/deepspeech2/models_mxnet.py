@@ -1,0 +1,129 @@
+"""Deep Speech 2 in MXNet Gluon: layer for layer the network of `models_torch`, whose sources apply, with the same initial distributions.
+
+Gluon's fused GRU knows no packed sequences on CPUs, so that both directions are layers of their own: what is read backwards is turned around
+before and after, each utterance within its own length. What comes behind an utterance's end is read after it in both directions, and
+dropped. Between the recurrent layers a batch is packed, (steps of all utterances, width), as normalization and dense layers want it: `rows` and
+`places` say which step of which utterance a packed row is.
+"""
+
+import math
+
+import numpy as np
+from flags import SIZES
+from speech import FREQUENCIES, OUTPUTS, steps
+from with_mxnet.shim import mx
+
+nn, rnn = mx.gluon.nn, mx.gluon.rnn
+CEILING = 20.0
+EPSILON = 1e-5
+
+
+def build(name, contexts):
+    """Build a network with its weights on each of `contexts`, drawn from MXNet's global generator."""
+    channels, depth, width, normalize = SIZES[name]
+    net = DeepSpeech2(channels=channels, depth=depth, width=width, normalize=normalize)
+    net.initialize(ctx=contexts)
+    return net
+
+
+def packing(lengths):
+    """Say how utterances of so many steps are packed: (rows, places).
+
+    rows: (steps of all,) in int32, where each is among the (steps of the longest x utterances).
+    places: (steps of the longest, utterances) in int32, the packed row of each; 0 behind an utterance's end.
+    """
+    inside = np.arange(lengths.max())[:, None] < lengths
+    rows = np.flatnonzero(inside).astype(np.int32)
+    places = np.zeros(inside.size, np.int32)
+    places[rows] = np.arange(len(rows))
+    return rows, places.reshape(inside.shape)
+
+
+def halved(size):
+    """Of a map after a convolution with a stride of 2 and padding on both sides of half its kernel."""
+    return (size + 1) // 2
+
+
+def uniform(inputs):
+    """How PyTorch draws weights and biases of a layer with so many inputs."""
+    return mx.init.Uniform(1 / math.sqrt(inputs))
+
+
+def dense(inputs, units):
+    return nn.Dense(
+        units, in_units=inputs, weight_initializer=uniform(inputs), bias_initializer=uniform(inputs), flatten=False
+    )
+
+
+def gru(inputs, width):
+    """One direction of a recurrent layer, over (steps, utterances, inputs)."""
+    names = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
+    return rnn.GRU(width, input_size=inputs, **{f"{name}_initializer": uniform(width) for name in names})
+
+
+def norm(width, *, wanted):
+    """Batch normalization of so many columns or maps, or a layer that does nothing."""
+    return nn.BatchNorm(in_channels=width, epsilon=EPSILON) if wanted else nn.HybridLambda(lambda _, x: x)
+
+
+class DeepSpeech2(mx.gluon.HybridBlock):
+    """Spectrograms to scores of characters."""
+
+    def __init__(self, *, channels, depth, width, normalize):
+        super().__init__()
+        self.geometry = ((1, (41, 11), (2, 2), (20, 5)), (channels, (21, 11), (2, 1), (10, 5)))
+        sizes = [channels * halved(halved(FREQUENCIES)), *[width] * depth]
+        with self.name_scope():
+            self.convolutions, self.maps = nn.HybridSequential(), nn.HybridSequential()
+            self.norms, self.forwards, self.backwards = (nn.HybridSequential() for _ in range(3))
+            for read, kernel, stride, padding in self.geometry:
+                drawn = uniform(read * math.prod(kernel))
+                self.convolutions.add(
+                    nn.Conv2D(
+                        *(channels, kernel, stride, padding),
+                        in_channels=read,
+                        weight_initializer=drawn,
+                        bias_initializer=drawn,
+                    )
+                )
+                self.maps.add(norm(channels, wanted=normalize))
+            for number, size in enumerate(sizes[:-1]):
+                self.norms.add(norm(size, wanted=normalize and number))
+                self.forwards.add(gru(size, width))
+                self.backwards.add(gru(size, width))
+            self.full = nn.HybridSequential()
+            self.full.add(norm(width, wanted=normalize), dense(width, width))
+            self.output = dense(width, OUTPUTS)
+
+    def hybrid_forward(self, F, spectrograms, lengths, rows, places):  # noqa: N803 - Gluon's own name
+        """Scores (steps of the longest, utterances, OUTPUTS) in fp32; CTC is to take the softmax.
+
+        `spectrograms` are (utterances, FREQUENCIES, frames of the longest), `lengths` (utterances,) the steps of each in fp32, `rows` and
+        `places` those of `packing`.
+        """
+        x = spectrograms.expand_dims(1)
+        for convolution, normal in zip(self.convolutions, self.maps, strict=True):
+            x = F.clip(normal(convolution(x)), 0.0, CEILING)
+            numbers = F.contrib.arange_like(x, axis=3).astype("float32").reshape((1, -1))
+            inside = F.broadcast_lesser(numbers, lengths.reshape((-1, 1)))
+            x = F.broadcast_mul(x, inside.astype("float32").expand_dims(1).expand_dims(1))
+        packed = F.take(x.transpose((3, 0, 1, 2)).reshape((-3, -3)), rows)
+        for normal, ahead, back in zip(self.norms, self.forwards, self.backwards, strict=True):
+            steps = F.take(normal(packed), places)
+            turned = F.SequenceReverse(steps, lengths, use_sequence_length=True)
+            both = ahead(steps) + F.SequenceReverse(back(turned), lengths, use_sequence_length=True)
+            packed = F.take(both.reshape((-3, 0)), rows)
+        scores = self.output(F.clip(self.full(packed), 0.0, CEILING))
+        return F.take(scores, places)
+
+    def multiplied(self, frames):
+        """(weights, positions) of the layers for so many frames, as `flop.per_sample` takes them."""
+        high, count = FREQUENCIES, steps(frames)
+        found = []
+        for convolution in self.convolutions:
+            high = halved(high)
+            found.append((convolution.weight, high * count))
+        for layer in (*self.forwards, *self.backwards):
+            found += [(layer.l0_i2h_weight, count), (layer.l0_h2h_weight, count)]
+        found += [(self.full[1].weight, count), (self.output.weight, count)]
+        return [(math.prod(weight.shape), positions) for weight, positions in found]

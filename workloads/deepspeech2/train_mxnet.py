@@ -1,0 +1,71 @@
+"""Trains Deep Speech 2 with MXNet Gluon, on one device, several, or several processes, and reports by events.
+
+    python3 train_mxnet.py --model=deepspeech2-small --batch=4 --iterations=16 --warmup=4 --window=4 --precision=fp32 --device=cpu \
+        --devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --momentum=0.9 --weight-decay=0 --longest=3 \
+        --clip-norm=400 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=1
+    horovodrun --gloo -np 2 python3 train_mxnet.py ... --strategy=horovod --compression=none
+    python3 train_mxnet.py ... --profile=kernels --profile-iterations=5
+
+Throughput counts seconds of audio, and operations are those of a second of it, as in `train_pytorch.py`. Gradients are clipped to a norm
+after they were added up over all devices, so that workers step by themselves and a key-value store only adds.
+
+The loop is `workloads/loop.py`, the step `workloads/with_mxnet/training.py`; here are the network, its loss and its utterances.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import flags
+from arguments import refuse
+from flop import per_sample
+from loop import Batches
+from with_mxnet.training import Training, check, run
+
+
+class Recognizer(Training):
+    """The network, and the utterances of this process."""
+
+    def __init__(self, args, mx):
+        super().__init__(args, mx)
+        from data_mxnet import Synthetic, Wavs
+        from models_mxnet import build
+
+        net = build(args.model, self.contexts)
+        net.hybridize()  # no static memory: the batches have many shapes
+        rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "wd": args.weight_decay}
+        self.take(net, rates, clip_norm=args.clip_norm)
+        source = Synthetic if args.data == "synthetic" else Wavs
+        self.batches = Batches(source(args, self.ranks, self.contexts))
+
+    def losses(self, *parts: list):
+        """CTC's of each utterance. Gluon's own loss has the blank last; the operator below it takes the first, as PyTorch does."""
+        lengths = {"use_data_lengths": True, "use_label_lengths": True, "blank_label": "first"}
+        return [
+            self.mx.nd.CTCLoss(self.net(spectrograms, steps, rows, places), texts, steps, characters, **lengths)
+            for spectrograms, steps, rows, places, texts, characters in zip(*parts, strict=True)
+        ]
+
+    def shared_batch(self, count, contexts):
+        import speech
+        from data_mxnet import together
+
+        share = count // len(contexts)
+        batch = speech.shared_batch(self.args.seed, batch=share, longest_s=self.args.longest)
+        return together([batch] * len(contexts), contexts)
+
+    def flop_per_sample(self):
+        import speech
+
+        return per_sample(self.net.multiplied(speech.frames_per_second()))
+
+
+if __name__ == "__main__":
+    args = flags.parser(__doc__.splitlines()[0]).parse_args()
+    check(args)
+    flags.check(args)
+    if args.precision != "fp32":
+        refuse(f"--precision={args.precision} is not offered by Deep Speech 2 in MXNet; ask for fp32")
+    if args.kvstore == "dist_async":
+        refuse("--kvstore=dist_async: its servers step without the norm of all gradients; ask for dist_sync")
+    run(Recognizer, args)
