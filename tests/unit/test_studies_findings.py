@@ -1,0 +1,106 @@
+"""The findings of published sources, asked of their own figures, of recorded runs and of whole studies.
+
+Prevents: a finding of a study that contradicts the figures of its own source, so that one of them was copied wrong or is read wrong; a finding
+that can't be asked, or that gets a verdict without a reason or without runs.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import examples
+import pytest
+import studied
+
+from runner.published import load as published
+from runner.results import records_under
+from runner.studies.model import Cell, CellRun, Run
+from runner.studies.observe import observed
+from runner.studies.predicates import judged
+from runner.studies.printed import printed
+from runner.studies.scene import Scene
+
+STUDIES = ("cern-wgan", "dell-p100", "nyu-profiling", "tbd-analysis", "uw-hardware")
+SOURCES = {one.id: one for one in published.load_all() if one.findings}
+OF_STUDIES = (
+    "cern-openlab-2018-wgan",
+    "dell-emc-2016-p100",
+    "nyu-dl-models-hpc",
+    "tbd-suite-analysis",
+    "uwmadison-comparing-ml-hardware",
+)
+
+
+@pytest.mark.parametrize("name", OF_STUDIES)
+def test_a_source_of_a_study_holds_what_it_concludes_where_it_prints_the_figures(name):
+    """Its text and its tables were copied by different hands; what one says, the other shows."""
+    own = SOURCES[name]
+    against = [judged(finding, printed(own)) for finding in own.findings]
+    declared = {figure for each in own.contradictions for figure in each.figures}
+    failed = [one.finding.id for one in against if one.verdict == "does not hold" and one.finding.id not in declared]
+    assert failed == []
+
+
+def test_enough_of_them_can_be_told_from_print():
+    verdicts = [judged(f, printed(SOURCES[name])).verdict for name in OF_STUDIES for f in SOURCES[name].findings]
+    assert verdicts.count("holds") >= 23
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_every_finding_can_be_asked_of_recorded_runs(name):
+    own = SOURCES[name]
+    for place, device in (("epyc-2core", "cpu"), ("h200", "gpu")):
+        looked_at = seen(place, own, device)
+        for finding in own.findings:
+            judgement = judged(finding, looked_at)
+            assert judgement.verdict in {"holds", "does not hold", "not testable here"}
+            assert judgement.why
+            assert (judgement.verdict == "not testable here") is not bool(judgement.runs)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_every_finding_can_be_asked_of_a_whole_study(study, device):
+    here = (
+        studied.machine() if device == "cpu" else studied.machine(device="gpu", devices=(8,), device_name="NVIDIA H200")
+    )
+    reproduction = studied.reproduced(study, here, repeats=1)
+    assert all(judgement.why for judgement in reproduction.judgements)
+    known = {run for one in reproduction.cells for run in one.runs}
+    assert {run for judgement in reproduction.judgements for run in judgement.runs} <= known
+
+
+def seen(place, source, device):
+    """What recorded runs show; Dell's source says how long a full training is, so that there is one as well."""
+    here = studied.machine(device=device, device_name=place)
+    observations, missing = _observed(here, place)
+    cells = recorded(place)
+    own = {"observations": observations, "missing": missing, "cells": cells}
+    return Scene(published=source, device=device, device_name=place, **own)
+
+
+@functools.cache
+def _observed(here, place):
+    return observed(recorded(place), published=SOURCES["dell-emc-2016-p100"], machine=here)
+
+
+@functools.cache
+def recorded(place):
+    """Runs that the project vouches for, as the cells of a study."""
+    cells = {}
+    for directory, record in records_under(examples.ROOT / "results" / place):
+        trial = record.trial
+        where = {
+            "framework": trial.framework,
+            "model": trial.model,
+            "gpus": trial.world_size,
+            "nodes": trial.nodes,
+            "batch": trial.batch_per_device,
+            "precision": trial.precision,
+            "network": trial.link.label.split()[-1] if trial.link else None,
+        }
+        cells.setdefault(tuple(where.values()), (where, []))[1].append(Run(directory=directory.name, record=record))
+    return [
+        CellRun(cell=Cell(id=str(number), block="recorded", where=where), runs=tuple(runs))
+        for number, (where, runs) in enumerate(cells.values())
+    ]

@@ -1,0 +1,332 @@
+"""A source's findings against observations.
+
+Prevents: a comparison that holds by noise; a trend claimed from one level; one GPU held against another because a finding forgot to name it;
+a CPU that stands for a GPU held against a CPU; a finding of one GPU tested on another; a case that fails hidden among those that hold.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from asking import BLOCK, ask
+from hypothesis import given
+from hypothesis import strategies as st
+from studied import observation
+
+
+def rates(*pairs, half=None, **more):
+    """Throughputs at numbers of GPUs."""
+    return [
+        observation(value, gpus=gpus, ci95=(value - half, value + half) if half else None, **more)
+        for gpus, value in pairs
+    ]
+
+
+RISING = {"type": "monotonic", "over": "gpus", "direction": "increasing"}
+
+
+class TestMonotonic:
+    def test_rises(self):
+        answer = ask(RISING, *rates((4, 390), (1, 100), (2, 195)))
+        assert answer.holds is True
+        assert answer.why == "gpus 1, 2, 4: 100, 195, 390 images/s"
+        assert answer.runs == ("run-100", "run-195", "run-390")
+
+    def test_one_step_the_wrong_way_is_named(self):
+        answer = ask(RISING, *rates((1, 100), (2, 90), (4, 390)))
+        assert answer.holds is False
+        assert answer.why.endswith("wrong way from 1 to 2")
+
+    def test_a_step_back_within_noise_is_none_if_the_ends_are_apart(self):
+        assert ask(RISING, *rates((1, 100), (2, 198), (4, 195), half=4)).holds is True
+
+    def test_ends_within_noise_are_no_rise(self):
+        answer = ask(RISING, *rates((1, 100), (2, 102), half=4))
+        assert answer.holds is False
+        assert "within noise" in answer.why
+
+    def test_falls(self):
+        falling = RISING | {"direction": "decreasing"}
+        assert ask(falling, *rates((1, 100), (2, 90))).holds is True
+        assert ask(falling, *rates((1, 100), (2, 190))).holds is False
+
+    def test_two_of_six_levels_are_told_and_one_is_not_enough(self):
+        levels = RISING | {"levels": [1, 2, 4, 8, 12, 16]}
+        assert ask(levels, *rates((1, 100), (2, 190), (3, 50))).why.endswith("(2 of 6 levels)")
+        assert ask(levels, *rates((1, 100), (3, 50))).holds is None
+
+    def test_each_curve_by_itself(self):
+        answer = ask(RISING, *rates((1, 100), (2, 190), model="a"), *rates((1, 300), (2, 200), model="b"))
+        assert answer.holds is False
+        assert (
+            answer.why == "b: gpus 1, 2: 300, 200 images/s, wrong way from 1 to 2; but a: gpus 1, 2: 100, 190 images/s"
+        )
+
+    def test_curves_over_two_networks_share_their_one_node(self):
+        one = observation(100, gpus=1, nodes=1)
+        ib, eth = (observation(value, gpus=2, nodes=2, network=name) for value, name in ((190, "ib"), (60, "eth")))
+        wires = [{"id": "ib", "name": "InfiniBand", "gbit_s": 100}, {"id": "eth", "name": "Ethernet", "gbit_s": 10}]
+        # A finding that names no network is of the fastest one.
+        assert ask(RISING, one, ib, eth, wires=wires).holds is True
+        assert ask(RISING | {"for_all": {"network": "eth"}}, one, ib, eth, wires=wires).holds is None
+
+    def test_names_come_in_the_order_of_the_levels(self):
+        larger = {"type": "monotonic", "metric": "power_avg", "over": "model_size", "direction": "increasing"}
+        power = [
+            observation(watts, metric="power_avg", unit="W", model=name) for watts, name in ((300, "a"), (200, "z"))
+        ]
+        assert ask(larger | {"levels": ["z", "a"]}, *power).holds is True
+
+    @given(st.lists(st.floats(1, 1e6), min_size=2, max_size=6, unique=True))
+    def test_a_rising_series_holds_and_its_reverse_fails(self, values):
+        rising = sorted(values)
+        assert ask(RISING, *rates(*enumerate(rising, start=1))).holds is True
+        assert ask(RISING, *rates(*enumerate(reversed(rising), start=1))).holds is False
+
+
+class TestCompare:
+    LARGER: ClassVar = {"type": "compare", "lhs": {"batch": 256}, "op": ">", "rhs": {"batch": 64}}
+
+    @pytest.mark.parametrize(
+        ("op", "left", "holds"),
+        [
+            (">", 106, True),
+            (">", 104, False),
+            (">", 90, False),
+            ("<", 94, True),
+            ("<", 96, False),
+            (">=", 104, True),
+            (">=", 96, True),
+            (">=", 90, False),
+            ("<=", 104, True),
+            ("<=", 110, False),
+        ],
+    )
+    def test_intervals_decide(self, op, left, holds):
+        # Half-widths 3 and 4 make 5 for the difference to 100.
+        own = [observation(left, batch=256, ci95=(left - 3, left + 3)), observation(100, batch=64, ci95=(96, 104))]
+        assert ask(self.LARGER | {"op": op}, *own).holds is holds
+
+    def test_noise_is_said(self):
+        own = [observation(104, batch=256, ci95=(101, 107)), observation(100, batch=64, ci95=(96, 104))]
+        assert ask(self.LARGER, *own).why == "batch 256: 104 ± 3 images/s against 100 ± 4 images/s (within noise)"
+
+    def test_gpus_are_not_mixed_up(self):
+        fast = [observation(900, batch=64, gpu="v100"), observation(1000, batch=256, gpu="v100")]
+        slow = [observation(90, batch=64, gpu="k80"), observation(100, batch=256, gpu="k80")]
+        answer = ask(self.LARGER, *fast, *slow)
+        assert answer.holds is True
+        assert (
+            answer.why
+            == "batch 256, v100: 1,000 images/s against 900 images/s; batch 256, k80: 100 images/s against 90 images/s"
+        )
+        alone = ask(self.LARGER, fast[1], slow[0])
+        assert alone.holds is None
+        assert "under otherwise the same conditions" in alone.why
+
+    def test_what_changes_with_it_may_differ(self):
+        wide = {"type": "compare", "lhs": {"gpus": 2}, "op": ">", "rhs": {"gpus": 1}}
+        assert ask(wide, observation(2, gpus=2, global_batch=64), observation(1, gpus=1, global_batch=32)).holds is True
+
+    def test_the_same_has_to_be_the_same(self):
+        same = {"type": "compare", "lhs": {"nodes": 1}, "op": "<=", "rhs": {"nodes_above": 1}, "same": ["gpus"]}
+        four = observation(390, gpus=4, nodes=1)
+        assert ask(same, four, observation(400, gpus=4, nodes=2), observation(10, gpus=2, nodes=2)).holds is True
+        assert ask(same, four, observation(10, gpus=2, nodes=2)).holds is None
+
+    def test_training_unless_said_otherwise_and_inference_if_there_is_nothing_else(self):
+        training = [observation(10, batch=64, mode="training"), observation(20, batch=256, mode="training, 50 epochs")]
+        inference = [observation(40, batch=64, mode="inference"), observation(30, batch=256, mode="infer")]
+        assert ask(self.LARGER, *training, *inference).holds is True
+        assert ask(self.LARGER, *inference).holds is False
+        assert ask(self.LARGER | {"for_all": {"mode": "inference"}}, *training, *inference).holds is False
+
+    def test_idle_is_a_state_of_its_own(self):
+        power = {"metric": "power_avg", "unit": "W"}
+        over = {
+            "type": "compare",
+            "metric": "power_avg",
+            "lhs": {"state": "training"},
+            "op": ">",
+            "rhs": {"state": "idle"},
+        }
+        assert ask(over, observation(200, **power), observation(20, state="idle", **power)).holds is True
+        assert ask(over, observation(200, **power)).holds is None
+
+    def test_an_epoch_is_asked_for_by_number(self):
+        best = {
+            "type": "compare",
+            "metric": "accuracy",
+            "lhs": {"batch": 256, "epoch": 50},
+            "op": ">",
+            "rhs": {"batch": 64, "epoch": 50},
+        }
+        points = [
+            observation(value, metric="accuracy", unit="%", batch=batch, epoch=3)
+            for value, batch in ((9, 64), (8, 256))
+        ]
+        answer = ask(best, *points)
+        assert answer.holds is None
+        assert answer.why == "no accuracy of batch 256, epoch 50 (3 epochs were trained)"
+
+    def test_a_cpu_in_place_of_a_gpu_is_not_held_against_a_cpu(self):
+        faster = {"type": "compare", "lhs": {"build": "nv"}, "op": ">", "rhs": {"build": "intel", "device": "cpu"}}
+        own = observation(90, build="intel", gpus=0, device="cpu")
+        reference = own.model_copy(update={"where": own.where.model_copy(update={"device": "cpu"})})
+        stand_in = observation(500, build="nv", gpus=1, device="cpu")
+        answer = ask(faster, reference, stand_in, device="cpu")
+        assert answer.holds is None
+        assert answer.why == "a GPU is to be held against a CPU, and here is only Example"
+        assert ask(faster, reference, observation(500, build="nv", gpus=1)).holds is True
+
+    def test_cases_are_counted_one_by_one(self):
+        for_all = self.LARGER | {"for_all": {"model": ["a", "b", "c"]}}
+        own = [observation(10, batch=64, model="a"), observation(20, batch=256, model="a")]
+        other = [observation(20, batch=64, model="b"), observation(10, batch=256, model="b")]
+        assert ask(for_all, *own).why == (
+            "a: batch 256: 20 images/s against 10 images/s; not told: b: no throughput of b; c: no throughput of c"
+        )
+        assert ask(for_all, *own).holds is True
+        assert ask(for_all, *own, *other).holds is False
+
+
+class TestRatio:
+    HALF: ClassVar = {
+        "type": "ratio",
+        "num": {"network": "eth"},
+        "den": {"network": "ib"},
+        "value": "0.5",
+        "rel_tol": 0.2,
+    }
+
+    @pytest.mark.parametrize(("eth", "holds"), [(60, True), (61, False), (40, True), (39, False)])
+    def test_the_tolerance_is_a_share_of_the_value(self, eth, holds):
+        answer = ask(self.HALF, observation(eth, network="eth", nodes=2), observation(100, network="ib", nodes=2))
+        assert answer.holds is holds
+
+    def test_says_the_interval(self):
+        eth = observation(50, network="eth", nodes=2, ci95=(45, 55))
+        assert ask(self.HALF, eth, observation(100, network="ib", nodes=2)).why == "eth: 0.5 ± 0.05, within 20% of 0.5"
+
+    def test_the_nearest_run_is_the_other_side(self):
+        wide = {"type": "ratio", "num": {"gpus": 4}, "den": {"gpus": 1}, "value": "4", "rel_tol": 0.1}
+        own = [observation(400, gpus=4, batch_per_gpu=64), observation(100, gpus=1, batch_per_gpu=64)]
+        other = observation(50, gpus=1, batch_per_gpu=32)
+        assert ask(wide, *own, other).holds is True
+
+    def test_nothing_can_not_be_divided_by(self):
+        assert ask(self.HALF, observation(1, network="eth"), observation(0, network="ib")).holds is None
+
+
+class TestAlongGpus:
+    FOUR = ("v100", "p100", "k80")
+
+    def on(self, *values, half=None):
+        return [
+            observation(value, gpu=name, ci95=(value - half, value + half) if half else None)
+            for name, value in zip(self.FOUR, values, strict=False)
+        ]
+
+    def test_order(self):
+        falls = {"type": "order", "over": "gpu", "descending": list(self.FOUR)}
+        assert ask(falls, *self.on(30, 20, 10)).holds is True
+        assert ask(falls, *self.on(30, 20, 25)).holds is False
+        assert ask(falls, *self.on(30, 26, 10, half=4)).holds is False
+        assert ask(falls, *self.on(30, 20)).why.endswith("(2 of 3 levels)")
+        assert ask(falls, *self.on(30)).why == "no p100 and no k80 here, but Example"
+
+    def test_ends(self):
+        outer = {"type": "ends", "over": "gpu", "first": "v100", "last": "k80"}
+        assert ask(outer, *self.on(30, 20, 10)).holds is True
+        assert ask(outer, *self.on(30, 31, 10)).holds is False
+        assert ask(outer, *self.on(30, 9, 10)).holds is False
+        assert ask(outer, *self.on(30, 20)).holds is None
+
+    @pytest.mark.parametrize(
+        ("kind", "values", "holds"),
+        [
+            ("largest", (30, 20, 10), True),
+            ("largest", (30, 40, 10), False),
+            ("smallest", (5, 20, 10), True),
+            ("smallest", (15, 20, 10), False),
+        ],
+    )
+    def test_extreme(self, kind, values, holds):
+        extreme = {"type": kind, "over": "gpu", "at": "v100"}
+        assert ask(extreme, *self.on(*values)).holds is holds
+        assert ask(extreme, *self.on(values[0])).holds is None
+
+    def test_differs(self):
+        differs = {"type": "differs", "over": "gpu", "lhs": "v100", "rhs": ["p100", "k80"]}
+        assert ask(differs, *self.on(30, 20, 10, half=1)).holds is True
+        assert ask(differs, *self.on(30, 30.5, 10, half=1)).holds is False
+        assert ask(differs, *self.on(30, 20, 10)).holds is None
+
+    def test_no_difference(self):
+        alike = {"type": "no_difference", "over": ["gpu"], "levels": ["v100", "p100"]}
+        assert ask(alike, *self.on(30, 30.5, 10, half=1)).holds is True
+        assert ask(alike, *self.on(30, 20, 10, half=1)).holds is False
+        assert ask(alike, *self.on(30)).holds is None
+
+    def test_no_difference_of_each_call_by_itself(self):
+        alike = {"type": "no_difference", "metric": "memory_api_time_shares", "over": ["model"]}
+        share = {"metric": "memory_api_time_shares", "unit": "%"}
+        calls = [
+            observation(value, name=name, model=model, ci95=(value - 1, value + 1), **share)
+            for name, model, value in (("free", "a", 10), ("free", "b", 10), ("alloc", "a", 50), ("alloc", "b", 90))
+        ]
+        answer = ask(alike, *calls)
+        assert answer.holds is False
+        assert answer.why.startswith("alloc: a, b are 57% apart")
+
+    def test_a_finding_of_every_gpu_is_one_of_gpus_and_of_some_is_of_those(self):
+        runs = (BLOCK.model_copy(update={"models": ("resnet50",), "gpu": ("v100", "k80")}),)
+        here = [observation(value, batch=batch) for value, batch in ((10, 4), (20, 8))]
+        rises = {"type": "monotonic", "over": "batch", "direction": "increasing"}
+        every = ask(rises | {"for_all": {"gpu": ["v100", "k80"]}}, *here, runs=runs)
+        assert every.holds is True
+        assert every.why.endswith("(on Example in place of V100 and k80)")
+        assert ask(rises | {"for_all": {"gpu": "k80"}}, *here, runs=runs).why == "no k80 here, but Example"
+
+
+class TestHump:
+    HUMP: ClassVar = {
+        "type": "hump",
+        "metric": "winograd_time_share",
+        "over": "batch",
+        "levels": [4, 8, 16, 32, 64],
+        "near": 16,
+    }
+
+    def shares(self, *values):
+        return [
+            observation(value, metric="winograd_time_share", unit="%", batch=batch)
+            for batch, value in zip((4, 8, 16, 32, 64), values, strict=False)
+        ]
+
+    @pytest.mark.parametrize(
+        ("values", "holds"),
+        [
+            ((1, 2, 3, 2, 1), True),
+            ((1, 2, 3, 4, 1), True),
+            ((1, 2, 3, 4, 5), False),
+            ((1, 3, 2, 4, 1), False),
+            ((3, 1, 2, 1, 3), False),
+        ],
+    )
+    def test_rises_and_falls(self, values, holds):
+        assert ask(self.HUMP, *self.shares(*values)).holds is holds
+
+    def test_near_allows_one_level(self):
+        far = self.HUMP | {"near": 4}
+        assert ask(far, *self.shares(1, 3, 2, 2, 1)).holds is True
+        assert ask(far, *self.shares(1, 2, 3, 2, 1)).holds is False
+
+    def test_valley(self):
+        valley = {key: value for key, value in self.HUMP.items() if key != "near"} | {"type": "valley"}
+        assert ask(valley, *self.shares(3, 2, 1, 2, 3)).holds is True
+        assert ask(valley, *self.shares(1, 2, 3, 2, 1)).holds is False
+
+    def test_two_levels_show_none(self):
+        assert ask(self.HUMP, *self.shares(1, 2)).holds is None

@@ -1,0 +1,172 @@
+"""Predicates on figures by themselves, and on what ran by name.
+
+Prevents: a bound that holds by noise; days compared with seconds; a run too short to be steady called steady; a kernel of another GPU; a
+product or a quotient of two different runs.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from asking import ask, scene
+from pydantic import TypeAdapter
+from studied import observation
+
+from runner.published.findings import Predicate
+from runner.studies.predicates import answered
+
+
+class TestBound:
+    BELOW: ClassVar = {"type": "bound", "metric": "gpu_utilisation_avg", "op": "<", "value": 100, "unit": "%"}
+
+    def util(self, value, half=None, **more):
+        ci95 = (value - half, value + half) if half else None
+        return observation(value, metric="gpu_utilisation_avg", unit="%", ci95=ci95, **more)
+
+    def test_below_beyond_noise(self):
+        assert ask(self.BELOW, self.util(90)).holds is True
+        assert ask(self.BELOW, self.util(99, 2)).holds is False
+        assert ask(self.BELOW | {"op": "<="}, self.util(101, 2)).holds is True
+        assert ask(self.BELOW | {"op": ">="}, self.util(97, 2)).holds is False
+        assert ask(self.BELOW | {"op": ">"}, self.util(103, 2)).holds is True
+
+    def test_between(self):
+        between = self.BELOW | {"op": "in", "value": [40, 60]}
+        assert ask(between, self.util(40)).holds is True
+        assert ask(between, self.util(60.1)).holds is False
+
+    def test_one_run_beyond_is_enough_and_the_others_do_not_count(self):
+        answer = ask(self.BELOW, self.util(90, model="a"), self.util(100, model="b"))
+        assert answer.holds is False
+        assert answer.why == "b: 100 %; but a: 90 %"
+        assert (
+            ask(self.BELOW | {"select": {"model": "a"}}, self.util(90, model="a"), self.util(100, model="b")).holds
+            is True
+        )
+
+    def test_units_are_converted(self):
+        day = {"type": "bound", "metric": "full_training_time", "op": "<", "value": 86400, "unit": "s"}
+        assert ask(day, observation(0.9, metric="full_training_time", unit="days")).holds is True
+        assert ask(day, observation(1.1, metric="full_training_time", unit="days")).holds is False
+
+    def test_a_speedup_of_one_device_is_nobodys_merit(self):
+        well = {"type": "bound", "metric": "scaling_efficiency", "op": ">=", "value": 80, "unit": "%"}
+        own = observation(100, metric="scaling_efficiency", unit="%", gpus=1, method="by definition")
+        assert ask(well, own).holds is None
+
+
+def test_approximately_takes_the_tolerance_in_the_unit():
+    about = {
+        "type": "approximately",
+        "metric": "nccl_broadcast_time_share",
+        "select": {"batch": 4},
+        "value": 45,
+        "unit": "%",
+        "abs_tol": 10,
+    }
+    share = {"metric": "nccl_broadcast_time_share", "unit": "%"}
+    assert ask(about, observation(55, batch=4, **share), observation(1, batch=64, **share)).holds is True
+    assert ask(about, observation(55.1, batch=4, **share)).holds is False
+    assert ask(about, observation(45, batch=8, **share)).holds is None
+
+
+class TestSteady:
+    def windows(self, *seconds, every=10, begin=0):
+        return [
+            observation(value, metric="iteration_time", unit="s", iterations=begin + every * (place + 1), model="a")
+            for place, value in enumerate(seconds)
+        ]
+
+    def test_after_a_while(self):
+        steady = {"type": "steady", "metric": "iteration_time"}
+        assert ask(steady, *self.windows(9, 1, 1, 1, 1, 1)).holds is True
+        assert ask(steady, *self.windows(1, 1.1, 1.2, 1.3, 1.4, 1.5)).holds is False
+        assert ask(steady, *self.windows(1, 1, 1)).holds is None
+
+    def test_after_so_many(self):
+        steady = {"type": "steady", "metric": "iteration_time", "after_iterations": 300, "window": 5}
+        assert ask(steady, *self.windows(*[9] * 30, *[1] * 6)).holds is True
+        assert ask(steady, *self.windows(*[1] * 30, 1.5, *[1] * 7)).holds is False
+        short = ask(steady, *self.windows(1, 1, 1, 1))
+        assert short.holds is None
+        assert short.why == "40 iterations were run, and it speaks of those after 300"
+
+
+def test_a_kernel_is_looked_for_by_name_on_its_gpu():
+    runs = {"type": "runs_kernel", "gpu": "k80", "kernel": "winograd3x3Kernel"}
+    parsed = TypeAdapter(Predicate).validate_python(runs)
+    kernel = {"metric": "kernel_time_share", "unit": "%", "gpu": "k80"}
+    found = observation(30, name="void cudnn::winograd3x3Kernel<float>", **kernel)
+    assert answered(parsed, scene(found)).holds is True
+    assert answered(parsed, scene(observation(30, name="sgemm", **kernel))).holds is False
+    assert (
+        answered(parsed, scene(observation(30, name="winograd3x3Kernel", metric="kernel_time_share", unit="%"))).holds
+        is None
+    )
+
+
+def test_top_goes_by_size_in_any_order():
+    top = {"type": "top", "metric": "memory_api_time_shares", "names": ["b", "a"]}
+    calls = [
+        observation(value, metric="memory_api_time_shares", unit="%", name=name)
+        for name, value in (("a", 5), ("b", 4), ("c", 3))
+    ]
+    assert ask(top, *calls).holds is True
+    assert ask(top, *calls, observation(9, metric="memory_api_time_shares", unit="%", name="d")).holds is False
+
+
+def test_flags_are_all_raised_or_not():
+    flags = {"type": "flags", "names": ["inefficient_memcpy_size", "low_memcpy_overlap"]}
+    parsed = TypeAdapter(Predicate).validate_python(flags)
+    small = observation(0.01, metric="copy_size", unit="MB")
+    hidden = observation(60, metric="copy_overlap", unit="%")
+    assert answered(parsed, scene(small, observation(2, metric="copy_overlap", unit="%"))).holds is True
+    assert answered(parsed, scene(small, hidden)).holds is False
+    assert answered(parsed, scene(small)).holds is None
+
+
+def test_products_are_constant_give_or_take_a_batch():
+    same = {"type": "constant_product", "of": ["batch", "iterations"], "over": "gpus", "for_all": {"build": "nv"}}
+    parsed = TypeAdapter(Predicate).validate_python(same)
+
+    def samples(*values):
+        own = {"metric": "samples_per_run", "unit": "images", "build": "nv", "global_batch": 128}
+        return scene(*(observation(value, gpus=gpus, **own) for gpus, value in enumerate(values, start=1)))
+
+    assert answered(parsed, samples(1000, 1100)).holds is True
+    assert answered(parsed, samples(1000, 1200)).holds is False
+    assert answered(parsed, samples(1000)).holds is None
+
+
+def test_quotients_are_of_one_run():
+    whole = {
+        "type": "quotient",
+        "whole": "training_time",
+        "numerator": "samples_per_run",
+        "denominator": "throughput",
+        "rel_tol": 0.1,
+    }
+    parsed = TypeAdapter(Predicate).validate_python(whole)
+
+    def runs(seconds):
+        own = [
+            observation(1000, metric="samples_per_run", unit="images", gpus=1),
+            observation(100, gpus=1),
+            observation(190, gpus=2),
+        ]
+        return scene(*own, observation(seconds, metric="training_time", unit="s", gpus=1))
+
+    assert answered(parsed, runs(11)).holds is True
+    assert answered(parsed, runs(12)).holds is False
+    assert answered(parsed, scene(observation(100, gpus=1))).holds is None
+
+
+def test_all_needs_each_of_its_parts():
+    low = {"type": "bound", "metric": "throughput", "op": "<", "value": 10, "unit": "images/s"}
+    both = TypeAdapter(Predicate).validate_python(
+        {"type": "all", "of": [low | {"select": {"model": "a"}}, low | {"select": {"model": "b"}}]}
+    )
+    one, other, high = observation(1, model="a"), observation(2, model="b"), observation(99, model="b")
+    assert answered(both, scene(one, other)).holds is True
+    assert answered(both, scene(one, high)).holds is False
+    assert answered(both, scene(one)).holds is None
