@@ -23,7 +23,7 @@ from runner.studies.predicates.pairs import pairs_of
 from runner.studies.printed import is_measured, observation_of
 from runner.studies.scene import BY_DEFINITION, Scene, amount, in_unit, runs_of
 from runner.studies.study import Study
-from runner.studies.terms import agreement, partners, term
+from runner.studies.terms import Value, agreement, partners, term
 
 SHAPES: Final = frozenset(
     {"speedup", "scaling_efficiency", "throughput_ratio", "time_ratio", "throughput_gain"}
@@ -172,9 +172,14 @@ def _fields(figure: Figure, one: Observation, equally: Sequence[Observation], sc
             yield f"{altered.field} ({altered.published} there, {altered.here} here)"
     named = {altered.field for altered in one.altered}
     for name in ("batch", "model", "gpus"):
-        here = list(dict.fromkeys(value for each in equally if (value := term(each, name)) is not None))
+        here = sorted({value for each in equally if (value := term(each, name)) is not None}, key=_sorted)
         if len(here) > 1 and name not in named and term(observation_of(figure), name) is None:
             yield f"{name} (not stated there, {', '.join(map(str, here))} here)"
+
+
+def _sorted(value: Value) -> tuple[float, str]:
+    """Numbers by size, then names."""
+    return (float(value), "") if isinstance(value, int) else (0.0, str(value))
 
 
 def _hardware(figure: Figure, one: Observation, scene: Scene) -> Iterator[str]:

@@ -1,0 +1,289 @@
+"""Runs of a cell as observations.
+
+Prevents: repeats averaged as rates; an invalid run in a figure; a speedup against the wrong run; two trainings at once counted one after the
+other; a figure of a GPU given for a CPU; a figure that is missing without a reason; days of training told from images of another size.
+"""
+
+from __future__ import annotations
+
+import examples
+import pytest
+import studied
+import swept
+from records import events, record
+from studied import observation
+
+from runner.measure import measure
+from runner.metrics import RawWindow
+from runner.profile.model import CallClassShare, CallShare, CategoryShare, Copies
+from runner.published import load as published
+from runner.quality import AccuracyFigures, EpochFigures
+from runner.studies.model import Altered, Cell, CellRun, Run
+from runner.studies.observe import observed
+from runner.studies.observe.derived import derived
+from runner.studies.observe.runs import converged_at
+from runner.trial import Concurrent
+
+DELL = published.load(published.DIRECTORY / "dell-emc-2016-p100.yaml")
+CPU = studied.machine()
+GPU = studied.machine(device="gpu", devices=(8,), device_name="NVIDIA H200")
+
+
+def cell(**where):
+    more = {name: where.pop(name) for name in ("case", "altered") if name in where}
+    return Cell(id="cell", block="block", where={"framework": "mxnet", "model": "resnet18", **where}, **more)
+
+
+def looked_at(runs, *, here=CPU, **where):
+    """Observations by metric (those over time apart), and what is missing by metric."""
+    named = tuple(Run(directory=one.run_id, record=one) for one in runs)
+    found, missing = observed([CellRun(cell=cell(**where), runs=named)], published=DELL, machine=here)
+    by_metric = {}
+    for one in found:
+        by_metric.setdefault(one.metric if one.iterations is None else f"{one.metric} over time", []).append(one)
+    return by_metric, {one.metric: one.why for one in missing}
+
+
+def run(seconds=0.1, *, run_id="run-1", status="valid", update=None, **changes):
+    """A run of a trial of 40 iterations at batch 32, of so many seconds each."""
+    trial = examples.trial(**changes)
+    figures = measure(events(trial, seconds=seconds), started=0.0, unit="images/s")
+    found = record(run_id=run_id, trial=trial, status=status)
+    return found.model_copy(update={"measurement": figures.model_copy(update=update or {})})
+
+
+class TestRates:
+    def test_repeats_are_pooled_by_samples_and_seconds(self):
+        # 2 × 1,280 images in 4 + 12 s are 160 a second; the mean of their rates, 320 and 106.7, would be 213.
+        found, _ = looked_at([run(0.1, run_id="a"), run(0.3, run_id="b", repeat=2)], gpus=1)
+        (rate,) = found["throughput"]
+        assert rate.value == pytest.approx(160)
+        assert rate.ci95.low <= 160 <= rate.ci95.high
+        assert (rate.repeats, rate.runs) == (2, ("a", "b"))
+        assert found["iteration_time"][0].value == pytest.approx(0.2)
+
+    def test_invalid_runs_are_left_out(self):
+        found, _ = looked_at([run(0.1, run_id="a"), run(9.9, run_id="b", status="invalid")], gpus=1)
+        assert found["throughput"][0].value == pytest.approx(320)
+        assert found["throughput"][0].runs == ("a",)
+
+    def test_without_a_usable_run_the_reason_is_kept(self):
+        found, missing = looked_at([run(status="invalid")], gpus=1)
+        assert "throughput" not in found
+        assert missing["throughput"] == "made up"
+
+    def test_training_time_is_that_of_the_middle_repeat(self):
+        found, _ = looked_at([run(s, run_id=str(n), repeat=n) for n, s in enumerate((0.1, 0.2, 0.9), start=1)], gpus=1)
+        assert found["training_time"][0].value == pytest.approx(8)
+        assert found["samples_per_run"][0].value == 1280
+
+    def test_windows_one_by_one_count_iterations_from_the_first_of_warmup(self):
+        found, _ = looked_at([run(0.1)], gpus=1)
+        windows = found["iteration_time over time"]
+        assert [one.iterations for one in windows[:3]] == [6, 8, 10]
+        assert windows[-1].iterations == 44
+        assert windows[0].value == pytest.approx(0.1)
+
+    def test_inference_has_times_of_its_own(self):
+        found, _ = looked_at([run(0.1, mode="infer")], gpus=1, mode="inference")
+        assert found["inference_time"][0].value == pytest.approx(4)
+        assert found["time_per_batch"][0].value == pytest.approx(0.1)
+        assert "training_time" not in found
+
+
+class TestQuality:
+    def epoch(self, number, accuracy):
+        own = {"epoch": number, "iterations": 4, "train_loss": 2.0, "val_loss": None, "validation_samples": 100}
+        return EpochFigures(**own, accuracy_percent=accuracy, seconds=1.0, elapsed_s=number)
+
+    def test_curves(self):
+        curve = tuple(self.epoch(number, accuracy) for number, accuracy in ((1, 50.0), (2, 80.0)))
+        found, _ = looked_at([run(update={"epochs": curve})], gpus=1)
+        assert [(one.epoch, one.value) for one in found["accuracy"]] == [(1, 50.0), (2, 80.0)]
+        # Wilson's interval of 50 of 100.
+        assert found["accuracy"][0].ci95.low == pytest.approx(40.4, abs=0.05)
+        assert found["accuracy"][0].ci95.high == pytest.approx(59.6, abs=0.05)
+        assert len(found["train_loss"]) == 2
+        assert "val_loss" not in found
+        assert found["epochs_to_converge"][0].value == 2
+
+    @pytest.mark.parametrize(("accuracies", "epoch"), [((50, 79, 80), 2), ((50, 78.9, 80), 3), ((80, 50, 60), 1)])
+    def test_converged_is_within_a_point_of_the_best(self, accuracies, epoch):
+        assert converged_at(list(enumerate(accuracies, start=1))) == epoch
+
+    def test_predictions(self):
+        figures = AccuracyFigures(
+            precision="int8",
+            samples=1000,
+            percent=70,
+            reference="fp32",
+            reference_percent=72,
+            agree_percent=95,
+            fit_iterations=4,
+        )
+        found, _ = looked_at([run(mode="infer", update={"accuracy": figures})], gpus=1)
+        assert found["accuracy"][0].value == 70
+        assert found["accuracy"][0].epoch is None
+
+
+class TestCases:
+    def training(self, number, case, *, start=0.0, seconds=4.0, repeat=1):
+        window = RawWindow(rank=0, index=0, start=start, samples=1280, seconds=seconds)
+        concurrent = Concurrent(trainings=2, case=case, number=number)
+        update = {"windows": (window,), "training_time_s": seconds}
+        return run(run_id=f"{case}-{number}-{repeat}", concurrent=concurrent, repeat=repeat, update=update)
+
+    def total(self, *runs):
+        found, missing = looked_at(list(runs), gpus=4, case="a case")
+        assert set(found) <= {"total_time"}
+        return found["total_time"][0].value if found else missing["total_time"]
+
+    def test_at_once_is_from_the_first_begin_to_the_last_end(self):
+        own = (self.training(1, "together", start=100, seconds=4), self.training(2, "together", start=101, seconds=5))
+        assert self.total(*own) == 6
+
+    def test_one_after_the_other_is_their_sum(self):
+        own = (self.training(1, "sequential", seconds=4), self.training(2, "sequential", start=90, seconds=5))
+        assert self.total(*own) == 9
+
+    def test_alone(self):
+        assert self.total(self.training(1, "one")) == 4
+
+    def test_half_a_case_is_none(self):
+        assert "not all of the trainings" in self.total(self.training(1, "together"))
+
+    def test_repeats_are_cases_of_their_own(self):
+        own = [
+            self.training(number, "together", start=100 * repeat + number, repeat=repeat)
+            for repeat in (1, 2)
+            for number in (1, 2)
+        ]
+        assert self.total(*own) == 5
+
+
+class TestDevices:
+    def test_of_a_gpu(self):
+        found, missing = looked_at([swept.measured(64, 1000)[1]], here=GPU, gpus=1)
+        assert found["gpu_utilisation_avg"][0].value == pytest.approx(90)
+        assert found["power_avg"][0].value == pytest.approx(600)
+        idle = next(one for one in found["power_avg"] if one.state == "idle")
+        assert idle.value == found["power_idle"][0].value == pytest.approx(75)
+        assert found["fp32_utilisation"][0].value == pytest.approx(25)
+        assert found["throughput"][0].device == "gpu"
+        assert "gpu_memory" in missing
+
+    def test_a_cpu_in_place_of_one_has_none(self):
+        found, missing = looked_at([swept.measured(64, 1000)[1]], gpus=1)
+        assert "gpu_utilisation_avg" not in found
+        assert missing["gpu_utilisation_avg"] == "no NVIDIA device"
+        assert missing["fp32_utilisation"] == "no NVIDIA device"
+
+    def test_runs_that_nobody_watched_say_so(self):
+        _, missing = looked_at([run()], gpus=1)
+        assert "not watched" in missing["power_avg"]
+
+
+class TestPasses:
+    def shares(self, *pairs):
+        return tuple(CategoryShare(category=name, count=1, seconds=s, share_percent=s) for name, s in pairs)
+
+    def traced(self, **profile):
+        found = swept.traced(64, 0.2, 0.1)[1]
+        changes = {name: profile.pop(name) for name in ("world_size",) if name in profile}
+        update = {"profile": found.profile.model_copy(update=profile), "trial": found.trial.model_copy(update=changes)}
+        return found.model_copy(update=update)
+
+    def test_utilisation_is_the_union_of_kernels(self):
+        found, _ = looked_at([self.traced()], here=GPU, gpus=1)
+        assert found["gpu_compute_utilisation"][0].value == pytest.approx(60)  # 0.3 of 0.5 s
+        assert found["kernel_concurrency"][0].value == 0
+        assert {one.name for one in found["kernel_time_share"]}
+
+    def test_shares_are_of_all_seconds_of_work(self):
+        categories = self.shares(
+            ("convolution_winograd", 30), ("broadcast", 20), ("copy_htod", 40), ("pooling_backward", 10)
+        )
+        found, _ = looked_at([self.traced(categories=categories, world_size=2)], here=GPU, gpus=2)
+        own = {
+            name: found[name][0].value for name in found if name.endswith("_time_share") and name != "kernel_time_share"
+        }
+        assert own == {
+            "winograd_time_share": 30,
+            "nccl_broadcast_time_share": 20,
+            "compute_time_share": 40,
+            "maxpoolbackward_time_share": 10,
+        }
+
+    def test_one_gpu_broadcasts_nothing(self):
+        _, missing = looked_at([self.traced()], here=GPU, gpus=1)
+        assert missing["nccl_broadcast_time_share"] == "one device broadcasts nothing"
+
+    def test_calls(self):
+        own = (
+            ("cudaLaunchKernel", "launch", 6.0),
+            ("cudaMalloc", "memory_management", 3.0),
+            ("cudaEventDestroy", "event", 1.0),
+        )
+        calls = tuple(
+            CallShare(name=name, call_class=kind, count=1, seconds=s, mean_s=s, share_percent=10 * s)
+            for name, kind, s in own
+        )
+        classes = tuple(CallClassShare(call_class=kind, count=1, seconds=s, share_percent=10 * s) for _, kind, s in own)
+        found, _ = looked_at([self.traced(calls=calls, call_classes=classes)], here=GPU, gpus=1)
+        assert found["cudaLaunchKernel_api_time_share"][0].value == pytest.approx(60)
+        assert [(one.name, one.value) for one in found["memory_api_time_shares"]] == [("cudaMalloc", pytest.approx(30))]
+
+    def test_copies_to_a_device(self):
+        copies = (
+            Copies(
+                direction="HtoD",
+                count=4,
+                seconds=0.001,
+                bytes=4_000_000,
+                throughput_gb_s=4.0,
+                mean_bytes=1e6,
+                overlap_percent=5.0,
+            ),
+            Copies(
+                direction="DtoH", count=1, seconds=1.0, bytes=1, throughput_gb_s=1e-9, mean_bytes=1, overlap_percent=0.0
+            ),
+        )
+        found, _ = looked_at([self.traced(copies=copies)], here=GPU, gpus=1)
+        assert found["copy_size"][0].value == pytest.approx(1)
+        assert found["copy_throughput"][0].value == pytest.approx(4)
+        assert found["copy_overlap"][0].value == pytest.approx(5)
+
+    def test_on_a_cpu_kernels_are_missing_with_their_reason(self):
+        _, missing = looked_at([self.traced()], gpus=1)
+        assert missing["gpu_compute_utilisation"] == missing["copy_size"] == "no NVIDIA device"
+
+
+class TestDerived:
+    def test_speedup_is_against_one_device_of_the_same_curve(self):
+        a = [observation(100, gpus=1, model="a", ci95=(98, 102)), observation(180, gpus=2, model="a", ci95=(176, 184))]
+        b = [observation(50, gpus=1, model="b"), observation(110, gpus=2, model="b")]
+        found = {(one.metric, one.where.model, one.where.gpus): one for one in derived([*a, *b], DELL)}
+        assert found["speedup", "a", 2].value == pytest.approx(1.8)
+        assert found["speedup", "a", 2].ci95.low < 1.8 < found["speedup", "a", 2].ci95.high
+        assert found["scaling_efficiency", "a", 2].value == pytest.approx(90)
+        assert found["scaling_efficiency", "b", 2].value == pytest.approx(110)  # never clamped
+        assert found["scaling_efficiency", "a", 1].value == 100
+        assert found["speedup", "a", 2].runs == ("run-180", "run-100")
+
+    def test_nothing_without_one_device(self):
+        assert not [one for one in derived([observation(180, gpus=2)], DELL) if one.metric == "speedup"]
+
+    def test_days_are_those_of_the_fastest_run_on_one_node(self):
+        own = [
+            observation(1000, gpus=4, nodes=1),
+            observation(100, gpus=1, nodes=1),
+            observation(9000, gpus=16, nodes=4),
+        ]
+        (whole,) = (one for one in derived(own, DELL) if one.metric == "full_training_time")
+        assert whole.value == pytest.approx(90 * 1281167 / 1000)
+        assert whole.method.startswith("extrapolated: 90 epochs of 1,281,167 images")
+
+    def test_smaller_images_tell_no_days(self):
+        shrunk = Altered(field="image_size", published="224", here="32")
+        own = observation(1000, gpus=4, nodes=1, altered=(shrunk,))
+        assert not [one for one in derived([own], DELL) if one.metric == "full_training_time"]
