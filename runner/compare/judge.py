@@ -142,6 +142,7 @@ def _side(records: Sequence[RunRecord], windows: Sequence[GlobalWindows]) -> Sid
         throughput=metrics.pooled_rate(windows),
         repeats=len(windows),
         windows=sum(len(run.samples) for run in windows),
+        doubts=tuple(dict.fromkeys(reason for record in records for reason in record.validity.reasons)),
     )
 
 

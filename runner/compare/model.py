@@ -20,12 +20,14 @@ class Side(Frozen):
     Attributes:
         throughput: samples of all repeats ÷ seconds of all repeats, steady windows only.
         windows: how many those are.
+        doubts: why some of its runs are degraded; empty where all are valid.
     """
 
     run_ids: tuple[str, ...]
     throughput: float
     repeats: int
     windows: int
+    doubts: tuple[str, ...] = ()
 
 
 class RankTest(Frozen):

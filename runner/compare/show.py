@@ -57,6 +57,9 @@ def notes(compared: Compared) -> Iterator[str]:
         if pair.differences:
             what = "; ".join(f"{each.what} {', '.join(each.a)} → {', '.join(each.b)}" for each in pair.differences)
             yield f"{pair.trial}: also different: {what}"
+        for name, side in (("A", pair.a), ("B", pair.b)):
+            if side.doubts:
+                yield f"{pair.trial}: degraded in {name}: {'; '.join(side.doubts)}"
     total = len(compared.pairs)
     if few := [pair for pair in compared.pairs if min(pair.a.repeats, pair.b.repeats) == 1]:
         yield (

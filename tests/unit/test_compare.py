@@ -177,6 +177,13 @@ def test_invalid_runs_and_profiles_are_in_no_pair():
     ]
 
 
+def test_degraded_runs_count_and_say_why():
+    found = compare([run("a", status="degraded")], [run("b")], names=NAMES)
+    assert found.pairs[0].a.doubts == ("made up",)
+    assert found.pairs[0].b.doubts == ()
+    assert any(note.endswith("degraded in A: made up") for note in notes(found))
+
+
 def test_a_trial_in_words_has_what_is_unusual_about_it():
     words = in_words(identity(run("a", xla=True, settings={"n-critic": 5}, interconnect="shm")))
     assert words == (
