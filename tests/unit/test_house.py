@@ -47,6 +47,12 @@ PURE = sorted(
             ROOT / "runner" / "hosts" / f"{name}.py"
             for name in ("claims", "declared", "findings", "model", "peers", "unreachable")
         ),
+        *(ROOT / "runner" / "studies" / "observe").glob("*.py"),
+        *(ROOT / "runner" / "studies" / "predicates").glob("*.py"),
+        *(
+            ROOT / "runner" / "studies" / f"{name}.py"
+            for name in ("model", "noise", "printed", "reproduction", "scene", "terms", "verdicts")
+        ),
         *(
             ROOT / "runner" / f"{name}.py"
             for name in (

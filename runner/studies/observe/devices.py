@@ -16,6 +16,7 @@ from runner.telemetry import GpuTelemetry, Range, Telemetry
 from runner.telemetry.model import HostTelemetry
 
 _UTILISATION: Final = ("gpu_utilisation", "gpu_utilisation_min", "gpu_utilisation_avg", "gpu_utilisation_max")
+_UNWATCHED: Final = "these runs were not watched (TELEMETRY_HZ=0)"
 _POWER: Final = ("power_min", "power_avg", "power_max")
 
 Device = GpuTelemetry | HostTelemetry
@@ -24,14 +25,16 @@ Device = GpuTelemetry | HostTelemetry
 def devices(cell: Gathered) -> None:
     """Everything that telemetry has, over all repeats; of each GPU by itself where there are several."""
     told = [(one, telemetry) for one in cell.measured if (telemetry := one.record.telemetry)]
-    if not told:
-        cell.lack("these runs were not watched (TELEMETRY_HZ=0)", *_UTILISATION, *_POWER, "power_idle", "gpu_memory")
-        return
-    runs = [one for one, _ in told]
     if cell.on_cpu:
         cell.lack(NO_GPU, *_UTILISATION, "gpu_memory")
-    else:
+    elif told:
         _gpus(cell, told)
+    else:
+        cell.lack(_UNWATCHED, *_UTILISATION, "gpu_memory")
+    if not told:
+        cell.lack(_UNWATCHED, *_POWER, "power_idle")
+        return
+    runs = [one for one, _ in told]
     _power(cell, told)
     idle = [_idle(telemetry) for _, telemetry in told]
     known = [value for value in idle if value is not None]
