@@ -53,6 +53,12 @@ def share(samples, *, rank, world_size):
     return samples[rank::world_size]
 
 
+def spread(samples, most):
+    """At most so many of them, evenly spread, so that all classes are among them."""
+    count = min(most, len(samples))
+    return [samples[number * len(samples) // count] for number in range(count)]
+
+
 def central_square(width, height):
     """What is looked at of an image when nothing is augmented, in whole pixels: ``(left, top, side)``.
 

@@ -1,7 +1,8 @@
-"""Batches for the PyTorch program: one random batch that stays on the device, or JPEGs from a folder of class folders.
+"""Batches for the PyTorch programs: one random batch that stays on the device, or JPEGs from a folder of class folders.
 
 Real images are decoded and augmented as for ImageNet training (random resized crop, flip) by Pillow in worker processes, travel to
-the device as bytes, and are normalized there. An image that does not decode is replaced by the next one and named at the end.
+the device as bytes, and are normalized there. An image that does not decode is replaced by the next one and named at the end. Those
+that are validated on are cut out of the middle; there one that does not decode counts for nothing.
 """
 
 import itertools
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from class_folders import class_folders
+from arguments import refuse
+from class_folders import central_square, class_folders, share, split
 from PIL import Image
 from synthetic import SHARED, samples
 from torch.utils.data import DataLoader, Dataset
 
-__all__ = ["SHARED", "ClassFolders", "Images", "Synthetic"]
+__all__ = ["SHARED", "Central", "ClassFolders", "Images", "Normalize", "Synthetic", "Validation", "open_folder"]
 
 # Mean and standard deviation of ImageNet's training images, by channel, for pixels from 0 to 255.
 MEAN = (123.675, 116.28, 103.53)
@@ -36,11 +38,15 @@ class Synthetic:
 
 
 class ClassFolders(Dataset):
-    """The JPEGs of class folders, each drawn with a new random crop and flip: (3, size, size) bytes, label, skipped names."""
+    """JPEGs of class folders, each drawn with a new random crop and flip: (3, size, size) bytes, label, skipped names.
 
-    def __init__(self, root, *, image_size):
+    `part` is 0 for those that are trained on when the others are validated on, 1 for the others, None for all.
+    """
+
+    def __init__(self, root, *, image_size, part=None):
         self.root, self.image_size = Path(root), image_size
-        self.classes, self.images = class_folders(root)
+        self.classes, images = class_folders(root)
+        self.images = images if part is None else split(images)[part]
 
     def __len__(self):
         return len(self.images)
@@ -57,6 +63,41 @@ class ClassFolders(Dataset):
             else:
                 return pixels, label, skipped
         raise RuntimeError(f"none of the {len(self.images)} images in {self.root} decodes")
+
+
+class Central(Dataset):
+    """The middle of each of `images`, (name, label) below `root`: (3, size, size) bytes, label, no name; or None, label, its name."""
+
+    def __init__(self, root, images, *, image_size):
+        self.root, self.images, self.image_size = Path(root), images, image_size
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        name, label = self.images[index]
+        try:
+            with Image.open(self.root / name) as image:
+                return middle(image.convert("RGB"), self.image_size), label, []
+        except UNDECODABLE:
+            return None, label, [name]
+
+
+def open_folder(args, *, part=None):
+    """Open --data, or one part of it (`ClassFolders`); refuse what is no folder, or has more classes than the network."""
+    if not Path(args.data).is_dir():
+        refuse(f"--data={args.data} is not a folder; PyTorch reads a folder of class folders with JPEGs")
+    dataset = ClassFolders(args.data, image_size=args.image_size, part=part)
+    if len(dataset.classes) > args.num_classes:
+        refuse(f"{args.data} has {len(dataset.classes)} classes, --num-classes={args.num_classes} is less")
+    return dataset
+
+
+def middle(image, size):
+    """Cut the square out of its middle and resize it."""
+    left, top, side = central_square(*image.size)
+    image = image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
 def augment(image, size):
@@ -81,9 +122,10 @@ def augment(image, size):
 
 
 def collate(drawn):
-    """Stack images and labels; join the names of what was skipped on the way."""
-    images, labels, skipped = zip(*drawn, strict=True)
-    return torch.stack(images), torch.tensor(labels), [name for names in skipped for name in names]
+    """Stack images and labels, without those that did not decode; join the names of what was skipped."""
+    kept = [(image, label) for image, label, _ in drawn if image is not None]
+    images = torch.stack([image for image, _ in kept]) if kept else torch.empty(0)
+    return images, torch.tensor([label for _, label in kept]), [name for *_, names in drawn for name in names]
 
 
 def endless(loader):
@@ -91,6 +133,19 @@ def endless(loader):
     for epoch in itertools.count():
         loader.sampler.set_epoch(epoch)
         yield from loader
+
+
+class Normalize:
+    """Brings bytes to the device and makes of them what networks take: fp32 of mean 0 and deviation 1 over ImageNet."""
+
+    def __init__(self, *, device, layout):
+        self.device, self.layout = device, layout
+        self.mean = torch.tensor(MEAN, device=device).view(3, 1, 1)
+        self.std = torch.tensor(STD, device=device).view(3, 1, 1)
+
+    def __call__(self, images):
+        images = images.to(self.device, non_blocking=True, memory_format=self.layout)
+        return images.float().sub_(self.mean).div_(self.std)
 
 
 class Images:
@@ -107,9 +162,7 @@ class Images:
             drop_last=True,
             persistent_workers=workers > 0,
         )
-        self.device, self.layout = device, layout
-        self.mean = torch.tensor(MEAN, device=device).view(3, 1, 1)
-        self.std = torch.tensor(STD, device=device).view(3, 1, 1)
+        self.normalize = Normalize(device=device, layout=layout)
         self.decoded = 0
         self.skipped = set()
         self.batches = endless(loader)
@@ -118,5 +171,22 @@ class Images:
         images, labels, skipped = next(self.batches)
         self.decoded += len(labels)
         self.skipped.update(skipped)
-        images = images.to(self.device, non_blocking=True, memory_format=self.layout)
-        return images.float().sub_(self.mean).div_(self.std), labels.to(self.device, non_blocking=True)
+        return self.normalize(images), labels.to(self.normalize.device, non_blocking=True)
+
+
+class Validation:
+    """A rank's share of the validation images, again and again, on the device and normalized; the last batch may be smaller."""
+
+    def __init__(self, root, images, *, image_size, batch, workers, rank, world_size, device, layout):
+        images = share(images, rank=rank, world_size=world_size)
+        options = {"collate_fn": collate, "pin_memory": device.type == "cuda", "persistent_workers": workers > 0}
+        dataset = Central(root, images, image_size=image_size)
+        self.loader = DataLoader(dataset, batch_size=batch, num_workers=workers, **options)
+        self.normalize = Normalize(device=device, layout=layout)
+        self.skipped = set()
+
+    def __iter__(self):
+        for images, labels, skipped in self.loader:
+            self.skipped.update(skipped)
+            if len(labels):
+                yield self.normalize(images), labels.to(self.normalize.device, non_blocking=True)

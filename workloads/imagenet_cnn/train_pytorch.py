@@ -6,6 +6,7 @@
     torchrun --standalone --nproc-per-node=2 train_pytorch.py ... --strategy=ddp
     horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
+    python3 train_pytorch.py ... --epoch-iterations=10 --data=FOLDER
 
 The loop is `workloads/loop.py`, the step `workloads/with_pytorch/training.py`; here are the network and its images.
 """
@@ -29,11 +30,11 @@ class Cnn(Classifier):
         return build(self.args.model, self.args.image_size, self.args.num_classes)
 
     def open(self):
-        if self.args.data == "synthetic":
-            return self.synthetic(
-                first=self.ranks.rank * self.args.batch
-            )  # each rank its own stretch of the global batch
-        return self.images()
+        if self.args.data != "synthetic":
+            return self.images()
+        if self.args.epoch_iterations:
+            refuse("--epoch-iterations validates on real images; give a folder of class folders as --data")
+        return self.synthetic(first=self.ranks.rank * self.args.batch)  # each rank its own stretch of the global batch
 
     def synthetic(self, *, first):
         from data_torch import Synthetic
@@ -41,23 +42,28 @@ class Cnn(Classifier):
         return Synthetic(self.args, first=first, device=self.device, layout=self.layout)
 
     def images(self):
-        from data_torch import ClassFolders, Images
+        from data_torch import Images, Validation, open_folder
         from torch.utils.data import DistributedSampler
 
         args, ranks = self.args, self.ranks
-        if not Path(args.data).is_dir():
-            refuse(f"--data={args.data} is not a folder; PyTorch reads a folder of class folders with JPEGs")
-        dataset = ClassFolders(args.data, image_size=args.image_size)
-        if len(dataset.classes) > args.num_classes:
-            refuse(f"{args.data} has {len(dataset.classes)} classes, --num-classes={args.num_classes} is less")
+        dataset = open_folder(args, part=0 if args.epoch_iterations else None)
         if len(dataset) // ranks.world_size < args.batch:
             refuse(
                 f"{args.data} holds {len(dataset)} JPEGs, too few for {ranks.world_size} batches of {args.batch}; ask for less"
             )
-        share = {"num_replicas": ranks.world_size, "rank": ranks.rank}
-        sampler = DistributedSampler(dataset, **share, shuffle=True, seed=args.seed, drop_last=True)
-        place = {"device": self.device, "layout": self.layout}
-        return Images(dataset, sampler, batch=args.batch, workers=args.loader_workers, **place)
+        loader = {"batch": args.batch, "workers": args.loader_workers, "device": self.device, "layout": self.layout}
+        ranked = {"rank": ranks.rank, "world_size": ranks.world_size}
+        if args.epoch_iterations:
+            held_out = open_folder(args, part=1).images
+            self.held_out = Validation(args.data, held_out, image_size=args.image_size, **ranked, **loader)
+        sampler = DistributedSampler(
+            dataset, ranks.world_size, ranks.rank, shuffle=True, seed=args.seed, drop_last=True
+        )
+        return Images(dataset, sampler, **loader)
+
+    def validation(self):
+        yield from self.held_out
+        self.batches.source.skipped |= self.held_out.skipped
 
     def shared_batch(self):
         from data_torch import SHARED

@@ -1,0 +1,204 @@
+"""Classifies images with a convolutional network in PyTorch, on one device, and reports by events.
+
+    python3 infer_pytorch.py --model=resnet18 --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
+        --window=4 --precision=fp32 --device=cpu --devices=1 --data=synthetic --seed=1 --threads=2 --cpus-per-worker=0 \
+        --loader-workers=1
+    python3 infer_pytorch.py ... --data=FOLDER --fit=200 --precision=int8
+
+The loop, and what is measured, is `workloads/inference.py`. Networks run as they were built, in evaluation mode and eager, nothing fused or
+compiled. fp16 and bf16 convert weights and images as a whole (`model.half()`), tf32 lets matrix products and convolutions round; on a GPU all
+but fp32 lay both out channels-last. int8 is `quantize_torch.py`, on CPUs only: PyTorch has no int8 convolutions for GPUs.
+"""
+
+import math
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import inference
+from arguments import refuse
+from class_folders import spread
+from events import Events, finite, process_start
+from flags import infer_parser
+from flop import per_sample
+from placement import pin
+from with_pytorch import device as devices
+
+HALF = {"fp16": "float16", "bf16": "bfloat16"}
+
+
+class Predictor:
+    """A network and its images; `workloads/inference.py` says what its methods are for."""
+
+    def __init__(self, args, torch, device):
+        from models_torch import build
+
+        self.args, self.torch, self.device = args, torch, device
+        self.overcommits = device.type == "cpu"
+        self.decoded, self.skipped = 0, set()
+        torch.manual_seed(args.seed)
+        self.net = build(args.model, args.image_size, args.num_classes).to(device).eval()
+        self.parameters = sum(p.numel() for p in self.net.parameters())
+        self.shape = [3, args.image_size, args.image_size]
+        self.flop_per_sample = self.operations()
+        self.arrange(torch.contiguous_format, torch.float32)
+        self.round(tf32=False)  # until the network is converted, it is the reference
+
+    def operations(self):
+        from with_pytorch.operations import layers
+
+        return per_sample(layers(self.net, self.args.image_size))
+
+    def arrange(self, layout, dtype):
+        """From here on images come to the network in this layout and type."""
+        from data_torch import Normalize
+
+        self.layout, self.dtype = layout, dtype
+        self.normalize = Normalize(device=self.device, layout=layout)
+
+    def round(self, *, tf32):
+        self.torch.backends.cuda.matmul.allow_tf32 = tf32
+        self.torch.backends.cudnn.allow_tf32 = tf32
+
+    def library(self, most):
+        if self.args.data == "synthetic":
+            return self.synthetic(most), None
+        from data_torch import open_folder
+
+        held_out = open_folder(self.args, part=1)
+        if not held_out.images:
+            refuse(
+                f"{self.args.data} has fewer than five JPEGs in each class, none of which would be left to infer on; give more"
+            )
+        return self.decode(spread(held_out.images, most))
+
+    def synthetic(self, count):
+        from synthetic import samples
+
+        return samples(
+            self.args.seed, first=0, count=count, image_size=self.args.image_size, num_classes=self.args.num_classes
+        )[0]
+
+    def decode(self, images):
+        """The middle of each of these images, as bytes, and their labels."""
+        from data_torch import Central, collate
+        from torch.utils.data import DataLoader
+
+        dataset = Central(self.args.data, images, image_size=self.args.image_size)
+        loader = DataLoader(
+            dataset, batch_size=inference.CHUNK, num_workers=self.args.loader_workers, collate_fn=collate
+        )
+        parts = list(loader)
+        pixels, labels = (self.torch.cat([part[place] for part in parts if len(part[1])]) for place in (0, 1))
+        self.decoded += len(labels)
+        self.skipped.update(name for *_, names in parts for name in names)
+        return pixels.numpy(), labels.numpy()
+
+    def fit(self, iterations):
+        from data_torch import Images, open_folder
+        from torch.utils.data import DistributedSampler
+
+        torch, args = self.torch, self.args
+        dataset = open_folder(args, part=0)
+        if len(dataset) < inference.FIT_BATCH:
+            refuse(
+                f"{args.data} holds {len(dataset)} JPEGs to learn from, a batch has {inference.FIT_BATCH}; give more"
+            )
+        sampler = DistributedSampler(dataset, 1, 0, shuffle=True, seed=args.seed)
+        place = {"device": self.device, "layout": self.layout}
+        batches = Images(dataset, sampler, batch=inference.FIT_BATCH, workers=args.loader_workers, **place)
+        optimizer = torch.optim.Adam(self.net.parameters(), lr=inference.FIT_RATE)
+        self.net.train()
+        for _ in range(iterations):
+            images, labels = next(batches)
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.net(images), labels).backward()
+            optimizer.step()
+        self.net.zero_grad()
+        self.net.eval()
+        self.decoded += batches.decoded
+        self.skipped |= batches.skipped
+
+    def convert(self):
+        torch, precision = self.torch, self.args.precision
+        self.norm = self.parameter_norm()
+        if precision == "int8":
+            from quantize_torch import quantized
+
+            self.net = quantized(self.net, [self.prepare(part) for part in self.calibration()])
+            return
+        self.round(tf32=precision == "tf32")
+        channels_last = self.device.type == "cuda" and precision != "fp32"
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.arrange(layout, getattr(torch, HALF.get(precision, "float32")))
+        self.net = self.net.to(dtype=self.dtype, memory_format=layout)
+
+    def calibration(self):
+        """Images that nothing is measured on, in parts."""
+        if self.args.data == "synthetic":
+            images = self.synthetic(inference.CALIBRATION)
+        else:
+            from data_torch import open_folder
+
+            images, _ = self.decode(spread(open_folder(self.args, part=0).images, inference.CALIBRATION))
+        return [images[first : first + inference.CHUNK] for first in range(0, len(images), inference.CHUNK)]
+
+    def prepare(self, samples):
+        """Bring samples to the device as the network takes them."""
+        images = self.torch.from_numpy(samples)
+        if images.dtype == self.torch.uint8:
+            images = self.normalize(images)
+        return images.to(self.device, self.dtype, memory_format=self.layout)
+
+    def predict(self, samples):
+        try:
+            with self.torch.inference_mode():
+                return self.net(self.prepare(samples)).argmax(1).cpu().numpy()
+        except self.torch.cuda.OutOfMemoryError:
+            pass  # with the exception go the frames that hold what was allocated
+        self.torch.cuda.empty_cache()
+        raise inference.OutOfMemoryError
+
+    def free_bytes(self):
+        return self.torch.cuda.mem_get_info(self.device)[0]
+
+    def parameter_norm(self):
+        squares = [p.detach().double().square().sum() for p in self.net.parameters()]
+        return math.sqrt(self.torch.stack(squares).sum().item())
+
+
+def check(args, torch):
+    """Refuse what this program or this device can't do."""
+    inference.check(args)
+    if (args.precision, args.device) == ("int8", "gpu"):
+        refuse("--precision=int8 needs a CPU: PyTorch has no int8 convolutions for GPUs; ask for fp16 or bf16")
+    devices.check(args, torch)
+
+
+def main():
+    args = infer_parser(__doc__.splitlines()[0]).parse_args()
+    pin(args.cpus_per_worker)
+
+    import torch
+
+    check(args, torch)
+    imported = time.monotonic()
+    device = devices.set_up(args, torch)
+    events = Events(rank=0)
+    events.emit("phase", name="import", seconds=imported - process_start())
+    events.emit("env", **devices.environment(args, torch, device))
+    predictor = Predictor(args, torch, device)
+    events.phase("model", imported)
+    size = {"parameters": predictor.parameters, "flop_per_sample": predictor.flop_per_sample}
+    shape = {"image_shape": predictor.shape, "num_classes": args.num_classes}
+    events.emit("run_start", **inference.start_fields(args, **size, **shape))
+    batches, samples = inference.infer(predictor, events, args)
+    if args.data != "synthetic":
+        events.emit("data", decoded=predictor.decoded, skipped=sorted(predictor.skipped))
+    # Of the fp32 network: what it was converted to may have no weights to read.
+    events.emit("run_stop", iterations=batches, samples=samples, parameter_norm=finite(predictor.norm))
+
+
+if __name__ == "__main__":
+    main()
