@@ -21,7 +21,7 @@ from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
 from runner.passes.counting import Nsight
 from runner.passes.nsight import find_nsight
-from runner.provenance import SUITE_ROOT, tree_sha256
+from runner.provenance import SUITE_ROOT, programs_sha256
 from runner.request import Device, EngineName, Request
 from runner.trial import Dataset
 from runner.workload import Workload, choose_workload, load_workloads
@@ -114,7 +114,7 @@ def _look(request: Request, fleet: Fleet) -> Ground:
         image=image,
         workload=workload,
         dataset=dataset.inspect(request.data) if request.data else None,
-        workloads_sha256=tree_sha256(WORKLOADS),
+        workloads_sha256=programs_sha256(WORKLOADS),
         out=request.out or SUITE_ROOT / "results" / fleet.machine,
         nsight=find_nsight() if "metrics" in request.profile and device == "gpu" else Nsight(),
     )

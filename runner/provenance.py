@@ -192,7 +192,7 @@ def collect(
         command=command,
         suite_version=runner.__version__,
         suite_python=platform.python_version(),
-        workloads_sha256=tree_sha256(suite_root / "workloads"),
+        workloads_sha256=programs_sha256(suite_root / "workloads"),
         recorded_at=datetime.now(timezone.utc),
     )
 
@@ -238,10 +238,19 @@ def read_host(node: Node, sys_root: Path = Path("/")) -> Host:
     )
 
 
-def tree_sha256(root: Path) -> str:
-    """Hash the names and contents of all files below `root`; compiled Python files do not count."""
+def programs_sha256(workloads: Path) -> str:
+    """Hash all training programs; studies, which only say what to run, change none of them."""
+    return tree_sha256(workloads, without="studies")
+
+
+def tree_sha256(root: Path, *, without: str | None = None) -> str:
+    """Hash the names and contents of all files below `root`, but for one folder; compiled Python files do not count."""
     digest = hashlib.sha256()
-    files = (path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = (
+        path
+        for path in root.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.relative_to(root).parts[0] != without
+    )
     for name, path in sorted((path.relative_to(root).as_posix(), path) for path in files):
         content = path.read_bytes()
         # Lengths keep a name's end from being read as a content's beginning.

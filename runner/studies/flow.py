@@ -5,6 +5,7 @@ What was run before is taken from the directory, so that a study which was stopp
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from runner import bench
+from runner import bench, matrix
 from runner.errors import DlscaleError, RequestError
 from runner.provenance import SUITE_ROOT, read_git
 from runner.report.progress import Progress, progress
@@ -36,7 +37,7 @@ from runner.trial import Trial
 class _Ran:
     """What became of the requests: runs of each, or why there are none; `stopped` after Ctrl-C."""
 
-    runs: dict[Request, list[bench.Run]]
+    runs: dict[Request, list[matrix.Run]]
     whys: dict[Request, str]
     stopped: bool
 
@@ -81,7 +82,7 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
     )
     _write(reproduction, out, console)
     if ran.stopped:
-        console.print(f"stopped by Ctrl-C; the same command goes on from here: {' '.join(command)}", style="yellow")
+        console.print(f"stopped by Ctrl-C; the same command goes on from here: {shlex.join(command)}", style="yellow")
     return _exit_code(reproduction, stopped=ran.stopped)
 
 

@@ -23,7 +23,7 @@ from made_up_machine import FakeNvml, write_tree
 import runner
 from runner.cluster import inspect_local
 from runner.events import Env
-from runner.provenance import SUITE_ROOT, Git, Provenance, collect, read_git, read_host, tree_sha256
+from runner.provenance import SUITE_ROOT, Git, Provenance, collect, programs_sha256, read_git, read_host, tree_sha256
 
 
 def tool(*argv: str, cwd: Path | None = None) -> str:
@@ -221,6 +221,17 @@ def test_tree_hash_ignores_compiled_files_and_times(tmp_path):
 @pytest.mark.parametrize(
     "change", [{"train.py": "pass "}, {"other.py": ""}, {"train.py": "pass", "sub/train.py": "pass"}]
 )
+def test_a_study_is_no_program(tmp_path):
+    (tmp_path / "train.py").write_text("train()\n")
+    before = programs_sha256(tmp_path)
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "dell-p100.yaml").write_text("id: dell-p100\n")
+    assert programs_sha256(tmp_path) == before == tree_sha256(tmp_path, without="studies")
+    (tmp_path / "cnn" / "studies").mkdir(parents=True)
+    (tmp_path / "cnn" / "studies" / "net.py").write_text("net()\n")
+    assert programs_sha256(tmp_path) != before
+
+
 def test_tree_hash_changes_with_any_content_or_name(tmp_path, change):
     write_tree(tmp_path, {"train.py": "pass"})
     before = tree_sha256(tmp_path)
