@@ -1,21 +1,26 @@
 """Inside the image: Deep Speech 2 has the layers of its catalog, tells characters of utterances alone, and loses what CTC says.
 
 Prevents a layer that is missing or of another width, padding that reaches an utterance's outputs, directions that are not added, a loss that
-is divided by another number or of another blank, a cost that leaves out what recurrent layers do, training that does not lower the loss.
+is divided by another number or of another blank, a cost that leaves out what recurrent layers do, training that does not lower the loss, ranks that read the same files or count padding.
 """
 
 import itertools
 import json
 import math
 import sys
+import tempfile
+import wave
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/deepspeech2"))
+import alone
 import speech
 from data_torch import placed
 from flags import SIZES, parser
@@ -80,15 +85,17 @@ def both_directions_are_added():
     assert gradient[0, :, 40].any()
 
 
-def recognizer(**changes):
-    flags = {
-        **{"model": "deepspeech2-small", "batch": 2, "iterations": 1, "warmup": 1, "window": 1, "precision": "fp32"},
-        **{"device": "cpu", "devices": 1, "strategy": "single", "data": "synthetic", "learning_rate": 1e-3, "seed": 1},
-        **{"threads": 1, "cpus_per_worker": 0, "loader_workers": 0, "momentum": 0.9, "weight_decay": 0, "longest": 1.2},
-        **{"clip_norm": 400, **changes},
-    }
-    args = parser("").parse_args([f"--{name.replace('_', '-')}={value}" for name, value in flags.items()])
-    return Recognizer(args, torch, torch.device("cpu"), Alone())
+class Rank(Alone):
+    """One of two ranks that never meet."""
+
+    world_size = 2
+
+    def __init__(self, rank):
+        self.rank = rank
+
+
+def recognizer(*words, ranks=None):
+    return alone.training(Recognizer, parser, *alone.SPEECH, *words, ranks=ranks)
 
 
 def the_loss_is_that_of_all_ways_to_say_the_text():
@@ -105,7 +112,7 @@ def the_loss_is_that_of_all_ways_to_say_the_text():
     for row, (steps, text) in enumerate([(3, (5, 5)), (2, (7,))]):
         likely = 0.0
         for said in itertools.product({0, *text}, repeat=steps):
-            letters = [one for one, before in zip(said, (None, *said), strict=False) if one != before and one != 0]
+            letters = [one for one, before in zip(said, (None, *said), strict=False) if one not in {before, 0}]
             if tuple(letters) == text:
                 likely += math.exp(sum(told[step, row, one].item() for step, one in enumerate(said)))
         total -= math.log(likely)
@@ -151,10 +158,32 @@ def training_lowers_the_loss():
 
 
 def gradients_are_clipped_to_their_norm():
-    made = recognizer(clip_norm=0.5)
+    made = recognizer("--clip-norm=0.5")
     made.step()
     norm = math.sqrt(sum(p.grad.square().sum().item() for p in made.parameters))
     assert abs(norm - 0.5) < 1e-4, norm
+
+
+def a_folder_of_audio_is_read():
+    """Nine utterances and one that is no use: of two batches a rank of two, four of the longest come to each, epoch after epoch."""
+    root = Path(tempfile.mkdtemp())
+    random = np.random.default_rng(1)
+    lengths = [16_000 + 800 * number for number in range(9)]
+    for number, samples in enumerate([*lengths, 200]):
+        with wave.open(str(root / f"{number}.wav"), "wb") as file:
+            file.setparams((1, 2, speech.RATE, 0, "NONE", ""))
+            file.writeframes(random.integers(-9_000, 9_000, samples).astype("<i2").tobytes())
+        (root / f"{number}.txt").write_text("what was said")
+    for workers in (0, 2):
+        seconds = []
+        for rank in (0, 1):
+            made = recognizer(f"--data={root}", f"--loader-workers={workers}", ranks=Rank(rank))
+            source = made.batches.source
+            assert all(math.isfinite(made.step().item()) for _ in range(4))
+            assert (source.decoded, source.skipped) == (8, {"9.wav"})
+            seconds.append(source.units)
+        # Both epochs, without the shortest, which fills no batch.
+        assert abs(sum(seconds) - 2 * sum(lengths[1:]) / speech.RATE) < 1e-9, seconds
 
 
 the_layers_are_those_of_the_catalog()
@@ -164,3 +193,4 @@ the_loss_is_that_of_all_ways_to_say_the_text()
 operations_are_those_that_are_done()
 training_lowers_the_loss()
 gradients_are_clipped_to_their_norm()
+a_folder_of_audio_is_read()

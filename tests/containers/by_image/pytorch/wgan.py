@@ -1,23 +1,27 @@
 """Inside the image: the WGAN's networks are the authors', its operations those that PyTorch counts, and a step does what algorithm 1 says.
 
 Prevents a layer that is missing or of another width, a cost of gradients that nobody computes, a critic whose weights leave their cube, a
-generator that trains the critic or is trained by its updates, an estimate of the wrong sign, weights that get no gradient.
+generator that trains the critic or is trained by its updates, an estimate of the wrong sign, weights that get no
+gradient, pixels of another range than the generator's.
 """
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/wgan"))
+import alone
 from flags import parser
 from models_torch import Estimate, build
 from synthetic import LATENT
 from train_pytorch import Wgan
-from with_pytorch.ranks import Alone
 
 # Convolutions of 4 x 4 by hand, biases there are none: 100, 512, 256, 128, 64, 3 channels, and 3, 64, 128, 256, 512, 1.
 GENERATOR = 16 * (100 * 512 + 512 * 256 + 256 * 128 + 128 * 64 + 64 * 3)
@@ -30,23 +34,8 @@ def count(net):
     return sum(p.numel() for p in net.parameters())
 
 
-def training(model="wgan-nobn", **changes):
-    """A `Wgan` of small images on this CPU, alone."""
-    flags = {
-        **{
-            "model": model,
-            "image_size": 16,
-            "batch": 4,
-            "iterations": 1,
-            "warmup": 1,
-            "window": 1,
-            "precision": "fp32",
-        },
-        **{"device": "cpu", "devices": 1, "strategy": "single", "data": "synthetic", "learning_rate": 5e-5, "seed": 1},
-        **{"threads": 1, "cpus_per_worker": 0, "loader_workers": 0, "n_critic": 2, "clip": CLIP, **changes},
-    }
-    args = parser("").parse_args([f"--{name.replace('_', '-')}={value}" for name, value in flags.items()])
-    return Wgan(args, torch, torch.device("cpu"), Alone())
+def training(model="wgan-nobn", *words):
+    return alone.training(Wgan, parser, f"--model={model}", *alone.WGAN, "--batch=4", *words)
 
 
 def the_networks_are_the_authors():
@@ -67,7 +56,7 @@ def the_networks_are_the_authors():
 
 def operations_are_those_that_are_done():
     for n_critic in (1, 5):
-        made = training(n_critic=n_critic)
+        made = training("wgan-nobn", f"--n-critic={n_critic}")
         with FlopCounterMode(display=False) as counter:
             made.step()
         ours = made.flop_per_sample()
@@ -79,7 +68,7 @@ def operations_are_those_that_are_done():
 
 
 def weights_stay_in_their_cube():
-    made = training("wgan", learning_rate=0.01)
+    made = training("wgan", "--learning-rate=0.01")
     assert max(weight.abs().max() for weight in made.weights) > CLIP, "nothing to clip would prove nothing"
     for _ in range(3):
         made.teach_critic()
@@ -108,7 +97,7 @@ def each_update_is_of_one_network():
 
 def the_critic_learns_and_then_the_generator():
     """The estimate rises while the critic alone learns, and falls while the generator alone does: which it shall."""
-    made = training(learning_rate=5e-4)
+    made = training("wgan-nobn", "--learning-rate=0.0005")
     first = made.evaluate()[0]
     for _ in range(10):
         made.teach_critic()
@@ -119,8 +108,27 @@ def the_critic_learns_and_then_the_generator():
     assert made.evaluate()[0] < learnt
 
 
+def a_folder_of_images_is_read():
+    """One colour, wider than high: the middle is cut out, and brought to -1 to 1."""
+    root = Path(tempfile.mkdtemp())
+    (root / "rooms").mkdir()
+    for number in range(5):
+        Image.new("RGB", (40, 20 + number), (255, 0, 128)).save(root / f"rooms/{number}.jpg", quality=95)
+    (root / "rooms/broken.jpg").write_text("no image")
+    made = training("wgan-nobn", f"--data={root}", "--batch=2")
+    images = next(made.batches)
+    assert (images.shape, images.dtype) == ((2, 3, 16, 16), torch.float32)
+    expected = torch.tensor([1.0, -1.0, 128 / 127.5 - 1])
+    assert (images.mean((0, 2, 3)) - expected).abs().max() < 0.03, images.mean((0, 2, 3))
+    for _ in range(3):
+        made.step()
+    source = made.batches.source
+    assert (source.units, source.decoded, source.skipped) == (14, 14, {"rooms/broken.jpg"})
+
+
 the_networks_are_the_authors()
 operations_are_those_that_are_done()
 weights_stay_in_their_cube()
 each_update_is_of_one_network()
 the_critic_learns_and_then_the_generator()
+a_folder_of_images_is_read()
