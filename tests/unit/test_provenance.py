@@ -218,9 +218,6 @@ def test_tree_hash_ignores_compiled_files_and_times(tmp_path):
     assert tree_sha256(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    "change", [{"train.py": "pass "}, {"other.py": ""}, {"train.py": "pass", "sub/train.py": "pass"}]
-)
 def test_a_study_is_no_program(tmp_path):
     (tmp_path / "train.py").write_text("train()\n")
     before = programs_sha256(tmp_path)
@@ -232,6 +229,9 @@ def test_a_study_is_no_program(tmp_path):
     assert programs_sha256(tmp_path) != before
 
 
+@pytest.mark.parametrize(
+    "change", [{"train.py": "pass "}, {"other.py": ""}, {"train.py": "pass", "sub/train.py": "pass"}]
+)
 def test_tree_hash_changes_with_any_content_or_name(tmp_path, change):
     write_tree(tmp_path, {"train.py": "pass"})
     before = tree_sha256(tmp_path)
