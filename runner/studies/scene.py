@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,13 +89,13 @@ class Scene:
         models = {gpu.id: gpu.model for gpu in self.published.hardware.gpus}
         return tuple(models.get(name, name) for name in names if name not in here)
 
-    def nothing(self, metric: str, selector: Selector) -> str:
-        """Why there is no such observation, as half a sentence."""
+    def nothing(self, metric: str, selector: Selector, *, case: Collection[str] = ()) -> str:
+        """Why there is no such observation, as half a sentence; it does not repeat the conditions that tell the `case`."""
         if selector.gpu and (absent := self.gpus_not_here(selector.gpu)):
             return f"no {' or '.join(absent)} here, but {self.device_name}"
-        of_what = described(selector)
-        what = f"no {metric} of {of_what}" if of_what else f"no {metric}"
-        reasons = dict.fromkeys([*_needs(metric), *self._not_given(metric, selector), *self._not_run(selector)])
+        of_what = described(selector.model_copy(update=dict.fromkeys(case)))
+        what = f"no {worded(metric)} of {of_what}" if of_what else f"no {worded(metric)}"
+        reasons = dict.fromkeys(_needs(metric) or self._not_given(metric, selector) or self._not_run(selector))
         if selector.epoch is not None:
             trained = max((one.epoch for one in self.observations if one.metric == metric and one.epoch), default=0)
             reasons = dict.fromkeys([f"{trained} epochs were trained"]) if trained else reasons
@@ -110,11 +110,7 @@ class Scene:
         ]
 
     def _not_run(self, selector: Selector) -> list[str]:
-        return [
-            reason
-            for run in self.cells
-            if not run.runs and (reason := run.why or run.cell.why) and self.means(selector, run)
-        ]
+        return [not_run(run) for run in self.cells if not run.runs and self.means(selector, run)]
 
     def means(self, selector: Selector, run: CellRun) -> bool:
         """Whether a selector speaks of a cell; what only its observations tell, such as an epoch, is left open."""
@@ -130,6 +126,16 @@ class Scene:
             runs=(),
         )
         return selects(bare, stand_in)
+
+
+def not_run(run: CellRun) -> str:
+    """Why a cell has no runs."""
+    return run.why or run.cell.why or "not run yet"
+
+
+def worded(metric: str) -> str:
+    """A metric in a sentence: `scaling efficiency`."""
+    return metric.replace("_", " ")
 
 
 def _needs(metric: str) -> tuple[str, ...]:
@@ -151,7 +157,8 @@ def shown(one: Observation, unit: str | None = None) -> str:
 
 def written(figure: Amount, unit: str) -> str:
     """A number with its interval and unit; a ratio has no unit."""
-    spread = f" ± {figure.ci95.half_width:.2g}" if figure.ci95 and figure.ci95.half_width else ""
+    half = figure.ci95.half_width if figure.ci95 else 0.0
+    spread = f" ± {half:,.0f}" if half >= 100 else f" ± {half:.2g}" if half else ""  # noqa: PLR2004 - two digits
     return f"{digits(figure.value)}{spread}{'' if unit == 'x' else ' ' + unit}"
 
 
@@ -185,7 +192,7 @@ def together(answers: Sequence[Answer]) -> Answer:
     untold = [one for one in answers if one.holds is None]
     decided = failed or held
     if not decided:
-        return Answer(holds=None, why=_listed(untold) or "no figures")
+        return Answer(holds=None, why=_listed(untold, all_of_them=True) or "no figures")
     parts = [_listed(failed)] if failed else []
     if held:
         parts.append(f"{'but ' if failed else ''}{_listed(held)}")
@@ -195,12 +202,12 @@ def together(answers: Sequence[Answer]) -> Answer:
     return Answer(holds=not failed, why="; ".join(parts), runs=runs)
 
 
-def _listed(answers: Sequence[Answer]) -> str:
-    """Sentences, each once, with the cases that it is said of; those that it is said of all alike go without."""
+def _listed(answers: Sequence[Answer], *, all_of_them: bool = False) -> str:
+    """Sentences, each once, with the cases that it is said of; what is said of all of them goes without."""
     cases: dict[str, list[str]] = {}
     for one in answers:
         cases.setdefault(one.why, []).append(one.case)
-    alike = len(cases) == 1 and len(answers) > 1
+    alike = all_of_them and len(cases) == 1
     texts = []
     for why, own in cases.items():
         named = ", ".join(dict.fromkeys(case for case in own if case))

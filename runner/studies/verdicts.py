@@ -21,7 +21,7 @@ from runner.studies.model import Comparison, FigureVerdict, Observation
 from runner.studies.noise import Amount, ratio
 from runner.studies.predicates.pairs import pairs_of
 from runner.studies.printed import is_measured, observation_of
-from runner.studies.scene import BY_DEFINITION, Scene, amount, in_unit, runs_of
+from runner.studies.scene import BY_DEFINITION, Scene, amount, in_unit, not_run, runs_of
 from runner.studies.study import Study
 from runner.studies.terms import Value, agreement, partners, term
 
@@ -218,7 +218,7 @@ def _why_not(figure: Figure, scene: Scene) -> str:
     ids = {run.cell.id for run in own}
     for reason in (
         *(one.why for one in scene.missing if one.cell in ids and one.metric == figure.metric),
-        *(run.why or run.cell.why for run in own if not run.runs),
+        *(not_run(run) for run in own if not run.runs),
     ):
         if reason:
             return reason

@@ -222,7 +222,7 @@ class TestPasses:
         own = (
             ("cudaLaunchKernel", "launch", 6.0),
             ("cudaMalloc", "memory_management", 3.0),
-            ("cudaEventDestroy", "event", 1.0),
+            ("cudaPeekAtLastError", "attributes", 1.0),
         )
         calls = tuple(
             CallShare(name=name, call_class=kind, count=1, seconds=s, mean_s=s, share_percent=10 * s)
@@ -232,6 +232,15 @@ class TestPasses:
         found, _ = looked_at([self.traced(calls=calls, call_classes=classes)], here=GPU, gpus=1)
         assert found["cudaLaunchKernel_api_time_share"][0].value == pytest.approx(60)
         assert [(one.name, one.value) for one in found["memory_api_time_shares"]] == [("cudaMalloc", pytest.approx(30))]
+
+    def test_steps_that_allocate_nothing_have_no_calls_for_memory(self):
+        call = CallShare(
+            name="cudaDeviceGetAttribute", call_class="attributes", count=1, seconds=1, mean_s=1, share_percent=100
+        )
+        classes = (CallClassShare(call_class="attributes", count=1, seconds=1, share_percent=100),)
+        found, missing = looked_at([self.traced(calls=(call,), call_classes=classes)], here=GPU, gpus=1)
+        assert "memory_api_time_shares" not in found
+        assert missing["memory_api_time_shares"].startswith("nothing was allocated")
 
     def test_copies_to_a_device(self):
         copies = (

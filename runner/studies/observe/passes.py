@@ -6,19 +6,20 @@ calls are of all seconds of calls.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Final
 
-from runner.profile.model import COLLECTIVES, CallClass, Category, Profile
+from runner.profile.model import COLLECTIVES, Category, Profile
 from runner.studies.model import Run
 from runner.studies.noise import Amount
 from runner.studies.observe.gather import NO_GPU, Gathered
 from runner.trial import Trial
 
-_MEMORY_CALLS: Final[frozenset[CallClass]] = frozenset({"memory_management", "attributes"})
-"""What a source lists as memory-related: allocation, and asking a device what it has."""
+_ASKS_A_DEVICE: Final = re.compile(r"^cu(da)?(GetDevice|DeviceGet|DeviceTotalMem|MemGetInfo|PointerGet)")
+"""Calls that a source counts as memory-related beside allocation: asking a device what it has."""
 
 _OF_KERNELS: Final = (
     "gpu_compute_utilisation",
@@ -118,12 +119,14 @@ def _calls(cell: Gathered, own: Sequence[Pass]) -> None:
     by_name: dict[str, float] = defaultdict(float)
     for _, profile in told:
         for entry in profile.calls:
-            if entry.call_class in _MEMORY_CALLS:
+            if entry.call_class == "memory_management" or _ASKS_A_DEVICE.match(entry.name):
                 by_name[entry.name] += entry.seconds
+    if not any(entry.call_class == "memory_management" for _, profile in told for entry in profile.calls):
+        why = "nothing was allocated in the profiled steps: frameworks keep memory, and ask for it before"
+        cell.lack(why, "memory_api_time_shares")
+        return
     for name, seconds in by_name.items():
         cell.add("memory_api_time_shares", "%", Amount(100 * seconds / whole), runs, name=name, method=method)
-    if not by_name:
-        cell.lack("no call for memory is among those listed", "memory_api_time_shares")
 
 
 def _copies(cell: Gathered, whole: Sequence[Pass]) -> None:

@@ -96,11 +96,12 @@ def _case(predicate: _Metric, case: Selector, scene: Scene, *, of: Selector) -> 
     """One combination of what `for_all` allows; its name goes before its answers where there are several."""
     many = {name for name, values in of.stated.items() if len(values) > 1}
     label = described(Selector.model_validate({name: values for name, values in case.stated.items() if name in many}))
+    label = label.replace(",", "")  # a comma stands between cases
     pool = scene.of(predicate.metric, case.model_copy(update={"state": None}))
     if isinstance(predicate, Compare | Ratio):  # whose sides name the state that they mean
         pool += scene.of(predicate.metric, case.model_copy(update={"state": "idle"}))
     if not pool:
-        return [Answer(None, scene.nothing(predicate.metric, case), case=label)]
+        return [Answer(None, scene.nothing(predicate.metric, case, case=many), case=label)]
     pool = _over_the_fastest(predicate, pool, scene)
     own = replace(scene, cells=[run for run in scene.cells if scene.means(case, run)])
     answers: list[Answer] = []

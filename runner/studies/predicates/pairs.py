@@ -9,7 +9,7 @@ from runner.published.findings import Compare, Comparison, Ratio
 from runner.published.selector import Selector
 from runner.studies.model import Observation
 from runner.studies.noise import Order, order, ratio
-from runner.studies.scene import BY_DEFINITION, Answer, Scene, amount, runs_of, shown, written
+from runner.studies.scene import BY_DEFINITION, Answer, Scene, amount, runs_of, shown, worded, written
 from runner.studies.terms import described, differing, expand, partners, selects, term, told_apart
 
 _HOLDS: Final[dict[Comparison, frozenset[Order]]] = {
@@ -102,4 +102,6 @@ def _no_pair(metric: str, lhs: Selector, rhs: Selector, pool: Sequence[Observati
             return Answer(None, scene.nothing(metric, selector))
     if scene.device == "cpu" and "device" in differing(lhs, rhs):
         return Answer(None, f"a GPU is to be held against a CPU, and here is only {scene.device_name}")
-    return Answer(None, f"no {metric} of {described(lhs)} and of {described(rhs)} under otherwise the same conditions")
+    return Answer(
+        None, f"no {worded(metric)} of {described(lhs)} and of {described(rhs)} under otherwise the same conditions"
+    )

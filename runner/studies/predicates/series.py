@@ -16,7 +16,7 @@ from runner.published.findings import Differs, Ends, Extreme, Hump, Level, Monot
 from runner.published.selector import Axis, Selector
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, contrast, order
-from runner.studies.scene import Answer, Scene, amount, runs_of, shown
+from runner.studies.scene import Answer, Scene, amount, runs_of, shown, worded
 from runner.studies.terms import TERMS, curves, freed, term, told_apart
 
 _OF_A_HUMP: Final = 3
@@ -198,6 +198,6 @@ def _too_few(
     if not pool:
         return Answer(None, scene.nothing(metric, Selector()))
     have = sorted({str(level) for one in pool if (level := term(one, axis)) is not None})
-    of_which = ", ".join(map(str, levels)) if len(levels) >= needed else f"all values of {axis}"
-    what = f"{metric} at {needed} or more of {of_which} is needed"
-    return Answer(None, f"{what}; measured at {', '.join(have) or 'none'}")
+    of_which = f"of {', '.join(map(str, levels))}" if len(levels) >= needed else f"values of {worded(axis)}"
+    what = f"{worded(metric)} is needed at {needed} or more {of_which}"
+    return Answer(None, f"{what}, and was measured at {', '.join(have) or 'none'}")

@@ -11,7 +11,7 @@ from runner.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalWindows, 
 from runner.published.findings import Approximately, Bound, Product, Quotient, Steady
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, order
-from runner.studies.scene import BY_DEFINITION, Answer, Scene, digits, in_unit, runs_of, shown, written
+from runner.studies.scene import BY_DEFINITION, Answer, Scene, digits, in_unit, runs_of, shown, worded, written
 from runner.studies.terms import curves, expand, partners, selects, term, told_apart
 
 _SAMPLES: Final = "samples_per_run"
@@ -141,5 +141,7 @@ def quotient(predicate: Quotient, scene: Scene) -> list[Answer]:
         label = told_apart(wholes, whole)
         why = f"{label + ': ' if label else ''}{shown(whole)} against {digits(made)}"
         answers.append(Answer(holds, why, runs_of(whole, above[0], below[0])))
-    missing = f"no {predicate.whole} with both {predicate.numerator} and {predicate.denominator}"
+    missing = (
+        f"no {worded(predicate.whole)} with both {worded(predicate.numerator)} and {worded(predicate.denominator)}"
+    )
     return answers or [Answer(None, missing)]
