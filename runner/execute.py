@@ -8,6 +8,7 @@ where an engine still answers; where none does, the lease ends the node's part.
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from runner.untangle import Untangler
 POLL_S: Final = 0.25
 # How long scheduler and servers may outlive the last worker before they are ended.
 HELPERS_GRACE_S: Final = 30.0
+STOPPED: Final = "stopped by Ctrl-C"
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def execute(
     watch: Callable[[Event], None],
     readers: Mapping[str, Reader] | None = None,
     remote: bool = False,
+    stopped: threading.Event | None = None,
 ) -> Outcome:
     """Run all containers of a trial.
 
@@ -141,6 +144,7 @@ def execute(
         watch: told of every event, for progress.
         remote: whether the engines are on other machines, so that both sides have to show that they are there.
         readers: by container, what turns its ordinary lines into events; none for programs that write events themselves.
+        stopped: set when Ctrl-C was typed, for a caller whose thread does not hear it.
 
     Returns:
         The outcome, whatever it is: a full disk is one too, only a bug raises.
@@ -153,14 +157,14 @@ def execute(
         with running.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
             running.start(engines, specs)
             phases["create"] = time.monotonic() - started
-            _follow(running, hearing, specs=specs, limits=limits, started=started)
+            _follow(running, hearing, specs=specs, limits=limits, started=started, stopped=stopped or threading.Event())
         status, reason = "ok", None
     except Stop as stop:
         status, reason = stop.status, stop.reason
     except RunFailedError as error:  # the record can't be written any more
         status, reason = "failed", str(error)
     except KeyboardInterrupt:
-        status, reason = "interrupted", "stopped by Ctrl-C"
+        status, reason = "interrupted", STOPPED
     finally:
         # A second Ctrl-C must not leave a container behind.
         with suppress(KeyboardInterrupt):
@@ -186,11 +190,12 @@ def _follow(
     specs: Sequence[ContainerSpec],
     limits: Limits,
     started: float,
+    stopped: threading.Event,
 ) -> None:
     """Take in lines until every container but the daemons has ended.
 
     Raises:
-        Stop: a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
+        Stop: Ctrl-C, a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
     """
     workers = {spec.name for spec in specs if spec.role == "worker"}
     daemons = {spec.name for spec in specs if spec.role == "daemon"}
@@ -198,6 +203,8 @@ def _follow(
     heard = time.monotonic()
     workers_ended: float | None = None
     while not awaited <= set(running.exit_codes):
+        if stopped.is_set():
+            raise Stop("interrupted", STOPPED)
         now = time.monotonic()
         limits.check(now, started=started, heard=heard)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:

@@ -23,7 +23,7 @@ from runner.request import Device
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
 from runner.sanity import check_losses
 from runner.telemetry import Telemetry
-from runner.trial import AnyTrial, Trial
+from runner.trial import AnyTrial, ForeignTrial, Trial
 from runner.workload import Workload
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def grade(
         outcome=with_phases,
         measurement=measurement,
         transport=transport,
-        validity=with_doubts(validity, watched),
+        validity=with_doubts(validity, watched, shared=trial.concurrent is not None and trial.concurrent.shared),
         telemetry=watched,
         profile=attributed(trial, analyse(kernels, events)) if trial.profile else None,
     )
@@ -140,9 +140,12 @@ def watch(
     )
 
 
-def with_doubts(validity: Validity, watched: Telemetry | None) -> Validity:
-    """Degrade a run by what the machines did meanwhile; one that is invalid stays what it is."""
-    found = telemetry.doubts(watched) if watched else ()
+def with_doubts(validity: Validity, watched: Telemetry | None, *, shared: bool = False) -> Validity:
+    """Degrade a run by what the machines did meanwhile; one that is invalid stays what it is.
+
+    With `shared` it was to share its devices, so that others on them are no reason.
+    """
+    found = telemetry.doubts(watched, shared=shared) if watched else ()
     if validity.status == "invalid" or not found:
         return validity
     return Validity(status="degraded", reasons=(*validity.reasons, *found))
@@ -288,7 +291,8 @@ def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | 
     """Speedup and efficiency of one run against its baseline's, never clamped; none for a run that may not be used."""
     measurement = graded.measurement
     nothing = ScalingFigures(baseline_run_id=None, speedup=None, efficiency=None, superlinear=False)
-    if graded.validity.status == "invalid" or measurement.steady is None:
+    alone = isinstance(trial, ForeignTrial) or trial.concurrent is None
+    if graded.validity.status == "invalid" or measurement.steady is None or not alone:
         return nothing
     if trial.world_size == 1:
         one = Ratio(value=1.0, ci95=None)

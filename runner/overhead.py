@@ -20,13 +20,13 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from runner.bench import make_job
 from runner.engines.process import CommandError, run
 from runner.errors import RequestError, RunFailedError
 from runner.events import FirstStep
 from runner.execute import run_tool
 from runner.ground import Ground, look
 from runner.launch.job import Job, spec
+from runner.matrix import make_job
 from runner.plan import plan
 from runner.prepare import Prepared, prepare
 from runner.report.progress import progress

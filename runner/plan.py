@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from runner.comparison import kinds
+from runner.concurrency import cases, devices_of_cases
 from runner.dataset import PACKED
 from runner.errors import RequestError
 from runner.ground import Ground
@@ -69,6 +70,8 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
             raise RequestError(f"MODE=infer measures one device, {asked[-1]} asked; ask for one")
         asked = (1,)
     every = tuple(sorted({1, *asked}))
+    if request.concurrent:
+        every = devices_of_cases(request.concurrent, asked)
     nodes = {scale: nodes_for(scale, ground.fleet.members, request=request, device=device) or 1 for scale in every}
     strategy = choose(request, image=ground.image, asked=asked, nodes=max(nodes.values()))
     cell = _Cell(
@@ -92,6 +95,12 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         wanted = cell.batch(every[-1]) * every[-1]
         raise RequestError(
             f"DATA={ground.dataset.path} holds {ground.dataset.images} images, one step takes {wanted}; ask for a smaller BATCH"
+        )
+    if request.concurrent:
+        return tuple(
+            _trial(cell, devices, ways[devices][0], repeat).model_copy(update={"concurrent": concurrent})
+            for repeat in range(1, request.repeat + 1)
+            for devices, concurrent in cases(request.concurrent, asked[-1])
         )
     trials = tuple(
         _trial(cell, scale, way, repeat)

@@ -248,8 +248,26 @@ def _refuse_modes(request: Request) -> None:
         for variable, given in (("ITERATIONS", request.iterations), ("PROFILE", request.profile)):
             if given:
                 raise RequestError(f"{variable} does not go with MODE=converge, which trains by EPOCHS; leave it out")
-    if request.concurrent and request.mode != "train":
+    if request.concurrent:
+        _refuse_concurrent(request)
+
+
+def _refuse_concurrent(request: Request) -> None:
+    """Refuse what has no meaning beside trainings at once on one machine."""
+    if request.mode != "train":
         raise RequestError(f"CONCURRENT counts trainings, and MODE={request.mode} asked; leave one of them out")
+    if request.concurrent == 1:
+        raise RequestError("CONCURRENT=1 is one training beside none; ask for CONCURRENT=2 or more, or leave it out")
+    for variable, given in (
+        ("PROFILE", request.profile),
+        ("HOSTS", request.hosts),
+        ("NODES", request.nodes),
+        ("COMPARE", request.compare),
+    ):
+        if given:
+            raise RequestError(
+                f"{variable} does not go with CONCURRENT, which runs trainings at once on one machine; leave one of them out"
+            )
 
 
 def _refuse_profile(request: Request) -> None:

@@ -106,6 +106,11 @@ class RunRecord(Frozen):
     profile: Profile | None = None
 
     @property
+    def concurrent(self) -> bool:
+        """Whether it shows what trainings at once are worth, which is no figure for a scaling table."""
+        return isinstance(self.trial, Trial) and self.trial.concurrent is not None
+
+    @property
     def profiled(self) -> bool:
         """Whether it was a pass under a profiler, which has no figure for any table of measured runs."""
         return isinstance(self.trial, Trial) and self.trial.profile is not None
@@ -338,6 +343,7 @@ def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> 
         and record.trial.world_size == 1
         and record.validity.status != "invalid"
         and not record.profiled
+        and not record.concurrent
     ]
     same_repeat = [(path, record) for path, record in found if record.trial.repeat == trial.repeat]
     chosen = same_repeat or found

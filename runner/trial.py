@@ -85,6 +85,9 @@ class Placed(BaseModel):
     wire: Wire | None = None
 
 
+Case = Literal["one", "sequential", "together"]
+
+
 class Concurrent(BaseModel):
     """A training beside others, or one of those that show what that is worth.
 
@@ -98,9 +101,14 @@ class Concurrent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     trainings: int
-    case: Literal["one", "sequential", "together"]
+    case: Case
     number: int
     shared: bool = False
+
+    @property
+    def label(self) -> str:
+        """Case and number as part of a name: `one`, `sequential-1of2`, `together-2of2`."""
+        return self.case if self.case == "one" else f"{self.case}-{self.number}of{self.trainings}"
 
 
 class ProfilePass(BaseModel):
@@ -216,6 +224,13 @@ class Trial(BaseModel):
     def measured(self) -> Trial:
         """The measured trial that a pass under a profiler looks into; a measured one itself."""
         return self.model_copy(update={"profile": None})
+
+    @property
+    def first_device(self) -> int:
+        """Number of its first device on its node: trainings at once have each their own, unless they share all."""
+        if self.concurrent is None or self.concurrent.case != "together" or self.concurrent.shared:
+            return 0
+        return (self.concurrent.number - 1) * self.world_size
 
     @property
     def image_size(self) -> int | None:

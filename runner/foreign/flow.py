@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from runner import provenance
-from runner.bench import Run, exit_code, stamp
+from runner.bench import exit_code, stamp
 from runner.cluster import inspect_local
 from runner.dialects import DIALECTS, Facts, Reader, auto
 from runner.dialects.detection import AutoReader
@@ -28,6 +28,7 @@ from runner.foreign.plan import Image, Place, container, plan, run_id
 from runner.grade import scaling
 from runner.ground import WORKLOADS, device_of, refuse_private
 from runner.launch import monitor
+from runner.matrix import Run
 from runner.prepare import SamplersRoom, samplers_here
 from runner.provenance import SUITE_ROOT
 from runner.report.progress import Progress, progress

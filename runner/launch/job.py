@@ -17,6 +17,8 @@ Network = Literal["none", "host", "emulated"]
 LOOPBACK = "127.0.0.1"
 # Seconds after which a job on several hosts ends by itself when it has heard nothing from the runner.
 HEARTBEAT_S = 60
+# Flags that a program which only infers does not have.
+OF_TRAINING = frozenset({"strategy", "learning-rate", "momentum", "weight-decay"})
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,15 @@ def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tup
     share = trial.cpus_per_worker
     for placed in trial.placement:
         node = nodes[placed.node]
+        own = slice(trial.first_device, trial.first_device + placed.devices)
         seats.append(
             Seat(
                 node=node,
                 placed=placed,
                 first=sum(seat.processes for seat in seats),
                 processes=trial.processes * placed.devices // trial.world_size,
-                cores=node.cores if share is None else node.cores[: share * placed.devices],
-                gpus=tuple(gpu.index for gpu in node.gpus[: placed.devices]) if trial.device == "gpu" else (),
+                cores=node.cores if share is None else node.cores[share * own.start : share * own.stop],
+                gpus=tuple(gpu.index for gpu in node.gpus[own]) if trial.device == "gpu" else (),
                 network=network if len(trial.placement) > 1 else "none",
             )
         )
@@ -172,7 +175,8 @@ def program(job: Job) -> tuple[str, ...]:
         asked = {"after": trial.profile.after, "iterations": trial.profile.iterations, "region": trial.profile.region}
         flags["profile"] = trial.profile.kind
         flags |= {f"profile-{name}": value for name, value in asked.items() if value is not None}
-    words = (f"--{name}={value}" for name, value in flags.items())
+    known = (name for name in flags if trial.mode != "infer" or name not in OF_TRAINING)
+    words = (f"--{name}={flags[name]}" for name in known)
     return (f"{job.site.workloads}/{trial.program}", *words, *(("--xla",) if trial.xla else ()))
 
 

@@ -93,6 +93,42 @@ def _rate(value: float, unit: str) -> str:
     return f"{value:,.1f} {unit}" if value < 1000 else f"{value:,.0f} {unit}"  # noqa: PLR2004  (four digits are enough)
 
 
+class Aside:
+    """A run beside one that is shown: says how it ended, and nothing before."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self._title = ""
+
+    def __enter__(self) -> Self:
+        """Nothing to start."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to put back."""
+
+    def stage(self, text: str) -> None:
+        """Say it."""
+        self._shown.stage(text)
+
+    def trial_started(self, title: str, iterations: int | None) -> None:
+        """Keep the title."""
+        del iterations
+        self._title = title
+
+    def phase(self, name: str) -> None:
+        """The run that is shown has its own."""
+
+    def window(self, done_iterations: int, rate: float, unit: str) -> None:
+        """The run that is shown has its own."""
+
+    def trial_ended(self, summary_line: str) -> None:
+        """Leave one line."""
+        self._shown.stage(f"{self._title}: {summary_line}")
+
+
 class PlainProgress:
     """One line a happening, each with the time of day."""
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from runner.concurrency import CaseFigures
+from runner.concurrency import figures as case_figures
 from runner.errors import RequestError
-from runner.report import figures, pass_notes, profile, transports
+from runner.report import concurrent, figures, pass_notes, profile, transports
 from runner.report.comparison import Comparison
 from runner.report.export import markdown, to_csv
 from runner.report.plot import scaling_png
@@ -46,19 +48,26 @@ class Watched:
 
 @dataclass(frozen=True)
 class Measured:
-    """The measured runs of a matrix: each curve with its figures, and their comparison where there are several."""
+    """The measured runs of a matrix: each curve with its figures, and their comparison where there are several.
+
+    `cases` are those of trainings at once, with the summary of one alone; None where there are none.
+    """
 
     curves: tuple[tuple[Curve, Summary], ...]
     comparison: Comparison | None
+    cases: tuple[Summary, tuple[CaseFigures, ...]] | None
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Measured:
         """Part the runs, without passes under a profiler; Ctrl-C or a baseline on file can leave none."""
-        measured = [run for run in runs if not run[1].profiled]
+        measured = [run for run in runs if not run[1].profiled and not run[1].concurrent]
         found = curves(measured) if measured else ()
         return cls(
             curves=tuple((curve, summarize(curve.runs)) for curve in found),
             comparison=compare(found) if len(found) > 1 else None,
+            cases=(summarize([run for run in runs if run[1].concurrent][:1]), cases)
+            if (cases := case_figures(runs))
+            else None,
         )
 
 
@@ -76,6 +85,8 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> N
         print_report(console, summary)
     if measured.comparison:
         console.print(transports.transports_table(measured.comparison))
+    if measured.cases:
+        console.print(concurrent.concurrent_table(*measured.cases))
     _draw(measured, runs, out=out, name=name, console=console)
     for path, record in runs:
         if record.profile:
@@ -112,6 +123,11 @@ def _of_measured(measured: Measured, *, name: str, console: Console) -> Reports:
             f"{stem}.csv": to_csv(summary),
             f"{stem}.png": scaling_png(summary),
             f"{stem}-power.png": _power(curve.runs, summary, console=console),
+        }
+    if measured.cases:
+        found |= {
+            f"{name}-concurrent.md": concurrent.markdown(*measured.cases),
+            f"{name}-concurrent.csv": concurrent.to_csv(measured.cases[1]),
         }
     if measured.comparison:
         found |= {

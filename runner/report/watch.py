@@ -8,7 +8,7 @@ from typing import Final
 from runner.events import Env, Event, FirstStep, Phase, ProfileKind, ProfileStart, RunStart, WarmupEnd, Window
 from runner.report.progress import Progress
 from runner.results import RunRecord
-from runner.trial import AnyTrial, ForeignTrial, Trial
+from runner.trial import AnyTrial, Case, ForeignTrial, Trial
 
 # What each kind of a pass under a profiler shows.
 SEEN: Final[Mapping[ProfileKind, str]] = {
@@ -16,6 +16,13 @@ SEEN: Final[Mapping[ProfileKind, str]] = {
     "metrics": "hardware counters",
     "memory": "memory",
     "region": "regions",
+}
+
+# What a training has to do with others.
+IN_WORDS: Final[Mapping[Case, str]] = {
+    "one": "alone",
+    "sequential": "{} of {} one after the other",
+    "together": "{} of {} at once",
 }
 
 
@@ -84,4 +91,6 @@ def title(trial: AnyTrial) -> str:
         wire = trial.placement[0].wire
         over = [*([wire.kind] if wire else []), *([trial.link.label] if trial.link else [])]
         line += f" of {trial.nodes} nodes over {', '.join(over)}"
+    if trial.concurrent:
+        line += f", {IN_WORDS[trial.concurrent.case].format(trial.concurrent.number, trial.concurrent.trainings)}"
     return f"{line}, profile of {SEEN[trial.profile.kind]}" if trial.profile else line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner.bench import Run
+from runner.matrix import Run
 from runner.results import ImageUsed, records_under
 from runner.trial import AnyTrial, Trial
 

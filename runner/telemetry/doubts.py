@@ -17,18 +17,18 @@ RISE_SPAN_S: Final = 30.0
 POWER_CAP: Final = "power cap"
 
 
-def doubts(telemetry: Telemetry) -> tuple[str, ...]:
-    """One sentence for each thing that disturbed the measured span."""
+def doubts(telemetry: Telemetry, *, shared: bool = False) -> tuple[str, ...]:
+    """One sentence for each thing that disturbed the measured span; with `shared`, others on the devices did not."""
     several = len(telemetry.hosts) > 1
     found: list[str] = []
     for gpu in telemetry.gpus:
-        found += _of_gpu(gpu, f"GPU {gpu.index}" + (f" of {gpu.node}" if several else ""))
+        found += _of_gpu(gpu, f"GPU {gpu.index}" + (f" of {gpu.node}" if several else ""), shared=shared)
     for host in telemetry.hosts:
         found += _of_host(host)
     return tuple(found)
 
 
-def _of_gpu(gpu: GpuTelemetry, name: str) -> Iterator[str]:
+def _of_gpu(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:
     for reason, percent in (gpu.slowdown_percent or {}).items():
         # A GPU that runs at its default limit is as fast as its maker sells it, however often that limit binds.
         if percent > SLOWED_PERCENT and (reason != POWER_CAP or _limited(gpu)):
@@ -36,7 +36,7 @@ def _of_gpu(gpu: GpuTelemetry, name: str) -> Iterator[str]:
                 f" ({gpu.power_limit_w:.0f} W instead of {gpu.default_power_limit_w:.0f} W)" if _limited(gpu) else ""
             )
             yield f"{name} was slowed down for {percent:.3g} % of the measured span: {reason}{limit * (reason == POWER_CAP)}"
-    for process in gpu.foreign or ():
+    for process in () if shared else gpu.foreign or ():
         held = f", which held {process.memory_mib:,.0f} MiB" if process.memory_mib is not None else ""
         yield f"{name} was shared with process {process.pid}{held}: none of the job's own"
     rise = gpu.temperature_rise_c

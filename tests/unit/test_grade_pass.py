@@ -8,9 +8,9 @@ import pytest
 from records import record
 from rich.console import Console
 
-from runner.bench import cell, readers
 from runner.execute import Limits
 from runner.launch import launch
+from runner.matrix import cell, readers
 from runner.outcome import Outcome
 from runner.report.matrix import NOWHERE, support_matrix
 from runner.report.publish import publish
