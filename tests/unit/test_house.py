@@ -51,7 +51,11 @@ PURE = sorted(
         *(ROOT / "runner" / "studies" / "predicates").glob("*.py"),
         *(
             ROOT / "runner" / "studies" / f"{name}.py"
-            for name in ("model", "noise", "printed", "reproduction", "scene", "terms", "verdicts")
+            for name in ("asked", "asking", "cells", "model", "noise", "pace", "printed", "reproduction")
+        ),
+        *(
+            ROOT / "runner" / "studies" / f"{name}.py"
+            for name in ("scene", "setting", "study", "terms", "verdicts", "words")
         ),
         *(
             ROOT / "runner" / f"{name}.py"
@@ -70,6 +74,9 @@ PURE = sorted(
                 "wire",
             )
         ),
+        *(ROOT / "runner" / "report" / "page" / f"{name}.py" for name in ("blocks", "collect", "curves", "export")),
+        *(ROOT / "runner" / "report" / "page" / f"{name}.py" for name in ("figures", "model", "overview", "picture")),
+        *(ROOT / "runner" / "report" / "page" / f"{name}.py" for name in ("runs", "studies", "verdicts", "words")),
         *(
             ROOT / "runner" / "report" / f"{name}.py"
             for name in (

@@ -1,0 +1,97 @@
+"""Studies with real containers: every kind of run that a source has, small, on CPU workers.
+
+Prevents: a row of a source that no image here can run; a study that ends at its first trouble or never; runs that a second call makes
+once more; a table without a verdict, or with one that nothing was measured for; a run of a study that `bench` would grade otherwise.
+"""
+
+import pytest
+
+from runner.regrade import regrade_all
+from runner.studies.load import load
+from runner.studies.model import Reproduction
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+# Of each row of a study that is not run as a whole, the cells that stand for it here.
+ROWS = {
+    "dell-p100": {
+        "caffe": ["caffe.1gpus"],
+        "caffe-cpu": ["caffe-cpu.cpu"],
+        "tensorflow": ["tensorflow.1gpus", "tensorflow.2gpus"],
+        "mxnet-googlenet": ["mxnet-googlenet.1gpus", "mxnet-googlenet.2gpus"],
+        "mxnet-inception-bn.2gpus.2nodes": [
+            "mxnet-inception-bn.2gpus.2nodes.ib",
+            "mxnet-inception-bn.2gpus.2nodes.eth",
+        ],
+    },
+    "uw-hardware": {
+        "train.resnet50.1gpus.batch64": ["train.resnet50.1gpus.batch64"],
+        "gpus.2gpus": ["gpus.2gpus"],
+        "concurrent-dense": [f"concurrent-dense.2gpus.{case}" for case in ("one", "sequential", "together")],
+        "infer.resnet50": ["infer.resnet50.1gpus.batch1", "infer.resnet50.1gpus.batch10000"],
+        "infer-cpu.resnet50": ["infer-cpu.resnet50.cpu"],
+        "quantised": ["quantised.cpu.fp32", "quantised.cpu.int8"],
+    },
+    "nyu-profiling": {
+        "steps.alexnet.1gpus.batch4": ["steps.alexnet.1gpus.batch4"],
+        "steps.resnet18.1gpus.batch8": ["steps.resnet18.1gpus.batch8"],
+        "backward.alexnet.1gpus.batch4": ["backward.alexnet.1gpus.batch4"],
+    },
+}
+WHOLE = ("cern-wgan", "tbd-analysis")
+
+
+def reproduced(done):
+    path = max(done.out.glob("*.reproduction.json"))
+    return Reproduction.model_validate_json(path.read_text(encoding="utf-8"))
+
+
+def small(dlscale, study, out, *more):
+    return dlscale("reproduce", study, "--scale=small", "--device=cpu", *more, out=out)
+
+
+@pytest.fixture(scope="module", params=WHOLE)
+def whole(request, dlscale, tmp_path_factory):
+    done = small(dlscale, request.param, tmp_path_factory.mktemp(request.param))
+    assert done.code == 0, done.stderr[-4000:]
+    return done
+
+
+def check_ran(done, cells):
+    status = {cell.id: cell for cell in reproduced(done).cells}
+    for name in cells:
+        assert status[name].status == "ran", status[name]
+        assert all((done.out / directory / "record.json").exists() for directory in status[name].runs)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_of_a_source_runs_small(dlscale, tmp_path, name):
+    done = small(dlscale, name, tmp_path, f"--cells={','.join(ROWS[name])}")
+    assert done.code == 0, done.stderr[-4000:]
+    check_ran(done, [cell for cells in ROWS[name].values() for cell in cells])
+
+
+def test_a_whole_study_runs_and_judges_every_finding(whole):
+    made = reproduced(whole)
+    _, source = load(made.study)
+    assert {cell.status for cell in made.cells} <= {"ran", "skipped"}
+    assert all(cell.why for cell in made.cells if cell.status == "skipped")
+    assert [judged.finding.id for judged in made.judgements] == [finding.id for finding in source.findings]
+    assert all(judged.why for judged in made.judgements)
+    assert made.observations
+    # Nothing here is the hardware of any source.
+    assert not {comparison.verdict for comparison in made.comparisons} & {"reproduced", "differs"}
+    assert "can't be tested here" in whole.stdout
+
+
+def test_the_runs_of_a_study_are_graded_as_any_others(whole):
+    assert regrade_all(whole.out) == 0
+    assert {record.outcome.status for record in whole.records} == {"ok"}
+
+
+def test_a_second_call_takes_all_runs_from_file(whole, dlscale):
+    before = {record.run_id for record in whole.records}
+    again = small(dlscale, reproduced(whole).study, whole.out)
+    assert again.code == 0, again.stderr[-4000:]
+    assert {record.run_id for record in again.records} == before
+    assert [cell.runs for cell in reproduced(again).cells] == [cell.runs for cell in reproduced(whole).cells]
