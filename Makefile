@@ -50,8 +50,8 @@ regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=re
 	@$(DLSCALE) regrade $(call quote,$(DIR))
 profile: .venv/ready ## what a pass under a profiler found: RUN=results/...
 	@$(DLSCALE) profile $(call quote,$(RUN))
-report: .venv/ready ## draw records on file, also passes under a profiler and figures against the batch: DIR=results/... OUT=...; FORMAT=mllog writes MLPerf's log lines
-	@$(DLSCALE) report $(call quote,$(DIR)) $(if $(OUT),--out=$(call quote,$(OUT))) $(if $(FORMAT),--format=$(call quote,$(FORMAT)))
+report: .venv/ready ## draw records on file, and report.html with all of them and the studies: DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
+	@$(DLSCALE) report $(if $(DIR),$(call quote,$(DIR))) $(if $(OUT),--out=$(call quote,$(OUT))) $(if $(FORMAT),--format=$(call quote,$(FORMAT)))
 compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
 	@$(DLSCALE) compare $(call quote,$(A)) $(call quote,$(B)) \
 	  $(if $(FAIL_ON_REGRESSION),--fail-on-regression=$(call quote,$(FAIL_ON_REGRESSION))) $(if $(JSON),--json) $(if $(MARKDOWN),--markdown)

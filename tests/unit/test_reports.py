@@ -41,7 +41,7 @@ def runs(tmp_path):
 
 def test_matrices_passes_and_sweeps(runs, tmp_path, capsys):
     out = tmp_path / "out"
-    report(runs, out=out)
+    report([runs], out=out)
     assert names(out) == [
         "bad.csv",
         "bad.md",
@@ -51,13 +51,17 @@ def test_matrices_passes_and_sweeps(runs, tmp_path, capsys):
         *(f"m1-fp32-16-profile-kernels.{kind}" for kind in ("md", "png")),
         "m1-power.png",
         *(f"m1.{kind}" for kind in ("csv", "md", "png")),
+        "report.html",
         *(
             f"sweep-pytorch-2.15.0-resnet50-224px-1gpu-{figure}.png"
             for figure in ("compute", "sm-active", "throughput", "utilisation")
         ),
         "sweep-pytorch-2.15.0-resnet50-224px-1gpu.md",
     ]
-    assert capsys.readouterr().out.splitlines() == [f"report: {out / name}" for name in printed_order(out)]
+    *reports, figures, page = capsys.readouterr().out.splitlines()
+    assert reports == [f"report: {out / name}" for name in printed_order(out)]
+    assert figures.startswith("figures: ")
+    assert page == f"report: {out / 'report.html'}"
     assert "profile" not in (out / "m0.md").read_text()
 
 
@@ -78,19 +82,19 @@ def test_a_matrix_is_drawn_as_it_was_when_it_was_run(runs, tmp_path):
     (tmp_path / "first").mkdir()
     own = [run for run in records_under(runs) if run[1].matrix_id == "m1"]
     publish(own, out=tmp_path / "first", name="m1", console=Console(file=io.StringIO()))
-    report(runs, out=tmp_path / "out")
+    report([runs], out=tmp_path / "out")
     for name in names(tmp_path / "first"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
     assert "m1-fp32-16-profile-kernels.png" in names(tmp_path / "first")
 
 
 def test_one_run_has_reports_of_its_own_name_beside_it(runs):
-    report(runs / "m0-fp32-4", out=None)
+    report([runs / "m0-fp32-4"], out=None)
     assert names(runs) == ["m0-fp32-4-power.png", *(f"m0-fp32-4.{kind}" for kind in ("csv", "md", "png"))]
 
 
 def test_one_pass(runs):
-    report(runs / "m0-fp32-4-profile-kernels", out=None)
+    report([runs / "m0-fp32-4-profile-kernels"], out=None)
     assert names(runs) == [f"m0-fp32-4-profile-kernels.{kind}" for kind in ("md", "png")]
     said = (runs / "m0-fp32-4-profile-kernels.md").read_text()
     assert "resnet50 224×224, batch 4 per device, fp32" in said
@@ -101,11 +105,11 @@ def test_a_baseline_of_an_earlier_matrix_is_found_and_a_lost_one_is_no_error(tmp
     one = leave_run(tmp_path / "runs", "one", examples.trial())
     two = examples.trial(strategy="kvstore", kvstore="dist_sync", world_size=2, processes=2, global_batch=64)
     leave_run(tmp_path / "runs", "two", two, baseline=one, seconds=0.16)
-    report(tmp_path / "runs" / "two", out=tmp_path / "out")
+    report([tmp_path / "runs" / "two"], out=tmp_path / "out")
     # 64 images in 0.16 s against 32 in 0.123...: a speedup of 1.543.
     assert "| 1.543" in (tmp_path / "out" / "two.md").read_text()
     shutil.rmtree(tmp_path / "runs" / "one")
-    report(tmp_path / "runs" / "two", out=tmp_path / "out")
+    report([tmp_path / "runs" / "two"], out=tmp_path / "out")
     assert "1.543" not in (tmp_path / "out" / "two.md").read_text()
 
 
@@ -117,7 +121,7 @@ def test_a_matrix_is_in_the_order_in_which_it_ran():
 
 def test_a_damaged_table_costs_its_own_plot_only(runs, tmp_path, capsys):
     (runs / "m0-fp32-4" / "telemetry.parquet").write_bytes(b"nothing")
-    report(runs, out=tmp_path / "out")
+    report([runs], out=tmp_path / "out")
     assert "m0-power.png" not in names(tmp_path / "out")
     assert {"m0.md", "m1-power.png"} <= set(names(tmp_path / "out"))
     said = capsys.readouterr().out
@@ -131,7 +135,7 @@ def test_nothing_to_draw_is_one_sentence(tmp_path):
         with pytest.raises(
             RequestError, match="holds no run record that can be read; name a run directory, or one of several"
         ):
-            report(place, out=None)
+            report([place], out=None)
     done = dlscale("report", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dlscale: {tmp_path}: holds no run record")

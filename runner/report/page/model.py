@@ -53,7 +53,7 @@ class Figure(Frozen):
         title: what it shows.
         shape: `lines` over numbers, `bars` that stand on names, or `lying` bars, for long names.
         x, y: what the axes are of, with units; values are always read along `y`, also of lying bars.
-        log: whether x is drawn by powers of two.
+        log: whether x is drawn by powers of two, and with it y where there is an ideal line.
         percent: whether y ends at 100.
         shade: x from where to where the measured windows lie; None where x is not time.
         interval: what the error bars are; empty without any.

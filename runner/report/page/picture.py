@@ -100,7 +100,11 @@ def _lines(axes: Axes, figure: Figure) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [place(tick) for tick in ticks])
         axes.minorticks_off()
-    axes.set_ylim(bottom=min(0.0, *axes.get_ylim()))
+    if figure.log and any(series.kind == "ideal" for series in figure.series):
+        axes.set_yscale("log", base=2)  # the ideal stays a straight line
+        axes.yaxis.set_major_formatter(lambda value, _: place(value))
+    else:
+        axes.set_ylim(bottom=min(0.0, *axes.get_ylim()))
     axes.set_xlabel(figure.x, fontsize=11, color=INK)
     canvas.dress(axes, figure.y, along="y")
 

@@ -237,8 +237,8 @@ def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str,
     places = sorted({place for one in series for place in one.x if isinstance(place, float)})
     left = sum(axis not in point.where for point in points if point.published)
     if metric == "speedup" and axis == "gpus" and places:
-        ends = (max(1.0, places[0]), places[-1])
-        series.append(Series(name="ideal", kind="ideal", x=ends, y=ends))
+        scales = tuple(place for place in places if place)  # 0 devices are a CPU
+        series.append(Series(name="ideal", kind="ideal", x=scales, y=scales))
     return Figure(
         name=name,
         title=title,

@@ -34,7 +34,8 @@ def value_at(series: Series, at: int) -> str:
 
 def _series(series: Series) -> str:
     known = [at for at, value in enumerate(series.y) if value is not None]
-    who = f"{series.name} (published)" if series.kind == "published" else series.name
+    says_so = series.name == "published"
+    who = f"{series.name} (published)" if series.kind == "published" and not says_so else series.name
     if not known:
         return f"{who}: no value"
     if len(known) <= FEW:

@@ -130,10 +130,12 @@ function layout(figure) {
   const axis = { gridcolor: tone('--line'), zerolinecolor: tone('--line'), linecolor: tone('--quiet'), automargin: true };
   const value = { ...axis, title: { text: figure.y }, rangemode: 'tozero', ...(figure.percent && fitsPercent(figure) ? { range: [0, 105] } : {}) };
   const along = { ...axis, title: { text: lying ? '' : figure.x }, showgrid: false, ...(figure.shape ? {} : ticks(figure)) };
+  // The ideal stays a straight line where both axes go by powers.
+  if (figure.log && figure.series.some((series) => series.kind === 'ideal')) value.type = 'log';
   if (lying) along.autorange = 'reversed';
   const several = figure.series.length > 1;
   return { xaxis: lying ? value : along, yaxis: lying ? along : value, showlegend: several, barmode: 'group',
-    legend: { orientation: 'h', y: lying ? -50 / heightOf(figure) : -0.24, yanchor: 'top', x: 0 }, height: heightOf(figure),
+    legend: { orientation: 'h', y: lying ? -62 / (heightOf(figure) - 90) : -0.24, yanchor: 'top', x: 0 }, height: heightOf(figure),
     margin: { l: 56, r: 12, t: 10, b: 48 }, paper_bgcolor: tone('--paper'), plot_bgcolor: tone('--paper'), hovermode: 'closest', uniformtext: { mode: 'hide', minsize: 10 },
     font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif', size: 12.5, color: tone('--ink') },
     hoverlabel: { font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif' } },

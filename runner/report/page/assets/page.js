@@ -58,11 +58,14 @@ openLinked();
 // Paper is white, and shows what was not scrolled to as well.
 let kept;
 addEventListener('beforeprint', () => {
-  kept = document.documentElement.dataset.theme;
+  kept ??= document.documentElement.dataset.theme;
   theme('light');
   if (window.Plotly) {
     for (const plot of document.querySelectorAll('.plot')) if (!drawn.has(plot)) draw(window.Plotly, plot, waiting.get(plot));
   }
 });
-addEventListener('afterprint', () => theme(kept));
+addEventListener('afterprint', () => {
+  if (kept) theme(kept);
+  kept = undefined;
+});
 performance.mark('dlscale-shown');

@@ -13,6 +13,7 @@ function dataTable(of) {
   const id = `t${++tables}`;
   const state = { column: -1, up: true, page: 0, query: '', chosen: new Map() };
   const numeric = of.columns.map((_, column) => isNumeric(of, column));
+  const filters = of.wide || of.count >= FILTER_FROM;
   let lines = Array.from({ length: of.count }, (_, line) => line);
   const body = make('tbody');
   const heads = of.columns.map((name, column) => make('th', { scope: 'col', class: numeric[column] && 'figure', 'aria-sort': 'none' },
@@ -58,7 +59,7 @@ function dataTable(of) {
     before.hidden = after.hidden = !paged;
     before.disabled = state.page === 0;
     after.disabled = state.page === most;
-    pages.hidden = of.count < FILTER_FROM;
+    pages.hidden = !filters;
   }
 
   function row(line) {
@@ -86,7 +87,7 @@ function dataTable(of) {
   }
 
   const controls = make('div', { class: 'controls' });
-  if (of.count >= FILTER_FROM) {
+  if (filters) {
     controls.append(make('label', {}, 'Filter', make('input', { type: 'search', id: `${id}-filter`, autocomplete: 'off',
       oninput: (event) => { state.query = event.target.value; arrange(); } })));
     for (const column of of.filtered ?? []) controls.append(choice(column));

@@ -1,0 +1,195 @@
+"""The page as it is written.
+
+Prevents: text of a record that ends the script that it stands in; a page that asks a network for something; Plotly that is not the one that
+is installed; a point that leads to another run; two figures that overwrite each other's files; a figure of a run that may not be used.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from importlib import resources
+
+import examples
+import pages
+import pytest
+import records
+
+from runner.report.page import overview, render, runs
+from runner.report.page.collect import Collected
+from runner.report.page.model import Block, Figure, Series
+from runner.report.publish import Measured
+from runner.reports import report
+from runner.trial import ForeignTrial
+
+
+def collected(*records_):
+    found = Collected()
+    found.records += [(record.run_id, record) for record in records_]
+    return found
+
+
+def written(page):
+    return render.html(page, beside="files")
+
+
+def values(text):
+    return json.loads(re.search(r'<script type="application/json" id="values">(.*?)</script>', text, re.DOTALL)[1])
+
+
+@pytest.fixture(scope="module")
+def small():
+    found = Collected()
+    own = pages.matrix_of(1, runs=8)
+    found.records += [(record.run_id, record) for record in own]
+    found.matrix(Measured.of([(record.run_id, record) for record in own]), name="m001", watched={})
+    return found.page(title="t", made="m")
+
+
+def test_no_text_of_a_record_becomes_markup():
+    record = records.record()
+    said = record.provenance.model_copy(update={"command": ("dlscale", pages.HOSTILE)})
+    hostile = collected(record.model_copy(update={"provenance": said, "run_id": "<b>run</b>"}))
+    block = Block(anchor="a", title="<i>title</i>", lead="<u>lead</u>")
+    hostile.chapters["passes"].append(block)
+    text = written(hostile.page(title="<s>t</s>", made="m"))
+    for tag in ("<b>", "<i>", "<u>", "<s>", "<img", "window.hostile = 1</script>"):
+        assert tag not in text
+    assert text.count("</script>") == 3
+    assert any(pages.HOSTILE[:20] in one for one in values(text)["strings"])
+
+
+def test_nothing_is_asked_of_a_network(small):
+    text = written(small)
+    outside = text[: text.index('<script type="text/plain" id="plotly">')]
+    assert not re.findall(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", outside)
+    assert "default-src 'none'" in outside
+    assert "url(" not in outside
+    assert "@import" not in outside
+
+
+def test_plotly_is_the_installed_one(small):
+    packed = re.search(r'id="plotly">([^<]*)<', written(small))[1]
+    own = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    assert gzip.decompress(base64.b64decode(packed)) == own
+
+
+def test_points_lead_to_their_runs_by_number(small):
+    told = values(written(small))
+    names = [told["strings"][cell] for cell in told["runs"]["cells"][0]]
+    speedup = next(one for one in told["blocks"]["matrix-m001"]["figures"] if one["name"] == "m001-speedup")
+    behind = {names[run] for run in speedup["series"][0]["runs"][1]}
+    assert behind == {"m001-2-r1", "m001-2-r2"}
+
+
+def test_the_newest_run_comes_first(small):
+    assert [line.run_id for line in small.runs][:2] == ["m001-8-r2", "m001-4-r2"]
+
+
+def test_a_curve_of_one_run_names_it_once():
+    series = Series(name="s", x=(1.0, 2.0), y=(0.1234567, 200.0), runs=(("a",), ("a",)))
+    assert render._series(series, {"a": 7}) == {
+        "name": "s",
+        "kind": "measured",
+        "x": [1, 2],
+        "y": [0.123457, 200],
+        "runs": [7],
+        "alike": True,
+    }
+
+
+def test_figures_and_blocks_of_one_name_are_told_apart():
+    found = collected(records.record())
+    figure = Figure(name="f", title="t", x="x", y="y", series=(Series(name="s", x=(1.0,), y=(1.0,)),))
+    found.chapters["passes"] += [Block(anchor="a", title="t", lead="", figures=(figure,))] * 2
+    page = found.page(title="t", made="m")
+    assert [one.name for one in page.figures] == ["f", "f-2"]
+    assert [one.anchor for one in page.sections[0].blocks] == ["a", "a-2"]
+
+
+def test_ids_are_unique(small):
+    found = re.findall(r'\sid="([^"]+)"', written(small))
+    assert len(set(found)) == len(found)
+
+
+def test_an_unusable_run_shows_no_figure_and_a_usable_one_does():
+    usable, bad = (runs.line(records.record(status=status), link="x") for status in ("degraded", "invalid"))
+    for name in ("throughput ±", "unit", "training time (s)", "speedup ±"):
+        place = runs.COLUMNS.index(name)
+        assert bad.cells[place] == "–"
+        assert usable.cells[place] != "–"
+    assert bad.reasons == ("made up",)
+
+
+def test_a_run_of_another_program_has_a_line():
+    foreign = ForeignTrial(
+        image="mine:1",
+        command=("python", "train.py"),
+        dialect="mxnet",
+        device="cpu",
+        world_size=1,
+        batch_per_device=None,
+        warmup=None,
+        data=None,
+        cpus_per_worker=1,
+        repeat=1,
+        key="k",
+    )
+    line = runs.line(records.record().model_copy(update={"trial": foreign}), link="x")
+    assert line.cells[runs.COLUMNS.index("framework")] == "mine:1"
+    assert line.cells[runs.COLUMNS.index("model")] == "mine:1: python train.py"
+
+
+def test_the_panel_has_the_command_without_the_place_of_the_program():
+    record = records.record()
+    said = record.provenance.model_copy(update={"command": ("/somewhere/.venv/bin/dlscale", "bench", "--data=a b")})
+    facts = {one.name: one for one in runs.line(record.model_copy(update={"provenance": said}), link="x").facts}
+    assert facts["repeat it with"].value == "dlscale bench '--data=a b'"
+    assert facts["repeat it with"].command
+    assert facts["image"].value == "dlscale/mxnet:1.9.1"
+
+
+def test_the_overview_counts_by_validity_and_names_the_fastest():
+    rows = [pages.scaled(1, matrix="a"), pages.scaled(2, matrix="a"), pages.scaled(4, matrix="a", status="invalid")]
+    counted = {one.words: one.number for one in overview.counts(rows, studies=3)}
+    assert (counted["runs"], counted["valid"], counted["invalid"], counted["studies"]) == (3, 2, 1, 3)
+    fastest = overview.overview(rows).tables[0]
+    assert [row[fastest.columns.index("run")] for row in fastest.rows] == ["a-2-r1"]
+
+
+def test_frameworks_are_beside_each_other_only_where_they_ran_alike():
+    pair = [
+        pages.scaled(1, matrix="a", strategy="single"),
+        records.record(run_id="b", trial=examples.trial(iterations=32, warmup=0)),
+    ]
+    (figure,) = overview.overview(pair).figures
+    assert set(figure.series[0].x) == {"pytorch 2.13.0-cpu, single", "mxnet 1.9.1, single"}
+    apart = [pair[0], records.record(run_id="b", trial=examples.trial(batch_per_device=64, global_batch=64))]
+    assert overview.overview(apart).figures == ()
+
+
+def test_a_damaged_study_costs_itself_only(tmp_path, capsys):
+    runs_ = tmp_path / "runs"
+    record = pages.converging()
+    pages.leave(runs_, (record.run_id, record))
+    (runs_ / "x.reproduction.json").write_text("{}")
+    report([runs_], out=tmp_path / "out")
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert "is no reproduction of this version" in capsys.readouterr().out
+
+
+def test_several_directories_share_a_page_above_them(tmp_path):
+    for machine in ("one", "two"):
+        record = pages.scaled(1, matrix=machine)
+        pages.leave(tmp_path / machine, (record.run_id, record))
+    report([tmp_path], out=None)
+    told = values((tmp_path / "report.html").read_text())
+    assert sorted(panel[0] for panel in told["runs"]["panels"]) == [
+        "one/one-1-r1/record.json",
+        "two/two-1-r1/record.json",
+    ]
+    (tmp_path / "report.html").unlink()
+    report([tmp_path / "one", tmp_path / "two"], out=None)
+    assert (tmp_path / "report.html").is_file()
