@@ -6,10 +6,12 @@ from with_tensorflow.shim import tf
 
 
 def layers(net):
-    """(weights, positions) of each, read off the network as built; an output is (batch, height, width, channels) or (batch, units)."""
-    multiplies = (tf.keras.layers.Conv2D, tf.keras.layers.Dense)
-    return [
-        (math.prod(layer.kernel.shape), math.prod(layer.output.shape[1:-1]))
-        for layer in net.layers
-        if isinstance(layer, multiplies)
-    ]
+    """(weights, positions) of each, read off the network as built; maps are (batch, height, width, channels) or (batch, units)."""
+    transposed, others = tf.keras.layers.Conv2DTranspose, (tf.keras.layers.Conv2D, tf.keras.layers.Dense)
+    found = []
+    for layer in net.layers:
+        if isinstance(layer, (transposed, *others)):
+            # A transposed convolution uses every weight at each position of its input, as the convolution does that it is the gradient of.
+            where = layer.input if isinstance(layer, transposed) else layer.output
+            found.append((math.prod(layer.kernel.shape), math.prod(where.shape[1:-1])))
+    return found

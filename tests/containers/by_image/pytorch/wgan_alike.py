@@ -1,0 +1,34 @@
+"""Inside the image: a WGAN loses in twenty steps what all frameworks' have to lose from the same weights on the same images and latents.
+
+Prevents networks of one name that are not one network, an update that another framework does otherwise.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/wgan"))
+import alike
+from flags import parser
+from train_pytorch import Wgan
+from with_pytorch.ranks import Alone
+
+
+def losses(model):
+    training = Wgan(alike.flags(parser, model), torch, torch.device("cpu"), Alone())
+    with torch.no_grad():
+        values = alike.weights([p.shape for p in training.parameters], normalized=model == "wgan")
+        for parameter, value in zip(training.parameters, values, strict=True):
+            parameter.copy_(torch.from_numpy(value))
+    return [training.step().item() for _ in range(alike.STEPS)]
+
+
+found = {model: losses(model) for model in ("wgan", "wgan-nobn")}
+if sys.argv[-1] == "print":
+    print(json.dumps(found))
+else:
+    alike.hold(found)

@@ -1,0 +1,20 @@
+"""Inside the image: the topic classifier loses in twenty steps what PyTorch's does from the same weights on the same documents.
+
+Prevents networks of one name that are not one network, an update that PyTorch does otherwise, documents in another order.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/dense_reuters"))
+import alike
+from flags import parser
+from train_tensorflow import Mlp
+from with_tensorflow.ranks import Alone
+from with_tensorflow.shim import tf
+
+training = Mlp(alike.flags(parser, "mlp-512-reuters"), tf, Alone("/cpu:0"))
+alike.transposed(training, tf, normalized=False)
+alike.hold({"mlp-512-reuters": training.read([training.step() for _ in range(alike.STEPS)])})

@@ -1,0 +1,25 @@
+"""Inside the image: a WGAN loses in twenty steps what PyTorch's does from the same weights on the same images and latents.
+
+Prevents networks of one name that are not one network, an update that PyTorch does otherwise.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/wgan"))
+import alike
+from flags import parser
+from train_tensorflow import Wgan
+from with_tensorflow.ranks import Alone
+from with_tensorflow.shim import tf
+
+
+def losses(model):
+    training = Wgan(alike.flags(parser, model), tf, Alone("/cpu:0"))
+    alike.transposed(training, tf, normalized=model == "wgan")
+    return training.read([training.step() for _ in range(alike.STEPS)])
+
+
+alike.hold({model: losses(model) for model in ("wgan", "wgan-nobn")})

@@ -1,0 +1,114 @@
+"""Trains a dense network on bags of words with TensorFlow, on one device, several, or several processes, and reports by events.
+
+    python3 train_tensorflow.py --model=mlp-512-reuters --num-classes=46 --batch=32 --iterations=40 --warmup=4 --window=4 --precision=fp32 \
+        --device=cpu --devices=1 --strategy=single --data=synthetic --learning-rate=0.1 --momentum=0.9 --weight-decay=0 \
+        --dropout=0.5 --seed=1 --threads=2 --cpus-per-worker=0 --loader-workers=0
+    python3 train_tensorflow.py ... --devices=2 --strategy=mirrored
+    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --first=0 --count=2 \
+        python3 train_tensorflow.py ... --strategy=multiworker
+    horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
+    python3 train_tensorflow.py ... --iterations=560 --epoch-iterations=280
+    python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
+
+The loop is `workloads/loop.py`, the step `workloads/with_tensorflow/training.py`; here are the network and its documents, which all stay on
+each device, a byte a word.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from flags import check, parser
+from synthetic import SHARED, TOPICS, TRAINING, VALIDATION, WORDS, Corpus, rows, share
+from with_tensorflow.training import Classifier, run
+
+VALIDATED = 512  # documents at once, on each device
+
+
+class Documents:
+    """Endless batches of training documents, each replica its own, an order of its own for each epoch."""
+
+    def __init__(self, tf, args, ranks, corpus):
+        from with_tensorflow.shim import values
+
+        self.tf, self.strategy, self.offset, self.devices, self.values = (
+            tf,
+            ranks.strategy,
+            ranks.offset,
+            args.devices,
+            values,
+        )
+        bags, topics = corpus.documents(first=0, count=TRAINING)
+        devices = ranks.strategy.extended.worker_devices
+        self.held = []
+        for device in devices:
+            with tf.device(device):
+                self.held.append((tf.constant(bags), tf.constant(topics)))
+        first = ranks.rank * args.devices
+        part = {"world_size": ranks.world_size, "batch": args.batch}
+        self.numbers = [rows(args.seed, rank=first + device, **part) for device in range(args.devices)]
+
+    def __next__(self):
+        tf = self.tf
+        drawn = [next(numbers) for numbers in self.numbers]
+
+        def part(number):
+            def of(replica):
+                device = replica % self.devices
+                return tf.gather(self.held[device][number], drawn[device])
+
+            return self.values(self.strategy, of)
+
+        return part(0), part(1)
+
+
+class Mlp(Classifier):
+    """The dense network, and this process' documents."""
+
+    def network(self):
+        from models_tensorflow import build
+
+        return build(WORDS, TOPICS, self.args.dropout)
+
+    def prepared(self, bags):
+        return self.tf.cast(bags, self.tf.float32)
+
+    def open(self):
+        return Documents(self.tf, self.args, self.ranks, Corpus(self.args.seed))
+
+    def placed(self, part):
+        """A value on each device: `part` of its number among those of this process."""
+        return self.shim.values(
+            self.ranks.strategy, lambda replica: self.tf.constant(part(replica % self.args.devices))
+        )
+
+    def shared_batch(self):
+        found = Corpus(self.args.seed).documents(first=SHARED, count=self.args.batch)
+        return tuple(self.placed(lambda _device, array=array: array) for array in found)
+
+    def validation(self):
+        import numpy as np
+
+        processes = self.ranks.world_size // self.args.devices
+        first, count = share(VALIDATION, rank=self.ranks.rank, world_size=processes)
+        bags, topics = Corpus(self.args.seed).documents(first=TRAINING + first, count=count)
+        arrays = bags, topics, np.ones(count, np.float32)
+        together = VALIDATED * self.args.devices
+        for start in range(0, count, together):
+            rest = max(0, start + together - count)
+            parts = [
+                np.pad(array[start : start + together], [(0, rest)] + [(0, 0)] * (array.ndim - 1)) for array in arrays
+            ]
+            yield tuple(
+                self.placed(lambda device, part=part: part[device * VALIDATED : (device + 1) * VALIDATED])
+                for part in parts
+            )
+
+    def shape(self):
+        return {"image_shape": None, "num_classes": TOPICS}
+
+
+if __name__ == "__main__":
+    args = parser(__doc__.splitlines()[0]).parse_args()
+    check(args, topics=TOPICS)
+    run(Mlp, args)

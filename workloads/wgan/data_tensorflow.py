@@ -1,0 +1,84 @@
+"""What an iteration of the WGAN reads, for the TensorFlow program: (real images, latents) on each device.
+
+Real images are (n_critic, batch, size, size, 3) in fp32 between -1 and 1, random ones that stay on the device, or (n_critic batch, size, size, 3)
+bytes of JPEGs from a folder of class folders, scaled so that the shorter side fits and cut to their middle, as the authors' program does.
+Latents are those of all draws, (DRAWS, batch, 1, 1, LATENT), that stay on the device; of which an iteration takes its own.
+"""
+
+from pathlib import Path
+
+from arguments import refuse
+from imagenet_cnn.class_folders import class_folders
+from synthetic import SHARED, images, latents, own_images, own_latents
+from with_tensorflow import jpegs
+from with_tensorflow.shim import tf, values
+
+
+def all_latents(args, ranks):
+    """The latents of every draw, of each replica its own."""
+
+    def of(replica):
+        share = {"rank": ranks.offset + replica, "world_size": ranks.world_size, "batch": args.batch}
+        return tf.constant(own_latents(args.seed, **share)[:, :, None, None])
+
+    return values(ranks.strategy, of)
+
+
+class Synthetic:
+    """The batches of one iteration, one for each update of the critic, which come again in every iteration."""
+
+    def __init__(self, args, ranks):
+        def of(replica):
+            share = {"rank": ranks.offset + replica, "world_size": ranks.world_size, "batch": args.batch}
+            real = own_images(args.seed, **share, n_critic=args.n_critic, image_size=args.image_size)
+            return tf.constant(real.transpose(0, 1, 3, 4, 2))
+
+        self.batch = values(ranks.strategy, of), all_latents(args, ranks)
+        self.each, self.units = args.batch * args.n_critic * args.devices, 0
+
+    def __next__(self):
+        self.units += self.each
+        return self.batch
+
+
+class Jpegs(jpegs.Folders):
+    """Endless batches of a process' share of the JPEGs."""
+
+    def __init__(self, args, ranks):
+        if not Path(args.data).is_dir():
+            refuse(f"--data={args.data} is not a folder; this program reads a folder of class folders with JPEGs")
+        _, found = class_folders(args.data)
+        if len(found) // ranks.world_size < args.batch:
+            refuse(f"{args.data} holds {len(found)} JPEGs, too few for {ranks.world_size} batches of {args.batch}")
+        super().__init__(args, ranks, images=found, batch=args.batch * args.n_critic)
+        self.latents = all_latents(args, ranks)
+
+    def look(self, jpeg, _seed):
+        extent = jpegs.whole_shape(jpeg)[:2]
+        square = tf.stack([tf.reduce_min(extent)] * 2)
+        return tf.cast(tf.round(jpegs.cut(jpeg, (extent - square) // 2, square, self.args.image_size)), tf.uint8)
+
+    @property
+    def units(self):
+        """Real images that were read."""
+        return self.decoded
+
+    def __next__(self):
+        real, _ = super().__next__()
+        return real, self.latents
+
+
+def shared(args, ranks):
+    """What no replica trains on, the same for all: batches and latents of one iteration."""
+
+    def real(_replica):
+        size = args.image_size
+        found = images(args.seed, first=SHARED, count=args.n_critic * args.batch, image_size=size)
+        return tf.constant(found.reshape(args.n_critic, args.batch, 3, size, size).transpose(0, 1, 3, 4, 2))
+
+    def drawn(_replica):
+        whole = {"first": 0, "count": args.batch, "world_batch": args.batch}
+        found = [latents(args.seed, draw=SHARED + number, **whole) for number in range(args.n_critic + 1)]
+        return tf.stack(found)[:, :, None, None]
+
+    return values(ranks.strategy, real), values(ranks.strategy, drawn)

@@ -1,0 +1,121 @@
+"""Trains a Wasserstein GAN with TensorFlow, on one device, several, or several processes, and reports by events.
+
+    python3 train_tensorflow.py --model=wgan --image-size=64 --batch=64 --iterations=40 --warmup=4 --window=4 --precision=fp32 --device=cpu \
+        --devices=1 --strategy=single --data=synthetic --learning-rate=0.00005 --n-critic=5 --clip=0.01 --seed=1 --threads=2 \
+        --cpus-per-worker=0 --loader-workers=1
+    python3 train_tensorflow.py ... --devices=2 --strategy=mirrored
+    python3 ../tf_workers.py --cluster=127.0.0.1:20001,127.0.0.1:20002 --first=0 --count=2 \
+        python3 train_tensorflow.py ... --strategy=multiworker
+    horovodrun --gloo -np 2 python3 train_tensorflow.py ... --strategy=horovod --compression=none
+    python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
+
+What an iteration is, what it counts and what its loss is, `train_pytorch.py` says: on the same images, latents and weights both programs
+lose the same. An iteration is one graph, its updates of the critic and the one of the generator written out one after the other. --xla
+compiles the passes of each; what joins the replicas stays outside of it.
+
+The loop is `workloads/loop.py`; real images are a folder of class folders with JPEGs, whose classes are not looked at.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from flags import check, parser
+from with_tensorflow.training import Training, run
+
+
+class Wgan(Training):
+    """Both networks of one process, their updates and images."""
+
+    def build(self):
+        from models_tensorflow import build
+        from synthetic import LATENT
+        from with_tensorflow.rmsprop import RmsProp
+
+        self.generator, self.critic = build(self.args.model, self.args.image_size, LATENT)
+        self.makers, self.weights = (self.shim.trained(net) for net in (self.generator, self.critic))
+        self.variables = [*self.makers, *self.weights]
+        self.critic_update, self.generator_update = (
+            RmsProp(variables, learning_rate=self.args.learning_rate) for variables in (self.weights, self.makers)
+        )
+        self.tell = self.shim.compiled(self.critic_pass, xla=self.args.xla)
+        self.make = self.shim.compiled(self.generator_pass, xla=self.args.xla)
+
+    def open(self):
+        from data_tensorflow import Jpegs, Synthetic
+
+        return (Synthetic if self.args.data == "synthetic" else Jpegs)(self.args, self.ranks)
+
+    def shared_batch(self):
+        from data_tensorflow import shared
+
+        return shared(self.args, self.ranks)
+
+    def batches_of(self, real):
+        """The real images of an iteration, a batch for each update of the critic, between -1 and 1."""
+        tf, size = self.tf, self.args.image_size
+        if real.dtype == tf.uint8:
+            real = tf.cast(real, tf.float32) / 127.5 - 1
+        return tf.unstack(tf.reshape(real, (self.args.n_critic, self.args.batch, size, size, 3)))
+
+    def score(self, images):
+        """The critic's mean over images of one kind, which is all that its normalizations are to see. Those of half precision are too coarse."""
+        return self.tf.reduce_mean(self.tf.cast(self.critic(images), self.tf.float32))
+
+    def estimate(self, real, latent):
+        """What the critic tells of real and made images: the Wasserstein distance that it sees, up to a factor."""
+        return self.score(real) - self.score(self.generator(latent))
+
+    def critic_pass(self, real, latent):
+        """The estimate, and which way the weights of the critic lower what it misses."""
+        made = self.generator(latent)
+        with self.tf.GradientTape() as tape:
+            estimate = self.score(real) - self.score(made)
+            missed = -estimate
+        return estimate, tape.gradient(missed, self.weights)
+
+    def generator_pass(self, latent):
+        """Which way the weights of the generator lower what the critic sees through."""
+        with self.tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.makers)
+            loss = -self.score(self.generator(latent))
+        return tape.gradient(loss, self.makers)
+
+    def train_one(self, real, latents, iteration):
+        updates = self.args.n_critic
+        first = (iteration - 1) * (updates + 1)
+        drawn = [latents[(first + number) % latents.shape[0]] for number in range(updates + 1)]
+        for batch, latent in zip(self.batches_of(real), drawn):  # noqa: B905 - the last is the generator's
+            estimate, gradients = self.tell(batch, latent)
+            self.critic_update.apply(self.ranks.average(gradients))
+            self.critic_update.clip(self.args.clip)  # of the averaged update: all replicas clip alike
+        self.generator_update.apply(self.ranks.average(self.make(drawn[-1])))
+        return estimate
+
+    def loss(self, real, latents, _seed):
+        return self.estimate(self.batches_of(real)[0], latents[0])
+
+    def pass_one(self, real, latents, _seed):
+        *drawn, last = self.tf.unstack(latents)
+        told = [self.tell(batch, latent) for batch, latent in zip(self.batches_of(real), drawn)]  # noqa: B905 - Python 3.8
+        return told, self.make(last)
+
+    def gradient_bytes(self):
+        told = sum(variable.shape.num_elements() for variable in self.weights)
+        size = 2 if self.args.compression == "fp16" else 4
+        return size * (self.parameter_count() + (self.args.n_critic - 1) * told)
+
+    def shape(self):
+        return {"image_shape": [3, self.args.image_size, self.args.image_size], "num_classes": None}
+
+    def flop_per_sample(self):
+        from operations import per_image
+        from with_tensorflow.operations import layers
+
+        return per_image(layers(self.generator), layers(self.critic), n_critic=self.args.n_critic)
+
+
+if __name__ == "__main__":
+    args = parser(__doc__.splitlines()[0]).parse_args()
+    check(args)
+    run(Wgan, args)
