@@ -19,8 +19,7 @@ from runner.published.source import Identifier
 from runner.request import Device, EngineName, Interconnect, Request
 from runner.results import RunRecord
 from runner.studies.asked import Scale
-from runner.studies.study import Case
-from runner.trial import AnyTrial, ForeignTrial, Trial
+from runner.trial import AnyTrial, Case, ForeignTrial, Trial
 
 State = Literal["training", "idle"]
 FigureVerdict = Literal["reproduced", "differs", "not comparable", "not measured", "shape agrees", "shape differs"]

@@ -16,10 +16,10 @@ from runner.frozen import Frozen
 from runner.published.model import Conditions
 from runner.published.source import Identifier
 from runner.request import Device, Interconnect, KvStore, Mode, Precision, StrategyName
+from runner.trial import Case
 
 Count = Annotated[int, Field(ge=1)]
 BatchOf = Literal["device", "node", "all"]
-Case = Literal["one", "sequential", "together"]
 ShortenedName = Literal[
     "iterations", "epochs", "samples", "warmup", "fit", "image_size", "profile_after", "profile_iterations"
 ]

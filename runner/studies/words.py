@@ -115,7 +115,9 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _change(altered: Altered) -> str:
-    return f"{altered.field.replace('_', ' ')} {altered.published} \N{RIGHTWARDS ARROW} {altered.here}"
+    # A length has its unit with it: `4,000 iterations`.
+    name = "" if altered.field == "iterations" else f"{altered.field.replace('_', ' ')} "
+    return f"{name}{altered.published} \N{RIGHTWARDS ARROW} {altered.here}"
 
 
 def _published(comparison: Comparison) -> str:
