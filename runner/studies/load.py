@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -93,6 +94,13 @@ def _models(block: Block, workloads: Sequence[Workload]) -> Iterator[Wrong]:
         ):
             for _, sentence in _missing((framework,), "framework", known, of=of):
                 yield f"id: {block.id}", f"block {block.id}: {sentence}"
+        for device, precision in product(block.versions, block.precisions):
+            try:
+                workload.check_precision(precision, framework=framework, device=device, mode=block.mode)
+                workload.check_profiles(block.profile, region=block.profile_region, framework=framework)
+                workload.image_size(model, device=device, asked=block.image_size)
+            except RequestError as error:
+                yield f"id: {block.id}", f"block {block.id}: {error}"
 
 
 def _missing(asked: Iterable[str], what: str, known: set[str], *, of: str) -> Iterator[Wrong]:
