@@ -144,16 +144,16 @@ def _beside(alike: Sequence[str], own: dict[str, RunRecord]) -> Figure:
         degraded=tuple(own[name].validity.status == "degraded" for name in names),
         runs=tuple((own[name].run_id,) for name in names),
     )
-    place, network, *rest = alike
+    place, network, mode, precision, batch, devices, data = alike
     return Figure(
         name=anchor("frameworks", *alike),
-        title=f"Frameworks beside each other, {network} on {place}",
+        title=f"Frameworks beside each other, {network} on {devices}",
         shape="lying",
         x="framework",
         y="throughput (images/s)" if not rates[0] else f"throughput ({rates[0].unit})",
         series=(series,),
         interval="95 % bootstrap interval over the windows of the run",
-        notes=(", ".join(rest), "the fastest usable run of each"),
+        notes=(f"{place}: {mode}, {precision}, {batch}, {data}; the fastest usable run of each",),
     )
 
 

@@ -13,6 +13,7 @@ from runner.published.findings import All, Predicate, Steady
 from runner.report.page.blocks import anchor
 from runner.report.page.model import Block, Figure, Series
 from runner.report.page.verdicts import tables
+from runner.studies import words
 
 if TYPE_CHECKING:
     from runner.metrics import Interval
@@ -92,18 +93,13 @@ def block(reproduction: Reproduction, *, stem: str) -> Block:
         reproduction: as it came out on one machine.
         stem: begins the names of its figures.
     """
-    machine = reproduction.machine
-    ran = [cell for cell in reproduction.cells if cell.status == "ran"]
-    verdicts = [one.verdict for one in reproduction.comparisons if one.measured]
-    holds = [one for one in reproduction.judgements if one.verdict == "holds"]
-    lead = f"{len(ran)} of {len(reproduction.cells)} cells ran, {len(verdicts)} of {len(reproduction.comparisons)} figures measured, "
-    lead += f"{len(holds)} of {len(reproduction.judgements)} findings hold"
+    ran = sum(cell.status == "ran" for cell in reproduction.cells)
     return Block(
         anchor=anchor("study", stem),
         title=f"{reproduction.study}: {reproduction.title}",
-        lead=lead,
+        lead=f"{ran} of {len(reproduction.cells)} cells ran; {words.counted(reproduction.judgements, reproduction.comparisons)}",
         lines=(
-            f"on {machine.name}: {machine.device_name}, scale {reproduction.scale}, {reproduction.made_at:%Y-%m-%d}",
+            f"{words.where(reproduction.machine, reproduction.scale)}, {reproduction.made_at:%Y-%m-%d}",
             "published values are those of the source's hardware; on other hardware only shapes are compared",
         ),
         figures=figures(reproduction, stem=stem),
@@ -176,11 +172,11 @@ def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) ->
     found = []
     for model in models if parted else [None]:
         own = [point for point in points if not parted or point.where.get("model") == model]
-        words = metric.replace("_", " ")
+        quantity = metric.replace("_", " ")
         of = f", {model}" if parted and model else ""
         name = anchor(stem, metric, unit if unit not in {"%", "x"} else "", str(model) if parted else "")
-        y = words if unit in {"unstated", "x"} else f"{words} ({unit})"
-        title = f"{words[0].upper()}{words[1:]}{of}"
+        y = quantity if unit in {"unstated", "x"} else f"{quantity} ({unit})"
+        title = f"{quantity[0].upper()}{quantity[1:]}{of}"
         drawn = _lines(own, axis, name=name, title=title, y=y, metric=metric) if axis else _bars(own, name, title, y)
         if sum(len(one.x) for one in drawn.series if one.kind != "ideal") > 1:
             found.append(drawn)
@@ -278,13 +274,13 @@ def _series(points: Sequence[Point], label: str, published: bool, places: tuple[
 
 def _label(own: Mapping[str, Hashable], every: Sequence[Mapping[str, Hashable]]) -> str:
     """What tells a curve, or a bar, from the others: as few conditions as do."""
-    rest, words = [other for other in every if other != own], []
+    rest, told = [other for other in every if other != own], []
     for name in TELLING:
         left = [other for other in rest if other.get(name) == own.get(name)]
         if len(left) < len(rest) and name in own:
-            words.append(f"{name.replace('_', ' ')} {own[name]}" if name in NUMBERED else str(own[name]))
+            told.append(f"{name.replace('_', ' ')} {own[name]}" if name in NUMBERED else str(own[name]))
             rest = left
-    return ", ".join(words) or "all runs"
+    return ", ".join(told) or "all runs"
 
 
 def _number(value: Hashable) -> float:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from runner.report.figures import ABSENT, figure, half_width
 from runner.report.page.model import Table
+from runner.studies import words
 
 if TYPE_CHECKING:
     from runner.published.model import Conditions
     from runner.studies.model import Comparison, Reproduction
-
-MEASURED_LEGEND = "± = half the width of the 95 % interval; ratio = measured ÷ published"
 
 
 def tables(reproduction: Reproduction) -> tuple[Table, ...]:
@@ -65,7 +64,7 @@ def _figures(reproduction: Reproduction) -> Table:
             )
             for one in reproduction.comparisons
         ),
-        legend=MEASURED_LEGEND,
+        legend=words.LEGEND,
     )
 
 

@@ -9,7 +9,9 @@ from runner.report import figures
 from runner.report.page.model import Figure, Place, Series
 
 FEW: Final = 8
-"""Points of a series that are told one by one."""
+"""Points of a curve that are told one by one."""
+NAMED: Final = 16
+"""Bars that are, as nobody can see a name between two others."""
 
 
 def told(figure: Figure) -> str:
@@ -38,7 +40,7 @@ def _series(series: Series) -> str:
     who = f"{series.name} (published)" if series.kind == "published" and not says_so else series.name
     if not known:
         return f"{who}: no value"
-    if len(known) <= FEW:
+    if len(known) <= (NAMED if isinstance(series.x[0], str) else FEW):
         return f"{who}: " + "; ".join(_at(series, at) for at in known)
     return f"{who}: {_many(series, known)}"
 
