@@ -17,7 +17,7 @@ from runner.errors import RequestError
 from runner.report import sweep
 from runner.report.page import export, picture, render
 from runner.report.page.collect import Collected
-from runner.report.publish import redraw, save, watched
+from runner.report.publish import Measured, redraw, save, watched
 from runner.results import RECORD, RunRecord, check_writable, read_record, records_under, write_report
 from runner.studies.model import Reproduction
 from runner.sweeps import sweeps
@@ -33,8 +33,8 @@ def report(directories: Sequence[Path], *, out: Path | None) -> None:
     """Write the reports of a run, or of all runs in some directories with one page of them, and print where each is.
 
     Args:
-        directories: a run directory, whose reports carry the run's own name; or directories of them, or of such directories, whose reports
-            carry the matrix's. The page is in `out`, or in the directory that holds them all.
+        directories: a run directory, whose reports carry the run's own name; or directories of them, whose reports carry the matrix's; or
+            of such directories, whose reports stay as they are. The page is in `out`, or in the directory that holds them all.
         out: where the reports go; None for beside the run directories.
 
     Raises:
@@ -60,7 +60,7 @@ def report(directories: Sequence[Path], *, out: Path | None) -> None:
     check_writable(place)
     found = Collected()
     for folder, runs in folders:
-        _draw(folder, runs, found, out=out or folder, page=place, console=console)
+        _draw(folder, runs, found, out=out or (folder if folder in directories else None), page=place, console=console)
     _write(found, place, console=console)
 
 
@@ -80,17 +80,21 @@ def _folders(directory: Path) -> list[tuple[Path, list[Run]]]:
     return [(place, runs) for place in places if (runs := list(records_under(place)))]
 
 
-def _draw(folder: Path, runs: Sequence[Run], found: Collected, *, out: Path, page: Path, console: Console) -> None:
-    """Write the reports of one folder's runs, and add them to the page."""
+def _draw(
+    folder: Path, runs: Sequence[Run], found: Collected, *, out: Path | None, page: Path, console: Console
+) -> None:
+    """Add one folder's runs to the page, and write their reports; none where `out` is None."""
     found.records += [(_link(path, page), record) for path, record in runs]
     for name, own in matrices(runs).items():
-        measured = redraw([*_baselines(own), *own], out=out, name=name, console=console)
+        every = [*_baselines(own), *own]
+        measured = redraw(every, out=out, name=name, console=console) if out else Measured.of(every)
         seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves}
         found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
         found.passes(own)
     among = sweeps(runs)
     for one in among:
-        save(sweep.reports(one), out=out, console=console)
+        if out:
+            save(sweep.reports(one), out=out, console=console)
     found.sweeps(among)
     for stem, reproduction in _reproductions(folder, console=console):
         found.study(reproduction, stem=stem)

@@ -186,6 +186,9 @@ def test_several_directories_share_a_page_above_them(tmp_path):
         pages.leave(tmp_path / machine, (record.run_id, record))
     report([tmp_path], out=None)
     told = values((tmp_path / "report.html").read_text())
+    assert (
+        sorted(path.name for path in tmp_path.glob("*/*") if path.is_file()) == []
+    )  # their own reports are left alone
     assert sorted(panel[0] for panel in told["runs"]["panels"]) == [
         "one/one-1-r1/record.json",
         "two/two-1-r1/record.json",
