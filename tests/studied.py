@@ -6,13 +6,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import examples
+import passes
 import swept
+from profile_rows import op, table
 from records import events, record
 
 from runner import yamlfile
 from runner.catalog import load_images
 from runner.measure import measure
 from runner.metrics import RawWindow
+from runner.profile.model import CallClassShare, CallShare, CategoryShare
 from runner.published import load as published
 from runner.quality import AccuracyFigures, EpochFigures
 from runner.studies.cells import cells
@@ -76,7 +79,7 @@ def ran(cell, here, *, repeats=3):
     if cell.request is None or cell.pick is None:
         return CellRun(cell=cell)
     runs = [one for repeat in range(1, repeats + 1) for one in _repeat(cell, here, repeat)]
-    runs += [_pass(cell, kind) for kind in cell.request.profile if here.device == "gpu" and kind == "kernels"]
+    runs += [_pass(cell, kind, here) for kind in cell.request.profile if kind == "kernels"]
     return CellRun(cell=cell, runs=tuple(runs))
 
 
@@ -147,12 +150,42 @@ def _epoch(number, repeat):
     )
 
 
-def _pass(cell, kind):
-    found = swept.traced(
-        cell.request.batch or 32, *PROFILED[kind], run_id=f"{cell.id}-profile-{kind}", model=cell.request.model
-    )
-    region = cell.request.profile_region
-    record_ = found[1]
-    if region:
-        record_ = record_.model_copy(update={"profile": record_.profile.model_copy(update={"region": region})})
-    return Run(directory=str(found[0]), record=record_)
+def _pass(cell, kind, here):
+    """A pass under a profiler; its shares move with the batch: less broadcast, and fewer launches only at 64."""
+    batch, run_id = cell.request.batch or 32, f"{cell.id}-profile-{kind}"
+    if here.device == "cpu":
+        work = {"aten::mkldnn_convolution": 0.2, "aten::max_pool2d_with_indices_backward": 0.001 * batch}
+        rows = [op(0.0, seconds, name) for name, seconds in work.items()]
+        trial = passes.trial(kind, ranks=1, model=cell.request.model)
+        found = passes.record_of(trial, frame=table(*rows), run_id=run_id)
+        profile = found.profile.model_copy(update={"region": cell.request.profile_region})
+        return Run(directory=run_id, record=found.model_copy(update={"profile": profile}))
+    found = swept.traced(batch, *PROFILED[kind], run_id=run_id, model=cell.request.model)[1]
+    work = {
+        "convolution_other": 40 + batch,
+        "broadcast": 60 - batch / 2,
+        "copy_htod": 10,
+        "pooling_backward": batch / 8,
+    }
+    launch = 95 if batch < 64 else 60
+    own = {
+        "cudaLaunchKernel": ("launch", launch),
+        "cudaMalloc": ("memory_management", 3),
+        "cudaEventDestroy": ("event", 97 - launch),
+    }
+    changes = {
+        "region": cell.request.profile_region,
+        "categories": tuple(
+            CategoryShare(category=name, count=1, seconds=s, share_percent=s) for name, s in work.items()
+        ),
+        "calls": tuple(
+            CallShare(name=name, call_class=kind, count=1, seconds=s, mean_s=s, share_percent=s)
+            for name, (kind, s) in own.items()
+        ),
+        "call_classes": tuple(
+            CallClassShare(call_class=kind, count=1, seconds=s, share_percent=s) for kind, s in own.values()
+        ),
+    }
+    trial = found.trial.model_copy(update={"world_size": cell.pick.devices})
+    profile = found.profile.model_copy(update=changes)
+    return Run(directory=run_id, record=found.model_copy(update={"trial": trial, "profile": profile}))

@@ -126,6 +126,8 @@ def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: 
     if tolerance is None and figure.bound is None:
         fields = (*fields, "tolerance (the study states none)")
     verdict = _verdict(figure, own, made, fields=fields, tolerance=tolerance.share if tolerance else None)
+    if any(" (not stated there" in field for field in fields):  # which of several runs it is of, nobody can tell
+        verdict = "not comparable"
     return comparison.model_copy(
         update={
             "measured": one,

@@ -70,6 +70,26 @@ def test_every_finding_can_be_asked_of_a_whole_study(study, device):
     assert {run for judgement in reproduction.judgements for run in judgement.runs} <= known
 
 
+def test_profiles_of_a_study_answer_its_findings():
+    """Launches take 95 % of the calls below batch 64 and 60 % at 64, broadcasts 53 % of the time at batch 4 and less with each step up."""
+    here = studied.machine(device="gpu", devices=(2,), device_name="NVIDIA H200")
+    verdicts = {one.finding.id: one.verdict for one in studied.reproduced("nyu-profiling", here).judgements}
+    held = {name for name, verdict in verdicts.items() if verdict == "holds"}
+    assert held == {
+        "nyu.broadcast_falls_with_batch",
+        "nyu.broadcast_small_batch_half",
+        "nyu.launch_dominates",
+        "nyu.launch_drops_at_64",
+        "nyu.maxpool_backward_rises",
+        "nyu.small_batch_memory_bound",
+        "nyu.alloc_invariant",
+    }
+    assert verdicts["nyu.broadcast_alexnet_differs"] == "does not hold"
+    assert verdicts["nyu.winograd_k80_hump"] == "not testable here"
+    on_cpu = {one.finding.id: one.verdict for one in studied.reproduced("nyu-profiling", studied.machine()).judgements}
+    assert {name for name, verdict in on_cpu.items() if verdict == "holds"} == {"nyu.maxpool_backward_rises"}
+
+
 def seen(place, source, device):
     """What recorded runs show; Dell's source says how long a full training is, so that there is one as well."""
     here = studied.machine(device=device, device_name=place)

@@ -278,7 +278,7 @@ class TestAlongGpus:
         ]
         answer = ask(alike, *calls)
         assert answer.holds is False
-        assert answer.why.startswith("alloc: a, b are 57% apart")
+        assert answer.why.startswith("alloc: a and b are 57% apart")
 
     def test_a_finding_of_every_gpu_is_one_of_gpus_and_of_some_is_of_those(self):
         runs = (BLOCK.model_copy(update={"models": ("resnet50",), "gpu": ("v100", "k80")}),)

@@ -21,17 +21,17 @@ def observed(
     """Everything that the cells give, and what they do not."""
     observations: list[Observation] = []
     missing: list[Missing] = []
+    backward_apart = any(run.cell.request and run.cell.request.profile_region == "backward" for run in found)
     for run in found:
         if run.runs:
-            cell = _gathered(run, machine)
+            cell = _gathered(Gathered(run=run, machine=machine, backward_apart=backward_apart))
             observations += cell.observations
             missing += cell.missing
     return (*observations, *derived(observations, published)), tuple(missing)
 
 
-def _gathered(run: CellRun, machine: Machine) -> Gathered:
-    cell = Gathered(run=run, machine=machine)
-    if run.cell.case is not None:
+def _gathered(cell: Gathered) -> Gathered:
+    if cell.run.cell.case is not None:
         if cell.measured:
             runs.of_case(cell)
         else:

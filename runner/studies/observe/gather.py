@@ -20,12 +20,14 @@ class Gathered:
 
     Attributes:
         run: the cell with its runs.
+        backward_apart: whether other cells of the study look at the backward pass alone, and so tell what belongs to it.
         measured: runs without a profiler that may be used.
         passes: those under one.
     """
 
     run: CellRun
     machine: Machine
+    backward_apart: bool = False
     observations: list[Observation] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 

@@ -31,6 +31,7 @@ _OF_KERNELS: Final = (
     "kernel_time_share",
 )
 _OF_CALLS: Final = ("memory_api_time_shares", "cudaLaunchKernel_api_time_share")
+_NO_CALLS: Final = "no pass traced calls of the CUDA API"
 _OF_COPIES: Final = ("copy_size", "copy_throughput", "copy_overlap")
 
 Pass = tuple[Run, Profile]
@@ -44,22 +45,34 @@ def passes(cell: Gathered) -> None:
     _fp32(cell, told)
     if not told:
         return
-    shares = backward or whole
-    if shares and any(profile.work for _, profile in shares):
-        of = "of the backward pass" if backward else "of whole steps"
-        share = _seconds(shares, lambda category: category == "pooling_backward")
-        if share.value > 0:
-            cell.add("maxpoolbackward_time_share", "%", share, _runs(shares), method=f"{_unit(shares)} {of}")
-        else:
-            cell.lack("nothing in these passes is known as pooling's backward pass", "maxpoolbackward_time_share")
+    if backward or not cell.backward_apart:
+        _pooling(cell, backward or whole)
+    if backward and not whole:
+        _launches(cell, backward)
+        return
     _flop(cell, whole)
     if cell.on_cpu:
         cell.lack(NO_GPU, *_OF_KERNELS, *_OF_CALLS, *_OF_COPIES)
         return
-    if whole or not backward:
-        _kernels(cell, whole)
-        _copies(cell, whole)
-    _calls(cell, backward or whole)
+    _kernels(cell, whole)
+    _memory_calls(cell, whole)
+    _copies(cell, whole)
+    if not cell.backward_apart:
+        _launches(cell, whole)
+
+
+def _pooling(cell: Gathered, own: Sequence[Pass]) -> None:
+    share = _seconds(own, lambda category: category == "pooling_backward")
+    if share.value > 0:
+        method = f"{_unit(own)} of {_extent(own)}"
+        cell.add("maxpoolbackward_time_share", "%", share, _runs(own), method=method)
+    else:
+        cell.lack("nothing in these passes is known as pooling's backward pass", "maxpoolbackward_time_share")
+
+
+def _extent(own: Sequence[Pass]) -> str:
+    region = own[0][1].region
+    return f"the {region} pass" if region else "whole steps"
 
 
 def _kernels(cell: Gathered, whole: Sequence[Pass]) -> None:
@@ -105,28 +118,35 @@ def _seconds(own: Sequence[Pass], fits: Callable[[Category], bool]) -> Amount:
     return Amount(100 * sum(entry.seconds for entry in entries if fits(entry.category)) / whole if whole else 0.0)
 
 
-def _calls(cell: Gathered, own: Sequence[Pass]) -> None:
+def _launches(cell: Gathered, own: Sequence[Pass]) -> None:
+    """What launching kernels took of the time of all calls."""
     told = [(one, profile) for one, profile in own if profile.calls]
-    if not told:
-        cell.lack("no pass traced calls of the CUDA API", *_OF_CALLS)
+    if cell.on_cpu or not told:
+        cell.lack(NO_GPU if cell.on_cpu else _NO_CALLS, "cudaLaunchKernel_api_time_share")
         return
-    runs = _runs(told)
-    whole = sum(entry.seconds for _, profile in told for entry in profile.call_classes)
     launch = sum(entry.seconds for _, profile in told for entry in profile.calls if "LaunchKernel" in entry.name)
-    region = told[0][1].region
-    method = f"calls of the {region} pass" if region else "calls of whole steps"
-    cell.add("cudaLaunchKernel_api_time_share", "%", Amount(100 * launch / whole), runs, method=method)
+    share = Amount(100 * launch / _of_calls(told))
+    cell.add("cudaLaunchKernel_api_time_share", "%", share, _runs(told), method=f"calls of {_extent(told)}")
+
+
+def _memory_calls(cell: Gathered, whole: Sequence[Pass]) -> None:
+    told = [(one, profile) for one, profile in whole if profile.calls]
+    if not any(entry.call_class == "memory_management" for _, profile in told for entry in profile.calls):
+        why = "nothing was allocated in the profiled steps: frameworks keep memory, and ask for it before"
+        cell.lack(why if told else _NO_CALLS, "memory_api_time_shares")
+        return
     by_name: dict[str, float] = defaultdict(float)
     for _, profile in told:
         for entry in profile.calls:
             if entry.call_class == "memory_management" or _ASKS_A_DEVICE.match(entry.name):
                 by_name[entry.name] += entry.seconds
-    if not any(entry.call_class == "memory_management" for _, profile in told for entry in profile.calls):
-        why = "nothing was allocated in the profiled steps: frameworks keep memory, and ask for it before"
-        cell.lack(why, "memory_api_time_shares")
-        return
     for name, seconds in by_name.items():
-        cell.add("memory_api_time_shares", "%", Amount(100 * seconds / whole), runs, name=name, method=method)
+        share, method = Amount(100 * seconds / _of_calls(told)), f"calls of {_extent(told)}"
+        cell.add("memory_api_time_shares", "%", share, _runs(told), name=name, method=method)
+
+
+def _of_calls(told: Sequence[Pass]) -> float:
+    return sum(entry.seconds for _, profile in told for entry in profile.call_classes)
 
 
 def _copies(cell: Gathered, whole: Sequence[Pass]) -> None:

@@ -21,6 +21,7 @@ from runner.studies.terms import TERMS, curves, freed, term, told_apart
 
 _OF_A_HUMP: Final = 3
 _TWO: Final = 2
+_LISTED: Final = 4
 
 
 def monotonic(predicate: Monotonic, pool: Sequence[Observation], scene: Scene) -> list[Answer]:
@@ -132,7 +133,7 @@ def _contrasted(
         if None in values or (levels and not set(values) <= set(levels)):
             continue
         block = by_name[one.name].setdefault(tuple(term(one, name) for name in TERMS if name not in free), {})
-        block.setdefault(", ".join(map(str, values)), []).append(one)
+        block.setdefault(" ".join(map(str, values)), []).append(one)
     answers = []
     for name, own in by_name.items():
         blocks = [block for block in own.values() if len(block) > 1]
@@ -140,7 +141,9 @@ def _contrasted(
             continue
         found = contrast([_amounts(block) for block in blocks])
         used = [one for block in blocks for group in block.values() for one in group]
-        apart = f"{', '.join(dict.fromkeys(level for block in blocks for level in block))} are {found.spread:.0%} apart"
+        distinct = list(dict.fromkeys(level for block in blocks for level in block))
+        listed = " and ".join(distinct) if len(distinct) <= _LISTED else f"{len(distinct)} of {' and '.join(axes)}"
+        apart = f"{listed} are {found.spread:.0%} apart"
         why = f"{name + ': ' if name else ''}{apart} ({found.how})"
         answers.append(Answer(None if found.differs is None else found.differs is wanted, why, runs_of(*used)))
     return answers or [_too_few(metric, axes[0], levels, pool, scene)]
