@@ -60,7 +60,7 @@ query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_statu
 published: .venv/ready ## what others published, of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(foreach v,MODEL FRAMEWORK SOURCE PLOT,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) $(if $(JSON),--json)
 reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1
-	@$(DLSCALE) reproduce $(call quote,$(STUDY)) $(foreach v,SCALE DEVICE HOSTS ENGINE DATA OUT CELLS,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) \
+	@$(DLSCALE) reproduce $(call quote,$(STUDY)) $(foreach v,SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) \
 	  $(if $(DRY_RUN),--dry-run)
 studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=...
 	@$(DLSCALE) studies $(foreach v,SCALE DEVICE HOSTS ENGINE,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))

@@ -17,6 +17,7 @@ class Asked(Frozen):
     Attributes:
         study: its name; None for all of them.
         hosts: as in `Request`.
+        framework: taken in place of the source's.
         data: real images for every run that takes images.
         out: where records and tables go.
         cells: run only those whose id begins with one of these.
@@ -27,6 +28,7 @@ class Asked(Frozen):
     scale: Scale = "full"
     device: Device | None = None
     hosts: str | None = None
+    framework: str | None = None
     engine: EngineName | None = None
     data: Path | None = None
     out: Path | None = None

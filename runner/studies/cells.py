@@ -7,6 +7,7 @@ become rates of their links. Each such difference is in `Cell.altered`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from runner.published.model import Conditions, Published
@@ -21,7 +22,14 @@ Curve = tuple[str, Precision, int | None]
 
 
 def cells(
-    study: Study, *, source: Published, machine: Machine, scale: Scale, sample: Path, data: Path | None = None
+    study: Study,
+    *,
+    source: Published,
+    machine: Machine,
+    scale: Scale,
+    sample: Path,
+    data: Path | None = None,
+    stand_in: str | None = None,
 ) -> tuple[Cell, ...]:
     """Every run of the source, in the order of the study's file.
 
@@ -32,14 +40,19 @@ def cells(
         scale: `small` shortens each block.
         sample: real images to take where a cell can't do without; they need not exist yet.
         data: real images for every cell that takes images.
+        stand_in: a framework to take in place of the source's.
     """
-    return tuple(
-        cell
-        for block in study.blocks
-        for cell in _of_block(
-            Setting(study=study, block=block, source=source, machine=machine, scale=scale, sample=sample, data=data)
-        )
+    first = Setting(
+        study=study,
+        block=study.blocks[0],
+        source=source,
+        machine=machine,
+        scale=scale,
+        data=data,
+        sample=sample,
+        stand_in=stand_in,
     )
+    return tuple(cell for block in study.blocks for cell in _of_block(replace(first, block=block)))
 
 
 def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
@@ -106,8 +119,8 @@ def _where(setting: Setting, leaf: Leaf) -> Conditions:
 def _altered(setting: Setting, leaf: Leaf) -> Iterator[Altered]:
     """Every difference to what the source ran, but for the device itself."""
     block, where, image = setting.block, setting.block.where, setting.image
-    if block.framework and where.framework:
-        yield Altered(field="framework", published=where.framework, here=block.framework)
+    if where.framework and setting.framework != where.framework:
+        yield Altered(field="framework", published=where.framework, here=setting.framework)
     if image and image.version not in setting.study.same.versions.get(setting.framework, ()):
         yield Altered(field="version", published=where.version or "not stated", here=image.version)
     if leaf.model != block.models[leaf.name]:

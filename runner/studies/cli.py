@@ -31,6 +31,9 @@ def reproduce(
     scale: Annotated[Text, _SCALE] = None,
     device: Annotated[Text, _DEVICE] = None,
     hosts: Annotated[Text, _HOSTS] = None,
+    framework: Annotated[
+        Text, _flag("--framework", help="take this one in place of the source's, where that does not run")
+    ] = None,
     engine: Annotated[Text, _ENGINE] = None,
     data: Annotated[Text, _DATA] = None,
     out: Annotated[
@@ -50,6 +53,7 @@ def reproduce(
     asked = where.model_copy(
         update={
             "study": study,
+            "framework": framework or None,
             "data": Path(data) if data else None,
             "out": Path(out) if out else None,
             "cells": tuple(name.strip() for name in cells.split(",")) if cells else (),

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from runner import bench, matrix
-from runner.errors import DlscaleError, RequestError
+from runner.errors import DlscaleError, RequestError, nearest
 from runner.provenance import SUITE_ROOT, read_git
 from runner.report.progress import Progress, progress
 from runner.request import Request
@@ -59,6 +59,7 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
         scale=asked.scale,
         sample=sample_path(asked.scale),
         data=asked.data.resolve() if asked.data else None,
+        stand_in=_stand_in(asked, machine),
     )
     found = _chosen(found, asked)
     show.print_plan(console, study, found, machine=machine, scale=asked.scale)
@@ -89,6 +90,18 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
 def _where(asked: Asked) -> Request:
     given = {"device": asked.device, "hosts": asked.hosts, "engine": asked.engine}
     return Request.model_validate({name: value for name, value in given.items() if value is not None})
+
+
+def _stand_in(asked: Asked, machine: Machine) -> str | None:
+    """The framework that was asked for.
+
+    Raises:
+        RequestError: the suite has none of that name.
+    """
+    known = {image.framework for image in machine.images}
+    if asked.framework and asked.framework not in known:
+        raise RequestError(f"unknown FRAMEWORK {asked.framework!r}; known: {nearest(asked.framework, known)}")
+    return asked.framework
 
 
 def _chosen(found: Sequence[Cell], asked: Asked) -> tuple[Cell, ...]:

@@ -47,6 +47,7 @@ class Setting:
     Attributes:
         data: real images that were given, for every block that takes images.
         sample: some that can be had, for blocks that can't do without.
+        stand_in: a framework that is taken in place of the source's.
     """
 
     study: Study
@@ -56,6 +57,7 @@ class Setting:
     scale: Scale
     data: Path | None
     sample: Path
+    stand_in: str | None = None
 
     @property
     def images(self) -> Path | None:
@@ -78,7 +80,7 @@ class Setting:
     @property
     def framework(self) -> str:
         """The suite's name of it."""
-        return self.block.framework or self.block.where.framework or ""
+        return self.stand_in or self.block.framework or self.block.where.framework or ""
 
     def printed(self, name: ShortenedName) -> int | None:
         """A number of the block."""
@@ -137,6 +139,12 @@ class Setting:
         return None if self.block.device == "cpu" else self._no_room(leaf.point, self.image)
 
     def _images(self) -> tuple[Usable, ...]:
+        if self.stand_in:
+            return tuple(
+                image
+                for image in reversed(self.machine.images)  # the newest is listed last
+                if (image.framework, image.device) == (self.stand_in, self.device)
+            )
         known = {(image.framework, image.version): image for image in self.machine.images}
         return tuple(known[self.framework, version] for version in self.block.versions.get(self.device, ()))
 

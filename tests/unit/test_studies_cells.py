@@ -267,6 +267,16 @@ def test_a_cell_of_several_trainings_takes_all_of_its_case():
     assert not pick.wants(examples.trial())
 
 
+def test_another_framework_can_stand_in():
+    source = load_source(DIRECTORY / "cern-openlab-2018-wgan.yaml")
+    found = cells(
+        STUDIES["cern-wgan"], source=source, machine=gpu_machine(1), scale="full", sample=SAMPLE, stand_in="pytorch"
+    )
+    assert {(cell.request.framework, cell.request.version) for cell in found} == {("pytorch", "2.15.0")}
+    assert {cell.where.framework for cell in found} == {"tensorflow"}
+    assert Altered(field="framework", published="tensorflow", here="pytorch") in found[0].altered
+
+
 def test_every_change_against_the_source_is_told():
     study = made_up(
         where={"framework": "mxnet", "version": "0.7.0", "data": "real", "dataset": "ILSVRC2012"},
