@@ -30,14 +30,16 @@ class Ended:
         return next(record for record in self.records if record.trial.world_size == scale)
 
 
-QUICK = ("--model=resnet18", "--image-size=32", "--batch=4", "--iterations=12", "--warmup=2", "--repeat=1")
+QUICK = ("--model=resnet18", "--batch=4", "--iterations=12", "--warmup=2", "--repeat=1")
 
 
 def call(*words, out=None, timeout=900):
     """Run a command to its end; a small training unless told otherwise."""
     argv = [sys.executable, "-m", "runner", *map(str, words)]
     if words[0] == "bench":
-        argv += [flag for flag in QUICK if not any(str(word).startswith(flag.split("=")[0] + "=") for word in words)]
+        told = {str(word).partition("=")[0] for word in words}
+        told |= {"--iterations"} if "--epochs" in told else set()
+        argv += [flag for flag in QUICK if flag.partition("=")[0] not in told]
     if out:
         argv.append(f"--out={out}")
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)

@@ -1,0 +1,90 @@
+"""Workloads beyond image classification, through the whole suite: their unit, their settings and their ranks arrive in the record.
+
+Prevents: seconds of audio that count padding or get lost between ranks, a throughput in images where nothing is an image, settings that the
+record does not name, two networks of which Horovod averages one, epochs that are not validated on every sample.
+"""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+# One device with a batch of 4 and two with 2 each train on the same samples.
+STRONG = (
+    "--framework=pytorch",
+    "--device=cpu",
+    "--scaling=strong",
+    "--batch=4",
+    "--iterations=8",
+    "--workers=1,2",
+    "--idle=0",
+)
+
+
+def windows(ended, scale):
+    """The events `window` of the run on so many workers, of all its ranks."""
+    (directory,) = (path.parent for path in ended.out.glob(f"*-{scale}cpu*-r1/record.json"))
+    found = [json.loads(line) for line in (directory / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [event for event in found if event["event"] == "window"]
+
+
+def check_scales(ended, *, unit, tolerance):
+    """Both scales have one unit, as much of it, one model and one loss."""
+    one, two = (ended.record(scale) for scale in (1, 2))
+    assert {record.measurement.throughput.unit for record in (one, two)} == {f"{unit}/s"}
+    told = [sum(event["units"] for event in windows(ended, scale)) for scale in (1, 2)]
+    assert told[0] == pytest.approx(told[1], rel=1e-9)
+    # What a rate is of: all units over all windows, wherever the steady ones begin.
+    for record, scale in ((one, 1), (two, 2)):
+        rates = [event["units"] / event["seconds"] * scale for event in windows(ended, scale)]
+        assert min(rates) * 0.99 <= record.measurement.throughput.value <= max(rates) * 1.01
+    norms = list(two.measurement.parameter_norms.values())
+    assert len(norms) == 2
+    assert norms[0] == norms[1]
+    (alone,) = one.measurement.losses.values()
+    together = [sum(step) / 2 for step in zip(*two.measurement.losses.values(), strict=True)]
+    assert len(alone) == len(together) == one.trial.warmup + 8
+    assert together == pytest.approx(alone, abs=tolerance * max(map(abs, alone)))
+    assert not [record.validity.reasons for record in (one, two) if record.validity.status == "invalid"]
+    return one, told[0]
+
+
+def test_deep_speech_counts_seconds_of_audio(dlscale, tmp_path):
+    ended = dlscale("bench", *STRONG, "--model=deepspeech2-small", "--warmup=8", "--strategy=ddp", out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    record, seconds = check_scales(ended, unit="seconds of audio", tolerance=1e-3)
+    assert record.trial.settings == {"longest": 3, "clip-norm": 400}
+    # 8 batches of 4 utterances of 1 to 3 seconds, the whole of the synthetic ones.
+    assert 32 < seconds < 96
+    assert (record.trial.image_shape, record.trial.num_classes) == (None, None)
+
+
+def test_horovod_averages_both_networks_of_a_gan(dlscale, tmp_path):
+    words = ("--model=wgan-nobn", "--image-size=16", "--warmup=2", "--strategy=horovod")
+    ended = dlscale("bench", *STRONG, *words, out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    record, images = check_scales(ended, unit="images", tolerance=1e-2)
+    assert record.trial.settings == {"n-critic": 5, "clip": 0.01}
+    assert images == 8 * 5 * 4
+
+
+def test_topics_are_learnt_by_epochs(dlscale, tmp_path):
+    words = (
+        "--framework=pytorch",
+        "--device=cpu",
+        "--model=mlp-512-reuters",
+        "--mode=converge",
+        "--epochs=2",
+        "--workers=1",
+    )
+    ended = dlscale("bench", *words, "--batch=128", "--warmup=2", "--idle=0", out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    first, second = ended.record(1).measurement.epochs
+    assert (first.epoch, second.epoch) == (1, 2)
+    assert first.iterations == second.iterations == 8_982 // 128
+    assert second.val_loss < first.val_loss
+    assert second.accuracy_percent > 50
+    # Of 2,246 documents, each counted once.
+    right = second.accuracy_percent * 2_246 / 100
+    assert right == pytest.approx(round(right), abs=1e-6)
