@@ -6,11 +6,11 @@ What a crop is depends on the seed, the epoch and the image alone, not on how ma
 """
 
 import itertools
-import math
 from pathlib import Path
 
 import numpy as np
 from class_folders import central_square, class_folders, is_whole, share, split
+from crops import random_crop
 from data_mxnet import MEAN, STD
 from with_mxnet.shim import mx
 
@@ -70,17 +70,6 @@ class Drawn(mx.gluon.data.Dataset):
         part = mx.nd.array(image[top : top + height, left : left + width], dtype=np.uint8)
         smaller = self.size <= min(width, height)
         return mx.image.imresize(part, self.size, self.size, AREA if smaller else BILINEAR).asnumpy()
-
-
-def random_crop(random, width, height):
-    """Draw 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, as `data_torch.augment`: left, top, width and height in pixels."""
-    for _ in range(10):
-        area = width * height * random.uniform(0.08, 1)
-        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            return int(random.integers(width - w + 1)), int(random.integers(height - h + 1)), w, h
-    return 0, 0, width, height
 
 
 class Folders:

@@ -15,8 +15,13 @@ def extend(net, name, image_size, num_classes):
 
     `data_caffe` has the layers that make those two blobs.
     """
+    net.loss(scores(net, name, image_size, num_classes), "label")
+
+
+def scores(net, name, image_size, num_classes):
+    """Add the layers from the blob `data` to the scores of the classes, and give the name of their blob."""
     net.shapes["data"] = 3, image_size
-    net.loss(net.dense(BUILDERS[name](net, image_size=image_size), num_classes), "label")
+    return net.dense(BUILDERS[name](net, image_size=image_size), num_classes)
 
 
 def hidden(net, x):

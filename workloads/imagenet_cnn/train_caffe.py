@@ -25,7 +25,6 @@ CPU, Caffe cuts the seconds to whole milliseconds; the time stamps before the li
 import ctypes
 import math
 import os
-import platform
 import re
 import shutil
 import signal
@@ -38,6 +37,7 @@ from pathlib import Path
 
 import data_caffe
 import models_caffe
+from environment_caffe import caffe_version, environment, is_nvidia
 from prototxt_caffe import Net
 from snapshot_caffe import parameter_norm
 
@@ -105,46 +105,6 @@ def open_data(args):
     index = data_caffe.read_index(args.data)
     check_data(args, index)
     return index
-
-
-def caffe_version():
-    """What `caffe --version` says, such as 1.0.0 or 0.17.3."""
-    said = subprocess.run(["caffe", "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
-    return re.search(r"version (\S+)", said).group(1)
-
-
-def is_nvidia(version):
-    """Whether this is NVIDIA's Caffe, whose versions stayed below 1."""
-    return version.startswith("0.")
-
-
-def gpu_names(devices):
-    """Names of the GPUs that Caffe will use, as nvidia-smi lists them."""
-    try:
-        said = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False).stdout.decode()
-    except OSError:
-        said = ""
-    names = re.findall(r"^GPU \d+: (.*?) \(UUID", said, flags=re.MULTILINE)
-    if len(names) < devices:
-        refuse(f"--device=gpu --devices={devices}, nvidia-smi lists {len(names)} GPUs")
-    return names[:devices]
-
-
-def environment(args, version):
-    """Software and devices; CUDA's versions as NVIDIA's image states them."""
-    gpu = args.device == "gpu"
-    return {
-        "python": platform.python_version(),
-        "framework": "caffe",
-        "framework_version": version,
-        "device": args.device,
-        "device_names": gpu_names(args.devices) if gpu else [],
-        "threads": args.threads,
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "cuda": os.environ.get("CUDA_VERSION") if gpu else None,
-        "cudnn": os.environ.get("CUDNN_VERSION") if gpu else None,
-        "nccl": os.environ.get("NCCL_VERSION") if gpu else None,
-    }
 
 
 def build(args, *, nvidia):

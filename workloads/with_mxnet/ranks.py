@@ -118,6 +118,16 @@ class Distributed(Local):
         self.synchronous = name != "dist_async"
         self.shared = count(SHARE_KEY)
 
+    def trainer(self, parameters, rates, *, here):
+        made = super().trainer(parameters, rates, here=here)
+        if here:
+            # The server's keys hold weights at first, and from the first exchange on gradients. Left to itself, the trainer asks for the
+            # weights and sends its first gradients at once, and a worker that is late is given the gradients for weights.
+            made._init_kvstore()  # noqa: SLF001
+            made._init_params()  # noqa: SLF001
+            mx.nd.waitall()
+        return made
+
     def step_size(self, local_batch):
         """A synchronous server adds up all workers' gradients before it steps; an asynchronous one steps with each of them."""
         return local_batch * self.processes if self.synchronous else local_batch

@@ -1,0 +1,95 @@
+"""JPEGs of class folders for `infer_caffe.py`, read by Pillow where they lie: to learn from, and to infer on. Syntax of Python 3.6 only.
+
+Caffe's own layers read a packed file or a list, and cut and normalize in ways of their own; what is compared with other frameworks should
+have seen the images as they do. Threads decode, which Pillow does without Python's lock.
+"""
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from class_folders import central_square, class_folders, split
+from crops import random_crop
+from PIL import Image
+
+# Mean and standard deviation of ImageNet's training images, by channel, for pixels from 0 to 255.
+MEAN = np.array((123.675, 116.28, 103.53), np.float32).reshape(3, 1, 1)
+STD = np.array((58.395, 57.12, 57.375), np.float32).reshape(3, 1, 1)
+UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+
+
+def normalized(pixels):
+    """Bytes (batch, 3, height, width) as fp32 of mean 0 and deviation 1 over ImageNet."""
+    return (pixels - MEAN) / STD
+
+
+class Folders:
+    """A folder of class folders.
+
+    Attributes:
+        classes: names of the folders, in the order of their labels.
+        training, validation: (path, label) of all images of each part.
+        decoded, unreadable: how many images were read, and names of those that would not decode.
+    """
+
+    def __init__(self, root, *, size, seed, workers):
+        self.root, self.size, self.seed = Path(root), size, seed
+        self.pool = ThreadPoolExecutor(max(1, workers))
+        self.classes, images = class_folders(root)
+        self.training, self.validation = split(images)
+        self.decoded, self.unreadable = 0, set()
+
+    def read(self, name, cut):
+        """Cut an image and resize it: bytes (3, size, size), or None if it does not decode.
+
+        `cut(width, height)` gives left, top, width and height in pixels.
+        """
+        try:
+            with Image.open(str(self.root / name)) as image:
+                left, top, width, height = cut(*image.size)
+                box = (left, top, left + width, top + height)
+                part = image.convert("RGB").resize((self.size, self.size), Image.BILINEAR, box=box)
+        except UNDECODABLE:
+            return None
+        return np.asarray(part).transpose(2, 0, 1)
+
+    def kept(self, images, pixels):
+        """Stack those that decoded, with their labels: (bytes, labels); note the names of the others."""
+        self.unreadable.update(name for (name, _), part in zip(images, pixels) if part is None)  # noqa: B905 - Python 3.6
+        found = [(part, label) for (_, label), part in zip(images, pixels) if part is not None]  # noqa: B905
+        self.decoded += len(found)
+        labels = np.array([label for _, label in found], np.int64)
+        return np.array([part for part, _ in found], np.uint8), labels
+
+    def central(self, images):
+        """The middle of each of these images that decodes: (bytes, labels)."""
+
+        def middle(width, height):
+            left, top, side = central_square(width, height)
+            return left, top, side, side
+
+        return self.kept(images, list(self.pool.map(lambda image: self.read(image[0], middle), images)))
+
+    def augmented(self, batch):
+        """Endless batches of training images, (bytes, labels); one that does not decode is left out, and another drawn in its place."""
+        drawn = (
+            (epoch, int(number))
+            for epoch in itertools.count()
+            for number in np.random.default_rng((self.seed, epoch)).permutation(len(self.training))
+        )
+        while True:
+            parts, missing = [], batch
+            while missing:
+                chosen = list(itertools.islice(drawn, missing))
+                images = [self.training[number] for _, number in chosen]
+                parts.append(self.kept(images, list(self.pool.map(self.crop, chosen))))
+                missing -= len(parts[-1][1])
+            yield tuple(np.concatenate([part[place] for part in parts if len(part[1])]) for place in (0, 1))
+
+    def crop(self, chosen):
+        """A training image as it is drawn in an epoch: cut and flipped by what depends on the seed, the epoch and the image alone."""
+        epoch, number = chosen
+        random = np.random.default_rng((self.seed, epoch, number))
+        pixels = self.read(self.training[number][0], lambda width, height: random_crop(random, width, height))
+        return pixels[:, :, ::-1] if pixels is not None and random.random() < 0.5 else pixels

@@ -1,0 +1,221 @@
+"""Classifies images with a convolutional network in Caffe, through its Python interface on one device, and reports by events.
+
+    python3 infer_caffe.py --model=lenet --image-size=32 --num-classes=1000 --batch=32 --iterations=40 --warmup=4 \
+        --window=4 --precision=fp32 --device=cpu --devices=1 --data=synthetic --seed=1 --threads=2 --cpus-per-worker=0 \
+        --loader-workers=0
+    python3 infer_caffe.py ... --data=FOLDER --fit=200
+
+The loop, and what is measured, is `workloads/inference.py`. The network is built for the phase TEST, with normalizations that use gathered
+statistics and without dropout; fp32 is all that it offers, so that its answers are their own reference. Syntax of Python 3.6 only.
+
+Caffe ends the process when a GPU's memory does not suffice. A batch is therefore held against what was free when the program began, by the size of
+all blobs: Caffe keeps each of them, in place or not, for as long as the network lives.
+"""
+
+import importlib.util
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import inference
+import models_caffe
+from arguments import refuse
+from class_folders import spread
+from environment_caffe import caffe_version, environment, is_nvidia
+from events import Events, finite, process_start
+from flags import infer_parser
+from flop import per_sample
+from placement import pin
+from prototxt_caffe import Net
+from snapshot_caffe import STATISTICS
+
+SOLVER = """\
+net: "{net}"
+type: "Adam"
+base_lr: {rate}
+lr_policy: "fixed"
+momentum: 0.9
+momentum2: 0.999
+delta: 1e-8
+display: 0
+snapshot_after_train: false
+solver_mode: {mode}
+random_seed: {seed}
+"""
+MIB = 2**20
+
+
+def check(args):
+    """Refuse what Caffe can't do."""
+    inference.check(args)
+    if args.precision != "fp32":
+        refuse(f"--precision={args.precision} is not offered with Caffe's inference; ask for fp32")
+    if args.model not in models_caffe.BUILDERS:
+        refuse(f"--model={args.model} is not offered with Caffe; ask for one of {', '.join(models_caffe.BUILDERS)}")
+    if args.data != "synthetic" and not Path(args.data).is_dir():
+        refuse(f"--data={args.data} is not a folder; give one that holds one folder of JPEGs a class")
+    if shutil.which("caffe") is None or importlib.util.find_spec("caffe") is None:
+        refuse("there is no Caffe here with its Python interface; run this in an image of Caffe")
+
+
+def free_memory():
+    """Bytes that the first GPU has free, as nvidia-smi says; None where it says nothing."""
+    query = ["nvidia-smi", "--id=0", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    try:
+        return MIB * int(subprocess.run(query, stdout=subprocess.PIPE, check=True).stdout.decode())
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return None
+
+
+def inputs(net, **shapes: tuple):
+    """Add the layers through which Python hands in what the network reads."""
+    for top, sizes in shapes.items():
+        dims = " ".join(f"dim: {size}" for size in sizes)
+        net.layer("Input", [], [top], f"input_param {{ shape {{ {dims} }} }}")
+
+
+class Predictor:
+    """A network and its images; `workloads/inference.py` says what its methods are for."""
+
+    def __init__(self, args, caffe, directory, *, nvidia):
+        self.args, self.caffe, self.directory, self.nvidia = args, caffe, directory, nvidia
+        self.overcommits = args.device == "cpu"
+        self.free = None if self.overcommits else free_memory()
+        self.folders = None
+        caffe.set_random_seed(args.seed)
+        definition = Net(args.model, nvidia=nvidia)
+        inputs(definition, data=(1, 3, args.image_size, args.image_size))
+        self.scores = models_caffe.scores(definition, args.model, args.image_size, args.num_classes)
+        self.kinds = definition.kinds
+        self.parameters = definition.parameters
+        self.flop_per_sample = per_sample(definition.multiplied)
+        self.net = caffe.Net(self.written(definition, "deploy"), caffe.TEST)
+        self.begin_statistics()
+        self.bytes_per_sample = 4 * sum(blob.count for blob in self.net.blobs.values())
+
+    def written(self, definition, name):
+        """Write a definition where Caffe can read it."""
+        path = self.directory / f"{name}.prototxt"
+        path.write_text(definition.text(), encoding="utf-8")
+        return str(path)
+
+    def begin_statistics(self):
+        """Give normalizations the mean 0 and the variance 1, as other frameworks do; Caffe begins with a variance of 0."""
+        for name, blobs in self.net.params.items():
+            for blob, value in zip(blobs, (0, 1, 1) if self.kinds[name] == "BatchNorm" else ()):  # noqa: B905 - Python 3.6
+                blob.data[...] = value
+
+    def library(self, most):
+        if self.args.data == "synthetic":
+            from synthetic import samples
+
+            shape = {"image_size": self.args.image_size, "num_classes": self.args.num_classes}
+            return samples(self.args.seed, first=0, count=most, **shape)[0], None
+        from folders_caffe import Folders
+
+        args = self.args
+        self.folders = Folders(args.data, size=args.image_size, seed=args.seed, workers=args.loader_workers)
+        if len(self.folders.classes) > args.num_classes:
+            refuse(f"{args.data} has {len(self.folders.classes)} classes, --num-classes={args.num_classes} is less")
+        images, labels = self.folders.central(spread(self.folders.validation, most))
+        if not len(labels):
+            refuse(f"{args.data} leaves no JPEG that decodes to infer on; give five or more in a class")
+        return images, labels
+
+    def fit(self, iterations):
+        from folders_caffe import normalized
+
+        args, batch = self.args, inference.FIT_BATCH
+        if len(self.folders.training) < batch:
+            refuse(f"{args.data} has {len(self.folders.training)} JPEGs to learn from, a batch has {batch}; give more")
+        definition = Net(args.model, nvidia=self.nvidia)
+        inputs(definition, data=(batch, 3, args.image_size, args.image_size), label=(batch,))
+        models_caffe.extend(definition, args.model, args.image_size, args.num_classes)
+        words = {"rate": inference.FIT_RATE, "mode": args.device.upper(), "seed": args.seed}
+        path = self.directory / "solver.prototxt"
+        path.write_text(SOLVER.format(net=self.written(definition, "fit"), **words), encoding="utf-8")
+        solver = self.caffe.get_solver(str(path))
+        source = self.folders.augmented(batch)
+        for _ in range(iterations):
+            images, labels = next(source)
+            solver.net.blobs["data"].data[...] = normalized(images)
+            solver.net.blobs["label"].data[...] = labels
+            solver.step(1)
+        weights = str(self.directory / "fitted.caffemodel")
+        solver.net.save(weights)
+        self.net.copy_from(weights)
+
+    def convert(self):
+        """Do nothing: it answers in the precision that it has learned in."""
+
+    def predict(self, samples):
+        if self.free is not None and len(samples) * self.bytes_per_sample > inference.SHARE * self.free:
+            raise inference.OutOfMemoryError
+        if self.folders is not None:
+            from folders_caffe import normalized
+
+            samples = normalized(samples)
+        data = self.net.blobs["data"]
+        if data.shape[0] != len(samples):
+            data.reshape(*samples.shape)
+            self.net.reshape()
+        data.data[...] = samples
+        return self.net.forward()[self.scores].argmax(1)
+
+    def free_bytes(self):
+        return self.free
+
+    def parameter_norm(self):
+        squares = [
+            (blob.data.astype("float64") ** 2).sum()
+            for name, blobs in self.net.params.items()
+            for blob in list(blobs)[STATISTICS.get(self.kinds[name], 0) :]
+        ]
+        return math.sqrt(math.fsum(squares))
+
+
+def run(args, directory, version):
+    """Infer as the command line says and report by events."""
+    os.environ.update(OMP_NUM_THREADS=str(args.threads), OPENBLAS_NUM_THREADS=str(args.threads), GLOG_minloglevel="2")
+    import caffe
+
+    if args.device == "gpu":
+        caffe.set_mode_gpu()
+        caffe.set_device(0)
+    else:
+        caffe.set_mode_cpu()
+    imported = time.monotonic()
+    events = Events(rank=0)
+    events.emit("phase", name="import", seconds=imported - process_start())
+    events.emit("env", **environment(args, version))
+    predictor = Predictor(args, caffe, directory, nvidia=is_nvidia(version))
+    events.phase("model", imported)
+    size = {"parameters": predictor.parameters, "flop_per_sample": predictor.flop_per_sample}
+    shape = {"image_shape": [3, args.image_size, args.image_size], "num_classes": args.num_classes}
+    events.emit("run_start", **inference.start_fields(args, **size, **shape))
+    batches, samples = inference.infer(predictor, events, args)
+    if predictor.folders is not None:
+        events.emit("data", decoded=predictor.folders.decoded, skipped=sorted(predictor.folders.unreadable))
+    norm = finite(predictor.parameter_norm())
+    events.emit("run_stop", iterations=batches, samples=samples, parameter_norm=norm)
+
+
+def main():
+    args = infer_parser(__doc__.splitlines()[0]).parse_args()
+    pin(args.cpus_per_worker)
+    check(args)
+    directory = Path(tempfile.mkdtemp(prefix="dlscale-caffe-"))
+    try:
+        run(args, directory, caffe_version())
+    finally:
+        shutil.rmtree(str(directory), ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
