@@ -15,30 +15,40 @@ if TYPE_CHECKING:
 
 _MARKERS: Final = "osD^vP*"
 _NAME: Final = 30
-"""Characters of a bar's name in a line."""
+"""Characters of a name in a line."""
+_PERCENT: Final = 105
+"""Where an axis of percentages ends, so that 100 is not on its edge; one with more ends where that does."""
 _DENSE: Final = 60
 """From so many points on a curve has no markers."""
 
 
 def png(figure: Figure) -> bytes | None:
-    """Draw a figure as a PNG 1280 pixels wide; None where it has no value to draw."""
+    """Draw a figure as a PNG 1280 pixels wide, 1680 with a legend beside it; None where it has no value to draw."""
     if not any(value is not None for series in figure.series for value in series.y):
         return None
-    rows = max(len(series.x) for series in figure.series)
     several = len(figure.series) > 1
-    height = 2.2 + 0.55 * rows * (1.4 if several else 1) if figure.shape == "lying" else 5.4
-    height += 0.22 * len(figure.series) if several else 0.0
-    sheet = canvas.sheet(8, height, top=1 - 0.55 / height, margins=(0.16, 0.1))
+    height = 2.0 + max(_panel(figure), 0.25 * len(figure.series))
+    sheet = canvas.sheet(10.5 if several else 8, height, top=1 - 0.55 / height, margins=(0.16, 0.1))
     axes = sheet.subplots()
     draw = {"lying": _lying, "bars": _standing, "lines": _lines}[figure.shape]
     draw(axes, figure)
     if several:
-        sheet.legend(loc="outside lower left", frameon=False, fontsize=9.5, ncols=1)
+        # Beside the panel, as curves leave no room in it.
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, frameon=False, fontsize=9.5)
     first, *more = textwrap.wrap(figure.title, 74)
     canvas.title(sheet, first, *more)
     said = [f"error bars: {figure.interval}"] if figure.interval else []
     canvas.footer(sheet, [*said, *figure.notes], characters=112)
     return canvas.png(sheet)
+
+
+def _panel(figure: Figure) -> float:
+    """About how high the panel is, in inches: for lying bars as high as they need."""
+    if figure.shape != "lying":
+        return 3.4
+    names = {value for series in figure.series for value in series.x}
+    barred = sum(series.kind != "ideal" for series in figure.series)
+    return max(1.2, 0.5 * len(names) * (1 + 0.4 * (barred - 1)))
 
 
 def _look(figure: Figure, series: Series) -> tuple[str, str]:
@@ -50,7 +60,8 @@ def _look(figure: Figure, series: Series) -> tuple[str, str]:
 
 def _named(figure: Figure, series: Series) -> str:
     both = any(one.kind == "published" for one in figure.series)
-    return f"{series.name}, {series.kind}" if both and series.name not in {"published", "measured"} else series.name
+    words = f"{series.name}, {series.kind}" if both and series.name not in {"published", "measured"} else series.name
+    return textwrap.fill(words, _NAME)
 
 
 def _reach(series: Series, at: list[int]) -> list[list[float]] | None:
@@ -81,16 +92,13 @@ def _lines(axes: Axes, figure: Figure) -> None:
             continue
         colour, marker = _look(figure, series)
         dense = len(x) > _DENSE
-        style: dict[str, Any] = {
-            "linestyle": ":" if series.kind == "published" else "-",
-            "linewidth": 1.2 if dense else 1.6,
-        }
-        axes.plot(
-            x, y, color=colour, marker="" if dense else marker, markersize=7, label=_named(figure, series), **style
-        )
+        theirs = series.kind == "published"
+        style: dict[str, Any] = {"linestyle": ":" if theirs else "-", "linewidth": 1.2 if dense else 1.6}
+        style |= {"marker": "" if dense else marker, "markersize": 7, "mfc": "white" if theirs else colour}
+        axes.plot(x, y, color=colour, label=_named(figure, series), **style)
         at = [number for number, value in enumerate(series.y) if value is not None]
-        hollow = [number for number in at if series.kind == "published" or _hollow(series, number)]
-        if not dense:
+        hollow = [number for number in at if _hollow(series, number)]
+        if hollow and not dense:
             axes.plot([x[n] for n in hollow], [y[n] for n in hollow], marker, markersize=7, mfc="white", mec=colour)
         reach = _reach(series, at)
         if reach:
@@ -105,6 +113,8 @@ def _lines(axes: Axes, figure: Figure) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: place(value))
     else:
         axes.set_ylim(bottom=min(0.0, *axes.get_ylim()))
+        if figure.percent and axes.get_ylim()[1] <= _PERCENT:
+            axes.set_ylim(0, _PERCENT)
     axes.set_xlabel(figure.x, fontsize=11, color=INK)
     canvas.dress(axes, figure.y, along="y")
 
