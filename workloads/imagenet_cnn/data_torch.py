@@ -181,6 +181,8 @@ class Validation:
         images = share(images, rank=rank, world_size=world_size)
         options = {"collate_fn": collate, "pin_memory": device.type == "cuda", "persistent_workers": workers > 0}
         dataset = Central(root, images, image_size=image_size)
+        # A generator of its own: each pass would otherwise draw a number that is the training's.
+        options["generator"] = torch.Generator()
         self.loader = DataLoader(dataset, batch_size=batch, num_workers=workers, **options)
         self.normalize = Normalize(device=device, layout=layout)
         self.skipped = set()

@@ -1,0 +1,91 @@
+"""What all frameworks' programs are held to where they judge a network on images: epochs with validation, and inference. No script by itself.
+
+Three classes of one colour each, 20 JPEGs a class; of each the 5th, 10th, 15th and 20th are for validation. One of these is cut short and counts
+for nothing, one has the colour of another class. So a network that tells colours apart is right on 10 of 11.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from probed import of, read
+
+WORKLOADS = Path(__file__).parents[3] / "workloads"
+COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}
+SAMPLES, RIGHT = 11, 10
+CUT = ["green/00.jpg", "red/04.jpg"]  # one that is trained on, one that is validated on
+EACH = 20
+COMMON = (
+    *("--model=lenet", "--image-size=32", "--num-classes=3", "--device=cpu", "--devices=1", "--seed=1", "--threads=1"),
+    *("--cpus-per-worker=0", "--loader-workers=1", "--warmup=1"),
+)
+TRAIN = ("--strategy=single", "--learning-rate=0.003", "--momentum=0.9", "--weight-decay=0", "--precision=fp32")
+
+
+def folder():
+    """Make the class folders."""
+    root = Path(tempfile.mkdtemp())
+    for name, colour in COLOURS.items():
+        (root / name).mkdir()
+        for number in range(EACH):
+            Image.new("RGB", (40 + number, 36), colour).save(root / name / f"{number:02}.jpg", quality=95)
+    Image.new("RGB", (40, 40), COLOURS["red"]).save(root / "green/09.jpg", quality=95)
+    for name in CUT:
+        whole = (root / name).read_bytes()
+        (root / name).write_bytes(whole[: len(whole) * 2 // 3])
+    return root
+
+
+def ran(*argv):
+    """Run a command to its end: its events."""
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return read(done.stdout)
+
+
+def converge(framework, data, *more, launcher=(sys.executable,), processes=1):
+    """Train three epochs; hold what they were validated on to the whole set, each image once over all ranks."""
+    program = str(WORKLOADS / f"imagenet_cnn/train_{framework}.py")
+    lengths = ("--batch=4", "--iterations=60", "--epoch-iterations=20", "--window=8", f"--data={data}")
+    events = ran(*launcher, program, *COMMON, *TRAIN, *lengths, *more)
+    epochs = of(events, "epoch")
+    for number in (1, 2, 3):
+        found = [event for event in epochs if event["epoch"] == number]
+        assert len(found) == processes, epochs
+        assert sum(event["validation"]["samples"] for event in found) == SAMPLES, found
+        assert {event["iterations"] for event in found} == {20}
+    correct = [sum(e["validation"]["correct"] for e in epochs if e["epoch"] == number) for number in (1, 2, 3)]
+    assert correct[-1] == RIGHT, correct
+    loss = sum(e["validation"]["loss_sum"] for e in epochs if e["epoch"] == 3) / SAMPLES
+    assert loss > 0, "the image of another colour costs nothing"
+    assert epochs[-1]["train_loss"] < epochs[0]["train_loss"], epochs
+    windows = of(events, "window")
+    assert [event["iterations"] for event in windows if event["rank"] == 0] == [8, 8, 4] * 3
+    skipped = {name for event in of(events, "data") for name in event["skipped"]}
+    assert skipped <= set(CUT), skipped
+    assert CUT[1] in skipped, "the validation image that does not decode is not named"
+    assert len({event["parameter_norm"] for event in of(events, "run_stop")}) == 1, "the ranks' weights differ"
+    return events
+
+
+def infer(framework, data, precision, *more):
+    """Train a little, and hold predictions at a precision against labels and against those in fp32."""
+    program = str(WORKLOADS / f"imagenet_cnn/infer_{framework}.py")
+    lengths = ("--batch=3", "--iterations=5", "--window=2", "--fit=60", f"--data={data}", f"--precision={precision}")
+    events = ran(sys.executable, program, *COMMON, *lengths, *more)
+    (accuracy,), (batch,), (stop,) = of(events, "accuracy"), of(events, "batch"), of(events, "run_stop")
+    assert (accuracy["precision"], accuracy["reference"], accuracy["fit_iterations"]) == (precision, "fp32", 60)
+    assert accuracy["samples"] == SAMPLES
+    assert accuracy["reference_correct"] == RIGHT, accuracy
+    assert accuracy["correct"] == RIGHT, accuracy
+    assert accuracy["agree"] == SAMPLES, accuracy
+    assert (batch["asked"], batch["used"], batch["reason"]) == (3, 3, None)
+    assert (stop["iterations"], stop["samples"]) == (5, 15)
+    assert [(event["iterations"], event["samples"]) for event in of(events, "window")] == [(2, 6), (2, 6), (1, 3)]
+    for event in of(events, "window"):
+        assert len(event["step_seconds"]) == event["iterations"]
+        assert sum(event["step_seconds"]) <= event["seconds"]
+    assert not of(events, "loss") + of(events, "eval")
+    return events

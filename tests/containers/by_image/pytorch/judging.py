@@ -1,0 +1,119 @@
+"""Inside the image: validation after epochs and inference count what is right, on one rank and on two, in every precision of a CPU.
+
+Prevents validation images that are trained on, counted twice or left out by the ranks, a network that is validated with its dropout or with each
+rank's own statistics, an accuracy of labels shifted against images, an int8 network that computes in fp32, a training that its
+validations change.
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import judged
+from flags import infer_parser, parser
+from infer_pytorch import Predictor
+from probed import losses
+from train_pytorch import Cnn
+from with_pytorch.ranks import Alone
+
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
+LENGTHS = ("--batch=4", "--iterations=20", "--window=2")
+CPU = torch.device("cpu")
+
+
+class Colours(torch.nn.Module):
+    """Scores blue, green and red by the mean of their channels; dropout and normalization would show if they were at work."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout, self.norm = torch.nn.Dropout(0.9), torch.nn.BatchNorm2d(3, affine=False, eps=0)
+
+    def forward(self, images):
+        return self.dropout(self.norm(images)).mean((2, 3)).flip(1)
+
+
+def validation_is_counted_as_by_hand(data):
+    args = parser("").parse_args([*judged.COMMON, *judged.TRAIN, *LENGTHS, "--epoch-iterations=10", f"--data={data}"])
+    training = Cnn(args, torch, CPU, Alone())
+    training.net = Colours()
+    training.net.train()
+    state = torch.get_rng_state()
+    for _ in range(2):
+        found = training.validate()
+        assert (found["samples"], found["correct"]) == (judged.SAMPLES, judged.RIGHT), found
+        # Scores (blue, green, red) of each colour, from (colour - mean) / deviation of ImageNet; cross entropy is ln(sum(exp)) - own score.
+        blue, green, red = (2.623, -2.036, -2.118), (-1.787, 2.429, -2.118), (-1.804, -2.036, 2.232)
+        costs = [
+            math.log(sum(map(math.exp, scores))) - scores[label] for label, scores in enumerate((blue, green, red))
+        ]
+        wrong = math.log(sum(map(math.exp, red))) - red[1]  # red among the green
+        expected = 4 * costs[0] + 3 * costs[1] + wrong + 3 * costs[2]
+        assert abs(found["loss_sum"] - expected) < 0.05, (found, expected)
+    assert training.net.training, "the network is left as it is validated"
+    assert training.net.norm.num_batches_tracked == 0, "validation moved the statistics"
+    assert torch.equal(state, torch.get_rng_state()), "validation drew random numbers"
+    trained = {name for name, _ in training.batches.source.batches.gi_frame.f_locals["loader"].dataset.images}
+    assert len(trained) == 48
+    assert not trained & {name for name, _ in training.held_out.loader.dataset.images}
+
+
+def statistics_are_rank_0s(data):
+    class Second(Alone):
+        """A rank that rank 0 has sent its own to."""
+
+        def share(self, tensors):
+            for tensor in tensors:
+                tensor.fill_(7)
+
+    args = parser("").parse_args(
+        [*judged.COMMON, *judged.TRAIN, *LENGTHS, "--epoch-iterations=10", f"--data={data}", "--model=resnet18"]
+    )
+    training = Cnn(args, torch, CPU, Second())
+    training.validate()
+    assert all((buffer == 7).all() for buffer in training.net.buffers())
+
+
+def validations_change_no_training(data):
+    """Over images of the training part alone, with and without them."""
+    linked = judged.folder()
+    for name in ("blue", "green", "red"):
+        for number in (4, 9, 14, 19):
+            (linked / name / f"{number:02}.jpg").unlink()
+    program = str(judged.WORKLOADS / "imagenet_cnn/train_pytorch.py")
+    words = (*judged.COMMON, *judged.TRAIN, *LENGTHS)
+    plain = judged.ran(sys.executable, program, *words, f"--data={linked}")
+    watched = judged.ran(sys.executable, program, *words, f"--data={data}", "--epoch-iterations=10")
+    assert losses(plain) == losses(watched)
+
+
+def precisions_are_what_they_say():
+    words = [*judged.COMMON, "--batch=3", "--iterations=5", "--window=2", "--data=synthetic"]
+    for precision, kind in (("bf16", torch.bfloat16), ("int8", torch.qint8)):
+        args = infer_parser("").parse_args([*words, f"--precision={precision}"])
+        predictor = Predictor(args, torch, CPU)
+        predictor.convert()
+        modules = [m for m in predictor.net.modules() if hasattr(m, "weight")]
+        assert len(modules) == 4
+        weights = [m.weight() if callable(m.weight) else m.weight for m in modules]
+        assert {weight.dtype for weight in weights} == {kind}, precision
+        samples, labels = predictor.library(5)
+        assert labels is None
+        assert predictor.predict(samples).shape == (5,)
+        assert predictor.norm > 0
+
+
+if __name__ == "__main__":
+    folder = judged.folder()
+    validation_is_counted_as_by_hand(folder)
+    statistics_are_rank_0s(folder)
+    validations_change_no_training(folder)
+    precisions_are_what_they_say()
+    judged.converge("pytorch", folder)
+    judged.converge("pytorch", folder, "--strategy=ddp", "--batch=2", launcher=(sys.executable, *TORCHRUN), processes=2)
+    for name in ("fp32", "bf16", "int8"):
+        judged.infer("pytorch", folder, name)
