@@ -1,5 +1,6 @@
 """Prevents: labels that differ from run to run or between frameworks, a folder without images taken for a class, a truncated JPEG
-taken for a whole one, a stem of the wrong size, flags that a record's command line would leave out."""
+taken for a whole one, images that are trained on and validated on, or by two ranks, a class without any validation, a crop beyond an image,
+a stem of the wrong size, flags that a record's command line would leave out."""
 
 import argparse
 
@@ -7,6 +8,8 @@ import arguments
 import class_folders
 import pytest
 import stem
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runner import dataset
 
@@ -34,6 +37,39 @@ def test_the_runner_counts_what_the_programs_read(tree):
     assert (found.classes, found.images) == (len(classes), len(images))
 
 
+def test_of_each_class_every_fifth_image_is_for_validation():
+    images = [(f"ant/{number}", 0) for number in range(11)] + [(f"bee/{number}", 1) for number in range(4)]
+    images += [(f"cow/{number}", 2) for number in range(5)]
+    training, validation = class_folders.split(images)
+    assert validation == [("ant/4", 0), ("ant/9", 0), ("cow/4", 2)]
+    assert training == [image for image in images if image not in validation]
+
+
+@given(sizes=st.lists(st.integers(0, 30), max_size=6), ranks=st.integers(1, 7))
+def test_each_image_is_in_one_part_and_one_share(sizes, ranks):
+    images = [(f"{label}/{number:02}", label) for label, size in enumerate(sizes) for number in range(size)]
+    training, validation = class_folders.split(images)
+    assert sorted(training + validation) == images
+    assert len(validation) == sum(size // 5 for size in sizes)
+    shares = [class_folders.share(validation, rank=rank, world_size=ranks) for rank in range(ranks)]
+    assert sorted(image for share in shares for image in share) == sorted(validation)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_a_spread_takes_from_everywhere():
+    assert class_folders.spread(list(range(10)), 4) == [0, 2, 5, 7]
+    assert class_folders.spread([1, 2], 4) == [1, 2]
+    assert class_folders.spread([], 4) == []
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "square"),
+    [(256, 256, (16, 16, 224)), (400, 320, (60, 20, 280)), (32, 32, (2, 2, 28)), (1, 9, (0, 4, 1))],
+)
+def test_validation_looks_at_seven_eighths_of_the_shorter_side(width, height, square):
+    assert class_folders.central_square(width, height) == square
+
+
 @pytest.mark.parametrize(
     ("jpeg", "whole"),
     [
@@ -58,6 +94,13 @@ def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_
     optional = [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"]
     profile = ["profile", "profile_after", "profile_iterations", "profile_region"]
     assert optional == ["kvstore", "compression", "probe", *profile, "epoch_iterations", "xla"]
+
+
+def test_of_an_inference_only_the_training_before_it_may_be_left_out():
+    parser = arguments.inference_parser("", models=("lenet",))
+    assert [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"] == ["fit"]
+    (precision,) = (a for a in parser._actions if a.dest == "precision")
+    assert "int8" in precision.choices
 
 
 def test_sizes_of_the_probe_are_whole_elements_each_once():

@@ -1,9 +1,11 @@
-"""Prevents: a container's memory read from the whole host's, seconds that are nanoseconds, a job that ends where a kernel tells less."""
+"""Prevents: a container's memory read from the whole host's, seconds that are nanoseconds, a job that ends where a kernel tells less,
+memory taken for free that a limit, or the host, does not leave."""
 
 import ast
 from pathlib import Path
 
 import control_group
+import pytest
 from made_up_machine import write_tree
 
 WORKLOADS = Path(control_group.__file__).parent
@@ -61,6 +63,28 @@ def test_v2_before_the_kernel_knew_a_peak(tmp_path):
 def test_the_topmost_group_of_v2_is_the_host_s(tmp_path):
     files = {path: text for path, text in V2_FILES.items() if "memory" not in path}
     assert control_group.usage(machine(tmp_path, "0::/", V2_MOUNT, files)) == control_group.NOTHING
+
+
+MEMINFO = {"proc/meminfo": "MemTotal: 100 kB\nMemFree: 1 kB\nMemAvailable:   64 kB\n"}  # 65,536 bytes
+
+
+@pytest.mark.parametrize(("limit", "free"), [("10000", 10000 - 4096), ("9223372036854771712", 65536), ("4000", 0)])
+def test_what_a_limit_of_v1_leaves(tmp_path, limit, free):
+    files = {**V1_FILES, **MEMINFO, "sys/fs/cgroup/memory/memory.limit_in_bytes": limit}
+    root = machine(tmp_path, "4:memory:/docker/ab\n2:cpuacct:/docker/ab", V1_MOUNTS.format(top="/docker/ab"), files)
+    assert control_group.free_bytes(root) == free
+
+
+@pytest.mark.parametrize(("limit", "free"), [("10000", 10000 - 4096), ("max", 65536), ("1000000", 65536)])
+def test_what_a_limit_of_v2_leaves(tmp_path, limit, free):
+    root = machine(tmp_path, "0::/", V2_MOUNT, {**V2_FILES, **MEMINFO, "sys/fs/cgroup/memory.max": limit})
+    assert control_group.free_bytes(root) == free
+
+
+def test_without_a_group_of_its_own_a_process_has_what_the_host_has(tmp_path):
+    files = {**V1_FILES, **MEMINFO, "sys/fs/cgroup/memory/memory.limit_in_bytes": "5000"}
+    root = machine(tmp_path, "4:memory:/\n2:cpuacct:/", V1_MOUNTS.format(top="/"), files)
+    assert control_group.free_bytes(root) == 65536
 
 
 def test_this_machine_is_read_without_an_error():

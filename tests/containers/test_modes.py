@@ -1,0 +1,80 @@
+"""Inference and training that is watched to converge, from the command line to the record, in each framework that offers them.
+
+Prevents: a mode that is asked for and not run, figures of a mode that do not reach the record, samples that are missing, accuracy that does not
+rise on images that can be told apart, packed data that nobody could split.
+"""
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+SMALL = ("--model=lenet", "--device=cpu", "--image-size=32", "--repeat=1", "--idle=0")
+OFFERED = {
+    "caffe": ("fp32",),
+    "mxnet": ("fp32", "int8"),
+    "pytorch": ("fp32", "bf16", "int8"),
+    "tensorflow": ("fp32", "bf16", "int8"),
+}
+INFERENCES = [(framework, precision) for framework, offered in OFFERED.items() for precision in offered]
+
+
+@pytest.mark.parametrize(("framework", "precision"), INFERENCES)
+def test_inference(dlscale, tmp_path, framework, precision):
+    lengths = ("--batch=4", "--iterations=12", "--warmup=2")
+    done = dlscale(
+        "bench",
+        "--workers=1",
+        f"--framework={framework}",
+        "--mode=infer",
+        f"--precision={precision}",
+        *SMALL,
+        *lengths,
+        out=tmp_path,
+    )
+    assert done.code == 0, done.stderr
+    (record,) = done.records
+    assert record.validity.status in ("valid", "degraded"), record.validity
+    assert (record.trial.mode, record.trial.precision) == ("infer", precision)
+    found = record.measurement
+    assert found.samples == 48
+    assert found.throughput.value > 0
+    assert found.step_time_s.method == "latency"
+    assert 0 < found.step_time_s.p50 <= found.step_time_s.p99
+    assert (found.batch.asked, found.batch.used) == (4, 4)
+    assert found.accuracy is None
+
+
+@pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
+def test_accuracy_beside_fp32(dlscale, sample, tmp_path, framework):
+    lengths = ("--batch=4", "--iterations=4", "--warmup=1", f"--data={sample}", "--fit=80", "--precision=int8")
+    done = dlscale("bench", "--workers=1", f"--framework={framework}", "--mode=infer", *SMALL, *lengths, out=tmp_path)
+    assert done.code == 0, done.stderr
+    found = done.records[0].measurement.accuracy
+    assert (found.precision, found.reference, found.fit_iterations) == ("int8", "fp32", 80)
+    # 160 images in 11 classes, and two that do not decode: some 30 are the fifth ones of their class.
+    assert 25 <= found.samples <= 32
+    assert found.agree >= 0.7 * found.samples
+
+
+@pytest.mark.parametrize(("framework", "workers"), [("mxnet", 1), ("pytorch", 1), ("pytorch", 2), ("tensorflow", 1)])
+def test_convergence(dlscale, sample, tmp_path, framework, workers):
+    words = (*SMALL, f"--workers={workers}", "--batch=8", "--epochs=4", "--warmup=1", f"--data={sample}")
+    done = dlscale("bench", f"--framework={framework}", "--mode=converge", *words, out=tmp_path)
+    assert done.code == 0, done.stderr
+    record = done.record(workers)
+    assert record.validity.status in ("valid", "degraded"), record.validity
+    found = record.measurement.epochs
+    assert [epoch.epoch for epoch in found] == [1, 2, 3, 4]
+    assert found[-1].validation_samples == found[0].validation_samples <= record.trial.dataset.validation_images
+    assert found[-1].val_loss < found[0].val_loss
+    assert found[-1].accuracy_percent > 2 * 100 / 11, "little better than a guess"
+
+
+def test_a_packed_file_has_no_validation_images(dlscale, sample, tmp_path):
+    tmp_path.chmod(0o755)  # pytest makes it private to root
+    packed = tmp_path / "set.rec"
+    assert dlscale("data", "pack", sample, f"--out={packed}", "--image-size=32").code == 0
+    words = ("--framework=mxnet", "--workers=1", "--mode=converge", *SMALL, f"--data={packed}", "--epochs=1")
+    done = dlscale("bench", *words, out=tmp_path / "out")
+    assert done.code == 2
+    assert "give the folder" in done.stderr
+    assert not list((tmp_path / "out").glob("*/record.json"))

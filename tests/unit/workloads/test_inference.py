@@ -1,0 +1,249 @@
+"""Prevents: a latency without its answer, samples that are lost or answered twice when the batch is smaller than asked, a batch that kills the
+process or that is needlessly small, accuracy of other samples than were predicted, a reference that is not the network before its conversion,
+synthetic samples that have an accuracy."""
+
+import argparse
+import io
+import itertools
+
+import events
+import inference
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner import parse
+
+
+class Made:
+    """A network that says of a sample the number in it; it is wrong about 3 from its conversion on, and holds `room` samples at a time."""
+
+    def __init__(self, samples=(0, 1, 2, 3, 4), labels=None, *, room=1000, overcommits=False):
+        self.samples, self.labels = np.array(samples), labels
+        self.room, self.overcommits = room, overcommits
+        self.converted, self.fitted, self.seen, self.most = False, 0, [], None
+
+    def library(self, most):
+        self.most = most
+        return self.samples[:most], self.labels
+
+    def fit(self, iterations):
+        assert not self.converted
+        self.fitted = iterations
+
+    def convert(self):
+        self.converted = True
+
+    def predict(self, samples):
+        if len(samples) > self.room:
+            raise inference.OutOfMemoryError
+        self.seen.append(samples.tolist())
+        return np.where(samples == 3, 9, samples) if self.converted else samples
+
+    def free_bytes(self):
+        return 3 * 2**29
+
+
+def args(**more):
+    asked = {
+        "batch": 2,
+        "iterations": 4,
+        "warmup": 1,
+        "window": 3,
+        "precision": "fp16",
+        "data": "/d",
+        "fit": 0,
+        "devices": 1,
+    }
+    return argparse.Namespace(**{**asked, **more})
+
+
+def infer(predictor, **more):
+    stream = io.StringIO()
+    done = inference.infer(predictor, events.Events(rank=0, stream=stream), args(**more))
+    return done, [parse.parse_line(line, received=0.0, container="c") for line in stream.getvalue().splitlines()]
+
+
+def of(found, name):
+    return [event for event in found if event.event == name]
+
+
+def test_events_come_in_the_order_of_the_contract():
+    _, found = infer(Made(labels=np.array([0, 1, 2, 3, 4])))
+    assert [event.event for event in found if event.event != "phase"] == [
+        *("batch", "first_step", "net", "usage", "warmup_end", "window", "window", "net", "usage", "accuracy"),
+    ]
+    assert [event.name for event in of(found, "phase")] == ["data", "convert", "batch"]
+
+
+def test_synthetic_samples_have_no_accuracy_and_are_not_learned_from(capsys):
+    made = Made()
+    _, found = infer(made, data="synthetic")
+    assert not of(found, "accuracy")
+    assert made.most == 2  # no more of them than a batch has
+    with pytest.raises(SystemExit):
+        inference.check(args(data="synthetic", fit=3))
+    assert "give a folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        inference.check(args(devices=2))
+    inference.check(args(fit=3))
+
+
+def test_accuracy_is_held_against_labels_and_against_the_network_before_its_conversion():
+    # It says 0 1 2 3 4 before and 0 1 2 9 4 after; the labels are 0 1 0 3 9.
+    made = Made(labels=np.array([0, 1, 0, 3, 9]))
+    _, found = infer(made, fit=30)
+    (accuracy,) = of(found, "accuracy")
+    assert made.fitted == accuracy.fit_iterations == 30
+    assert (accuracy.precision, accuracy.reference, accuracy.samples) == ("fp16", "fp32", 5)
+    assert accuracy.reference_correct == 3
+    assert accuracy.correct == 2
+    assert accuracy.agree == 4
+
+
+def test_batches_go_round_the_library():
+    made = Made(labels=np.array([0, 1, 2, 3, 4]))
+    infer(made, iterations=3, batch=2)
+    served = made.seen[2:-1]  # before: the reference, the batch that was tried; after: the accuracy
+    assert served == [[0, 1], [2, 3], [4, 0], [1, 2]]  # the first is warm-up's
+
+
+def test_synthetic_batches_are_the_same_each_time_though_the_library_is_smaller():
+    made = Made(samples=(5, 6, 7))
+    infer(made, data="synthetic", batch=4, iterations=2)
+    assert made.seen == [[5, 6, 7, 5]] * 4
+
+
+def test_a_smaller_batch_serves_exactly_what_was_asked_for():
+    made = Made(room=3)
+    (batches, samples), found = infer(made, data="synthetic", batch=5, iterations=2, window=3)
+    assert (batches, samples) == (4, 10)
+    (batch,) = of(found, "batch")
+    assert (batch.asked, batch.used) == (5, 3)
+    assert batch.reason == "5 samples do not fit into the memory of the device, which had 1.5 GiB free"
+    assert [(w.iterations, w.samples) for w in of(found, "window")] == [(3, 9), (1, 1)]
+
+
+def test_a_batch_that_fits_needs_no_reason():
+    _, found = infer(Made())
+    (batch,) = of(found, "batch")
+    assert (batch.asked, batch.used, batch.reason) == (2, 2, None)
+
+
+def test_a_device_without_room_for_one_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        infer(Made(room=0), data="synthetic")
+    assert "smaller network or smaller images" in capsys.readouterr().err
+
+
+@settings(deadline=None)
+@given(room=st.integers(1, 12000), asked=st.integers(1, 12000))
+def test_the_largest_batch_is_found_to_two_percent(room, asked):
+    library = inference.Library(np.zeros(1), None)
+    used, reason = inference.fitting(Made(room=room), library, asked)
+    assert used <= min(room, asked)
+    assert used >= min(room, asked) * 0.97 - 1
+    assert (reason is None) == (used == asked)
+
+
+@settings(deadline=None)
+@given(
+    batch=st.integers(1, 9),
+    iterations=st.integers(1, 9),
+    room=st.integers(1, 9),
+    warmup=st.integers(1, 3),
+    window=st.integers(1, 5),
+)
+def test_every_sample_is_answered_once(batch, iterations, room, warmup, window):
+    made = Made(room=room)
+    shape = {"batch": batch, "iterations": iterations, "warmup": warmup, "window": window}
+    (batches, samples), found = infer(made, data="synthetic", **shape)
+    windows = of(found, "window")
+    assert samples == sum(w.samples for w in windows) == batch * iterations
+    assert batches == sum(w.iterations for w in windows)
+    assert all(len(w.step_seconds) == w.iterations for w in windows)
+    sizes = [len(batch) for batch in made.seen[-batches:]]
+    assert sum(sizes) == samples
+    assert len(set(sizes[:-1])) <= 1
+
+
+def test_each_window_starts_where_the_one_before_ended():
+    _, found = infer(Made(), iterations=7, window=2)
+    for before, after in itertools.pairwise(of(found, "window")):
+        assert after.start == pytest.approx(before.start + before.seconds, abs=1e-9)
+
+
+def test_a_latency_lasts_from_the_samples_on_the_host_to_the_answer(monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(inference.time, "perf_counter", lambda: float(next(clock)))  # each look at it is a second later
+    _, found = infer(Made())
+    seconds = [seconds for window in of(found, "window") for seconds in window.step_seconds]
+    assert seconds == [1.0] * 4
+    # The cut of a batch is looked at twice more, and belongs to no latency.
+    assert [window.input_seconds for window in of(found, "window")] == [3.0, 1.0]
+
+
+class Host(Made):
+    """A process on a host: 100 bytes by itself and 10 a sample while it predicts."""
+
+    def __init__(self, **more):
+        super().__init__(overcommits=True, **more)
+        self.peak = 100
+
+    def predict(self, samples):
+        self.peak = max(self.peak, 100 + 10 * len(samples))
+        return super().predict(samples)
+
+    def memory(self):
+        peak, self.peak = self.peak, 100
+        return [{"peak_bytes": peak}]
+
+
+@pytest.fixture
+def host(monkeypatch):
+    def make(free, *, samples=1000, told=True):
+        made = Host(samples=np.zeros(samples, np.int8))
+        monkeypatch.setattr(inference, "host_memory", made.memory if told else lambda: [{"peak_bytes": None}])
+        monkeypatch.setattr(inference, "free_bytes", lambda: free)
+        return made, inference.Library(made.samples, None)
+
+    return make
+
+
+def test_on_a_host_the_batch_is_reckoned_from_smaller_ones(host):
+    made, library = host(free=5000)
+    # 10 bytes a sample, 80 % of 5,000 bytes: 400 samples.
+    assert inference.fitting(made, library, 400) == (400, None)
+    used, reason = inference.fitting(made, library, 500)
+    assert used == 400
+    assert reason == "500 samples take 0.0 GiB, the host has 0.0 GiB free"
+    assert max(map(len, made.seen)) == 32, "what might not fit was tried"
+
+
+def test_a_batch_longer_than_the_library_is_a_copy_that_takes_memory_too(host):
+    made, library = host(free=5000, samples=100)
+    # 11 bytes a sample: 4,000 / 11.
+    assert inference.fitting(made, library, 500)[0] == 363
+
+
+def test_small_batches_are_believed_and_so_are_all_where_the_kernel_tells_no_peak(host, capsys):
+    made, library = host(free=10)
+    assert inference.fitting(made, library, 32) == (32, None)
+    made, library = host(free=10, told=False)
+    assert inference.fitting(made, library, 500) == (500, None)
+    assert "is not known" in capsys.readouterr().err
+
+
+def test_gigabytes_are_said_to_a_tenth():
+    assert inference.gib(25 * 2**30) == "25.0 GiB"
+    assert inference.gib(int(61.24 * 2**30)) == "61.2 GiB"
+
+
+def test_the_start_says_the_pass_forward_alone():
+    asked = args(batch=8, iterations=3, seed=1)
+    shape = {"image_shape": [3, 32, 32], "num_classes": 10}
+    found = inference.start_fields(asked, parameters=5, flop_per_sample={"forward": 7, "backward": 14}, **shape)
+    assert found["flop_per_sample"] == {"forward": 7, "backward": 0}
+    assert (found["batch_per_device"], found["world_size"], found["num_classes"]) == (8, 1, 10)
+    assert inference.start_fields(asked, parameters=5, flop_per_sample=None)["flop_per_sample"] is None
