@@ -37,6 +37,15 @@ def test_the_runner_counts_what_the_programs_read(tree):
     assert (found.classes, found.images) == (len(classes), len(images))
 
 
+def test_the_runner_keeps_as_many_for_validation_as_the_programs(tmp_path):
+    for name, count in (("ant", 11), ("bee", 4), ("cow", 5)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            (tmp_path / name / f"{number}.jpg").write_bytes(SOI + EOI)
+    _, validation = class_folders.split(class_folders.class_folders(tmp_path)[1])
+    assert dataset.inspect(tmp_path).validation_images == len(validation) == 3
+
+
 def test_of_each_class_every_fifth_image_is_for_validation():
     images = [(f"ant/{number}", 0) for number in range(11)] + [(f"bee/{number}", 1) for number in range(4)]
     images += [(f"cow/{number}", 2) for number in range(5)]
