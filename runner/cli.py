@@ -107,8 +107,12 @@ def bench(
     compare: Annotated[
         bool, typer.Option("--compare", help="run over every wire that there is, or over emulated links, and compare")
     ] = False,
-    precision: Annotated[Text, _flag("--precision", help="fp32 (default), tf32, fp16 or bf16")] = None,
-    mode: Annotated[Text, _flag("--mode", help="train")] = None,
+    precision: Annotated[
+        Text, _flag("--precision", help="fp32 (default), tf32, fp16, bf16, or with MODE=infer int8")
+    ] = None,
+    mode: Annotated[
+        Text, _flag("--mode", help="train (default), infer, or converge: train by epochs with validation")
+    ] = None,
     data: Annotated[
         Text,
         _flag(
@@ -122,6 +126,13 @@ def bench(
         Text, _flag("--epochs", help="passes over the training samples instead of iterations", metavar="N")
     ] = None,
     warmup: Annotated[Text, _flag("--warmup", help="iterations before the measured ones", metavar="N")] = None,
+    fit: Annotated[
+        Text,
+        _flag("--fit", help="with MODE=infer and DATA: iterations of training before it (default: 0)", metavar="N"),
+    ] = None,
+    concurrent: Annotated[
+        Text, _flag("--concurrent", help="so many trainings at once, against one after the other", metavar="N")
+    ] = None,
     repeat: Annotated[Text, _flag("--repeat", help="process-level repeats (default: 3)", metavar="N")] = None,
     scaling: Annotated[Text, _flag("--scaling", help="weak (default) or strong")] = None,
     engine: Annotated[Text, _flag("--engine", help="docker or venv (default: docker where it answers)")] = None,
@@ -201,6 +212,8 @@ def bench(
         "iterations": ask.count("ITERATIONS", iterations),
         "epochs": ask.count("EPOCHS", epochs),
         "warmup": ask.count("WARMUP", warmup),
+        "fit": ask.count("FIT", fit),
+        "concurrent": ask.count("CONCURRENT", concurrent),
         "repeat": ask.count("REPEAT", repeat),
         "scaling": ask.choice("SCALING", scaling, ask.Scaling),
         "engine": ask.choice("ENGINE", engine, ask.EngineName),

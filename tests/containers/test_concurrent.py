@@ -1,0 +1,78 @@
+"""Prevents: trainings that were to run at once and ran one after the other or on each other's cores, and ones that Ctrl-C leaves behind
+because it reaches another thread."""
+
+import signal
+
+from commands import running
+from test_ends import LONG
+from waiting import wait_until
+
+from runner.concurrency import figures
+from runner.results import read_events, read_record
+
+
+def span(record):
+    windows = record.measurement.windows
+    return min(w.start for w in windows), max(w.start + w.seconds for w in windows)
+
+
+def test_trainings_at_once_overlap_on_cores_of_their_own(dlscale, tmp_path):
+    words = (
+        "--framework=mxnet",
+        "--model=lenet",
+        "--batch=8",
+        "--iterations=400",
+        "--workers=2",
+        "--concurrent=2",
+        "--idle=0",
+    )
+    done = dlscale("bench", *words, out=tmp_path)
+    assert done.code == 0, done.stderr
+    by_case = {record.trial.concurrent.label: record for record in done.records}
+    assert sorted(by_case) == ["one", "sequential-1of2", "sequential-2of2", "together-1of2", "together-2of2"]
+    first, second = by_case["together-1of2"], by_case["together-2of2"]
+    (begin, end), (other_begin, other_end) = span(first), span(second)
+    assert max(begin, other_begin) < min(end, other_end)
+    cores = [
+        {event.cpus for event in read_events(tmp_path / r.run_id) if event.event == "env"} for r in (first, second)
+    ]
+    assert [len(own) for own in cores] == [1, 1]
+    assert set(*cores[0]).isdisjoint(*cores[1])
+    assert span(by_case["sequential-1of2"])[1] <= span(by_case["sequential-2of2"])[0]
+    # Half the devices take twice the iterations: each training has the samples that it has alone.
+    assert {record.measurement.samples for record in done.records} == {3200}
+    runs = [(tmp_path / record.run_id, record) for record in done.records]
+    assert [(case.case, len(case.total_s)) for case in figures(runs)] == [
+        ("one", 1),
+        ("sequential", 1),
+        ("together", 1),
+    ]
+    assert "at once" in done.stdout
+    assert list(tmp_path.glob("*-concurrent.md"))
+
+
+def test_ctrl_c_ends_all_that_run_at_once(start, client, tmp_path):
+    """The runs are in threads, and Python gives Ctrl-C to the main one."""
+    process = start(
+        "bench",
+        *LONG[:-2],
+        "--iterations=2000",
+        "--repeat=1",
+        "--workers=2",
+        "--concurrent=2",
+        "--idle=0",
+        f"--out={tmp_path}",
+    )
+
+    def both_train():
+        logs = list(tmp_path.glob("*-together-*/events.jsonl"))
+        return len(logs) == 2 and all('"event":"window"' in log.read_text() for log in logs)
+
+    # One alone and one after the other come first; Ctrl-C there is another test's.
+    assert wait_until(both_train, 400)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3, stderr
+    assert running(client) == []
+    together = [read_record(path) for path in tmp_path.glob("*-together-*") if path.is_dir()]
+    assert [record.outcome.status for record in together] == ["interrupted", "interrupted"]
