@@ -4,12 +4,12 @@ Three classes of one colour each, 20 JPEGs a class; of each the 5th, 10th, 15th 
 for nothing, one has the colour of another class. So a network that tells colours apart is right on 10 of 11.
 """
 
+import io
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image
 from probed import of, read
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
@@ -24,14 +24,23 @@ COMMON = (
 TRAIN = ("--strategy=single", "--learning-rate=0.003", "--momentum=0.9", "--weight-decay=0", "--precision=fp32")
 
 
-def folder():
-    """Make the class folders."""
+def drawn(colour, number):
+    """A JPEG of one colour, by Pillow; they differ in size."""
+    from PIL import Image
+
+    jpeg = io.BytesIO()
+    Image.new("RGB", (40 + number, 36), COLOURS[colour]).save(jpeg, "JPEG", quality=95)
+    return jpeg.getvalue()
+
+
+def folder(jpeg=drawn):
+    """Make the class folders; `jpeg(colour, number)` gives the bytes of an image."""
     root = Path(tempfile.mkdtemp())
-    for name, colour in COLOURS.items():
+    for name in COLOURS:
         (root / name).mkdir()
         for number in range(EACH):
-            Image.new("RGB", (40 + number, 36), colour).save(root / name / f"{number:02}.jpg", quality=95)
-    Image.new("RGB", (40, 40), COLOURS["red"]).save(root / "green/09.jpg", quality=95)
+            (root / name / f"{number:02}.jpg").write_bytes(jpeg(name, number))
+    (root / "green/09.jpg").write_bytes(jpeg("red", 4))
     for name in CUT:
         whole = (root / name).read_bytes()
         (root / name).write_bytes(whole[: len(whole) * 2 // 3])

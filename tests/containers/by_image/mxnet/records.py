@@ -4,7 +4,6 @@ Prevents labels shifted against images, channels swapped, a mean or deviation of
 is not named, ranks that read the same part of the file or see some classes only.
 """
 
-import base64
 import collections
 import json
 import subprocess
@@ -14,35 +13,25 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
+from colours import JPEGS
 from data_mxnet import Records
 from with_mxnet.shim import mx
 
 PROGRAMS = Path(__file__).parents[4] / "workloads/imagenet_cnn"
 
-# JPEGs of 16x16 pixels of one colour: what they have in common, and the rest of each.
-HEAD = (
-    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAIBAQEBAQIBAQECAgICAgQDAgICAgUEBAMEBgUGBgYFBgYGBwkIBgcJBwYGCAsICQoK"
-    "CgoKBggLDAsKDAkKCgr/2wBDAQICAgICAgUDAwUKBwYHCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoK"
-    "CgoKCgoKCgr/wAARCAAQABADAREAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAA"
-)
-TAILS = {
-    "blue": "AAn/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QAFgEBAQEAAAAAAAAAAAAAAAAAAAcJ/8QAFBEBAAAAAAAAAAAAAAAAAAAAAP/aAAwDAQACEQMRAD8Ajm38SsAAB//Z",
-    "green": "AAf/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QAFQEBAQAAAAAAAAAAAAAAAAAAAAn/xAAUEQEAAAAAAAAAAAAAAAAAAAAA/9oADAMBAAIRAxEAPwCsJXopgAAP/9k=",
-    "red": "AAj/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QAFgEBAQEAAAAAAAAAAAAAAAAAAAgJ/8QAFBEBAAAAAAAAAAAAAAAAAAAAAP/aAAwDAQACEQMRAD8Ai9KbfwAAB//Z",
-}
 # Their pixels are (0, 0, 254), (0, 255, 1), (254, 0, 0); (pixel - mean) / deviation of ImageNet, by hand.
 NORMALIZED = {"blue": (-2.118, -2.036, 2.623), "green": (-2.118, 2.429, -1.787), "red": (2.232, -2.036, -1.804)}
-CLASSES = sorted(TAILS)
+CLASSES = sorted(JPEGS)
 
 root = Path(tempfile.mkdtemp())
-jpegs = {name: base64.b64decode(HEAD + tail) for name, tail in TAILS.items()}
-for name, jpeg in jpegs.items():
+for name, jpeg in JPEGS.items():
     (root / "data" / name).mkdir(parents=True)
     for number in range(8):
         (root / "data" / name / f"{number}.jpg").write_bytes(jpeg)
-(root / "data/red/cut.jpg").write_bytes(jpegs["red"][:250])
+(root / "data/red/cut.jpg").write_bytes(JPEGS["red"][:250])
 (root / "data/blue/text.jpeg").write_text("no image")
 (root / "data/blue/notes.txt").write_text("not looked at")
 

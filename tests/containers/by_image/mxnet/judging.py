@@ -1,0 +1,112 @@
+"""Inside the image: validation after epochs and inference count what is right, by every strategy and in every precision of a CPU.
+
+Prevents validation images that are trained on, counted twice or left out by the ranks, a network that is validated with each rank's own statistics,
+strategies that validate different networks, an int8 network that computes in fp32, one whose answers depend on the batch.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
+import judged
+from colours import JPEGS
+from flags import infer_parser
+from probed import WORKLOADS, of
+
+MEETING = {
+    "DMLC_PS_ROOT_URI": "127.0.0.1",
+    "DMLC_NUM_SERVER": "1",
+    "DMLC_NUM_WORKER": "2",
+    "DMLC_NODE_HOST": "127.0.0.1",
+    "DMLC_INTERFACE": "lo",
+    "DMLC_PS_ROOT_PORT": "20001",
+}
+# What runs inside each of two workers: rank 1 begins with other statistics than rank 0.
+SHARING = """
+import sys
+sys.path[:0] = {paths!r}
+from with_mxnet.ranks import Distributed
+from with_mxnet.shim import mx
+ranks = Distributed("dist_sync")
+net = mx.gluon.nn.BatchNorm(in_channels=3)
+net.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
+trainer = ranks.trainer(net.collect_params(), dict(learning_rate=0.1), here=False)
+net.running_mean.set_data(mx.nd.full(3, 5 + ranks.rank))
+for _ in range(2):
+    ranks.share([net.running_mean])
+    assert [part.asnumpy().tolist() for part in net.running_mean.list_data()] == [[5, 5, 5]] * 2, net.running_mean.list_data()
+"""
+
+
+def job(worker):
+    """Run a scheduler, a server and two workers to their ends, on whose standard output they all are."""
+    shim = (sys.executable, str(WORKLOADS / "with_mxnet/shim.py"))
+    roles = {"scheduler": [shim], "server": [shim], "worker": [worker, worker]}
+    started = [
+        subprocess.Popen(argv, env={**os.environ, **MEETING, "DMLC_ROLE": role})
+        for role, commands in roles.items()
+        for argv in commands
+    ]
+    codes = [process.wait(timeout=400) for process in started]
+    assert codes == [0] * len(codes), codes
+
+
+def strategies_validate_one_network(data):
+    """The same images in the same global batches, cut alike: where nothing is normalized, all strategies come to one network."""
+    found = {
+        "one": judged.converge("mxnet", data),
+        "device": judged.converge("mxnet", data, "--batch=2", "--devices=2", "--strategy=kvstore", "--kvstore=device"),
+        "dist_sync": judged.converge(
+            *("mxnet", data, "--batch=2", "--strategy=kvstore", "--kvstore=dist_sync"),
+            launcher=(sys.executable, __file__, "job", sys.executable),
+            processes=2,
+        ),
+    }
+    sums = {
+        name: [
+            sum(event["validation"]["loss_sum"] for event in of(events, "epoch") if event["epoch"] == number)
+            for number in (1, 2, 3)
+        ]
+        for name, events in found.items()
+    }
+    for losses in sums.values():
+        for one, other in zip(losses, sums["one"], strict=True):
+            assert abs(one - other) < 1e-3 * max(1, other), sums
+
+
+def int8_is_int8():
+    """From the first convolution to the last dense layer; of any number of images, each gets the answer that it gets alone."""
+    from infer_mxnet import Predictor
+    from with_mxnet.shim import mx
+
+    words = [*judged.COMMON, "--batch=3", "--iterations=1", "--window=1", "--data=synthetic", "--precision=int8"]
+    for model in ("resnet18", "googlenet"):
+        predictor = Predictor(infer_parser("").parse_args([*words, f"--model={model}"]), mx)
+        samples, labels = predictor.library(9)
+        assert labels is None
+        before = predictor.predict(samples)
+        predictor.convert()
+        nodes = json.loads(predictor.net(mx.sym.var("data")).tojson())["nodes"]
+        layers = [node for node in nodes if node["op"] in {"_sg_mkldnn_conv", "_sg_mkldnn_fully_connected"}]
+        assert layers
+        assert not [node for node in nodes if node["op"] in {"Convolution", "FullyConnected", "BatchNorm"}]
+        assert {node["attrs"]["quantized"].lower() for node in layers} == {"true"}
+        answers = predictor.predict(samples)
+        assert (answers == before).mean() > 0.8, (model, answers, before)
+        assert [int(predictor.predict(samples[row : row + 1])[0]) for row in range(9)] == answers.tolist()
+
+
+if sys.argv[1:2] == ["job"]:
+    job(tuple(sys.argv[2:]))
+else:
+    folder = judged.folder(lambda colour, _: JPEGS[colour])
+    int8_is_int8()
+    job((sys.executable, "-c", SHARING.format(paths=[str(WORKLOADS)])))
+    strategies_validate_one_network(folder)
+    for name in ("fp32", "int8"):
+        judged.infer("mxnet", folder, name)
