@@ -1,7 +1,6 @@
 """What the programs of two frameworks are held to: equal losses over twenty steps from equal weights. No script by itself.
 
-The losses in `tests/golden/alike_losses.json` are PyTorch's: its scripts print them where `print` is the last word, and otherwise hold
-PyTorch to them as well.
+The losses in `tests/golden/alike_losses.json` are PyTorch's; its scripts hold it to them as well.
 """
 
 import json

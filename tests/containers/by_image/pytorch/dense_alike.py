@@ -3,7 +3,6 @@
 Prevents networks of one name that are not one network, an update that another framework does otherwise, documents in another order.
 """
 
-import json
 import sys
 from pathlib import Path
 
@@ -22,8 +21,4 @@ with torch.no_grad():
     values = alike.weights([p.shape for p in training.parameters], normalized=False)
     for parameter, value in zip(training.parameters, values, strict=True):
         parameter.copy_(torch.from_numpy(value))
-found = {"mlp-512-reuters": [training.step().item() for _ in range(alike.STEPS)]}
-if sys.argv[-1] == "print":
-    print(json.dumps(found))
-else:
-    alike.hold(found)
+alike.hold({"mlp-512-reuters": [training.step().item() for _ in range(alike.STEPS)]})

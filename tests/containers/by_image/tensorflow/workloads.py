@@ -1,0 +1,117 @@
+"""Inside the image: WGAN and the topic classifier have the catalog's parameters and the operations of their layers; a step does what it says.
+
+Prevents a layer that is missing or of another width, operations counted otherwise than with PyTorch, an RMSprop with its number below the
+root, a critic whose weights leave their cube, a generator that is not trained, two devices that are not one model, bytes of JPEGs on
+another scale than the generator's images, a validation that counts what only fills its last batch.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/wgan"))
+import alone
+import data_tensorflow
+import flags
+from models_tensorflow import build
+from train_tensorflow import Wgan
+from with_tensorflow.operations import layers
+from with_tensorflow.ranks import Alone, Mirrored
+from with_tensorflow.rmsprop import RmsProp
+from with_tensorflow.shim import tf
+
+CATALOG = json.loads(sys.argv[2])
+CLIP = 0.01
+# Weights and positions of convolutions of 4 x 4 at 64 pixels, by hand.
+GENERATOR = [
+    (16 * 100 * 512, 1),
+    (16 * 512 * 256, 4**2),
+    (16 * 256 * 128, 8**2),
+    (16 * 128 * 64, 16**2),
+    (16 * 64 * 3, 32**2),
+]
+CRITIC = [(16 * 3 * 64, 32**2), (16 * 64 * 128, 16**2), (16 * 128 * 256, 8**2), (16 * 256 * 512, 4**2), (16 * 512, 1)]
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+def training(*words, ranks=None):
+    args = flags.parser("").parse_args([*alone.ONE, "--model=wgan-nobn", *alone.WGAN, *words])
+    return Wgan(args, tf, ranks or Alone("/cpu:0"))
+
+
+def count(nets):
+    return sum(int(np.prod(weight.shape)) for net in nets for weight in net.trainable_weights)
+
+
+def the_networks_are_the_catalogs():
+    for name, (size, parameters) in CATALOG["wgan"].items():
+        nets = build(name, size, 100)
+        assert count(nets) == parameters, name
+        assert [layers(net) for net in nets] == [GENERATOR, CRITIC], name
+        assert [net.output.shape for net in nets] == [(None, 64, 64, 3), (None, 1, 1, 1)]
+
+
+def rmsprop_has_its_number_beside_the_root():
+    weights = tf.Variable([1.0, 1.0])
+    update = RmsProp([weights], learning_rate=0.1)
+    # v = 0.01 g²; w = 1 - 0.1 g / (0.1 g + 1e-8): a gradient of 1e-7 is at the number, one of 2 far above it.
+    update.apply([tf.constant([2.0, 1e-7])])
+    np.testing.assert_allclose(weights, [1 - 0.1 * 2 / 0.2, 1 - 1e-8 / 2e-8], rtol=1e-5, atol=1e-6)
+    update.apply([tf.constant([1.0, 0.0])])  # v = 0.99 * 0.04 + 0.01
+    np.testing.assert_allclose(weights[0], -0.1 / np.sqrt(0.0496), rtol=1e-5)
+    update.clip(0.2)
+    np.testing.assert_allclose(weights, [-0.2, 0.2])
+
+
+def a_step_trains_both_and_keeps_the_critic_in_its_cube():
+    made = training("--batch=4")
+    before = [variable.numpy() for variable in made.variables]
+    made.step()
+    assert all((variable.numpy() != old).any() for variable, old in zip(made.variables, before, strict=True))
+    largest = [np.abs(weight.numpy()).max() for weight in made.weights]
+    assert max(largest) == np.float32(CLIP), largest
+    assert max(np.abs(weight.numpy()).max() for weight in made.makers) > CLIP
+    assert made.batches.source.units == 8
+    # All of the generator is exchanged once in an iteration, all of the critic --n-critic times.
+    assert made.gradient_bytes() == 4 * (count([made.generator]) + 2 * count([made.critic]))
+
+
+def two_devices_lose_what_one_loses():
+    together = training("--batch=2", "--devices=2", "--strategy=mirrored", ranks=Mirrored(["/cpu:0", "/cpu:1"]))
+    one = training("--batch=4")
+    for _ in range(5):
+        np.testing.assert_allclose(together.read([together.step()]), one.read([one.step()]), rtol=1e-3, atol=1e-6)
+    first, second = together.evaluate()
+    assert first == second
+
+
+def real_images_have_the_range_of_made_ones():
+    root = Path(tempfile.mkdtemp())
+    (root / "white").mkdir()
+    for number in range(4):
+        pixels = np.zeros((20, 60, 3), np.uint8)
+        pixels[:, 20:40] = 255  # the middle square
+        (root / f"white/{number}.jpg").write_bytes(tf.io.encode_jpeg(pixels, quality=100).numpy())
+    made = training(f"--data={root}", "--loader-workers=1")
+    source = data_tensorflow.Jpegs(made.args, made.ranks)
+    real, _ = next(source)
+    assert (real.shape, real.dtype) == ((4, 16, 16, 3), tf.uint8)
+    batches = made.batches_of(real)
+    assert [batch.shape for batch in batches] == [(2, 16, 16, 3)] * 2
+    # Decoders blend the colour of neighbours across the edge.
+    np.testing.assert_allclose(np.stack(batches)[:, :, 3:-3, 3:-3], 1.0, atol=0.05)
+    assert source.units == 4
+
+
+the_networks_are_the_catalogs()
+rmsprop_has_its_number_beside_the_root()
+a_step_trains_both_and_keeps_the_critic_in_its_cube()
+two_devices_lose_what_one_loses()
+real_images_have_the_range_of_made_ones()
