@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -57,15 +57,18 @@ class PackIndex(BaseModel):
     size: int | None = None
 
 
-def inspect(path: Path) -> Dataset:
+def inspect(path: Path, kind: Literal["images", "audio"] = "images") -> Dataset:
     """Look at what DATA names.
 
     Raises:
-        RequestError: it does not exist, is empty, holds no JPEG in class folders, or was packed and lacks its index.
+        RequestError: it does not exist, is empty, holds no JPEG in class folders (or no WAV with its text), or was packed and lacks its
+            index.
     """
     if not path.exists():
         raise RequestError(f"DATA={path} does not exist; `dlscale data sample DIR` writes a small data set to try with")
     path = path.resolve()
+    if kind == "audio":
+        return _inspect_audio(path)
     if path.suffix in PACKED:
         return _inspect_packed(path, PACKED[path.suffix])
     if path.is_dir():
@@ -98,6 +101,21 @@ def _inspect_folder(path: Path) -> Dataset:
         digest=digest.hexdigest(),
         validation_images=sum(count // VALIDATION_EVERY for count in classes.values()),
     )
+
+
+def _inspect_audio(path: Path) -> Dataset:
+    digest = hashlib.sha256()
+    utterances = 0
+    found = (file for file in path.rglob("*") if file.suffix.lower() == ".wav") if path.is_dir() else iter(())
+    for file in sorted(found):
+        if file.with_suffix(".txt").is_file():
+            digest.update(f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}\0".encode())
+            utterances += 1
+    if not utterances:
+        raise RequestError(
+            f"DATA={path} holds no WAV file with a text file of the same name beside it; give a folder that does, or leave it out"
+        )
+    return Dataset(path=str(path), images=utterances, classes=0, digest=digest.hexdigest())
 
 
 def _inspect_packed(path: Path, form: Packed) -> Dataset:

@@ -113,13 +113,24 @@ def _look(request: Request, fleet: Fleet) -> Ground:
         engine=engine,
         image=image,
         workload=workload,
-        dataset=dataset.inspect(request.data) if request.data else None,
+        dataset=_dataset(request.data, workload) if request.data else None,
         workloads_sha256=programs_sha256(WORKLOADS),
         out=request.out or SUITE_ROOT / "results" / fleet.machine,
         nsight=find_nsight() if "metrics" in request.profile and device == "gpu" else Nsight(),
     )
     ground.check_engine()
     return ground
+
+
+def _dataset(path: Path, workload: Workload) -> Dataset:
+    """Look at the data that a workload is to read.
+
+    Raises:
+        RequestError: it is not what the workload reads, or the workload reads none.
+    """
+    if workload.data == "none":
+        raise RequestError(f"DATA={path} asked, but {workload.name} draws its own samples; leave it out")
+    return dataset.inspect(path, workload.data)
 
 
 def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> ImageSpec:

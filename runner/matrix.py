@@ -140,7 +140,7 @@ class Matrix:
             ),
         )
         writer.create(planned)
-        watch = Watch(shown, trial)
+        watch = Watch(shown, trial, unit=self.ground.workload.unit)
         outcome = self._execute(job, specs, beside, writer, watch)
         writer.settle(planned)
         outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})

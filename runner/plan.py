@@ -81,7 +81,9 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         model=model,
         image_size=workload.image_size(model, device=device, asked=request.image_size),
         strategy=strategy,
-        total=_total_iterations(request, ground, request.batch or defaults.batch, defaults),
+        total=_total_iterations(
+            request, ground, (request.batch or defaults.batch) * workload.batches_an_iteration(model), defaults
+        ),
         nodes=nodes,
         kinds=kinds(request, ground.fleet.members, device=device, ip_only=strategy.ip_only(device)),
     )
@@ -271,7 +273,7 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         iterations=iterations,
         warmup=warmup,
         window=_window(epoch_iterations or iterations),
-        epochs=iterations * batch * scale / samples,
+        epochs=iterations * batch * scale * workload.batches_an_iteration(cell.model) / samples,
         learning_rate=cell.model.learning_rate,
         momentum=workload.momentum,
         weight_decay=workload.weight_decay,

@@ -37,11 +37,11 @@ SHOWN: Final = 60
 
 
 class Dataset(BaseModel):
-    """A folder of class folders with JPEGs, or a RecordIO file packed from one.
+    """A folder of class folders with JPEGs, what was packed from one, or a folder of utterances.
 
     Attributes:
         path: where it is on the host.
-        images, classes: how many.
+        images, classes: how many; utterances count as images without a class.
         validation_images: how many of them a training that is watched to converge keeps for validation; 0 of a packed one.
         digest: SHA-256 over the names and sizes of its files, so that two runs can tell whether they read the same.
     """

@@ -23,6 +23,7 @@ Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Setting = int | float | str
 ProgramMode = Literal["train", "infer"]
+DataKind = Literal["images", "audio", "none"]
 
 # The workload of a request that names no model.
 DEFAULT: Final = "imagenet_cnn"
@@ -84,6 +85,8 @@ class Workload(BaseModel):
     Attributes:
         programs: what runs in each mode, by framework: files of the workload's folder.
         converge: frameworks whose training program validates after each epoch.
+        data: what its programs read from disk: JPEGs in class folders, WAV files with their texts, or nothing.
+        batches: the setting that says how many batches an iteration reads; one where None.
         dialects: of programs that leave their figures to the framework's own log, the dialect of that log.
         profiles: what passes under a profiler each program knows.
         regions: to which parts of a step each program can narrow one.
@@ -104,6 +107,8 @@ class Workload(BaseModel):
     source: str
     programs: Mapping[ProgramMode, Mapping[str, str]]
     converge: tuple[str, ...] = ()
+    data: DataKind = "images"
+    batches: str | None = None
     dialects: Mapping[str, DialectName] = {}
     profiles: Mapping[str, tuple[ProfileKind, ...]] = {}
     regions: Mapping[str, tuple[Region, ...]] = {}
@@ -124,6 +129,8 @@ class Workload(BaseModel):
     def _agrees_with_itself(self) -> Workload:
         """Refuse names that appear in one part of the file and are missing in another."""
         names = [model.name for model in self.models]
+        if self.batches and any(self.batches not in {**self.settings, **model.settings} for model in self.models):
+            raise ValueError(f"batches names the setting {self.batches!r}, which settings does not have")
         if len(set(names)) < len(names):
             raise ValueError("a model is listed twice; keep one of each name")
         for device, defaults in self.defaults.items():
@@ -141,6 +148,10 @@ class Workload(BaseModel):
         if "train" not in programs:
             raise ValueError("no program trains; add programs.train")
         return programs
+
+    def batches_an_iteration(self, model: Model) -> int:
+        """How many batches one iteration reads."""
+        return int({**self.settings, **model.settings}[self.batches]) if self.batches else 1
 
     def frameworks(self, mode: Mode) -> tuple[str, ...]:
         """The frameworks that offer a mode."""

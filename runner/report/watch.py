@@ -29,7 +29,7 @@ IN_WORDS: Final[Mapping[Case, str]] = {
 class Watch:
     """Told of every event of one trial; `events` and `env` are what it heard."""
 
-    def __init__(self, shown: Progress, trial: AnyTrial) -> None:
+    def __init__(self, shown: Progress, trial: AnyTrial, *, unit: str = "samples") -> None:
         self.events: list[Event] = []
         self.env: Env | None = None
         self._shown = shown
@@ -37,7 +37,7 @@ class Watch:
         # How long a program of others goes on, and how many ranks it has, only that program knows.
         known = trial if isinstance(trial, Trial) else None
         self._ranks = known.processes if known else 1
-        self._counted = "images" if known else "samples"
+        self._counted = unit
         iterations = known.iterations if known and not known.profile else None
         shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", iterations)
         shown.phase("start")
@@ -62,7 +62,11 @@ class Watch:
                 self._shown.phase(f"under {event.source}")
             case Window():
                 self._done += event.iterations
-                self._shown.window(self._done, event.samples * self._ranks / event.seconds, f"{self._counted}/s")
+                self._shown.window(
+                    self._done,
+                    (event.samples if event.units is None else event.units) * self._ranks / event.seconds,
+                    f"{self._counted}/s",
+                )
             case _:
                 pass
 

@@ -98,3 +98,24 @@ def test_only_a_form_with_one_image_size_is_packed_anew_for_another(tmp_path):
     # Each in a directory of its own, which is moved into place as a whole.
     folders = {packed_path(data, tmp_path, framework=name, image_size=32).parent for name in PACKERS}
     assert len(folders) == len(PACKERS)
+
+
+def test_utterances_are_wav_files_with_their_text(tmp_path):
+    (tmp_path / "speaker").mkdir()
+    for name in ("a.wav", "a.txt", "b.WAV", "b.txt", "alone.wav"):
+        (tmp_path / "speaker" / name).write_bytes(b"x" * len(name))
+    found = dataset.inspect(tmp_path, "audio")
+    assert (found.images, found.classes, found.validation_images) == (2, 0, 0)
+    (tmp_path / "speaker" / "a.wav").write_bytes(b"longer than before")
+    assert dataset.inspect(tmp_path, "audio").digest != found.digest
+    with pytest.raises(RequestError, match="holds no WAV file with a text file of the same name beside it"):
+        dataset.inspect(tmp_path / "speaker" / "a.wav", "audio")
+
+
+def test_every_fifth_image_of_a_class_is_kept_for_validation(tmp_path):
+    for name, count in (("cats", 11), ("dogs", 4)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            (tmp_path / name / f"{number}.jpg").write_bytes(b"x")
+    found = dataset.inspect(tmp_path)
+    assert (found.images, found.validation_images) == (15, 2)

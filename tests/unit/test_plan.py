@@ -38,8 +38,12 @@ def ground(framework="mxnet", device="cpu", **changes):
     return Ground(**(values | changes))
 
 
-def dataset(images=2000, classes=10):
-    return Dataset(path="/data", images=images, classes=classes, digest="d" * 64)
+def dataset(images=2000, classes=10, **changes):
+    return Dataset(path="/data", images=images, classes=classes, digest="d" * 64, **changes)
+
+
+def of(model):
+    return choose_workload(load_workloads(examples.ROOT), model)
 
 
 def test_defaults_on_two_cores_are_one_and_two_workers_three_times_interleaved():
@@ -249,3 +253,71 @@ def test_no_scale_does_less_than_one_device_and_none_much_more(batch, iterations
     for trial in trials:
         assert total <= trial.iterations * trial.global_batch < total + trial.global_batch
         assert trial.processes * trial.cpus_per_worker <= 16
+
+
+def test_inference_is_of_one_device_without_a_word_and_refused_on_two():
+    (trial,) = plan(Request(mode="infer", repeat=1), ground(workload=of("resnet50")))
+    assert (trial.world_size, trial.mode, trial.strategy) == (1, "infer", "single")
+    assert trial.program == "imagenet_cnn/infer_mxnet.py"
+    assert (trial.probe_bytes, trial.packed_at) == ((), None)
+    with pytest.raises(RequestError, match="^MODE=infer measures one device, 2 asked; ask for one$"):
+        plan(Request(mode="infer", workers=(1, 2)), ground())
+
+
+def test_a_training_that_is_watched_makes_whole_epochs_of_what_is_not_kept_for_validation():
+    data = dataset(images=500, validation_images=100)
+    one, two = plan(Request(mode="converge", epochs=3, batch=16, repeat=1), ground(dataset=data))
+    assert (one.epoch_iterations, one.iterations) == (400 // 16, 3 * 25)
+    assert (two.epoch_iterations, two.iterations) == (400 // 32, 3 * 12)
+    assert one.epochs == pytest.approx(3)
+    assert one.packed_at is None
+
+
+def test_validation_needs_images_that_can_be_split():
+    with pytest.raises(RequestError, match=r"^MODE=converge validates on real data, and none are given; add DATA=DIR"):
+        plan(Request(mode="converge"), ground())
+    with pytest.raises(
+        RequestError, match=r"^MODE=converge splits a folder of JPEGs, and DATA=/data is packed or too small"
+    ):
+        plan(Request(mode="converge"), ground(dataset=dataset()))
+    (trial, *_) = plan(
+        Request(mode="converge", model="mlp-512-reuters", batch=32), ground("pytorch", workload=of("mlp-512-reuters"))
+    )
+    assert trial.epoch_iterations == 8982 // 32
+
+
+def test_training_before_inference_needs_something_to_learn_from():
+    with pytest.raises(
+        RequestError, match="^FIT trains before inference, and there is nothing to learn from; add DATA=DIR"
+    ):
+        plan(Request(mode="infer", fit=10), ground())
+    (trial,) = plan(Request(mode="infer", fit=10, repeat=1), ground(dataset=dataset()))
+    assert trial.fit == 10
+
+
+def test_settings_are_those_of_the_workload_and_of_the_model_before_them_and_part_of_the_key():
+    (trial, *_) = plan(Request(model="deepspeech2-small"), ground("pytorch", workload=of("deepspeech2-small")))
+    assert trial.settings == {"longest": 3, "clip-norm": 400}
+    assert (trial.image_shape, trial.num_classes) == (None, None)
+    changed = of("deepspeech2-small").model_copy(update={"settings": {"longest": 17, "clip-norm": 1}})
+    (other, *_) = plan(Request(model="deepspeech2-small"), ground("pytorch", workload=changed))
+    assert trial.key != other.key
+
+
+def test_an_iteration_of_several_batches_counts_them_in_epochs():
+    workload = of("wgan")
+    (trial, *_) = plan(Request(model="wgan", batch=8, iterations=20), ground("pytorch", workload=workload))
+    assert trial.epochs == 20 * 8 * 5 / workload.training_samples
+    assert trial.settings["n-critic"] == 5
+
+
+def test_trainings_at_once_have_no_baseline_and_as_many_samples_each():
+    trials = plan(Request(concurrent=2, workers=(2,), batch=8, iterations=40, repeat=1), ground())
+    assert [(t.world_size, t.concurrent.label, t.iterations) for t in trials] == [
+        (2, "one", 20),
+        (2, "sequential-1of2", 20),
+        (2, "sequential-2of2", 20),
+        (1, "together-1of2", 40),
+        (1, "together-2of2", 40),
+    ]
+    assert {t.cpus_per_worker for t in trials} == {1}

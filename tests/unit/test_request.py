@@ -133,3 +133,21 @@ def test_a_command_of_yours_is_profiled_by_itself():
 def test_caffe_on_several_nodes_is_refused_for_what_caffe_is():
     with pytest.raises(RequestError, match="but Caffe has no distributed training; ask for one node and GPUS=n"):
         ask.refuse_contradictions(Request(framework="caffe", nodes=2))
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"mode": "infer", "profile": ("kernels",)}, "PROFILE looks into training, and MODE=infer does not train"),
+        ({"mode": "infer", "strategy": "ddp"}, "STRATEGY=ddp joins devices, and MODE=infer has one"),
+        ({"fit": 3}, "FIT trains before inference, and MODE=train is none; add MODE=infer"),
+        ({"mode": "converge", "iterations": 9}, "ITERATIONS does not go with MODE=converge, which trains by EPOCHS"),
+        ({"mode": "infer", "concurrent": 2}, "CONCURRENT counts trainings, and MODE=infer asked"),
+        ({"concurrent": 1}, "CONCURRENT=1 is one training beside none; ask for CONCURRENT=2 or more"),
+        ({"concurrent": 2, "profile": ("kernels",)}, "PROFILE does not go with CONCURRENT"),
+        ({"concurrent": 2, "hosts": "a:1,b:1"}, "HOSTS does not go with CONCURRENT"),
+    ],
+)
+def test_what_a_mode_would_ignore_is_refused(asked, sentence):
+    with pytest.raises(RequestError, match=f"^{sentence}"):
+        ask.refuse_contradictions(Request(**asked))

@@ -199,3 +199,14 @@ def test_a_precision_of_inference_alone_is_not_one_of_training(cnn):
         able.check_precision("int8", framework="mxnet", device="cpu")
     with pytest.raises(RequestError, match="on DEVICE=gpu with MODE=infer; ask for fp32 or fp16$"):
         able.check_precision("int8", framework="mxnet", device="gpu", mode="infer")
+
+
+def test_an_iteration_reads_as_many_batches_as_a_setting_says(cnn):
+    (wgan,) = (w for w in load_workloads(ROOT) if w.name == "wgan")
+    assert wgan.batches_an_iteration(wgan.models[0]) == 5
+    assert cnn.batches_an_iteration(cnn.models[0]) == 1
+
+
+def test_a_number_of_batches_that_no_setting_has_is_refused(changed):
+    with pytest.raises(RequestError, match="batches names the setting 'n-critic', which settings does not have"):
+        changed("unit: images", "batches: n-critic\nunit: images")
