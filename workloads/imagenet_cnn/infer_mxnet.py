@@ -6,9 +6,8 @@
     python3 infer_mxnet.py ... --data=FOLDER --fit=200 --precision=int8
 
 The loop, and what is measured, is `workloads/inference.py`. Networks are hybridized with static memory. On a CPU fp32 runs with oneDNN's fused
-operators, as MXNet recommends for inference; until it is converted, which is what the reference answers with, the network runs as it
-trains. fp16 casts network and images as a whole. int8 is `quantize_mxnet.py`, on CPUs only: MXNet's int8 convolutions for GPUs take no network
-of these as a whole.
+operators, as int8 does too (`quantize_mxnet.py`, on CPUs only); until it is converted, which is what the reference answers with, the
+network runs as it trains. fp16 casts network and images as a whole.
 """
 
 import math
@@ -32,7 +31,7 @@ def check(args):
     """Refuse what this program can't do; before MXNet is imported, as nothing here needs it."""
     inference.check(args)
     if (args.precision, args.device) == ("int8", "gpu"):
-        refuse("--precision=int8 needs a CPU: MXNet quantizes these networks for oneDNN alone; ask for fp16")
+        refuse("--precision=int8 needs a CPU: networks are quantized for oneDNN here; ask for fp16")
     if args.precision != "int8":
         check_precision(args)
     if args.data != "synthetic" and not Path(args.data).is_dir():
