@@ -25,34 +25,45 @@ def test_the_command_works(command, sample, tmp_path, client, passes):
     if command == "make test":
         assert "make test" in (ROOT / ".ci" / "run").read_text()  # it is what runs this
         return
-    words = [
-        word.replace("/tmp/dlscale-sample", str(tmp_path / "new" if "sample" in command.split()[:3] else sample))
-        for word in shlex.split(command)
-    ]
-    words = ["60" if word == "2000" else word.replace("/tmp/dlscale-report", str(tmp_path)) for word in words]
-    if "/run/dlscale-rig" in command or words[:2] == ["make", "rig"]:
+    if "/run/dlscale-rig" in command or command.startswith("make rig"):
         if os.getuid():
             pytest.skip("several hosts on one machine need root")
         if not command.startswith("make rig"):
             assert Path("/run/dlscale-rig/0/hosts.yaml").exists(), "the rig of the command before is not there"
-    if words[:2] in (["make", "bench"], ["make", "compare-interconnects"]):
-        gpus = any(word.startswith("GPUS=") for word in words)
-        out = passes if "PROFILE=" in command else tmp_path / "out"
-        words += [small for small in SMALL if not (gpus and small == "DEVICE=cpu")] + [f"OUT={out}"]
-        words += [] if any(word.startswith("BATCH=") for word in words) else ["BATCH=4"]
-    if words[1] == "bench" and words[0].endswith("dlscale"):
-        words.insert(2, f"--out={tmp_path / 'out'}")
+    words = shortened(placed(command, sample, tmp_path), out=passes if "PROFILE=" in command else tmp_path / "out")
     if words[:2] == ["make", "profile"]:
         words[2] = f"RUN={passes}"
-    if words[:2] == ["make", "reproduce"]:  # test_reproduce.py runs them for real
-        words.append("DRY_RUN=1")
-    if words[:2] == ["make", "overhead"]:
-        words.append("REPEAT=1")
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL)
     if "GPUS=1,2,4" in words and "offers none" in done.stderr:
         assert done.returncode == 2  # what a machine without GPUs answers
         return
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def placed(command, sample, tmp_path):
+    """The words of a command, its folders those of the test."""
+    data = str(tmp_path / "new" if "sample" in command.split()[:3] else sample)
+    folders = {"/tmp/dlscale-sample": data, "/tmp/dlscale-report": str(tmp_path)}
+    words = shlex.split(command)
+    for folder, place in folders.items():
+        words = [word.replace(folder, place) for word in words]
+    return ["60" if word == "2000" else word for word in words]
+
+
+def shortened(words, *, out):
+    """The same command, with less to do and its records elsewhere."""
+    if words[:2] in (["make", "bench"], ["make", "compare-interconnects"]):
+        told = {word.partition("=")[0] for word in words}
+        left_out = {"DEVICE"} if "GPUS" in told else {"ITERATIONS"} if "MODE=converge" in words else set()
+        few = [small for small in SMALL if small.partition("=")[0] not in told | left_out]
+        return [*words, *few, f"OUT={out}", *([] if "BATCH" in told else ["BATCH=4"])]
+    if words[1] == "bench":  # dlscale's own
+        return [*words[:2], f"--out={out}", *words[2:]]
+    if words[:2] == ["make", "reproduce"]:  # test_reproduce.py runs them for real
+        return [*words, "DRY_RUN=1"]
+    if words[:2] == ["make", "overhead"]:
+        return [*words, "REPEAT=1"]
+    return words
 
 
 def test_the_readme_has_commands():
