@@ -185,4 +185,6 @@ def machine(record: RunRecord) -> str:
     if record.trial.device == "gpu" and record.provenance.gpus:
         gpus = record.provenance.gpus
         return f"{len(gpus)} × {gpus[0].name}"
-    return f"{host.cpu_model or 'unknown processor'}, {host.usable_threads} cores"
+    return (
+        f"{host.cpu_model or 'unknown processor'}, {host.usable_threads} core{'' if host.usable_threads == 1 else 's'}"
+    )

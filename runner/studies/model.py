@@ -69,6 +69,12 @@ class Machine(Frozen):
     hosts: str | None = None
     images: tuple[Usable, ...]
 
+    @property
+    def in_words(self) -> str:
+        """Its devices, counted: `1 GPU`, `2 CPU cores`."""
+        count = sum(self.devices)
+        return f"{count} {'GPU' if self.device == 'gpu' else 'CPU core'}{'' if count == 1 else 's'}"
+
 
 class Altered(Frozen):
     """How a cell differs from the source's, but for the device itself: `field` is one of the source's terms or a flag of `bench`."""

@@ -13,8 +13,6 @@ from runner.studies.asked import Scale
 from runner.studies.model import Machine, Usable
 from runner.studies.study import LENGTHS, Block, Point, ShortenedName, Study
 
-UNITS = {"gpu": "GPUs", "cpu": "CPU cores"}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf:
@@ -162,5 +160,6 @@ class Setting:
             fits = sum(count >= each for count in machine.devices) >= point.nodes
         if fits and emulated and not machine.may_emulate:
             return f"{asked}, and nodes are emulated in containers, for which no engine answers here"
+        verb = "is" if sum(machine.devices) == 1 else "are"
         nodes = f" on {len(machine.devices)} nodes" if len(machine.devices) > 1 else ""
-        return None if fits else f"{asked}, here are {sum(machine.devices)} {UNITS[machine.device]}{nodes}"
+        return None if fits else f"{asked}, here {verb} {machine.in_words}{nodes}"

@@ -43,9 +43,9 @@ def changes(cells: Sequence[Cell | CellOutcome]) -> list[str]:
 
 def where(machine: Machine, scale: str) -> str:
     """`small, on vm: AMD EPYC, 2 CPU cores for GPUs`."""
-    unit = "GPUs" if machine.device == "gpu" else "CPU cores in place of GPUs"
+    instead = "" if machine.device == "gpu" else " in place of GPUs"
     nodes = f" of {len(machine.devices)} nodes" if len(machine.devices) > 1 else ""
-    return f"{scale}, on {machine.name}: {machine.device_name}, {sum(machine.devices)} {unit}{nodes}"
+    return f"{scale}, on {machine.name}: {machine.device_name}, {machine.in_words}{instead}{nodes}"
 
 
 def studies(name: str, title: str, cells: Sequence[Cell]) -> Row:
