@@ -184,6 +184,10 @@ class Validation:
         # A generator of its own: each pass would otherwise draw a number that is the training's.
         options["generator"] = torch.Generator()
         self.loader = DataLoader(dataset, batch_size=batch, num_workers=workers, **options)
+        # Workers are forked here, before the first step: the fork of a process whose autograd and Gloo have been at work may wait forever
+        # for a lock that a thread held, as one in some tens of runs with two ranks did at its first validation.
+        if workers:
+            iter(self.loader)
         self.normalize = Normalize(device=device, layout=layout)
         self.skipped = set()
 

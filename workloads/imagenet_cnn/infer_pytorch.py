@@ -71,7 +71,7 @@ class Predictor:
             refuse(
                 f"{self.args.data} has fewer than five JPEGs in each class, none of which would be left to infer on; give more"
             )
-        return self.decode(spread(held_out.images, most))
+        return self.decode(spread(held_out.images, most), workers=self.args.loader_workers)
 
     def synthetic(self, count):
         from synthetic import samples
@@ -80,15 +80,13 @@ class Predictor:
             self.args.seed, first=0, count=count, image_size=self.args.image_size, num_classes=self.args.num_classes
         )[0]
 
-    def decode(self, images):
+    def decode(self, images, *, workers):
         """The middle of each of these images, as bytes, and their labels."""
         from data_torch import Central, collate
         from torch.utils.data import DataLoader
 
         dataset = Central(self.args.data, images, image_size=self.args.image_size)
-        loader = DataLoader(
-            dataset, batch_size=inference.CHUNK, num_workers=self.args.loader_workers, collate_fn=collate
-        )
+        loader = DataLoader(dataset, batch_size=inference.CHUNK, num_workers=workers, collate_fn=collate)
         parts = list(loader)
         pixels, labels = (self.torch.cat([part[place] for part in parts if len(part[1])]) for place in (0, 1))
         self.decoded += len(labels)
@@ -141,7 +139,8 @@ class Predictor:
         else:
             from data_torch import open_folder
 
-            images, _ = self.decode(spread(open_folder(self.args, part=0).images, inference.CALIBRATION))
+            # Few, and by this process: one that has trained is better not forked (`data_torch.Validation`).
+            images, _ = self.decode(spread(open_folder(self.args, part=0).images, inference.CALIBRATION), workers=0)
         return [images[first : first + inference.CHUNK] for first in range(0, len(images), inference.CHUNK)]
 
     def prepare(self, samples):
