@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from statistics import fmean, median
 
 from runner import metrics
-from runner.metrics import Interval, RawWindow
+from runner.concurrency import total_s
+from runner.metrics import Interval
 from runner.results import RunRecord
 from runner.studies.model import Run
 from runner.studies.noise import Amount, over_repeats
@@ -123,11 +124,7 @@ def _binomial(percent: float, samples: int) -> Interval | None:
 
 
 def of_case(cell: Gathered) -> None:
-    """How long several trainings took in all.
-
-    At once: from the first one's first window to the last one's end, by the clock that the containers of a machine share; one after the
-    other: their measured times together; alone: its own.
-    """
+    """How long several trainings took in all, as `concurrency.total_s` has it."""
     repeats: dict[int, list[Run]] = defaultdict(list)
     for one in cell.measured:
         repeats[one.record.trial.repeat].append(one)
@@ -139,21 +136,13 @@ def of_case(cell: Gathered) -> None:
         expected = 1 if concurrent is None or concurrent.case == "one" else concurrent.trainings
         if len(own) < expected:
             continue
-        totals.append(_span(own) if concurrent and concurrent.case == "together" else _sum(own))
+        case = concurrent.case if concurrent else "one"
+        totals.append(total_s([one.record for one in own], case=case))
         runs += own
     if totals:
         cell.add_mean("total_time", "s", totals, runs)
     else:
         cell.lack("not all of the trainings of this case can be used", "total_time")
-
-
-def _span(runs: Sequence[Run]) -> float:
-    windows: list[RawWindow] = [window for one in runs for window in one.record.measurement.windows]
-    return max(window.start + window.seconds for window in windows) - min(window.start for window in windows)
-
-
-def _sum(runs: Sequence[Run]) -> float:
-    return sum(one.record.measurement.training_time_s or 0.0 for one in runs)
 
 
 def _mode(record: RunRecord) -> str:
