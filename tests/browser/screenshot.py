@@ -1,7 +1,7 @@
 """Takes the README's picture of the report page, from committed records alone.
 
-    git clone --quiet . /tmp/clean && .venv/bin/dlscale report /tmp/clean/results --out /tmp/drawn
-    .venv/bin/python tests/browser/screenshot.py /tmp/drawn/report.html docs/report.png
+git clone --quiet . /tmp/clean && .venv/bin/dlscale report /tmp/clean/results --out /tmp/drawn
+.venv/bin/python tests/browser/screenshot.py /tmp/drawn/report.html docs/report.png
 """
 
 from __future__ import annotations
