@@ -1,9 +1,10 @@
-"""`dlscale regrade`: computes the derived parts of records again, from the raw files and the facts of the run alone."""
+"""`dlscale regrade`: computes the derived parts of records again, from the raw files and the facts of the run alone, and judges studies again."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import BaseModel
 from rich.console import Console
 
 from runner.errors import RequestError
@@ -11,6 +12,7 @@ from runner.foreign import grade as foreign
 from runner.grade import Graded, grade, scaling
 from runner.provenance import SUITE_ROOT
 from runner.results import RECORD, RunRecord, read_events, read_plan, read_record, read_table, write_record
+from runner.studies.again import SUFFIX, judge_again, write_again
 from runner.trial import ForeignTrial
 from runner.workload import load_workloads
 
@@ -61,7 +63,7 @@ def _grade(directory: Path, record: RunRecord) -> Graded:
 
 
 def regrade_all(directory: Path) -> int:
-    """Regrade a run directory, or all in a directory; write what differs and say so. Returns the exit code.
+    """Regrade a run directory, or all in a directory with the studies made of them; write what differs and say so. Returns the exit code.
 
     Raises:
         RequestError: nothing to regrade there.
@@ -76,10 +78,23 @@ def regrade_all(directory: Path) -> int:
         )
     for run in found:
         old, new = regrade(run)
-        changed = [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
+        changed = _changed(old, new)
         if changed:
             write_record(run, new)
-            console.print(f"{run}: written again, {', '.join(changed)} differed from the raw files", markup=False)
-        else:
-            console.print(f"{run}: same", markup=False)
+        _say(console, run, changed, source="the raw files")
+    for path in sorted(directory.glob(f"*{SUFFIX}")):
+        before, after = judge_again(path)
+        changed = _changed(before, after)
+        if changed:
+            write_again(path, after)
+        _say(console, path, changed, source="the records")
     return 0
+
+
+def _changed(old: BaseModel, new: BaseModel) -> list[str]:
+    return [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
+
+
+def _say(console: Console, path: Path, changed: list[str], *, source: str) -> None:
+    said = f"written again, {', '.join(changed)} differed from {source}" if changed else "same"
+    console.print(f"{path}: {said}", markup=False)

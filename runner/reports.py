@@ -19,6 +19,7 @@ from runner.report.page import export, picture, render
 from runner.report.page.collect import Collected
 from runner.report.publish import Measured, redraw, save, watched
 from runner.results import RECORD, RunRecord, check_writable, read_record, records_under, write_report
+from runner.studies.again import SUFFIX
 from runner.studies.model import Reproduction
 from runner.sweeps import sweeps
 
@@ -26,7 +27,6 @@ Run = tuple[Path, RunRecord]
 PAGE: Final = "report.html"
 BESIDE: Final = "report-figures"
 """Folder of the page's figures as PNG and CSV."""
-REPRODUCTION: Final = ".reproduction.json"
 
 
 def report(directories: Sequence[Path], *, out: Path | None) -> None:
@@ -107,9 +107,9 @@ def _link(path: Path, page: Path) -> str:
 
 def _reproductions(folder: Path, *, console: Console) -> Iterator[tuple[str, Reproduction]]:
     """Studies that were run there, by the name of their file; one that can't be read costs itself only."""
-    for path in sorted(folder.glob(f"*{REPRODUCTION}")):
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
-            yield path.name.removesuffix(REPRODUCTION), Reproduction.model_validate_json(path.read_text("utf-8"))
+            yield path.name.removesuffix(SUFFIX), Reproduction.model_validate_json(path.read_text("utf-8"))
         except (OSError, ValidationError) as error:
             console.print(
                 f"not drawn: {path}: is no reproduction of this version ({error})", style="yellow", markup=False

@@ -22,6 +22,7 @@ from runner.report.progress import Progress, progress
 from runner.request import Request
 from runner.results import check_writable, write_report
 from runner.studies import load, show
+from runner.studies.again import SUFFIX
 from runner.studies.asked import Asked
 from runner.studies.cells import cells, requests
 from runner.studies.machine import survey
@@ -176,7 +177,7 @@ def _cell_run(cell: Cell, ran: _Ran) -> CellRun:
 def _write(reproduction: Reproduction, out: Path, console: Console) -> None:
     """Print the tables, and leave them beside the runs."""
     name = f"{reproduction.made_at:%Y%m%dT%H%M%SZ}-{reproduction.study}"
-    data = write_report(out, f"{name}.reproduction.json", reproduction.model_dump_json(indent=1) + "\n")
+    data = write_report(out, f"{name}{SUFFIX}", reproduction.model_dump_json(indent=1) + "\n")
     text = write_report(out, f"{name}.md", show.markdown(reproduction))
     show.print_reproduction(console, reproduction)
     for path in (data, text):

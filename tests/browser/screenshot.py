@@ -1,7 +1,10 @@
-"""Takes the README's picture of the report page, from committed records alone.
+"""Takes the README's pictures of the report page, from committed records alone: of its top, or from a section on.
 
-git clone --quiet . /tmp/clean && .venv/bin/dlscale report /tmp/clean/results --out /tmp/drawn
-.venv/bin/python tests/browser/screenshot.py /tmp/drawn/report.html docs/report.png
+    git clone --quiet . /tmp/clean && .venv/bin/dlscale report /tmp/clean/results --out /tmp/drawn
+    .venv/bin/python tests/browser/screenshot.py /tmp/drawn/report.html docs/report.png
+    .venv/bin/python tests/browser/screenshot.py /tmp/drawn/report.html docs/study.png studies
+
+The last word is the anchor of a section, which the page's address names.
 """
 
 from __future__ import annotations
@@ -13,11 +16,11 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 
-def main(page_file: Path, picture: Path) -> None:
+def main(page_file: Path, picture: Path, section: str = "") -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1240, "height": 1180}, color_scheme="light")
-        page.goto(page_file.resolve().as_uri())
+        page.goto(page_file.resolve().as_uri() + (f"#{section}" if section else ""))
         page.locator(".main-svg").first.wait_for()
         page.wait_for_timeout(2000)  # for the others that are in view
         page.screenshot(path=picture)
@@ -25,4 +28,4 @@ def main(page_file: Path, picture: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -62,6 +62,16 @@ class TestRates:
         assert (rate.repeats, rate.runs) == (2, ("a", "b"))
         assert found["iteration_time"][0].value == pytest.approx(0.2)
 
+    def test_an_iteration_is_as_long_whatever_throughput_counts(self):
+        """The time of a GAN's iteration came out as many times too short as its critic reads batches."""
+        one = run(0.1)
+        windows = tuple(w.model_copy(update={"units": 5.0 * w.samples}) for w in one.measurement.windows)
+        throughput = one.measurement.throughput.model_copy(update={"value": one.measurement.throughput.value * 5})
+        counted = one.measurement.model_copy(update={"windows": windows, "throughput": throughput})
+        found, _ = looked_at([one.model_copy(update={"measurement": counted})], gpus=1)
+        assert found["throughput"][0].value == pytest.approx(1600)
+        assert found["iteration_time"][0].value == pytest.approx(0.1)
+
     def test_invalid_runs_are_left_out(self):
         found, _ = looked_at([run(0.1, run_id="a"), run(9.9, run_id="b", status="invalid")], gpus=1)
         assert found["throughput"][0].value == pytest.approx(320)

@@ -68,6 +68,7 @@ COUNTED: Final = frozenset(
 )
 """Settings that a source prints, which nobody measures."""
 CURVES: Final = 8
+ABBREVIATED: Final = frozenset({"api", "fp32", "fp64", "gpu", "nccl"})
 """More curves than that are parted by network."""
 NUMBERED: Final = frozenset(
     {"gpus", "batch_per_gpu", "batch", "global_batch", "epoch", "iterations", "gpu_index", "run"}
@@ -162,6 +163,11 @@ def _telling(stated: Mapping[str, Hashable]) -> dict[str, Hashable]:
     return {name: stated[name] for name in TELLING if name in stated}
 
 
+def _in_words(metric: str) -> str:
+    """`fp32_utilisation` as people write it."""
+    return " ".join(word.upper() if word in ABBREVIATED else word for word in metric.split("_"))
+
+
 def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) -> list[Figure]:
     """The figure of one quantity; one for each network where the curves would be too many."""
     if len({point.where.get("gpu") for point in points} - {None}) < 2:  # noqa: PLR2004 - then it tells nothing apart
@@ -172,7 +178,7 @@ def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) ->
     found = []
     for model in models if parted else [None]:
         own = [point for point in points if not parted or point.where.get("model") == model]
-        quantity = metric.replace("_", " ")
+        quantity = _in_words(metric)
         of = f", {model}" if parted and model else ""
         name = anchor(stem, metric, unit if unit not in {"%", "x"} else "", str(model) if parted else "")
         y = quantity if unit in {"unstated", "x"} else f"{quantity} ({unit})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean, median
@@ -33,11 +34,18 @@ def rates(cell: Gathered) -> None:
     ci95 = metrics.interval(metrics.rate_distribution(windows, seed=1)) if vary else None
     cell.add("throughput", told[0].unit, Amount(rate, ci95), runs)
     trial = runs[0].record.trial
-    if isinstance(trial, Trial) and told[0].unit in {"images/s", "samples/s"}:
-        batch = trial.global_batch
-        inverse = Interval(low=batch / ci95.high, high=batch / ci95.low) if ci95 and ci95.low > 0 else None
-        cell.add("iteration_time", "s", Amount(batch / rate, inverse), runs)
+    if isinstance(trial, Trial):
+        amount = _an_iteration(runs, trial)
+        inverse = Interval(low=amount / ci95.high, high=amount / ci95.low) if ci95 and ci95.low > 0 else None
+        cell.add("iteration_time", "s", Amount(amount / rate, inverse), runs)
     _over_time(cell)
+
+
+def _an_iteration(runs: Sequence[Run], trial: Trial) -> float:
+    """How much of what throughput counts one iteration has: its samples, or the units of them."""
+    windows = [window for one in runs for window in one.record.measurement.windows]
+    units = math.fsum(window.samples if window.units is None else window.units for window in windows)
+    return trial.global_batch * units / sum(window.samples for window in windows)
 
 
 def _over_time(cell: Gathered) -> None:

@@ -1,0 +1,68 @@
+"""A reproduction on file, judged again from the records of its runs: what `dlscale regrade` does with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from runner.errors import RequestError
+from runner.results import read_record, records_under, write_report
+from runner.studies import load, show
+from runner.studies.model import Cell, CellOutcome, CellRun, Reproduction, Run, is_baseline
+from runner.studies.reproduction import judge
+
+SUFFIX: Final = ".reproduction.json"
+"""What the files of reproductions end with, beside the directories of their runs."""
+
+
+def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
+    """(reproduction on file, the same as its runs' records and its study give it now).
+
+    Raises:
+        RequestError: it can't be read, or its study or a run of it is gone.
+    """
+    try:
+        old = Reproduction.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValidationError) as error:
+        raise RequestError(f"{path}: is no reproduction of a study ({error}); name another file") from error
+    study, published = load.load(old.study)
+    baselines = tuple(
+        Run(directory=directory.name, record=record)
+        for directory, record in records_under(path.parent)
+        if is_baseline(record.trial)
+    )
+    new = judge(
+        study,
+        published=published,
+        runs=[_cell_run(cell, path.parent, baselines) for cell in old.cells],
+        machine=old.machine,
+        scale=old.scale,
+        made_at=old.made_at,
+        git=old.git,
+    )
+    # What became of the cells is not judged: why one could not run is known to the machine that it was to run on.
+    return old, new.model_copy(update={"cells": old.cells})
+
+
+def write_again(path: Path, reproduction: Reproduction) -> None:
+    """Write a reproduction and its tables in place of those on file."""
+    write_report(path.parent, path.name, reproduction.model_dump_json(indent=1) + "\n")
+    write_report(path.parent, path.name.removesuffix(SUFFIX) + ".md", show.markdown(reproduction))
+
+
+def _cell_run(outcome: CellOutcome, folder: Path, baselines: tuple[Run, ...]) -> CellRun:
+    runs = tuple(Run(directory=name, record=read_record(folder / name)) for name in outcome.runs)
+    keys = {run.record.trial.key for run in runs}
+    cell = Cell(
+        id=outcome.id,
+        block=outcome.block,
+        where=outcome.where,
+        case=outcome.case,
+        why=outcome.why,
+        altered=outcome.altered,
+        extra=outcome.extra,
+    )
+    own = tuple(run for run in baselines if run.record.trial.key in keys)
+    return CellRun(cell=cell, runs=runs, baseline=own, why=outcome.why)
