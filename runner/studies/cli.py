@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from runner import request as ask
+from runner.flags import Text, flag
 from runner.studies.asked import Asked, Scale
 
-Text = str | None
-
-
-def _flag(*names: str, help: str, metavar: str = "TEXT") -> Any:  # noqa: A002 - typer's own name
-    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
-
-
-_SCALE = _flag("--scale", help="full (default), or small: shorter runs of the same shape")
-_DEVICE = _flag("--device", help="cpu or gpu (default: GPUs where there are some)")
-_HOSTS = _flag("--hosts", "-H", help="machines for runs on several nodes (default: emulated ones)", metavar="FILE|LIST")
-_ENGINE = _flag("--engine", help="docker or venv (default: docker where it answers)")
-_DATA = _flag("--data", help="real images for every run that takes images", metavar="PATH")
+_SCALE = flag("--scale", help="full (default), or small: shorter runs of the same shape")
+_DEVICE = flag("--device", help="cpu or gpu (default: GPUs where there are some)")
+_HOSTS = flag("--hosts", "-H", help="machines for runs on several nodes (default: emulated ones)", metavar="FILE|LIST")
+_ENGINE = flag("--engine", help="docker or venv (default: docker where it answers)")
+_DATA = flag("--data", help="real images for every run that takes images", metavar="PATH")
 
 
 def reproduce(
@@ -32,15 +26,15 @@ def reproduce(
     device: Annotated[Text, _DEVICE] = None,
     hosts: Annotated[Text, _HOSTS] = None,
     framework: Annotated[
-        Text, _flag("--framework", help="take this one in place of the source's, where that does not run")
+        Text, flag("--framework", help="take this one in place of the source's, where that does not run")
     ] = None,
     engine: Annotated[Text, _ENGINE] = None,
     data: Annotated[Text, _DATA] = None,
     out: Annotated[
-        Text, _flag("--out", help="where records and tables go (default: results/MACHINE)", metavar="DIR")
+        Text, flag("--out", help="where records and tables go (default: results/MACHINE)", metavar="DIR")
     ] = None,
     cells: Annotated[
-        Text, _flag("--cells", help="only runs whose names begin so, as the plan has them", metavar="NAME[,NAME]")
+        Text, flag("--cells", help="only runs whose names begin so, as the plan has them", metavar="NAME[,NAME]")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="say what would run, and what can't; start nothing")
