@@ -45,18 +45,20 @@ class _Kind:
     way: str
     horovod: Horovod | None
     xla: bool
+    settings: tuple[tuple[str, int | float | str], ...]
+    fit: int
     wires: tuple[str, str | None, str | None, Link | None]
 
 
 def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
-    """Find what was run with several batches; runs of programs that are not the suite's own are left out.
+    """Find what was run with several batches; runs of other programs than the suite's, and trainings at once, are left out.
 
     Args:
         runs: run directories and their records, in any order; invalid ones have no figure.
     """
     kinds: dict[_Kind, list[Run]] = {}
     for path, record in runs:
-        if isinstance(record.trial, Trial):
+        if isinstance(record.trial, Trial) and not record.concurrent:
             kinds.setdefault(_kind(record, record.trial), []).append((path, record))
     names: dict[str, int] = {}
     found = []
@@ -90,6 +92,8 @@ def _kind(record: RunRecord, trial: Trial) -> _Kind:
         way=trial.way,
         horovod=trial.horovod,
         xla=trial.xla,
+        settings=tuple(sorted(trial.settings.items())),
+        fit=trial.fit,
         wires=(trial.interconnect, trial.iface, trial.hca, trial.link),
     )
 

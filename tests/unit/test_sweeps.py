@@ -78,6 +78,9 @@ def test_the_same_batches_at_two_precisions_are_no_sweep():
         {"xla": True},
         {"interconnect": "shm"},
         {"horovod": examples.horovod(compression="fp16")},
+        {"settings": {"n-critic": 1}},
+        {"fit": 20},
+        {"concurrent": {"trainings": 2, "case": "sequential", "number": 1}},
     ],
     ids=str,
 )

@@ -40,7 +40,9 @@ def overview(records: Sequence[RunRecord]) -> Block:
     usable = [
         record
         for record in records
-        if record.validity.status != "invalid" and not record.profiled and record.measurement.throughput
+        if record.validity.status != "invalid"
+        and not (record.profiled or record.concurrent)
+        and record.measurement.throughput
     ]
     every = (_fastest(usable), _of("machine", machine, records), _of("framework", lines.framework, records))
     return Block(
