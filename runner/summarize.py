@@ -14,8 +14,9 @@ import numpy as np
 
 from runner import metrics
 from runner.attribution import StepParts
-from runner.metrics import GlobalWindows, Measurement
-from runner.report.summary import Row, Status, Summary
+from runner.metrics import GlobalWindows, Measurement, StepTime
+from runner.quality import AccuracyFigures, EpochFigures
+from runner.report.summary import Answers, Row, Status, Summary
 from runner.results import RunRecord
 from runner.telemetry import pool
 from runner.trial import AnyTrial, ForeignTrial, Trial
@@ -133,6 +134,8 @@ def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]
         parts=_parts(usable),
         mfu_percent=_mfu_percent(usable, rate),
         telemetry=pool([record.telemetry for record in usable if record.telemetry]),
+        answers=_answers(usable),
+        epochs=_epochs(usable),
         status="valid" if clean else "degraded",
         reasons=reasons,
     )
@@ -146,6 +149,55 @@ def _parts(records: Sequence[RunRecord]) -> StepParts | None:
     columns = {name: [getattr(parts, name) for parts in told] for name in StepParts.model_fields}
     known = {name: [value for value in values if value is not None] for name, values in columns.items()}
     return StepParts.model_validate({name: statistics.median(own) if own else None for name, own in known.items()})
+
+
+def _answers(records: Sequence[RunRecord]) -> Answers | None:
+    """What inference came to; None of a training."""
+    told = [found for record in records if (found := record.measurement).step_time_s]
+    times = [found.step_time_s for found in told if found.step_time_s and found.step_time_s.method == "latency"]
+    if not times:
+        return None
+    batches = [found.batch for found in told if found.batch]
+    return Answers(
+        latency=StepTime(
+            p50=statistics.median(one.p50 for one in times),
+            p90=statistics.median(one.p90 for one in times),
+            p99=statistics.median(one.p99 for one in times),
+            method="latency",
+        ),
+        batch=min(batches, key=lambda one: one.used) if batches else None,
+        accuracy=_middle([found.accuracy for found in told if found.accuracy]),
+    )
+
+
+def _middle(accuracies: Sequence[AccuracyFigures]) -> AccuracyFigures | None:
+    """The accuracy of the repeat in the middle; repeats differ where a framework adds up in no fixed order."""
+    ordered = sorted(accuracies, key=lambda one: one.percent)
+    return ordered[len(ordered) // 2] if ordered else None
+
+
+def _epochs(records: Sequence[RunRecord]) -> tuple[EpochFigures, ...]:
+    """How a training converged: of each epoch that all repeats have, the median of each figure."""
+    curves = [record.measurement.epochs for record in records if record.measurement.epochs]
+    return tuple(
+        own[0].model_copy(
+            update={
+                "train_loss": _median([one.train_loss for one in own]),
+                "val_loss": _median([one.val_loss for one in own]),
+                **{
+                    name: statistics.median(getattr(one, name) for one in own)
+                    for name in ("accuracy_percent", "seconds", "elapsed_s")
+                },
+            }
+        )
+        for own in zip(*curves, strict=False)
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    """None where one is not known."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if len(known) == len(values) else None
 
 
 def _mfu_percent(records: Sequence[RunRecord], rate: float) -> float | None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from runner.attribution import StepParts
-from runner.report import figures, telemetry
+from runner.report import figures, modes, telemetry
 
 if TYPE_CHECKING:
     from runner.metrics import Interval
-    from runner.report.summary import Summary
+    from runner.report.summary import Row, Summary
 
 # Of a row's telemetry, what stands in its line of the CSV.
 WATCHED: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
@@ -33,6 +33,7 @@ def markdown(summary: Summary) -> str:
         "  \n".join((figures.interval_legend(summary), *map(_escaped, figures.peak_legend(summary)))),
         "",
         *(line(row) for row in table),
+        *_modes(summary),
         *_parts(summary),
         *_watched(summary),
         *(["", *notes] if notes else []),
@@ -43,6 +44,15 @@ def markdown(summary: Summary) -> str:
 def line(cells: Sequence[str]) -> str:
     """One line of a table."""
     return f"| {' | '.join(_escaped(cell) for cell in cells)} |"
+
+
+def _modes(summary: Summary) -> list[str]:
+    """What inference answered and how a training converged, a table each."""
+    found: list[str] = []
+    for block, legend in modes.blocks(summary):
+        align = [":--", *["--:"] * (len(block.headers) - 1)]
+        found += ["", *(line(row) for row in (block.headers, align, *block.rows)), "", legend]
+    return found
 
 
 def _parts(summary: Summary) -> list[str]:
@@ -68,7 +78,7 @@ def to_csv(summary: Summary) -> str:
     """One line a row, full precision, an empty field where there is no figure.
 
     Columns: scale, device, throughput and its interval, unit, training_time_s, speedup, efficiency (a fraction) and their
-    intervals, mfu_percent, repeats, the parts of a step in seconds (`runner/attribution.py`), mean utilisation in percent and power in
+    intervals, mfu_percent, repeats, of inference latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/attribution.py`), mean utilisation in percent and power in
     watts of all devices, their energy in joules and samples per joule over all repeats, status, reasons (joined by "; "), wires.
     """
     import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)
@@ -91,6 +101,7 @@ def to_csv(summary: Summary) -> str:
                 "efficiency_ci95_high": _high(row.efficiency_ci95),
                 "mfu_percent": row.mfu_percent,
                 "repeats": row.repeats,
+                **_answered(row),
                 **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
                 **{name: getattr(row.telemetry, name, None) for name in WATCHED},
                 "status": row.status,
@@ -102,6 +113,20 @@ def to_csv(summary: Summary) -> str:
     )
     text: str = frame.to_csv(index=False, lineterminator="\n")
     return text
+
+
+def _answered(row: Row) -> dict[str, float | None]:
+    """Latencies in seconds and accuracies in percent of inference; nothing of a training, whose files have no such columns."""
+    if row.answers is None:
+        return {}
+    latency, accuracy = row.answers.latency, row.answers.accuracy
+    return {
+        "latency_p50_s": latency.p50,
+        "latency_p90_s": latency.p90,
+        "latency_p99_s": latency.p99,
+        "accuracy_percent": accuracy.percent if accuracy else None,
+        "reference_accuracy_percent": accuracy.reference_percent if accuracy else None,
+    }
 
 
 def _low(interval: Interval | None) -> float | None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from runner.concurrency import CaseFigures
 from runner.concurrency import figures as case_figures
 from runner.errors import RequestError
-from runner.report import concurrent, figures, pass_notes, profile, transports
+from runner.report import concurrent, figures, modes, pass_notes, profile, transports
 from runner.report.comparison import Comparison
 from runner.report.export import markdown, to_csv
 from runner.report.plot import scaling_png
@@ -121,6 +121,7 @@ def _of_measured(measured: Measured, *, name: str, console: Console) -> Reports:
         found |= {
             f"{stem}.md": markdown(summary),
             f"{stem}.csv": to_csv(summary),
+            f"{stem}-epochs.csv": modes.epochs_csv(summary),
             f"{stem}.png": scaling_png(summary),
             f"{stem}-power.png": _power(curve.runs, summary, console=console),
         }

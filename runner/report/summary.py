@@ -11,10 +11,26 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from runner.attribution import StepParts
-from runner.metrics import Interval
+from runner.metrics import Interval, StepTime
+from runner.quality import AccuracyFigures, BatchUsed, EpochFigures
 from runner.telemetry import Telemetry
 
 Status = Literal["valid", "degraded", "invalid", "failed"]
+
+
+class Answers(BaseModel):
+    """What inference on one device came to, the median of the repeats: the time of a batch in seconds, and what its answers are worth.
+
+    Attributes:
+        batch: the one that ran; of repeats with several, the smallest.
+        accuracy: None where the samples have no labels.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    latency: StepTime
+    batch: BatchUsed | None
+    accuracy: AccuracyFigures | None
 
 
 class Row(BaseModel):
@@ -31,6 +47,8 @@ class Row(BaseModel):
         parts: where the time of a step went, each part the median of the repeats; None where no program told.
         mfu_percent: model FLOP/s at that throughput over the devices' dense peak; above 100 it is shown, and flagged.
         telemetry: what devices and hosts did, all repeats together; None where nobody looked on.
+        answers: of inference; None of a training.
+        epochs: of a training that is watched to converge, each the median of the repeats.
         reasons: why the row is not valid.
     """
 
@@ -50,13 +68,15 @@ class Row(BaseModel):
     parts: StepParts | None = None
     mfu_percent: float | None = None
     telemetry: Telemetry | None = None
+    answers: Answers | None = None
+    epochs: tuple[EpochFigures, ...] = ()
     status: Status
     reasons: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _unusable_rows_carry_no_figures(self) -> Row:
         rates = (self.throughput, self.speedup, self.efficiency, self.mfu_percent)
-        figures = (*rates, self.training_time_s, self.parts, self.telemetry)
+        figures = (*rates, self.training_time_s, self.parts, self.telemetry, self.answers, self.epochs or None)
         if not self.usable and any(figure is not None for figure in figures):
             raise ValueError(f"a row that is {self.status} may carry no figures")
         return self

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from runner.report import figures, telemetry
+from runner.report import figures, modes, telemetry
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -49,6 +49,7 @@ def scaling_table(summary: Summary) -> RenderableType:
         Text(figures.interval_legend(summary), style="dim"),
         *(Text(legend, style="dim") for legend in figures.peak_legend(summary)),
         Padding(table, (1, 0)),
+        *modes.tables(summary),
         *_parts(summary),
         *telemetry.tables(summary),
         *(Text(note, style="yellow") for note in figures.notes(summary)),

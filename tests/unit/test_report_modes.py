@@ -1,0 +1,133 @@
+"""Prevents: latencies in the wrong unit, an accuracy beside another one's fp32, a batch that was reduced without a word, a mean of epochs
+that one repeat did not make, a table of fifty lines without its last one, and columns in the files of ordinary trainings."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import examples
+import pytest
+from records import record
+from rich.console import Console
+
+from runner.metrics import StepTime
+from runner.quality import AccuracyFigures, BatchUsed, EpochFigures
+from runner.report import modes
+from runner.report.export import markdown, to_csv
+from runner.report.table import scaling_table
+from runner.summarize import summarize
+
+
+def inferred(run_id, *, p50, percent, used=64):
+    """A run of inference in int8, asked for at a batch of 64."""
+    accuracy = AccuracyFigures(
+        precision="int8",
+        samples=200,
+        percent=percent,
+        reference="fp32",
+        reference_percent=80.0,
+        agree_percent=95.0,
+        fit_iterations=40,
+    )
+    update = {
+        "step_time_s": StepTime(p50=p50, p90=0.012, p99=0.02, method="latency"),
+        "accuracy": accuracy,
+        "batch": BatchUsed(asked=64, used=used, reason=None if used == 64 else "64 samples take 9 GiB"),
+    }
+    return run_of(examples.trial(mode="infer", precision="int8"), run_id, update)
+
+
+def run_of(trial, run_id, update):
+    base = record(run_id=run_id, trial=trial)
+    return Path(run_id), base.model_copy(update={"measurement": base.measurement.model_copy(update=update)})
+
+
+def curve(*accuracies, loss=2.0):
+    return tuple(
+        EpochFigures(
+            epoch=number,
+            iterations=5,
+            train_loss=loss,
+            val_loss=loss / number,
+            accuracy_percent=accuracy,
+            validation_samples=50,
+            seconds=2.0,
+            elapsed_s=2.0 * number,
+        )
+        for number, accuracy in enumerate(accuracies, start=1)
+    )
+
+
+def converged(run_id, *accuracies, **changes):
+    trial = examples.trial(mode="converge", epoch_iterations=5)
+    return run_of(trial, run_id, {"epochs": curve(*accuracies, **changes)})
+
+
+def shown(summary):
+    out = io.StringIO()
+    Console(file=out, width=100).print(scaling_table(summary))
+    return out.getvalue()
+
+
+def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
+    summary = summarize(
+        [inferred(str(n), p50=p50, percent=p) for n, (p50, p) in enumerate(((0.009, 70), (0.010, 78), (0.011, 76)))]
+    )
+    ((block, legend),) = modes.blocks(summary)
+    assert dict(zip(block.headers, block.rows[0], strict=True)) == {
+        "devices": "1 CPU worker",
+        "batch": "64",
+        "latency p50 (ms)": "10.00",
+        "latency p90 (ms)": "12.00",
+        "latency p99 (ms)": "20.00",
+        "accuracy (%)": "76.0",
+        "in fp32 (%)": "80.0",
+        "difference (points)": "-4.0",
+        "same (%)": "95.0",
+    }
+    assert "predictions that are those of fp32" in legend
+    assert "10.00" in shown(summary)
+    assert "-4.0" in shown(summary)
+    header, line = to_csv(summary).splitlines()
+    values = dict(zip(header.split(","), line.split(","), strict=True))
+    assert (values["latency_p50_s"], values["accuracy_percent"], values["reference_accuracy_percent"]) == (
+        "0.01",
+        "76.0",
+        "80.0",
+    )
+
+
+def test_a_batch_that_was_made_smaller_says_so():
+    ((block, _),) = modes.blocks(
+        summarize([inferred("a", p50=0.01, percent=75), inferred("b", p50=0.01, percent=75, used=16)])
+    )
+    assert block.rows[0][1] == "16 (of 64)"
+
+
+def test_epochs_are_the_median_of_repeats_as_far_as_all_of_them_went():
+    summary = summarize([converged("a", 10, 20, 30), converged("b", 30, 40, loss=4.0), converged("c", 20, 60, 90)])
+    ((block, _),) = modes.blocks(summary)
+    assert [row[1:] for row in block.rows] == [
+        ("1", "2.000", "2.000", "20.0", "2.000"),
+        ("2", "2.000", "1.000", "40.0", "4.000"),
+    ]
+    assert "| 1 CPU worker | 2 | 2.000 | 1.000 | 40.0 | 4.000 |" in markdown(summary)
+
+
+@pytest.mark.parametrize(("count", "lines"), [(12, 12), (13, 12), (50, 12)])
+def test_a_long_curve_is_told_in_a_dozen_lines_with_both_ends(count, lines):
+    summary = summarize([converged("a", *range(1, count + 1))])
+    ((block, _),) = modes.blocks(summary)
+    epochs = [int(row[1]) for row in block.rows]
+    assert len(epochs) == lines
+    assert (epochs[0], epochs[-1]) == (1, count)
+    assert epochs == sorted(set(epochs))
+    assert len(modes.epochs_csv(summary).splitlines()) == count + 1
+
+
+def test_an_ordinary_training_has_neither_tables_nor_columns():
+    summary = summarize([(Path("x"), record(trial=examples.trial()))])
+    assert modes.blocks(summary) == ()
+    assert modes.epochs_csv(summary) is None
+    assert "latency" not in to_csv(summary) + markdown(summary)
