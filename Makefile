@@ -81,7 +81,7 @@ sample: .venv/ready ## write a small data set of real JPEGs: OUT=/tmp/sample
 
 .PHONY: test lint verify lock
 test: .venv/ready-dev ## run every test that this machine can run
-	@.venv/bin/python -m pytest $(PYTEST)
+	@.venv/bin/python -m pytest --numprocesses=2 --dist=loadgroup $(PYTEST)
 lint: .venv/ready-dev ## ruff, mypy, shellcheck, Dockerfile checks
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/mypy
