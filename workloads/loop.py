@@ -24,6 +24,7 @@ after an epoch of a training that is watched to converge lies between two window
 import time
 
 from convergence import Epochs
+from events import finite
 from probe import compute, wires
 from profiling import profile
 
@@ -55,17 +56,46 @@ class Batches:
         return units - before
 
 
-def train(training, events, args, *, samples):
-    """Do what the command line asks for: the measured iterations, or a pass under a profiler. Gives how many there were.
+def report(training, events, args, *, world_size):
+    """Do what the command line asks for and tell it from run_start to run_stop; `world_size` devices train together.
 
-    `samples` is what one iteration of this rank trains on.
+    Beyond what `measure` asks for, the program offers
+
+        shape()             image_shape and num_classes of run_start
+        parameter_count(), gradient_bytes(), flop_per_sample()  what that event has of the network
+        samples             what one iteration of this rank trains on
+        skipped()           names of the samples of --data that could not be read
+        parameter_norm()    of the weights at the end
     """
+    events.emit(
+        "run_start",
+        world_size=world_size,
+        batch_per_device=args.batch,
+        global_batch=args.batch * world_size,
+        iterations=args.iterations,
+        warmup=args.warmup,
+        **training.shape(),
+        parameters=training.parameter_count(),
+        seed=args.seed,
+        gradient_bytes=training.gradient_bytes(),
+        flop_per_sample=training.flop_per_sample(),
+    )
+    iterations = train(training, events, args)
+    if args.data != "synthetic":
+        events.emit("data", decoded=training.batches.source.decoded, skipped=sorted(training.skipped()))
+    events.nccl()
+    samples, norm = iterations * training.samples, finite(training.parameter_norm())
+    events.emit("run_stop", iterations=iterations, samples=samples, parameter_norm=norm)
+
+
+def train(training, events, args):
+    """Do what the command line asks for: the measured iterations, or a pass under a profiler. Gives how many there were."""
     if args.profile:
         asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
         return profile(training, events, kind=args.profile, **asked, window=args.window)
     lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
     epochs = Epochs(training, events, iterations=args.epoch_iterations) if args.epoch_iterations else None
-    measure(training, events, **lengths, samples=samples, probe=args.probe, epochs=epochs)
+    measure(training, events, **lengths, samples=training.samples, probe=args.probe, epochs=epochs)
     return args.iterations
 
 

@@ -10,6 +10,7 @@ import copy
 import warnings
 
 import torch
+from arguments import refuse
 from torch.ao.quantization import get_default_qconfig_mapping
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
@@ -19,9 +20,8 @@ ENGINE = "x86"  # FBGEMM and oneDNN, whichever of the two PyTorch knows to be fa
 def quantized(net, batches):
     """Make an int8 copy of a network in evaluation mode, its ranges read off the batches of images that it is shown."""
     if ENGINE not in torch.backends.quantized.supported_engines:
-        raise NotImplementedError(
-            f"this PyTorch quantizes for {torch.backends.quantized.supported_engines}, not for {ENGINE}"
-        )
+        known = ", ".join(torch.backends.quantized.supported_engines)
+        refuse(f"--precision=int8 needs an x86 CPU: this PyTorch quantizes for {known}; ask for fp32 or bf16")
     torch.backends.quantized.engine = ENGINE
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # it is deprecated, and some defaults of its own observers are

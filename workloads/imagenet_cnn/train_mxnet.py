@@ -73,12 +73,12 @@ class Classifier(Training):
 
         args, rank, processes = self.args, self.ranks.rank, self.ranks.processes
         if args.data == "synthetic":
-            return self.synthetic(rank * self.local_batch, self.local_batch, self.contexts)
+            return self.synthetic(rank * self.samples, self.samples, self.contexts)
         if args.epoch_iterations:
             return self.folders()
         index = read_index(args.data)
         check_data(args, classes=len(index["classes"]), images=index["images"], processes=processes)
-        shape = (self.local_batch, 3, args.image_size, args.image_size)
+        shape = (self.samples, 3, args.image_size, args.image_size)
         part = {"rank": rank, "world_size": processes, "workers": args.loader_workers}
         return Records(args.data, shape, seed=args.seed, contexts=self.contexts, dtype=self.dtype, **part)
 
@@ -95,7 +95,7 @@ class Classifier(Training):
         folders = Folders(args.data, size=args.image_size, seed=args.seed, **part)
         check_data(args, classes=len(folders.classes), images=len(folders.training), processes=processes)
         self.validation = Central(folders, folders.share(folders.validation), batch=args.batch)
-        return Learned(folders, batch=self.local_batch, contexts=self.contexts, dtype=self.dtype)
+        return Learned(folders, batch=self.samples, contexts=self.contexts, dtype=self.dtype)
 
     def losses(self, images, labels):
         return [self.loss(self.scores(x), y) for x, y in zip(images, labels, strict=True)]
@@ -123,6 +123,10 @@ class Classifier(Training):
 
         return next(self.synthetic(SHARED, count, contexts))
 
+    def shape(self):
+        size = self.args.image_size
+        return {"image_shape": [3, size, size], "num_classes": self.args.num_classes}
+
     def flop_per_sample(self):
         from with_mxnet.operations import layers
 
@@ -133,7 +137,7 @@ def main():
     args = parser(__doc__.splitlines()[0]).parse_args()
     check(args)
     check_file(args)
-    run(Classifier, args, image_shape=[3, args.image_size, args.image_size], num_classes=args.num_classes)
+    run(Classifier, args)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ It has these methods besides:
     losses(*batch)              the loss of every sample, (batch,) on each context, as a list
     shared_batch(count, contexts)  the first `count` samples of the batch on which all ranks compute a loss, divided among `contexts`
     flop_per_sample()           {"forward", "backward"}, as `flop.per_sample` counts them, or None
+    shape()                     where samples are images, or are classified
 """
 
 import math
@@ -18,8 +19,8 @@ import time
 
 import convergence
 from arguments import refuse
-from events import Events, finite, process_start
-from loop import train
+from events import Events, process_start
+from loop import report
 from placement import local_rank, pin
 from with_mxnet.profiler import UNBULKED, Regions, Storage
 
@@ -80,7 +81,7 @@ class Training:
         self.args, self.mx, self.ranks = args, mx, join(args)
         self.regions = Regions()
         self.storage = Storage(mx) if args.profile == "memory" and args.device == "gpu" else None
-        self.local_batch = args.batch * args.devices
+        self.samples = args.batch * args.devices  # what one iteration of this process trains on
         self.contexts = contexts(args, mx)
         self.dtype = "float16" if args.precision == "fp16" else "float32"
         mx.random.seed(args.seed)  # the same in all processes: they start from the same weights
@@ -114,12 +115,12 @@ class Training:
 
     def update(self):
         """Step with the gradients of all devices; their sum becomes a mean in it."""
-        size = self.ranks.step_size(self.local_batch)
+        size = self.ranks.step_size(self.samples)
         if self.clip_norm is None:
             self.trainer.step(size)
             return
         self.trainer.allreduce_grads()
-        most = self.clip_norm * self.local_batch * self.ranks.processes
+        most = self.clip_norm * self.samples * self.ranks.processes
         for context in self.contexts:
             gradients = [p.grad(context) for p in self.parameters()]
             self.mx.gluon.utils.clip_global_norm(
@@ -141,7 +142,7 @@ class Training:
         return self.ranks.exchange(elements, self.contexts)
 
     def alone(self):
-        batch = self.shared_batch(self.local_batch, self.contexts)
+        batch = self.shared_batch(self.samples, self.contexts)
 
         def run():
             with self.mx.autograd.record():
@@ -189,16 +190,27 @@ class Training:
     def parameters(self):
         return [p for p in self.net.collect_params().values() if p.grad_req != "null"]
 
+    def shape(self):
+        """`image_shape` and `num_classes` of the event run_start."""
+        return {"image_shape": None, "num_classes": None}
+
+    def skipped(self):
+        """Names of the samples of --data that could not be read."""
+        return self.batches.source.skipped
+
+    def parameter_count(self):
+        return sum(math.prod(p.shape) for p in self.parameters())
+
     def gradient_bytes(self):
         half = self.dtype == "float16" or self.args.compression == "fp16"
-        return (2 if half else 4) * sum(math.prod(p.shape) for p in self.parameters())
+        return (2 if half else 4) * self.parameter_count()
 
     def parameter_norm(self):
         arrays = [p.list_data()[0].asnumpy().astype("float64") for p in self.parameters()]
         return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
 
 
-def run(make, args, *, image_shape=None, num_classes=None):
+def run(make, args):
     """Do what the command line asks for with `make(args, mx)`, a `Training`, and report by events, from the first to `run_stop`."""
     mx = set_up(args, unbulked=args.profile == "kernels")
     from with_mxnet.environment import environment
@@ -206,29 +218,8 @@ def run(make, args, *, image_shape=None, num_classes=None):
     imported = time.monotonic()
     training = make(args, mx)
     events = Events(rank=training.ranks.rank)
-    processes = training.ranks.processes
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **environment(args, mx))
     events.phase("model", imported)
-    events.emit(
-        "run_start",
-        world_size=args.devices * processes,
-        batch_per_device=args.batch,
-        global_batch=training.local_batch * processes,
-        iterations=args.iterations,
-        warmup=args.warmup,
-        image_shape=image_shape,
-        num_classes=num_classes,
-        parameters=sum(math.prod(p.shape) for p in training.parameters()),
-        seed=args.seed,
-        gradient_bytes=training.gradient_bytes(),
-        flop_per_sample=training.flop_per_sample(),
-    )
-    samples = training.local_batch
-    iterations = train(training, events, args, samples=samples)
-    if args.data != "synthetic":
-        events.emit("data", decoded=training.batches.source.decoded, skipped=training.batches.source.skipped)
-    events.nccl()
-    norm = finite(training.parameter_norm())
-    events.emit("run_stop", iterations=iterations, samples=iterations * samples, parameter_norm=norm)
+    report(training, events, args, world_size=args.devices * training.ranks.processes)
     training.ranks.leave()

@@ -36,8 +36,8 @@ import time
 
 import convergence
 from arguments import refuse
-from events import Events, finite, process_start
-from loop import Batches, train
+from events import Events, process_start
+from loop import Batches, report
 from placement import pin
 from profiling import Regions
 from with_pytorch.device import check as check_device
@@ -169,9 +169,16 @@ class Training:
     def slowest(self, seconds):
         return self.ranks.slowest(seconds)
 
+    def skipped(self):
+        """Names of the samples of --data that could not be read."""
+        return self.batches.source.skipped
+
+    def parameter_count(self):
+        return sum(p.numel() for p in self.parameters)
+
     def gradient_bytes(self):
         size = 2 if self.args.compression == "fp16" else 4  # weights and their gradients are in fp32 at every precision
-        return size * sum(p.numel() for p in self.parameters)
+        return size * self.parameter_count()
 
     def flop_per_sample(self):
         """`flop.per_sample` of what an iteration does for one sample; None where nobody has counted it."""
@@ -264,24 +271,5 @@ def run(program, args):
     events.emit("env", **environment(args, torch, device))
     training = program(args, torch, device, ranks)
     events.phase("model", imported)
-    events.emit(
-        "run_start",
-        world_size=ranks.world_size,
-        batch_per_device=args.batch,
-        global_batch=args.batch * ranks.world_size,
-        iterations=args.iterations,
-        warmup=args.warmup,
-        **training.shape(),
-        parameters=sum(p.numel() for p in training.parameters),
-        seed=args.seed,
-        gradient_bytes=training.gradient_bytes(),
-        flop_per_sample=training.flop_per_sample(),
-    )
-    iterations = train(training, events, args, samples=training.samples)
-    if args.data != "synthetic":
-        source = training.batches.source
-        events.emit("data", decoded=source.decoded, skipped=sorted(source.skipped))
-    events.nccl()
-    norm = finite(training.parameter_norm())
-    events.emit("run_stop", iterations=iterations, samples=iterations * training.samples, parameter_norm=norm)
+    report(training, events, args, world_size=ranks.world_size)
     ranks.leave()

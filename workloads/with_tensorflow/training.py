@@ -39,8 +39,8 @@ import time
 
 import convergence
 from arguments import refuse
-from events import Events, finite, process_start
-from loop import Batches, train
+from events import Events, process_start
+from loop import Batches, report
 from placement import pin
 from profiling import Regions
 from with_tensorflow.device import check as check_device
@@ -283,23 +283,5 @@ def run(program, args):
     events.emit("env", **environment(args, tf, gpus))
     training = program(args, tf, ranks)
     events.phase("model", imported)
-    events.emit(
-        "run_start",
-        world_size=ranks.world_size,
-        batch_per_device=args.batch,
-        global_batch=args.batch * ranks.world_size,
-        iterations=args.iterations,
-        warmup=args.warmup,
-        **training.shape(),
-        parameters=training.parameter_count(),
-        seed=args.seed,
-        gradient_bytes=training.gradient_bytes(),
-        flop_per_sample=training.flop_per_sample(),
-    )
-    iterations = train(training, events, args, samples=training.samples)
-    if args.data != "synthetic":
-        events.emit("data", decoded=training.batches.source.decoded, skipped=training.skipped())
-    events.nccl()
-    norm = finite(training.parameter_norm())
-    events.emit("run_stop", iterations=iterations, samples=iterations * training.samples, parameter_norm=norm)
+    report(training, events, args, world_size=ranks.world_size)
     ranks.leave()
