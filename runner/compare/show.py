@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.compare.model import Compared, Pair, Verdict
-from runner.report.export import line
+from runner.report.block import line
 from runner.report.figures import ABSENT, figure
 
 HEADERS: Final = ("trial", "A", "B", "B/A", "95 % interval", "p (Holm)", "verdict")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rich import box
 from rich.console import Group
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from runner.report.export import line
+from runner.report.block import Block
+from runner.report.figures import ABSENT
 from runner.trial import Case
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ LEGEND: Final = (
     "devices: of each training; time: of all of them, measured windows alone, the median of the repeats and from the smallest to the largest; "
     "at once: from the first one's first window to the last one's end; ratio: to the time of one after the other"
 )
-ABSENT: Final = "–"
 
 
 def concurrent_table(summary: Summary, cases: Sequence[CaseFigures]) -> RenderableType:
@@ -40,15 +38,10 @@ def concurrent_table(summary: Summary, cases: Sequence[CaseFigures]) -> Renderab
         summary: of the training alone: its title, setting and machine.
         cases: in the order of `concurrency.CASES`.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for header in HEADERS:
-        table.add_column(header, justify="left" if header == "case" else "right", no_wrap=True)
-    for row in _rows(cases):
-        table.add_row(*row)
     return Group(
         Text(_title(summary, cases), style="bold"),
         Text(summary.setting),
-        Padding(table, (1, 0)),
+        Padding(_block(cases).table(), (1, 0)),
         Text(LEGEND, style="dim"),
         *(Text(reason, style="yellow") for reason in _reasons(cases)),
     )
@@ -56,14 +49,13 @@ def concurrent_table(summary: Summary, cases: Sequence[CaseFigures]) -> Renderab
 
 def markdown(summary: Summary, cases: Sequence[CaseFigures]) -> str:
     """A section; ends with a newline."""
-    align = [":--", *["--:"] * (len(HEADERS) - 1)]
     lines = [
         f"### {_title(summary, cases)}",
         "",
         f"{summary.setting}  ",
         f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}",
         "",
-        *(line(row) for row in (HEADERS, align, *_rows(cases))),
+        *_block(cases).markdown(),
         "",
         LEGEND,
         *(["", *(f"- {reason}" for reason in _reasons(cases))] if _reasons(cases) else []),
@@ -85,7 +77,7 @@ def _title(summary: Summary, cases: Sequence[CaseFigures]) -> str:
     return f"{summary.title}, {max(case.trainings for case in cases)} trainings"
 
 
-def _rows(cases: Sequence[CaseFigures]) -> list[tuple[str, ...]]:
+def _block(cases: Sequence[CaseFigures]) -> Block:
     sequential = next((case.median_s for case in cases if case.case == "sequential"), None)
     found: list[tuple[str, ...]] = []
     for case in cases:
@@ -102,7 +94,7 @@ def _rows(cases: Sequence[CaseFigures]) -> list[tuple[str, ...]]:
                 f"{median / sequential:.3f}" if median and sequential else ABSENT,
             )
         )
-    return found
+    return Block(headers=HEADERS, rows=tuple(found))
 
 
 def _reasons(cases: Sequence[CaseFigures]) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from runner.attribution import StepParts
 from runner.report import figures, modes, telemetry
+from runner.report.block import escaped, line
 
 if TYPE_CHECKING:
     from runner.metrics import Interval
@@ -22,15 +22,15 @@ def markdown(summary: Summary) -> str:
     align = [":--" if name in ("devices", "validity") else "--:" for name in names]
     mfu = summary.peak is not None
     table = [names, align, *(figures.cells(row, mfu=mfu).in_order() for row in summary.rows)]
-    notes = [f"- {_escaped(note)}" for note in figures.notes(summary)]
+    notes = [f"- {escaped(note)}" for note in figures.notes(summary)]
     lines = [
         f"### {summary.title}",
         "",
-        f"{_escaped(summary.setting)}  ",  # two spaces: a line break
-        *([f"{_escaped(summary.wires)}  "] if summary.wires else []),
+        f"{escaped(summary.setting)}  ",  # two spaces: a line break
+        *([f"{escaped(summary.wires)}  "] if summary.wires else []),
         f"{figures.ground(summary)}  ",
         *([f"{summary.engine_reason}  "] if summary.engine_reason else []),
-        "  \n".join((figures.interval_legend(summary), *map(_escaped, figures.peak_legend(summary)))),
+        "  \n".join((figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary)))),
         "",
         *(line(row) for row in table),
         *_modes(summary),
@@ -41,36 +41,26 @@ def markdown(summary: Summary) -> str:
     return "\n".join(lines) + "\n"
 
 
-def line(cells: Sequence[str]) -> str:
-    """One line of a table."""
-    return f"| {' | '.join(_escaped(cell) for cell in cells)} |"
-
-
 def _modes(summary: Summary) -> list[str]:
     """What inference answered and how a training converged, a table each."""
     found: list[str] = []
     for block, legend in modes.blocks(summary):
-        align = [":--", *["--:"] * (len(block.headers) - 1)]
-        found += ["", *(line(row) for row in (block.headers, align, *block.rows)), "", legend]
+        found += ["", *block.markdown(), "", legend]
     return found
 
 
 def _parts(summary: Summary) -> list[str]:
     """Where the time of a step went, as a table of its own; nothing where no program told."""
-    rows = figures.parts(summary)
-    if not rows:
-        return []
-    align = [":--" if name == "devices" else "--:" for name in figures.PARTS]
-    return ["", *(line(row) for row in (figures.PARTS, align, *rows)), "", figures.PARTS_LEGEND]
+    block = figures.parts(summary)
+    return ["", *block.markdown(), "", figures.PARTS_LEGEND] if block else []
 
 
 def _watched(summary: Summary) -> list[str]:
     """What devices and hosts did, a table each; nothing where nobody looked on."""
     found: list[str] = []
     for block in telemetry.blocks(summary):
-        align = [":--", *["--:"] * (len(block.headers) - 1)]
-        found += ["", *(line(row) for row in (block.headers, align, *block.rows))]
-    said = [f"- {_escaped(note)}" for note in telemetry.notes(summary)]
+        found += ["", *block.markdown()]
+    said = [f"- {escaped(note)}" for note in telemetry.notes(summary)]
     return [*found, *(["", telemetry.LEGEND] if found else []), *(["", *said] if said else [])]
 
 
@@ -135,8 +125,3 @@ def _low(interval: Interval | None) -> float | None:
 
 def _high(interval: Interval | None) -> float | None:
     return None if interval is None else interval.high
-
-
-def _escaped(text: str) -> str:
-    """Keep a reason from ending a cell or starting a new row."""
-    return text.replace("|", "\\|").replace("\n", " ")

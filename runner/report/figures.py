@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from runner.report.block import Block
+
 if TYPE_CHECKING:
     from runner.metrics import Interval
     from runner.report.summary import Row, Summary
@@ -62,8 +64,8 @@ PARTS_LEGEND = (
 )
 
 
-def parts(summary: Summary) -> tuple[tuple[str, ...], ...]:
-    """Where the time of a step went, one line a scale that tells of it."""
+def parts(summary: Summary) -> Block | None:
+    """Where the time of a step went, one line a scale that tells of it; None where none does."""
     found = []
     for row in summary.rows:
         if row.parts is None:
@@ -71,7 +73,7 @@ def parts(summary: Summary) -> tuple[tuple[str, ...], ...]:
         one = row.parts
         seconds = (one.step_s, one.input_s, one.compute_s, one.stragglers_s, one.rest_s, one.exchange_alone_s)
         found.append((row.devices, *(figure(None if part is None else 1000 * part) for part in seconds)))
-    return tuple(found)
+    return Block(headers=PARTS, rows=tuple(found)) if found else None
 
 
 def units(summary: Summary) -> str:

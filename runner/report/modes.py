@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
+from runner.report.block import Block
 from runner.report.figures import ABSENT, figure
-from runner.report.telemetry import Block
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,13 +43,7 @@ def tables(summary: Summary) -> tuple[RenderableType, ...]:
     """The tables for a terminal."""
     found: list[RenderableType] = []
     for block, legend in blocks(summary):
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-        for number, header in enumerate(block.headers):
-            # Headers wrap, figures never do: the table then fits 80 columns.
-            table.add_column(header.replace(" ", "\n", 1), justify="right" if number else "left", no_wrap=number > 0)
-        for cells in block.rows:
-            table.add_row(*cells)
-        found += [table, Text(legend, style="dim"), Text()]
+        found += [block.table(), Text(legend, style="dim"), Text()]
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.export import line
+from runner.report.block import line
 from runner.report.figures import ABSENT, figure
 
 if TYPE_CHECKING:

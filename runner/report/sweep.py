@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from runner.metrics import Interval
-from runner.report.export import line
+from runner.report.block import line
 from runner.report.figures import ABSENT, figure, half_width
 from runner.report.profile_plot import sweep_png
 from runner.report.summary import Row, Status

@@ -58,12 +58,5 @@ def scaling_table(summary: Summary) -> RenderableType:
 
 def _parts(summary: Summary) -> tuple[RenderableType, ...]:
     """Where the time of a step went; nothing where no program told."""
-    rows = figures.parts(summary)
-    if not rows:
-        return ()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for name in figures.PARTS:
-        table.add_column(name.replace(" ", "\n", 1), justify="left" if name == "devices" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return (table, Text(figures.PARTS_LEGEND, style="dim"), Text())
+    block = figures.parts(summary)
+    return (block.table(), Text(figures.PARTS_LEGEND, style="dim"), Text()) if block else ()

@@ -6,14 +6,12 @@ Where nothing is known of any row, a table stays away; why something is unknown 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from runner.report import figures
+from runner.report.block import Block
 from runner.report.figures import ABSENT, figure
 
 if TYPE_CHECKING:
@@ -32,14 +30,6 @@ LEGEND: Final = (
     "over the measured windows of all repeats: mean over time (smallest{dash}largest); idle: the lowest mean of a second before the "
     "job; energy of all repeats together"
 ).format(dash="\N{EN DASH}")
-
-
-@dataclass(frozen=True)
-class Block:
-    """A table as text; the first column is words, all others are figures."""
-
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def blocks(summary: Summary) -> tuple[Block, ...]:
@@ -77,13 +67,7 @@ def tables(summary: Summary) -> tuple[RenderableType, ...]:
         return ()
     found: list[RenderableType] = []
     for block in blocks(summary):
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-        for number, header in enumerate(block.headers):
-            # Headers wrap, figures never do: the table then fits 80 columns.
-            table.add_column(header.replace(" (", "\n("), justify="right" if number else "left", no_wrap=number > 0)
-        for cells in block.rows:
-            table.add_row(*cells)
-        found += [table, Text()]
+        found += [block.table(), Text()]
     return (*found, Text(LEGEND, style="dim"), *(Text(note, style="dim") for note in notes(summary)), Text())
 
 

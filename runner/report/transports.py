@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.export import line
+from runner.report.block import line
 from runner.report.figures import figure, half_width
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.export import line
+from runner.report.block import line
 from runner.studies import words
 from runner.studies.asked import Scale
 from runner.studies.model import Cell, Machine, Reproduction

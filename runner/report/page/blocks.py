@@ -173,7 +173,9 @@ def _tables(summary: Summary) -> list[Table]:
         )
     ]
     if parts := figures.parts(summary):
-        found.append(Table(title="Parts of a step", columns=figures.PARTS, rows=parts, legend=figures.PARTS_LEGEND))
+        found.append(
+            Table(title="Parts of a step", columns=parts.headers, rows=parts.rows, legend=figures.PARTS_LEGEND)
+        )
     found += [
         Table(title=f"Telemetry by {block.headers[0]}", columns=block.headers, rows=block.rows, legend=telemetry.LEGEND)
         for block in telemetry.blocks(summary)
