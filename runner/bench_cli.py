@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from runner import given
 from runner import request as ask
 from runner.events import ProfileKind, Region
 from runner.flags import Text, flag
@@ -133,7 +134,18 @@ def bench(
         Text, flag("--profile-timeout", help="wall-clock limit of such a pass (default: 15m)", metavar="TIME")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the exact command lines and start nothing")] = False,
-    image: Annotated[Text, flag("--image", help="run a command of yours in this image instead")] = None,
+    image: Annotated[
+        Text,
+        flag("--image", help="run in this image instead: a command of yours, or with --framework what the suite runs"),
+    ] = None,
+    mount: Annotated[
+        list[str] | None,
+        flag(
+            "--mount",
+            help="with --image: show a folder of this machine in it, read-only; several with commas or again",
+            metavar="SRC[:DST]",
+        ),
+    ] = None,
     dialect: Annotated[
         Text,
         flag(
@@ -194,15 +206,16 @@ def bench(
         "profile_region": ask.choice("PROFILE_REGION", profile_region, Region),
         "profile_timeout_s": ask.seconds("PROFILE_TIMEOUT", profile_timeout) if profile_timeout else None,
         "image": image or None,
+        "mounts": given.mounts(mount),
         "dialect": ask.choice("DIALECT", dialect, ask.AskedDialect),
         "command": tuple(command) if command else None,
     }
     # What is not given is left to the defaults of `Request`, which so can tell what was given.
     request = Request.model_validate({name: value for name, value in asked.items() if value is not None})
     ask.refuse_contradictions(request)
-    ask.refuse_mixture(request)
+    given.refuse_mixture(request)
     from runner import bench as own  # noqa: PLC0415 - commands load what they need
     from runner.foreign import flow as foreign  # noqa: PLC0415
 
-    flow = foreign if request.image else own
+    flow = foreign if request.command else own
     raise typer.Exit(flow.dry_run(request) if dry_run else flow.bench(request, command=tuple(sys.argv)))

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from runner import given
 from runner import request as ask
 from runner.bench_cli import bench
 from runner.compare.cli import compare
@@ -146,6 +147,11 @@ def overhead(
     ] = None,
     repeat: Annotated[Text, flag("--repeat", help="alternating rounds (default: 5)", metavar="N")] = None,
     telemetry_hz: Annotated[Text, flag("--telemetry-hz", help="samples a second (default: 10)", metavar="N")] = None,
+    image: Annotated[Text, flag("--image", help="in this image instead, with --framework")] = None,
+    mount: Annotated[
+        list[str] | None,
+        flag("--mount", help="with --image: show a folder of this machine in it, read-only", metavar="SRC[:DST]"),
+    ] = None,
 ) -> None:
     """Measure what the suite itself costs: the same training with it, without telemetry and without it, in alternating rounds."""
     from runner.overhead import measure_overhead  # noqa: PLC0415 - commands load what they need
@@ -158,6 +164,8 @@ def overhead(
             **({"gpus": (1,)} if ask.counts("GPUS", gpus) else {"device": "cpu", "workers": (1,)}),
             "repeat": ask.count("REPEAT", repeat) or 5,
             "telemetry_hz": ask.count("TELEMETRY_HZ", telemetry_hz) or 10,
+            "image": image or None,
+            "mounts": given.mounts(mount) or (),
         }
     )
     measure_overhead(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +17,14 @@ from runner.engines.base import EngineError
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
 from runner.fleet import Fleet, assemble
+from runner.images.given import AnyImage, GivenImage, look_up
 from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
 from runner.passes.counting import Nsight
 from runner.passes.nsight import find_nsight
 from runner.provenance import SUITE_ROOT, programs_sha256
 from runner.request import Device, EngineName, Request
+from runner.spec import Mount
 from runner.trial import Dataset
 from runner.workload import Workload, choose_workload, load_workloads
 
@@ -51,7 +53,7 @@ class Ground:
     fleet: Fleet
     device: Device
     engine: EngineChoice
-    image: ImageSpec
+    image: AnyImage
     workload: Workload
     dataset: Dataset | None
     workloads_sha256: str
@@ -101,9 +103,13 @@ def _look(request: Request, fleet: Fleet) -> Ground:
     device = device_of(request, node)
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
     catalog = load_images(SUITE_ROOT)
-    image = _image(catalog, request, device, node)
-    for member in fleet.members:
-        catalog.check_fit(image, member.node.gpus, member.node.driver)
+    image: AnyImage
+    if request.image:
+        image = _given(catalog, request, request.image, device)
+    else:
+        image = _image(catalog, request, device, node)
+        for member in fleet.members:
+            catalog.check_fit(image, member.node.gpus, member.node.driver)
     engine = _engine(request, fleet)
     if request.data and engine.name == "docker" and (fleet.way == "hosts" or job_user() == IMAGE_USER):
         refuse_private(request.data)
@@ -133,6 +139,18 @@ def _dataset(path: Path, workload: Workload) -> Dataset:
     return dataset.inspect(path, workload.data)
 
 
+def _given(catalog: Catalog, request: Request, reference: str, device: Device) -> GivenImage:
+    """The image that was given; the GPUs that it has code for, it shows when it runs.
+
+    Raises:
+        RequestError: no engine here has it, the framework is none of the suite's, or a job can't see what is to be shown in it.
+    """
+    framework = catalog.of(request.framework or "")[0].framework
+    refuse_hidden(request.mounts)
+    found = look_up(docker.connect_or_refuse(), reference)
+    return GivenImage(found=found, framework=framework, device=device, mounts=request.mounts)
+
+
 def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> ImageSpec:
     """The image that was asked for; the smallest that runs here when none was.
 
@@ -157,7 +175,7 @@ def _engine(request: Request, fleet: Fleet) -> EngineChoice:
     """Hosts have Docker or are none; nodes are emulated by it; this machine alone can do without."""
     if fleet.way == "hosts":
         return EngineChoice("docker", None)
-    return choose_engine("docker" if fleet.way == "emulated" else request.engine)
+    return choose_engine("docker" if fleet.way == "emulated" or request.image else request.engine)
 
 
 def refuse_private(data: Path) -> None:
@@ -172,6 +190,17 @@ def refuse_private(data: Path) -> None:
         raise RequestError(
             f"{folder} may be read by its owner alone, and jobs in containers are never root; type `chmod o+rx {folder}`"
         )
+
+
+def refuse_hidden(mounts: Sequence[Mount]) -> None:
+    """Refuse to show a job folders that it may not read.
+
+    Raises:
+        RequestError: with the command that opens one.
+    """
+    for mount in mounts:
+        if job_user() == IMAGE_USER and Path(mount.source).is_dir():
+            refuse_private(Path(mount.source))
 
 
 def device_of(request: Request, node: Node) -> Device:

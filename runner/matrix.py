@@ -268,6 +268,7 @@ def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -
         mounts=describer.mounts(prepared.data),
         remote=ground.fleet.way == "hosts",
         tools=prepared.tools,
+        entrypoint=ground.image.entrypoint,
     )
 
 

@@ -24,7 +24,9 @@ from runner.engines.process import CommandError, run
 from runner.errors import RequestError, RunFailedError
 from runner.events import FirstStep
 from runner.execute import run_tool
+from runner.given import refuse_mixture
 from runner.ground import Ground, look
+from runner.images.given import GivenImage
 from runner.launch.job import Job, spec
 from runner.matrix import make_job
 from runner.plan import plan
@@ -68,6 +70,7 @@ def measure_overhead(request: Request) -> None:
         RequestError: the framework's own binary is the loop, so that there is nothing barer.
         RunFailedError: a run of any side failed.
     """
+    refuse_mixture(request)
     ground = look(request)
     if ground.image.framework not in BARE:
         raise RequestError(
@@ -98,7 +101,7 @@ def _suite(ground: Ground, trial: Trial, *, telemetry_hz: int) -> Side:
         command = [sys.executable, "-m", "runner", "bench", devices, "--repeat=1", f"--out={out}"]
         command += [
             f"--framework={trial.framework}",
-            f"--version={trial.version}",
+            *_which(ground),
             f"--model={trial.model}",
             f"--engine={ground.engine.name}",
             f"--telemetry-hz={telemetry_hz}",
@@ -116,6 +119,14 @@ def _suite(ground: Ground, trial: Trial, *, telemetry_hz: int) -> Side:
         return Side(
             rate=record.measurement.samples / (record.measurement.training_time_s or 1.0), first_step_s=steps[0] - began
         )
+
+
+def _which(ground: Ground) -> tuple[str, ...]:
+    """The flags that lead to the very same image."""
+    if isinstance(ground.image, GivenImage):
+        shown = (f"--mount={mount.source}:{mount.target}" for mount in ground.image.mounts)
+        return (f"--image={ground.image.reference}", *shown)
+    return (f"--version={ground.image.version}",)
 
 
 def _bare(ground: Ground, trial: Trial, prepared: Prepared) -> Side:

@@ -317,7 +317,7 @@ def _key(cell: _Cell, num_classes: int | None) -> str:
             "engine": ground.engine.name,
             "framework": ground.image.framework,
             "version": ground.image.version,
-            "lock_sha256": ground.image.lock_sha256,
+            "lock_sha256": ground.image.software,
             "workloads_sha256": ground.workloads_sha256,
             "workload": ground.workload.name,
             "model": cell.model.name,

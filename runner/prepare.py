@@ -23,6 +23,8 @@ from runner.hosts.container import engine_errors
 from runner.hosts.supply import check_data, python_modules, supply_image, supply_programs
 from runner.hosts.survey import base_image
 from runner.images.build import ensure
+from runner.images.given import GivenImage
+from runner.images.spec import ImageSpec
 from runner.images.tools import ensure_tools, tools_base
 from runner.launch.monitor import MODULES
 from runner.pack import PACKERS, pack, packed_path
@@ -32,6 +34,8 @@ from runner.spec import LABEL_RUN
 from runner.trial import Dataset
 
 if TYPE_CHECKING:
+    from docker import DockerClient
+
     from runner.hosts.survey import Surveyed
 
 
@@ -146,17 +150,15 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str, pack
         source = docker.connect()
     except EngineError:
         source = connections[0].client
-    built = ensure(ground.image, client=source, cache=cache_dir(), report=shown.stage)
-    ids = supply_image(built.reference, source=source, nodes=connections, report=shown.stage)
+    image = _image(ground, source, shown)
+    ids = supply_image(image.reference, source=source, nodes=connections, report=shown.stage)
     volume = f"dlscale-{run}-workloads"
     engines: dict[str, Engine] = {seen.host.name: _on_host(seen, volume) for seen in ground.fleet.surveyed}
     prepared = Prepared(
         describer=DockerPlan(volume),
         engines=engines,
         engine_details=EngineDetails(version=ground.fleet.surveyed[0].engine.version, reason=None),
-        image_used=ImageUsed(
-            reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256
-        ),
+        image_used=image,
         data=Path(ground.dataset.path) if ground.dataset else None,
         samplers=_samplers_on(engines, volume),
         seconds=time.monotonic() - started,
@@ -171,11 +173,11 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str, pack
                     WORKLOADS,
                     beside=python_modules(MODULES, "psutil", "pynvml"),
                     volume=volume,
-                    image=built.reference,
+                    image=image.reference,
                     labels={LABEL_RUN: run},
                 )
                 if prepared.data:
-                    check_data(connection, prepared.data, image=built.reference, labels={LABEL_RUN: run})
+                    check_data(connection, prepared.data, image=image.reference, labels={LABEL_RUN: run})
     except BaseException:
         prepared.release()
         raise
@@ -201,7 +203,9 @@ def pack_data(ground: Ground, shown: Progress, *, image_size: int) -> Path:
 
 
 def _engine(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
-    return _docker(ground, shown) if ground.engine.name == "docker" else _venv(ground, shown)
+    if ground.engine.name == "docker" or isinstance(ground.image, GivenImage):
+        return _docker(ground, shown)
+    return _venv(ground, ground.image, shown)
 
 
 def _pack(ground: Ground, data: Dataset, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int) -> Path:
@@ -224,8 +228,8 @@ def foresee(ground: Ground, *, packed_at: int | None) -> Prepared:
     volume = "dlscale-RUN-workloads"
     if ground.fleet.way == "hosts":
         describer = DockerPlan(volume)
-    elif ground.engine.name == "docker":
-        describer = DockerEngine(docker.connect(), WORKLOADS)
+    elif ground.engine.name == "docker" or isinstance(ground.image, GivenImage):
+        describer = DockerEngine(docker.connect(), WORKLOADS, beside=ground.image.mounts)
     else:
         describer = VenvEngine(
             environment_python(
@@ -233,7 +237,10 @@ def foresee(ground: Ground, *, packed_at: int | None) -> Prepared:
             ),
             WORKLOADS,
         )
-    image = ImageUsed(reference=ground.image.reference, id=None, digest=None, lock_sha256=ground.image.lock_sha256)
+    if isinstance(ground.image, GivenImage):
+        image = _as_given(ground.image)
+    else:
+        image = ImageUsed(reference=ground.image.reference, id=None, digest=None, lock_sha256=ground.image.lock_sha256)
     data = Path(ground.dataset.path) if ground.dataset else None
     if packed_at and ground.dataset and _needs_packing(ground):
         data = packed_path(ground.dataset, cache_dir(), framework=ground.image.framework, image_size=packed_at)
@@ -252,13 +259,25 @@ def foresee(ground: Ground, *, packed_at: int | None) -> Prepared:
 
 def _docker(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
     client = docker.connect()
+    image = _image(ground, client, shown)
+    return DockerEngine(client, WORKLOADS, beside=ground.image.mounts), image
+
+
+def _image(ground: Ground, client: DockerClient, shown: Progress) -> ImageUsed:
+    """Have the image in an engine; one that is given is taken as it is."""
+    if isinstance(ground.image, GivenImage):
+        return _as_given(ground.image)
     built = ensure(ground.image, client=client, cache=cache_dir(), report=shown.stage)
-    image = ImageUsed(reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256)
-    return DockerEngine(client, WORKLOADS), image
+    return ImageUsed(reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256)
 
 
-def _venv(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
-    image, cache = ground.image, cache_dir()
+def _as_given(image: GivenImage) -> ImageUsed:
+    found = image.found
+    return ImageUsed(reference=found.reference, id=found.id, digest=found.digest, lock_sha256=found.lock_sha256)
+
+
+def _venv(ground: Ground, image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
+    cache = cache_dir()
     shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({ground.engine.reason})")
     free = free_mib(cache)
     if (

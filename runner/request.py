@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -13,6 +12,7 @@ from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
 from runner.events import ProfileKind, Region
 from runner.link import Link, parse_delay, parse_rate
+from runner.spec import Mount
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
 Device = Literal["cpu", "gpu"]
@@ -26,12 +26,6 @@ Operations = Literal["nccl", "gloo", "mpi"]
 Compression = Literal["none", "fp16"]
 Interconnect = Literal["auto", "nvlink", "pcie", "shm", "ethernet", "infiniband", "roce"]
 AskedDialect = Literal[DialectName, "events", "auto"]
-
-# What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
-FOREIGN = frozenset(
-    {"image", "dialect", "command", "gpus", "workers", "device", "batch", "warmup", "repeat", "data", "engine", "out"}
-    | {"timeout_s", "inactivity_timeout_s", "telemetry_hz", "idle_s"}
-)
 
 # Kinds of a profile that PROFILE_REGION narrows; the others tell of all regions anyway.
 NARROWED: tuple[ProfileKind, ...] = ("kernels", "metrics")
@@ -60,7 +54,9 @@ class Request(BaseModel):
         fit: iterations of training before inference, so that its accuracy tells something.
         concurrent: so many trainings at once, against one after the other.
         repeat: process-level repeats of every trial.
-        image, command: run this command line in this image instead of a training program of the suite.
+        image: run in this image instead of the suite's own.
+        mounts: what of this machine is shown in that image.
+        command: run this command line in it instead of a training program of the suite.
         dialect: what the log of that command is read in; `events` when it writes the suite's own (`workloads/events.py`).
         timeout_s, inactivity_timeout_s: wall-clock limit of one run, and limit of its silence, in seconds.
         telemetry_hz: samples a second of what the devices and the host do; 0 for none.
@@ -112,6 +108,7 @@ class Request(BaseModel):
     seed: int = 1
     out: Path | None = None
     image: str | None = None
+    mounts: tuple[Mount, ...] = ()
     dialect: AskedDialect | None = None
     command: tuple[str, ...] = ()
     timeout_s: int = 3600
@@ -302,7 +299,7 @@ def _refuse_nodes(request: Request) -> None:
         )
     if several and request.engine == "venv":
         raise RequestError("ENGINE=venv runs on this machine alone; leave it out: several nodes run in containers")
-    if several and request.image:
+    if several and request.command:
         raise RequestError(
             "--image runs a command of yours on one host; leave HOSTS and NODES out, or train a model of the suite on several"
         )
@@ -326,44 +323,4 @@ def _refuse_nodes(request: Request) -> None:
         word = f"INTERCONNECT={asked}" if asked else f"IFACE={request.iface}" if request.iface else f"HCA={request.hca}"
         raise RequestError(
             f"{word} asked, but a job on one host crosses no network; ask for INTERCONNECT=auto, nvlink, pcie or shm, or add HOSTS"
-        )
-
-
-def refuse_mixture(request: Request) -> None:
-    """Refuse words that belong to the suite's own programs beside a command line that does not, and the other way round.
-
-    Raises:
-        RequestError: half of such a request, or a flag that would be ignored; the sentence names it.
-    """
-    if request.image is None:
-        if request.command:
-            raise RequestError(
-                f"{shlex.join(request.command)!r} is a command without an image to run it in; "
-                "type `dlscale bench --image IMG -- COMMAND ...`, or leave it out to train a model of the suite"
-            )
-        if request.dialect:
-            raise RequestError("--dialect reads the log of a command of yours; give --image IMG and -- COMMAND ... too")
-        return
-    if not request.command:
-        raise RequestError(
-            f"--image {request.image} without a command; type `dlscale bench --image {request.image} -- COMMAND ...`"
-        )
-    misplaced = sorted(request.model_fields_set - FOREIGN)
-    if misplaced:
-        flags = " and ".join("--" + re.sub("_(mib|ms|s)$", "", name).replace("_", "-") for name in misplaced)
-        verb = "describes" if len(misplaced) == 1 else "describe"
-        raise RequestError(
-            f"{flags} {verb} a training program of the suite, --image runs your own command; say it in that"
-        )
-    if request.engine == "venv":
-        raise RequestError(f"ENGINE=venv asked, and --image {request.image} runs in a container; ask for ENGINE=docker")
-    for variable, asked in (("GPUS", request.gpus), ("WORKERS", request.workers)):
-        if asked and len(asked) > 1:
-            raise RequestError(
-                f"{variable}={','.join(map(str, asked))} is a sweep, and a command line is written for one number of devices; "
-                f"give one number, for example {variable}={asked[-1]}"
-            )
-    if request.dialect == "mxnet" and request.batch is None:
-        raise RequestError(
-            "MXNet's log does not tell the batch size; give --batch N, the samples that a device takes at once"
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runner.cluster import Node
 from runner.errors import RequestError
-from runner.images.spec import ImageSpec
+from runner.images.given import AnyImage
 from runner.request import Device, Request
 from runner.strategy import offered
 from runner.wire import NodeWires
@@ -47,7 +47,7 @@ def nodes_for(scale: int, members: Sequence[Member], *, request: Request, device
     return next(fitting, None)
 
 
-def scales(request: Request, image: ImageSpec, members: Sequence[Member]) -> tuple[int, ...]:
+def scales(request: Request, image: AnyImage, members: Sequence[Member]) -> tuple[int, ...]:
     """Numbers of devices to run on, ascending; CPU workers may be more than the cores of one machine where that was allowed.
 
     Raises:

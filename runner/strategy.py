@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runner.errors import RequestError
-from runner.images.spec import ImageSpec
+from runner.images.given import AnyImage, GivenImage
 from runner.launch import DEFAULT_ON_NODES, DEFAULT_STRATEGY, STRATEGIES
 from runner.request import Controller, Device, KvStore, Operations, Request, StrategyName
 from runner.trial import Horovod
@@ -47,7 +47,7 @@ class Chosen:
         return self.name == "kvstore" or (device == "cpu" and not (self.horovod and self.horovod.operations == "mpi"))
 
 
-def choose(request: Request, *, image: ImageSpec, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
+def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
     """Take the strategy that was asked for, or the one that the framework's users expect, with its settings.
 
     Args:
@@ -70,6 +70,11 @@ def choose(request: Request, *, image: ImageSpec, asked: tuple[int, ...], nodes:
         able = [other for other in offered(image) if STRATEGIES[other].several_nodes]
         step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"
         raise RequestError(f"STRATEGY={name} does not go beyond one node, {nodes} asked; {step}")
+    if nodes > 1 and name == "horovod" and isinstance(image, GivenImage):
+        raise RequestError(
+            f"STRATEGY=horovod reaches other nodes through the ssh server of the suite's own images, and {image.reference} is given; "
+            f"ask for STRATEGY={default}, or for one node"
+        )
     return Chosen(
         name=name,
         kvstore=_kvstore(request, image.device, nodes) if name == "kvstore" else None,
@@ -78,13 +83,13 @@ def choose(request: Request, *, image: ImageSpec, asked: tuple[int, ...], nodes:
     )
 
 
-def default_strategy(image: ImageSpec, nodes: int = 1) -> StrategyName:
+def default_strategy(image: AnyImage, nodes: int = 1) -> StrategyName:
     """What a user of the framework expects on several devices; `single` where the image knows no other way."""
     default = (DEFAULT_STRATEGY if nodes == 1 else DEFAULT_ON_NODES)[image.framework]
     return default if default in offered(image) else "single"
 
 
-def offered(image: ImageSpec) -> tuple[StrategyName, ...]:
+def offered(image: AnyImage) -> tuple[StrategyName, ...]:
     """The strategies that an image can train with; with Horovod, where it has that, too."""
     return tuple(
         name
@@ -95,7 +100,7 @@ def offered(image: ImageSpec) -> tuple[StrategyName, ...]:
     )
 
 
-def _refuse_pair(name: StrategyName, image: ImageSpec) -> None:
+def _refuse_pair(name: StrategyName, image: AnyImage) -> None:
     if name in offered(image):
         return
     of_framework = [other for other, strategy in STRATEGIES.items() if image.framework in strategy.frameworks]

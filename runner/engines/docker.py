@@ -91,24 +91,28 @@ class DockerPlan:
     Args:
         workloads: the training programs: a directory of this machine, or the named volume that other machines have them in.
         gpus_by: how the engine is asked for GPUs.
+        beside: what else of the host jobs see.
     """
 
     name = "docker"
 
-    def __init__(self, workloads: Path | str, *, gpus_by: GpuRequest | None = "nvidia") -> None:
+    def __init__(
+        self, workloads: Path | str, *, gpus_by: GpuRequest | None = "nvidia", beside: tuple[Mount, ...] = ()
+    ) -> None:
         self.workloads = workloads
         self.gpus_by = gpus_by
+        self.beside = beside
 
     def site(self, data: Path | None) -> Site:
         """Programs and data are bind-mounted at fixed places."""
         return Site(python="python3", workloads=WORKLOADS, data=data and _data_target(data))
 
     def mounts(self, data: Path | None) -> tuple[Mount, ...]:
-        """Programs and data, read-only; packed data with the directory that it lies in, where its index is."""
+        """Programs and data, read-only, and what else there is; packed data with the directory that it lies in, where its index is."""
         found = [Mount(source=str(self.workloads), target=WORKLOADS)]
         if data:
             found.append(Mount(source=str(dataset.place(data)), target=DATA))
-        return tuple(found)
+        return (*found, *self.beside)
 
     def place(self, directory: Path) -> str:
         """One fixed place: a tool writes to one directory."""
@@ -127,10 +131,17 @@ class DockerPlan:
 class DockerEngine(DockerPlan):
     """Containers of one Docker engine."""
 
-    def __init__(self, client: DockerClient, workloads: Path | str, *, gpus_by: GpuRequest | None = None) -> None:
+    def __init__(
+        self,
+        client: DockerClient,
+        workloads: Path | str,
+        *,
+        gpus_by: GpuRequest | None = None,
+        beside: tuple[Mount, ...] = (),
+    ) -> None:
         """Ask the engine about itself; `gpus_by` is what is known of one on another machine, whose CDI folders are not this one's."""
         self.info: dict[str, Any] = client.info()
-        super().__init__(workloads, gpus_by=gpus_by or gpu_request(self.info))
+        super().__init__(workloads, gpus_by=gpus_by or gpu_request(self.info), beside=beside)
         self.client = client
 
     def facts(self) -> EngineFacts:

@@ -26,7 +26,8 @@ from runner.execute import Limits, execute
 from runner.foreign.grade import grade
 from runner.foreign.plan import Image, Place, container, plan, run_id
 from runner.grade import scaling
-from runner.ground import WORKLOADS, device_of, refuse_private
+from runner.ground import WORKLOADS, device_of, refuse_hidden, refuse_private
+from runner.images.given import look_up
 from runner.launch import monitor
 from runner.matrix import Run
 from runner.prepare import SamplersRoom, samplers_here
@@ -111,10 +112,11 @@ def _look(request: Request) -> _Ground:
     if request.image is None:  # `refuse_mixture` was not asked
         raise RequestError("no image to run the command in; give --image IMG")
     data = _data(request.data) if request.data else None
+    refuse_hidden(request.mounts)
     node = inspect_local()
     client = docker.connect_or_refuse()
     image = _image(client, request.image)
-    engine = DockerEngine(client, WORKLOADS)
+    engine = DockerEngine(client, WORKLOADS, beside=request.mounts)
     place = Place(node=node, site=engine.site(data), mounts=engine.mounts(data), user=engine.user())
     return _Ground(
         request=request,
@@ -140,30 +142,15 @@ def _data(asked: Path) -> Path:
 
 
 def _image(client: DockerClient, reference: str) -> Image:
-    """Look an image up; it is never pulled, as what runs under a tag must not change without a word.
+    """Look an image up.
 
     Raises:
         RequestError: the engine does not have it.
     """
-    from docker.errors import APIError, ImageNotFound  # noqa: PLC0415 - loaded with the client
-
-    try:
-        found = client.images.get(reference)
-    except ImageNotFound as error:
-        raise RequestError(
-            f"the engine has no image {reference}; type `docker pull {reference}`, or `dlscale images load` where there is no network"
-        ) from error
-    except APIError as error:
-        raise RequestError(f"--image {reference} can't be looked up ({error.explanation}); give NAME:TAG") from error
-    digests = found.attrs.get("RepoDigests") or ()
+    found = look_up(client, reference)
     return Image(
-        used=ImageUsed(
-            reference=reference,
-            id=str(found.id),
-            digest=next(iter(digests), None),
-            lock_sha256=found.labels.get("dlscale.lock.sha256"),
-        ),
-        entrypoint=tuple((found.attrs.get("Config") or {}).get("Entrypoint") or ()),
+        used=ImageUsed(reference=found.reference, id=found.id, digest=found.digest, lock_sha256=found.lock_sha256),
+        entrypoint=found.entrypoint,
     )
 
 

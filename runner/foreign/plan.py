@@ -68,6 +68,7 @@ def plan(request: Request, *, image: Image, node: Node, device: Device) -> tuple
             "batch": request.batch,
             "warmup": request.warmup,
             "data": data,
+            **({"mounts": tuple(f"{m.source}:{m.target}" for m in request.mounts)} if request.mounts else {}),
         }
     )
     return tuple(

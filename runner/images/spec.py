@@ -13,6 +13,7 @@ from runner.errors import RequestError
 from runner.frozen import Frozen
 from runner.images.versions import BaseSpec, Device, Kind
 from runner.request import StrategyName
+from runner.spec import Mount
 
 Extension = Literal["horovod"]
 _LOCKS: Final[dict[Kind, str]] = {"wheels": "requirements", "debian": "packages", "container": "container"}
@@ -131,6 +132,21 @@ class ImageSpec(Frozen):
             raise RequestError(
                 f"{self.lock_path}: can't be read ({error.strerror}); restore it from the repository or run `dlscale images lock`"
             ) from error
+
+    @property
+    def software(self) -> str:
+        """Names what runs: its lock."""
+        return self.lock_sha256
+
+    @property
+    def entrypoint(self) -> tuple[str, ...]:
+        """Nothing comes before a job's command: the suite's own images need none."""
+        return ()
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """Nothing of the host is shown in it: all that it needs is in it."""
+        return ()
 
     @property
     def build_mib(self) -> int:

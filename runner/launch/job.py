@@ -84,6 +84,7 @@ class Job:
         mounts: the directories that the engine has to bring in (programs, data).
         remote: whether its nodes are other machines, which a cut network leaves alone.
         tools: image that emulated nodes are made of, with Python and tc; None where there are none.
+        entrypoint: what the image puts before every command.
     """
 
     run_id: str
@@ -95,6 +96,7 @@ class Job:
     mounts: tuple[Mount, ...]
     remote: bool = False
     tools: str | None = None
+    entrypoint: tuple[str, ...] = ()
 
     @property
     def head(self) -> Seat:
@@ -216,7 +218,7 @@ def spec(
         number=number,
         processes=processes,
         image=job.image,
-        argv=leased(job, *argv),
+        argv=leased(job, *job.entrypoint, *argv),
         env={**common, **interconnect.environment(trial, wire, node=node), **(env or {})},
         mounts=job.mounts,
         gpus=seat.gpus if gpus is None else gpus,

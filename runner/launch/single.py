@@ -19,7 +19,7 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
 
 def _counted(job: Job, ncu: Counting, argv: tuple[str, ...]) -> ContainerSpec:
     """The program under the host's own `ncu`, which a container finds at the same path."""
-    if ncu.folder:
+    if ncu.folder and ncu.folder not in {mount.target for mount in job.mounts}:
         job = replace(job, mounts=(*job.mounts, Mount(source=ncu.folder, target=ncu.folder)))
     argv = (job.site.python, f"{job.site.workloads}/ncu.py", f"--ncu={ncu.program}", *argv)
     return spec(job, job.head, role="worker", argv=argv, env={"DLSCALE_COUNTERS": "ncu"})

@@ -75,6 +75,7 @@ def dlscale(*words, env=None):
         (["--", "python3", "train.py"], "'python3 train.py' is a command without an image to run it in"),
         (["--image=i:1"], "--image i:1 without a command; type `dlscale bench --image i:1 -- COMMAND ...`"),
         (["--dialect=mxnet"], "--dialect reads the log of a command of yours; give --image IMG"),
+        (["--image=i:1", "--mount=/no/such/place", "--", "x"], "MOUNT=/no/such/place: /no/such/place is not there"),
         (["--image=i:1", "--model=resnet50", "--", "x"], "--model describes a training program of the suite"),
         (["--image=i:1", "--strategy=ddp", "--framework=mxnet", "--", "x"], "--framework and --strategy describe a"),
         # A flag that asks for what is the default anyway would be ignored all the same.

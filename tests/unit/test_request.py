@@ -2,6 +2,7 @@
 
 import pytest
 
+from runner import given
 from runner import request as ask
 from runner.errors import RequestError
 from runner.link import Link
@@ -91,7 +92,7 @@ def test_what_is_no_link(rate, delay):
             {"links": (SLOW,)},
             "LINK_RATE and LINK_DELAY slow the links between nodes, and there is one node; add NODES=2",
         ),
-        ({"hosts": "h.yaml", "image": "i:1"}, "--image runs a command of yours on one host"),
+        ({"hosts": "h.yaml", "image": "i:1", "command": ("t",)}, "--image runs a command of yours on one host"),
         ({"hca": "mlx5_0"}, "HCA=mlx5_0 asked, but a job on one host crosses no network"),
         ({"gpus": (1,), "workers": (2,)}, "GPUS and WORKERS exclude each other"),
         ({"gpus": (1,), "device": "cpu"}, "GPUS and DEVICE=cpu exclude each other"),
@@ -127,7 +128,7 @@ def test_a_region_narrows_at_least_one_of_the_kinds_asked_for():
 
 def test_a_command_of_yours_is_profiled_by_itself():
     with pytest.raises(RequestError, match="^--profile and --profile-timeout describe a training program of the suite"):
-        ask.refuse_mixture(Request(image="i:1", command=("t",), profile=("kernels",), profile_timeout_s=60))
+        given.refuse_mixture(Request(image="i:1", command=("t",), profile=("kernels",), profile_timeout_s=60))
 
 
 def test_caffe_on_several_nodes_is_refused_for_what_caffe_is():

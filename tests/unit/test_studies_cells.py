@@ -12,10 +12,11 @@ import examples
 import pytest
 from made_up_study import cpu_machine, gpu_machine
 
+from runner.given import refuse_mixture
 from runner.link import Link
 from runner.published.load import DIRECTORY
 from runner.published.load import load as load_source
-from runner.request import refuse_contradictions, refuse_mixture
+from runner.request import refuse_contradictions
 from runner.studies import load
 from runner.studies.cells import cells, requests
 from runner.studies.model import Altered, Pick

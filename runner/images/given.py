@@ -1,0 +1,113 @@
+"""Images that are given: made by others, looked up in the engine, never pulled and never built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runner.errors import RequestError
+from runner.frozen import Frozen
+from runner.images.spec import ImageSpec
+from runner.images.versions import Device
+from runner.spec import Mount
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+class FoundImage(Frozen):
+    """An image that the engine has.
+
+    Attributes:
+        reference: what it was asked for by.
+        id: digest of its configuration; names its every byte.
+        digest: the registry's, with the name there; None for an image that never was in one.
+        lock_sha256: of an image that is the suite's after all, or stands on one.
+        entrypoint: what the image puts before every command; vendors set up libraries there.
+    """
+
+    reference: str
+    id: str
+    digest: str | None = None
+    lock_sha256: str | None = None
+    entrypoint: tuple[str, ...] = ()
+
+
+class GivenImage(Frozen):
+    """An image that somebody gave for the suite's own programs, with what the host shows in it.
+
+    Nobody knows what is in it before it runs: not the framework's version, which the program tells by its `env` event, and not the GPUs
+    that its libraries have code for.
+
+    Attributes:
+        framework: the one that it has, as the user says.
+        device: what it is to run on.
+        mounts: folders and files of the host, read-only.
+    """
+
+    found: FoundImage
+    framework: str
+    device: Device
+    mounts: tuple[Mount, ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """Its name in the engine."""
+        return self.found.reference
+
+    @property
+    def version(self) -> str:
+        """Its reference, which no version of the catalog is: `hostroot:1`."""
+        return self.found.reference
+
+    @property
+    def name(self) -> str:
+        """As a sentence calls it: `pytorch hostroot:1`."""
+        return f"{self.framework} {self.version}"
+
+    @property
+    def strategies(self) -> None:
+        """All that its framework has; whether Horovod is in it, only its user knows."""
+        return
+
+    @property
+    def entrypoint(self) -> tuple[str, ...]:
+        """What it puts before every command."""
+        return self.found.entrypoint
+
+    @property
+    def needs_container(self) -> str:
+        """Why it can't run without a container engine."""
+        return f"{self.reference} is an image"
+
+    @property
+    def software(self) -> str:
+        """Names what runs as exactly as can be: the image, and which folders of the host are shown in it."""
+        return " ".join((self.found.id, *(f"{mount.source}:{mount.target}" for mount in self.mounts)))
+
+
+AnyImage = ImageSpec | GivenImage
+
+
+def look_up(client: DockerClient, reference: str) -> FoundImage:
+    """Look an image up; it is never pulled, as what runs under a tag must not change without a word.
+
+    Raises:
+        RequestError: the engine does not have it.
+    """
+    from docker.errors import APIError, ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    try:
+        found = client.images.get(reference)
+    except ImageNotFound as error:
+        raise RequestError(
+            f"the engine has no image {reference}; type `docker pull {reference}`, or `dlscale images load` where there is no network"
+        ) from error
+    except APIError as error:
+        raise RequestError(f"--image {reference} can't be looked up ({error.explanation}); give NAME:TAG") from error
+    return FoundImage(
+        reference=reference,
+        id=str(found.id),
+        digest=next(iter(found.attrs.get("RepoDigests") or ()), None),
+        lock_sha256=found.labels.get("dlscale.lock.sha256"),
+        entrypoint=tuple((found.attrs.get("Config") or {}).get("Entrypoint") or ()),
+    )
