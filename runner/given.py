@@ -52,7 +52,7 @@ def _mount(word: str) -> Mount:
         raise RequestError(
             f"MOUNT={word} is not SRC or SRC:DST; mounts are read-only anyway, type for example /opt:/opt"
         )
-    path = Path(source).absolute()
+    path = Path(posixpath.abspath(source))
     target = target or str(path)
     if not path.exists():
         raise RequestError(f"MOUNT={word}: {path} is not there; give a folder or file of this machine")
@@ -61,7 +61,7 @@ def _mount(word: str) -> Mount:
     target = posixpath.normpath("/" + target.lstrip("/"))
     if target == "/" or any(posixpath.commonpath((place, target)) == place for place in TAKEN):
         raise RequestError(
-            f"MOUNT={word}: {target} is where the container has its own; take a place outside of /, {', '.join(TAKEN)}"
+            f"MOUNT={word}: {target} is the container's own, as are /, {', '.join(TAKEN)} and all below; name another place with SRC:/DST"
         )
     return Mount(source=str(path), target=target)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runner import dataset
 from runner.catalog import Catalog, load_images, misfit
@@ -27,6 +27,9 @@ from runner.request import Device, EngineName, Request
 from runner.spec import Mount
 from runner.trial import Dataset
 from runner.workload import Workload, choose_workload, load_workloads
+
+if TYPE_CHECKING:
+    from docker import DockerClient
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
 
@@ -105,7 +108,7 @@ def _look(request: Request, fleet: Fleet) -> Ground:
     catalog = load_images(SUITE_ROOT)
     image: AnyImage
     if request.image:
-        image = _given(catalog, request, request.image, device)
+        image = _given(catalog, request, request.image, device=device, source=image_source(fleet))
     else:
         image = _image(catalog, request, device, node)
         for member in fleet.members:
@@ -139,16 +142,15 @@ def _dataset(path: Path, workload: Workload) -> Dataset:
     return dataset.inspect(path, workload.data)
 
 
-def _given(catalog: Catalog, request: Request, reference: str, device: Device) -> GivenImage:
+def _given(catalog: Catalog, request: Request, reference: str, *, device: Device, source: DockerClient) -> GivenImage:
     """The image that was given; the GPUs that it has code for, it shows when it runs.
 
     Raises:
-        RequestError: no engine here has it, the framework is none of the suite's, or a job can't see what is to be shown in it.
+        RequestError: the engine does not have it, the framework is none of the suite's, or a job can't see what is to be shown in it.
     """
     framework = catalog.of(request.framework or "")[0].framework
     refuse_hidden(request.mounts)
-    found = look_up(docker.connect_or_refuse(), reference)
-    return GivenImage(found=found, framework=framework, device=device, mounts=request.mounts)
+    return GivenImage(found=look_up(source, reference), framework=framework, device=device, mounts=request.mounts)
 
 
 def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> ImageSpec:
@@ -190,6 +192,20 @@ def refuse_private(data: Path) -> None:
         raise RequestError(
             f"{folder} may be read by its owner alone, and jobs in containers are never root; type `chmod o+rx {folder}`"
         )
+
+
+def image_source(fleet: Fleet) -> DockerClient:
+    """The engine that images are taken from: this machine's, or where that has none the first host's.
+
+    Raises:
+        RequestError: no engine answers.
+    """
+    if not fleet.surveyed:
+        return docker.connect_or_refuse()
+    try:
+        return docker.connect()
+    except EngineError:
+        return fleet.surveyed[0].connection.client
 
 
 def refuse_hidden(mounts: Sequence[Mount]) -> None:

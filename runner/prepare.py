@@ -13,12 +13,12 @@ from runner.cache import cache_dir
 from runner.cluster import free_mib
 from runner.dataset import PACKED
 from runner.engines import docker, volumes
-from runner.engines.base import Describer, Engine, EngineError
+from runner.engines.base import Describer, Engine
 from runner.engines.docker import DockerEngine, DockerPlan
 from runner.engines.environment import ensure_environment, environment_python
 from runner.engines.venv import VenvEngine
 from runner.errors import RequestError
-from runner.ground import WORKLOADS, Ground
+from runner.ground import WORKLOADS, Ground, image_source
 from runner.hosts.container import engine_errors
 from runner.hosts.supply import check_data, python_modules, supply_image, supply_programs
 from runner.hosts.survey import base_image
@@ -146,10 +146,7 @@ def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str, pack
             "at the same path on every host, and give that"
         )
     connections = [seen.connection for seen in ground.fleet.surveyed]
-    try:
-        source = docker.connect()
-    except EngineError:
-        source = connections[0].client
+    source = image_source(ground.fleet)
     image = _image(ground, source, shown)
     ids = supply_image(image.reference, source=source, nodes=connections, report=shown.stage)
     volume = f"dlscale-{run}-workloads"

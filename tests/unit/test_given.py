@@ -1,0 +1,151 @@
+"""Words about an image that is given.
+
+Prevents: a mount that hides the programs, the kernel's files or another mount, or one of a folder that is not there; words that are
+ignored beside an image; an image of which nobody said what is to run in it.
+"""
+
+import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
+from runner import given
+from runner.errors import RequestError
+from runner.request import Request, refuse_contradictions
+from runner.spec import Mount
+
+IMAGE = {"image": "corp/net:7"}
+TRAINS = {**IMAGE, "framework": "pytorch"}
+OPT = Mount(source="/opt", target="/opt")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a folder, a file and a link to the folder in it, as working directory."""
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "one.conf").touch()
+    (tmp_path / "link").symlink_to("venv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("nothing", [None, [], [""], [" , "]])
+def test_nothing_given_is_nothing(nothing):
+    assert given.mounts(nothing) is None
+
+
+def test_mounts_come_with_commas_and_one_after_the_other(here):
+    assert given.mounts([f"{here}/venv:/venv/, venv/../link:/opt/x/../y", "one.conf:/etc/one.conf"]) == (
+        Mount(source=f"{here}/venv", target="/venv"),
+        Mount(source=f"{here}/link", target="/opt/y"),  # as it is called, wherever it leads
+        Mount(source=f"{here}/one.conf", target="/etc/one.conf"),
+    )
+
+
+def test_a_folder_is_shown_where_it_is_unless_told_otherwise(monkeypatch):
+    monkeypatch.chdir("/usr")
+    assert given.mounts(["/usr/bin", "lib/"]) == (
+        Mount(source="/usr/bin", target="/usr/bin"),
+        Mount(source="/usr/lib", target="/usr/lib"),
+    )
+
+
+def test_every_mount_is_read_only(here):
+    assert [mount.read_only for mount in given.mounts(["venv:/a,one.conf:/b"])] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (["/no/such:/opt"], "MOUNT=/no/such:/opt: /no/such is not there; give a folder or file of this machine"),
+        (
+            ["venv:opt/venv"],
+            "MOUNT=venv:opt/venv: opt/venv is no absolute path; say where in the container with SRC:/DST",
+        ),
+        (
+            ["venv:/"],
+            "MOUNT=venv:/: / is the container's own, as are /, /proc, /sys, /dev, /tmp, /dlscale and all below",
+        ),
+        (["venv://"], "MOUNT=venv://: / is the container's own"),
+        (["venv:/opt/.."], "MOUNT=venv:/opt/..: / is the container's own"),
+        (["venv:/dlscale"], "MOUNT=venv:/dlscale: /dlscale is the container's own"),
+        (["venv:/dlscale/data"], "MOUNT=venv:/dlscale/data: /dlscale/data is the container's own"),
+        (["venv:/usr/../proc/1"], "MOUNT=venv:/usr/../proc/1: /proc/1 is the container's own"),
+        (["venv:/sys"], "MOUNT=venv:/sys: /sys is"),
+        (["venv:/dev/shm"], "MOUNT=venv:/dev/shm: /dev/shm is"),
+        (["venv:/tmp"], "MOUNT=venv:/tmp: /tmp is"),
+        (["venv:/a", "one.conf:/a/"], "at one place, /a; give each a place of its own"),
+        (
+            ["venv:/a:ro"],
+            "MOUNT=venv:/a:ro is not SRC or SRC:DST; mounts are read-only anyway, type for example /opt:/opt",
+        ),
+        (["venv:"], "MOUNT=venv: is not SRC or SRC:DST"),
+        ([":/a"], "MOUNT=:/a is not SRC or SRC:DST"),
+    ],
+)
+def test_a_mount_that_can_not_be_is_refused_in_one_sentence(here, texts, says):
+    with pytest.raises(RequestError) as caught:
+        given.mounts(texts)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_only_begins_like_one_of_the_containers_own_is_free(here):
+    assert [mount.target for mount in given.mounts(["venv:/device,venv:/tmpfiles"])] == ["/device", "/tmpfiles"]
+
+
+@for_all(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=3))
+def test_whatever_is_typed_is_refused_in_words_or_names_absolute_paths_of_their_own(texts):
+    try:
+        found = given.mounts(texts) or ()
+    except RequestError as error:
+        assert str(error).startswith("MOUNT")
+    else:
+        assert all(mount.source.startswith("/") and mount.target.startswith("/") for mount in found)
+        assert len({mount.target for mount in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (
+            IMAGE,
+            (
+                "--image corp/net:7 without a command; type `dlscale bench --image corp/net:7 -- COMMAND ...` to run a command of yours in it, or add "
+                "FRAMEWORK=... to train a model of the suite with the framework that it has"
+            ),
+        ),
+        ({**TRAINS, "version": "2.6.0"}, "VERSION=2.6.0 picks an image of the suite, and --image corp/net:7 is given"),
+        ({**TRAINS, "dialect": "mxnet"}, "--dialect reads the log of a command of yours; give -- COMMAND ... too"),
+        ({**TRAINS, "engine": "venv"}, "ENGINE=venv asked, and --image corp/net:7 runs in a container; ask for"),
+        ({**TRAINS, "command": ("x",)}, "--framework describes a training program of the suite, --image runs your own"),
+        (
+            {"framework": "pytorch", "mounts": (OPT,)},
+            "MOUNT=/opt shows a folder in an image that is given; add IMAGE=...",
+        ),
+        (
+            {**TRAINS, "mounts": (OPT,), "hosts": "a:4,b:4"},
+            "MOUNT shows folders of this machine, and HOSTS=a:4,b:4 names others; leave MOUNT out, or put what it shows into the image",
+        ),
+    ],
+)
+def test_words_that_do_not_go_together_are_refused_in_one_sentence(asked, says):
+    with pytest.raises(RequestError) as caught:
+        given.refuse_mixture(Request.model_validate(asked))
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        TRAINS,
+        {**TRAINS, "mounts": (OPT,), "gpus": (1, 2), "model": "resnet50", "precision": "bf16", "engine": "docker"},
+        {**TRAINS, "hosts": "a:4,b:4"},
+        {**TRAINS, "nodes": 2, "links": (None,), "mounts": (OPT,)},
+        {**IMAGE, "command": ("x",), "mounts": (OPT,)},
+    ],
+)
+def test_what_goes_together_does(asked):
+    request = Request.model_validate(asked)
+    refuse_contradictions(request)
+    given.refuse_mixture(request)
