@@ -8,6 +8,7 @@ that are validated on are cut out of the middle; there one that does not decode 
 import itertools
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +24,18 @@ __all__ = ["SHARED", "Central", "ClassFolders", "Images", "Normalize", "Syntheti
 MEAN = (123.675, 116.28, 103.53)
 STD = (58.395, 57.12, 57.375)
 UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+# Batches that torch's loader lets each worker prepare before they are asked for; its default.
+PREFETCHED = 2
+
+
+class Crop(NamedTuple):
+    """The part of an image that is trained on, in pixels, and whether its left becomes its right."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+    flip: bool
 
 
 class Synthetic:
@@ -56,13 +69,17 @@ class ClassFolders(Dataset):
         for offset in range(len(self.images)):
             name, label = self.images[(index + offset) % len(self.images)]
             try:
-                with Image.open(self.root / name) as image:
-                    pixels = augment(image.convert("RGB"), self.image_size)
+                read = self.read(name)
             except UNDECODABLE:
                 skipped.append(name)
             else:
-                return pixels, label, skipped
+                return read, label, skipped
         raise RuntimeError(f"none of the {len(self.images)} images in {self.root} decodes")
+
+    def read(self, name):
+        """What the loader hands on of an image; one of UNDECODABLE is raised for one that can't be used."""
+        with Image.open(self.root / name) as image:
+            return augment(image.convert("RGB"), self.image_size)
 
 
 class Central(Dataset):
@@ -83,11 +100,11 @@ class Central(Dataset):
             return None, label, [name]
 
 
-def open_folder(args, *, part=None):
-    """Open --data, or one part of it (`ClassFolders`); refuse what is no folder, or has more classes than the network."""
+def open_folder(args, *, part=None, reader=ClassFolders):
+    """Open --data, or one part of it, with a `ClassFolders`; refuse what is no folder, or has more classes than the network."""
     if not Path(args.data).is_dir():
         refuse(f"--data={args.data} is not a folder; PyTorch reads a folder of class folders with JPEGs")
-    dataset = ClassFolders(args.data, image_size=args.image_size, part=part)
+    dataset = reader(args.data, image_size=args.image_size, part=part)
     if len(dataset.classes) > args.num_classes:
         refuse(f"{args.data} has {len(dataset.classes)} classes, --num-classes={args.num_classes} is less")
     return dataset
@@ -100,23 +117,29 @@ def middle(image, size):
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
-def augment(image, size):
-    """Cut 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, resize, flip every other time.
+def draw(width, height):
+    """Draw 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3, flipped every other time, with torch's generator.
 
     Szegedy et al., Going Deeper with Convolutions, section 6 (https://arxiv.org/abs/1409.4842), as torchvision's RandomResizedCrop.
     """
-    width, height = image.size
-    crop = (0, 0, width, height)
+    left, top, w, h = 0, 0, width, height
     for _ in range(10):
         area = width * height * torch.empty(()).uniform_(0.08, 1).item()
         ratio = math.exp(torch.empty(()).uniform_(math.log(3 / 4), math.log(4 / 3)).item())
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
+        drawn = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < drawn[0] <= width and 0 < drawn[1] <= height:
+            w, h = drawn
             left, top = (torch.randint(free + 1, ()).item() for free in (width - w, height - h))
-            crop = (left, top, left + w, top + h)
             break
-    image = image.resize((size, size), Image.Resampling.BILINEAR, box=crop)
-    if torch.rand(()) < 0.5:
+    return Crop(left, top, w, h, flip=bool(torch.rand(()) < 0.5))
+
+
+def augment(image, size):
+    """Cut a part that is drawn out of an image, resize and flip it: (3, size, size) bytes."""
+    crop = draw(*image.size)
+    box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
+    image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    if crop.flip:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
@@ -148,24 +171,34 @@ class Normalize:
         return images.float().sub_(self.mean).div_(self.std)
 
 
+def loader(dataset, sampler, *, batch, workers, device, collate):
+    """Whole batches of what a rank trains on, made by worker processes that live as long as the training."""
+    return DataLoader(
+        dataset,
+        batch_size=batch,
+        sampler=sampler,
+        num_workers=workers,
+        collate_fn=collate,
+        pin_memory=device.type == "cuda",
+        prefetch_factor=PREFETCHED if workers else None,
+        drop_last=True,
+        persistent_workers=workers > 0,
+    )
+
+
 class Images:
-    """Endless batches of a rank's share of the images, epoch after epoch, on the device and normalized."""
+    """Endless batches of a rank's share of the images, epoch after epoch, on the device and normalized.
+
+    At most `ahead` of them lie ready before they are asked for.
+    """
 
     def __init__(self, dataset, sampler, *, batch, workers, device, layout):
-        loader = DataLoader(
-            dataset,
-            batch_size=batch,
-            sampler=sampler,
-            num_workers=workers,
-            collate_fn=collate,
-            pin_memory=device.type == "cuda",
-            drop_last=True,
-            persistent_workers=workers > 0,
-        )
+        loaded = loader(dataset, sampler, batch=batch, workers=workers, device=device, collate=collate)
         self.normalize = Normalize(device=device, layout=layout)
+        self.ahead = PREFETCHED * workers
         self.decoded = 0
         self.skipped = set()
-        self.batches = endless(loader)
+        self.batches = endless(loaded)
 
     def __next__(self):
         images, labels, skipped = next(self.batches)

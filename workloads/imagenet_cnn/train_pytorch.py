@@ -7,6 +7,7 @@
     horovodrun --gloo -np 2 python3 train_pytorch.py ... --strategy=horovod --compression=none
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
     python3 train_pytorch.py ... --epoch-iterations=10 --data=FOLDER
+    python3 train_pytorch.py ... --device=gpu --data=FOLDER --decode=gpu
 
 The loop is `workloads/loop.py`, the step `workloads/with_pytorch/training.py`; here are the network and its images.
 """
@@ -42,11 +43,16 @@ class Cnn(Classifier):
         return Synthetic(self.args, first=first, device=self.device, layout=self.layout)
 
     def images(self):
-        from data_torch import Images, Validation, open_folder
+        from data_torch import ClassFolders, Images, Validation, open_folder
         from torch.utils.data import DistributedSampler
 
         args, ranks = self.args, self.ranks
-        dataset = open_folder(args, part=0 if args.epoch_iterations else None)
+        reader, source, decoder = ClassFolders, Images, {}
+        if args.decode == "gpu":
+            from decode_torch import Decoded, Encoded, nvjpeg
+
+            reader, source, decoder = Encoded, Decoded, {"decode": nvjpeg(self.device)}
+        dataset = open_folder(args, part=0 if args.epoch_iterations else None, reader=reader)
         if len(dataset) // ranks.world_size < args.batch:
             refuse(
                 f"{args.data} holds {len(dataset)} JPEGs, too few for {ranks.world_size} batches of {args.batch}; ask for less"
@@ -54,12 +60,13 @@ class Cnn(Classifier):
         loader = {"batch": args.batch, "workers": args.loader_workers, "device": self.device, "layout": self.layout}
         ranked = {"rank": ranks.rank, "world_size": ranks.world_size}
         if args.epoch_iterations:
+            # By Pillow whatever trains, so that accuracies can be held together.
             held_out = open_folder(args, part=1).images
             self.held_out = Validation(args.data, held_out, image_size=args.image_size, **ranked, **loader)
         sampler = DistributedSampler(
             dataset, ranks.world_size, ranks.rank, shuffle=True, seed=args.seed, drop_last=True
         )
-        return Images(dataset, sampler, **loader)
+        return source(dataset, sampler, **loader, **decoder)
 
     def validation(self):
         yield from self.held_out
@@ -80,5 +87,14 @@ class Cnn(Classifier):
         return per_sample(layers(self.net, self.args.image_size))
 
 
+def arguments():
+    made = parser(__doc__.splitlines()[0])
+    made.add_argument("--decode", choices=("cpu", "gpu"), default="cpu", help="where the JPEGs of --data are decoded")
+    args = made.parse_args()
+    if args.decode == "gpu" and (args.device == "cpu" or args.data == "synthetic"):
+        refuse("--decode=gpu decodes JPEGs on the GPU that trains; give --device=gpu and a folder as --data")
+    return args
+
+
 if __name__ == "__main__":
-    run(Cnn, parser(__doc__.splitlines()[0]).parse_args())
+    run(Cnn, arguments())
