@@ -29,6 +29,22 @@ def dlscale(client):
     return call
 
 
+@pytest.fixture(scope="session")
+def has(client, dlscale):
+    """See to it that the engine has an image of the suite: `--image` itself builds and pulls nothing."""
+    from docker.errors import ImageNotFound
+
+    def build(reference):
+        try:
+            client.images.get(reference)
+        except ImageNotFound:
+            done = dlscale("images", "build", reference.removeprefix("dlscale/"))
+            assert done.code == 0, done.stderr
+        return reference
+
+    return build
+
+
 @pytest.fixture
 def start(client):
     """Start the command line and leave it running; whatever the test does, it does not outlive it."""

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 from commands import ROOT, Ended
@@ -21,22 +22,6 @@ MXNET = "dlscale/mxnet:1.9.1"
 CAFFE = "dlscale/caffe:1.0"
 SPEEDOMETER = ("python3", "/dlscale/data/speedometer.py")
 CHATTER = "echo Hello there; while :; do echo still here; sleep 0.2; done"
-
-
-@pytest.fixture(scope="module")
-def has(client, dlscale):
-    """See to it that the engine has an image of the suite: `--image` itself builds and pulls nothing."""
-    from docker.errors import ImageNotFound
-
-    def build(reference):
-        try:
-            client.images.get(reference)
-        except ImageNotFound:
-            done = dlscale("images", "build", reference.removeprefix("dlscale/"))
-            assert done.code == 0, done.stderr
-        return reference
-
-    return build
 
 
 def containers_of(client, out, **which):
@@ -216,6 +201,33 @@ def no_shell(client):
     client.api.import_image_from_data(content.getvalue(), repository="dlscale-test/no-shell", tag="1")
     yield "dlscale-test/no-shell:1"
     client.images.remove("dlscale-test/no-shell:1", force=True)
+
+
+@pytest.fixture
+def hostroot(client):
+    """An image of nothing but the links by which /usr is found."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for name in ("bin", "sbin", "lib", "lib64"):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
+            tar.addfile(link)
+    client.api.import_image_from_data(content.getvalue(), repository="dlscale-test/hostroot", tag="1")
+    yield "dlscale-test/hostroot:1"
+    client.images.remove("dlscale-test/hostroot:1", force=True)
+
+
+def test_what_is_installed_here_runs_in_an_image_that_has_nothing(bench, hostroot):
+    """With this machine's own shell and Python."""
+    if not (Path("/usr/bin/python3").exists() and Path("/lib").is_symlink()):
+        pytest.skip("this machine has no Python in a /usr that is whole")
+    program = ("python3", "/dlscale/data/speaks.py")
+    flags = ("--dialect=events", "--mount=/usr", f"--data={PROGRAMS}")
+    done = bench(hostroot, *program, flags=flags)
+    assert done.code == 0, done.stderr
+    assert done.records[0].measurement.samples == 320
+    without = bench(hostroot, *program, flags=(flags[0], flags[2]))
+    assert without.code == 3
 
 
 def test_an_image_without_a_shell_is_refused_by_the_engine_in_its_own_words(bench, no_shell):
