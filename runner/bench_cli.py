@@ -89,6 +89,17 @@ def bench(
             metavar="PATH",
         ),
     ] = None,
+    decode: Annotated[
+        Text, flag("--decode", help="what decodes the JPEGs of --data: cpu (default), or gpu by nvJPEG (PyTorch)")
+    ] = None,
+    loader_workers: Annotated[
+        Text,
+        flag(
+            "--loader-workers",
+            help="what prepares samples of --data beside each GPU or CPU worker (default: one a core, 8 at most)",
+            metavar="N",
+        ),
+    ] = None,
     iterations: Annotated[Text, flag("--iterations", help="measured iterations on one device", metavar="N")] = None,
     epochs: Annotated[
         Text, flag("--epochs", help="passes over the training samples instead of iterations", metavar="N")
@@ -186,6 +197,8 @@ def bench(
         "precision": ask.choice("PRECISION", precision, ask.Precision),
         "mode": ask.choice("MODE", mode, ask.Mode),
         "data": Path(data) if data else None,
+        "decode": ask.choice("DECODE", decode, ask.Decode),
+        "loader_workers": ask.count("LOADER_WORKERS", loader_workers),
         "iterations": ask.count("ITERATIONS", iterations),
         "epochs": ask.count("EPOCHS", epochs),
         "warmup": ask.count("WARMUP", warmup),

@@ -57,6 +57,7 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     defaults = workload.defaults[device]
     model = workload.find_model(request.model or defaults.model, framework=framework)
     workload.check_precision(request.precision, framework=framework, device=device, mode=request.mode)
+    workload.check_decode(request.decode, framework=framework, device=device)
     workload.check_profiles(request.profile, region=request.profile_region, framework=framework)
     packed = PACKED.get(PurePath(ground.dataset.path).suffix) if ground.dataset else None
     if ground.dataset and packed and packed.framework != framework:
@@ -283,14 +284,30 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         iface=request.iface if nodes > 1 else None,
         hca=request.hca if nodes > 1 else None,
         threads=threads,
-        loader_workers=min(MAX_LOADER_WORKERS, threads) if ground.dataset else 0,
+        loader_workers=_loader_workers(request, threads) if ground.dataset else 0,
         cpus_per_worker=cell.share,
         repeat=repeat,
         key=_key(cell, num_classes),
         settings={**workload.settings, **cell.model.settings},
         epoch_iterations=epoch_iterations,
         fit=request.fit or 0,
+        decode=request.decode,
     )
+
+
+def _loader_workers(request: Request, cores: int) -> int:
+    """What prepares samples beside each GPU or CPU worker, one for each of its cores at most.
+
+    Raises:
+        RequestError: more were asked for.
+    """
+    if request.loader_workers is None:
+        return min(MAX_LOADER_WORKERS, cores)
+    if request.loader_workers > cores:
+        raise RequestError(
+            f"LOADER_WORKERS={request.loader_workers} asked, and {cores} cores are there for each rank; ask for {cores} or fewer"
+        )
+    return request.loader_workers
 
 
 def _window(iterations: int) -> int:
@@ -334,5 +351,7 @@ def _key(cell: _Cell, num_classes: int | None) -> str:
             "seed": request.seed,
             **({"settings": json.dumps(settings, sort_keys=True)} if settings else {}),
             **({"fit": request.fit} if request.fit else {}),
+            **({"decode": request.decode} if request.decode != "cpu" else {}),
+            **({"loader_workers": request.loader_workers} if request.loader_workers else {}),
         }
     )

@@ -24,6 +24,7 @@ KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async
 Controller = Literal["gloo", "mpi"]
 Operations = Literal["nccl", "gloo", "mpi"]
 Compression = Literal["none", "fp16"]
+Decode = Literal["cpu", "gpu"]
 Interconnect = Literal["auto", "nvlink", "pcie", "shm", "ethernet", "infiniband", "roce"]
 AskedDialect = Literal[DialectName, "events", "auto"]
 
@@ -51,6 +52,8 @@ class Request(BaseModel):
         nodes: how many of them, each with as many devices; with `links` and without `hosts`, how many to emulate on this machine.
         links: what the links between emulated nodes are held to; None in it for links as they are. Several are a sweep.
         compare: run over every wire that there is.
+        decode: what decodes the JPEGs of `data`.
+        loader_workers: processes or threads that prepare samples, beside each GPU or CPU worker.
         fit: iterations of training before inference, so that its accuracy tells something.
         concurrent: so many trainings at once, against one after the other.
         repeat: process-level repeats of every trial.
@@ -97,6 +100,8 @@ class Request(BaseModel):
     precision: Precision = "fp32"
     mode: Mode = "train"
     data: Path | None = None
+    decode: Decode = "cpu"
+    loader_workers: int | None = None
     iterations: int | None = None
     epochs: int | None = None
     warmup: int | None = None
@@ -226,6 +231,7 @@ def refuse_contradictions(request: Request) -> None:
     if request.workers and request.device == "gpu":
         raise RequestError("WORKERS counts CPU workers and DEVICE=gpu asks for GPUs; ask for GPUS=n instead")
     _refuse_modes(request)
+    _refuse_input(request)
     if request.iterations and request.epochs:
         raise RequestError("ITERATIONS and EPOCHS say the same thing twice; give one of them")
 
@@ -247,6 +253,20 @@ def _refuse_modes(request: Request) -> None:
                 raise RequestError(f"{variable} does not go with MODE=converge, which trains by EPOCHS; leave it out")
     if request.concurrent:
         _refuse_concurrent(request)
+
+
+def _refuse_input(request: Request) -> None:
+    """Refuse ways to read data where there are none to read, or where they can't be gone."""
+    for variable, given in (("DECODE=gpu", request.decode == "gpu"), ("LOADER_WORKERS", request.loader_workers)):
+        if given and request.data is None:
+            raise RequestError(f"{variable} is about real data, and none are given; add DATA=DIR, or leave it out")
+    if request.decode == "gpu":
+        if request.device == "cpu" or request.workers:
+            raise RequestError(
+                "DECODE=gpu decodes on the GPU that trains, and CPUs are asked for; ask for GPUS=n instead"
+            )
+        if request.mode == "infer":
+            raise RequestError("DECODE=gpu feeds a training, and MODE=infer does not train; leave it out")
 
 
 def _refuse_concurrent(request: Request) -> None:

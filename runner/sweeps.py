@@ -36,6 +36,8 @@ class _Kind:
     image_shape: tuple[int, int, int] | None
     num_classes: int | None
     data: str
+    decode: str
+    loader_workers: int
     device: str
     machine: str
     engine: str
@@ -83,6 +85,8 @@ def _kind(record: RunRecord, trial: Trial) -> _Kind:
         image_shape=trial.image_shape,
         num_classes=trial.num_classes,
         data=trial.dataset.digest if trial.dataset else "synthetic",
+        decode=trial.decode,
+        loader_workers=trial.loader_workers,
         device=trial.device,
         machine=machine(record),
         engine=record.engine,

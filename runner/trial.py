@@ -21,6 +21,7 @@ from runner.request import (
     AskedDialect,
     Compression,
     Controller,
+    Decode,
     Device,
     Interconnect,
     KvStore,
@@ -155,6 +156,7 @@ class Trial(BaseModel):
         settings: of the model and its workload alone, as flags of the program.
         epoch_iterations: of a training that is watched to converge, iterations of one epoch.
         fit: iterations of training before inference.
+        decode: what decodes the JPEGs of `data`.
         concurrent: what it shares a machine with on purpose.
         interconnect, iface, hca: kind of wire, interface and adapter that were asked for; the chosen ones are in `placement`.
         threads: intra-op threads of each process.
@@ -218,6 +220,7 @@ class Trial(BaseModel):
     settings: dict[str, int | float | str] = Field(default={})
     epoch_iterations: int | None = None
     fit: int = 0
+    decode: Decode = "cpu"
     concurrent: Concurrent | None = None
 
     @property

@@ -16,7 +16,7 @@ from runner import yamlfile
 from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
 from runner.events import ProfileKind, Region
-from runner.request import Device, Mode, Precision
+from runner.request import Decode, Device, Mode, Precision
 from runner.sanity import SanityBand
 
 Count = Annotated[int, Field(ge=1)]
@@ -85,6 +85,7 @@ class Workload(BaseModel):
     Attributes:
         programs: what runs in each mode, by framework: files of the workload's folder.
         converge: frameworks whose training program validates after each epoch.
+        gpu_decode: frameworks whose training program can decode JPEGs on the GPU.
         data: what its programs read from disk: JPEGs in class folders, WAV files with their texts, or nothing.
         batches: the setting that says how many batches an iteration reads; one where None.
         dialects: of programs that leave their figures to the framework's own log, the dialect of that log.
@@ -107,6 +108,7 @@ class Workload(BaseModel):
     source: str
     programs: Mapping[ProgramMode, Mapping[str, str]]
     converge: tuple[str, ...] = ()
+    gpu_decode: tuple[str, ...] = ()
     data: DataKind = "images"
     batches: str | None = None
     dialects: Mapping[str, DialectName] = {}
@@ -137,7 +139,8 @@ class Workload(BaseModel):
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
         named = {name for model in self.models for name in model.frameworks}
-        for framework in named.union(self.precisions, self.dialects, self.profiles, self.regions, self.converge):
+        offered = (self.precisions, self.dialects, self.profiles, self.regions, self.converge, self.gpu_decode)
+        for framework in named.union(*offered):
             if framework not in self.programs["train"]:
                 raise ValueError(f"{framework!r} has no program; add it to programs.train")
         return self
@@ -227,6 +230,24 @@ class Workload(BaseModel):
                 f"PRECISION={precision} is not offered by FRAMEWORK={framework} on DEVICE={device}{of_mode}; "
                 f"ask for {' or '.join(offered) or 'another framework'}"
             )
+
+    def check_decode(self, decode: Decode, *, framework: str, device: Device) -> None:
+        """Refuse to decode on a GPU where the framework's program can't, or where none trains.
+
+        Raises:
+            RequestError: the sentence names the frameworks that can.
+        """
+        if decode == "cpu":
+            return
+        if framework not in self.gpu_decode:
+            can = (
+                f"ask for FRAMEWORK={' or '.join(self.gpu_decode)}, or leave it out"
+                if self.gpu_decode
+                else "leave it out"
+            )
+            raise RequestError(f"DECODE={decode} of {self.name} is not offered by FRAMEWORK={framework}; {can}")
+        if device == "cpu":
+            raise RequestError(f"DECODE={decode} needs a GPU that trains, and this runs on DEVICE=cpu; leave it out")
 
     def check_profiles(self, kinds: Sequence[ProfileKind], *, region: Region | None = None, framework: str) -> None:
         """Refuse kinds of a profile that the framework's program does not know, or a region to which it can't narrow one.

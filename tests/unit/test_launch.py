@@ -48,6 +48,22 @@ CASES: dict[str, tuple[Job, str | None]] = {
         ),
         None,
     ),
+    "pytorch-single-gpu-decodes-there": (
+        examples.job(
+            examples.trial(
+                framework="pytorch",
+                program="imagenet_cnn/train_pytorch.py",
+                version="2.15.0",
+                data="/data/set",
+                decode="gpu",
+                loader_workers=8,
+                **GPUS,
+            ),
+            node=examples.gpu_node(),
+            site=examples.data_site(),
+        ),
+        "cdi",
+    ),
     "mxnet-kvstore-dist-sync-device-2-gpus": (
         examples.job(
             examples.trial(

@@ -165,6 +165,63 @@ def test_programs_data_and_engine_change_the_key():
     assert plan(Request(), ground(dataset=dataset()))[0].key != usual
 
 
+def test_what_decodes_and_what_prepares_samples_change_the_key_where_they_are_not_as_ever():
+    """Records from before either could be said stay baselines of runs in which neither is."""
+    on = ground("pytorch", "gpu", dataset=dataset())
+    usual, decoding, workers = (
+        plan(Request(repeat=1, gpus=(1,), **asked), on)[0] for asked in ({}, {"decode": "gpu"}, {"loader_workers": 3})
+    )
+    assert (usual.decode, decoding.decode) == ("cpu", "gpu")
+    assert (usual.loader_workers, workers.loader_workers) == (8, 3)
+    assert len({usual.key, decoding.key, workers.key}) == 3
+    assert plan(Request(repeat=1, gpus=(1,), decode="cpu"), on)[0].key == usual.key
+
+
+def test_the_key_of_an_ordinary_training_is_made_of_what_it_ever_was(monkeypatch):
+    monkeypatch.setattr("runner.plan.comparison_key", lambda facts: " ".join(sorted(facts)))
+    assert plan(Request(), ground(dataset=dataset()))[0].key == (
+        "batch cpus_per_worker data device device_name engine framework image_size iterations lock_sha256 machine mode model num_classes "
+        "precision scaling seed version warmup workload workloads_sha256 xla"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "on", "sentence"),
+    [
+        (
+            {"decode": "gpu"},
+            ("mxnet", "gpu"),
+            "DECODE=gpu of imagenet_cnn is not offered by FRAMEWORK=mxnet; ask for FRAMEWORK=pytorch, or leave it out",
+        ),
+        (
+            {"decode": "gpu"},
+            ("pytorch", "cpu"),
+            "DECODE=gpu needs a GPU that trains, and this runs on DEVICE=cpu; leave it out",
+        ),
+        (
+            {"loader_workers": 17, "gpus": (1,)},
+            ("pytorch", "gpu"),
+            "LOADER_WORKERS=17 asked, and 16 cores are there for each rank; ask for 16 or fewer",
+        ),
+        (
+            {"loader_workers": 5, "gpus": (4,)},
+            ("pytorch", "gpu"),
+            "LOADER_WORKERS=5 asked, and 4 cores are there for each rank; ask for 4 or fewer",
+        ),
+    ],
+)
+def test_ways_to_read_data_that_can_not_be_gone(asked, on, sentence):
+    with pytest.raises(RequestError) as caught:
+        plan(Request(repeat=1, **asked), ground(*on, dataset=dataset()))
+    assert str(caught.value) == sentence
+
+
+def test_a_workload_that_decodes_nothing_on_a_gpu_says_so():
+    on = ground("pytorch", "gpu", workload=of("deepspeech2-small"), dataset=dataset())
+    with pytest.raises(RequestError, match="^DECODE=gpu of deepspeech2 is not offered by FRAMEWORK=pytorch; leave it"):
+        plan(Request(model="deepspeech2-small", decode="gpu", repeat=1), on)
+
+
 def test_epochs_become_iterations_and_back():
     trial = plan(Request(epochs=2, batch=50, workers=(1,)), ground(dataset=dataset(images=1000)))[0]
     assert trial.iterations == 40

@@ -99,6 +99,14 @@ def test_what_is_no_link(rate, delay):
         ({"workers": (2,), "device": "gpu"}, "WORKERS counts CPU workers and DEVICE=gpu asks for GPUs"),
         ({"interconnect": ("infiniband",)}, "INTERCONNECT=infiniband asked, but a job on one host crosses no network"),
         ({"iface": "eth0"}, "IFACE=eth0 asked"),
+        ({"decode": "gpu", "gpus": (1,)}, "DECODE=gpu is about real data, and none are given; add DATA=DIR"),
+        ({"loader_workers": 4}, "LOADER_WORKERS is about real data, and none are given; add DATA=DIR"),
+        (
+            {"decode": "gpu", "data": "/d", "device": "cpu"},
+            "DECODE=gpu decodes on the GPU that trains, and CPUs are asked for",
+        ),
+        ({"decode": "gpu", "data": "/d", "workers": (2,)}, "DECODE=gpu decodes on the GPU that trains"),
+        ({"decode": "gpu", "data": "/d", "mode": "infer"}, "DECODE=gpu feeds a training, and MODE=infer does not"),
         ({"iterations": 5, "epochs": 1}, "ITERATIONS and EPOCHS say the same thing twice"),
         (
             {"profile_after": 300},

@@ -80,6 +80,8 @@ def test_the_same_batches_at_two_precisions_are_no_sweep():
         {"horovod": examples.horovod(compression="fp16")},
         {"settings": {"n-critic": 1}},
         {"fit": 20},
+        {"decode": "gpu"},
+        {"loader_workers": 2},
         {"concurrent": {"trainings": 2, "case": "sequential", "number": 1}},
     ],
     ids=str,
