@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from runner import attribution, metrics, quality
-from runner.events import Data, Event, FirstStep, Phase, RunStart, RunStop, WarmupEnd, Window
+from runner.events import Data, Event, FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
 from runner.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
 WIRES, PASSES = "probe_wires", "probe_compute"
+# Phase after all that is measured, in which the input is timed by itself.
+INPUT = "input_alone"
 
 
 def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> metrics.Measurement:
@@ -40,6 +43,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     first_steps = [event.received for event in events if isinstance(event, FirstStep)]
     stops = [event for event in events if isinstance(event, RunStop)]
     data = [event for event in events if isinstance(event, Data)]
+    alone = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
     decoded = [event.decoded for event in data if event.decoded is not None]
     return metrics.Measurement(
         throughput=throughput,
@@ -68,6 +72,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         epochs=quality.epochs(events),
         accuracy=quality.accuracy(events),
         batch=quality.batch(events),
+        input_alone_per_s=math.fsum(alone) if alone else None,
     )
 
 
@@ -90,5 +95,5 @@ def phases(events: Sequence[Event]) -> dict[str, float]:
             events, PASSES
         )
     if stop.keys() & warm.keys():
-        found["measure"] = max(stop[rank] - warm[rank] for rank in stop.keys() & warm.keys())
+        found["measure"] = max(stop[rank] - warm[rank] for rank in stop.keys() & warm.keys()) - _longest(events, INPUT)
     return found

@@ -117,7 +117,8 @@ class Measurement(Frozen):
 
     `probe` are exchanges that were timed before the first step, `step_parts` is where the time of a step went, `gradient_bytes` what
     a device hands over to be exchanged in one step, `flop` what the arithmetic of the model came to, `epochs` how a training that is
-    watched converged, `accuracy` and `batch` what inference came to and ran with; empty or None where the program tells nothing of it.
+    watched converged, `accuracy` and `batch` what inference came to and ran with, `input_alone_per_s` the samples a second that the input
+    pipelines of all ranks deliver while nobody trains; empty or None where the program tells nothing of it.
     """
 
     throughput: Throughput | None
@@ -142,6 +143,7 @@ class Measurement(Frozen):
     epochs: tuple[EpochFigures, ...] = ()
     accuracy: AccuracyFigures | None = None
     batch: BatchUsed | None = None
+    input_alone_per_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ eval          iteration, losses (one a device of this process, in training mode,
 epoch         epoch (from 1), iterations, seconds (of its training), train_loss (mean of this rank's losses in it, null where not finite),
               validation: {samples, loss_sum, correct} of this rank's share; after the last window of the epoch: `convergence.py`
 data          decoded (images that this rank trained on), skipped (names of the images that would not decode)
+input_alone   batches, samples, seconds: real data prepared with nobody training on them, after all that is measured; without what lay ready
 net           where: "start" or "stop" of the measured windows; interfaces: {name: {rx_bytes, tx_bytes}};
               ports: {adapter:port: {rx_bytes, tx_bytes, link_layer}} of InfiniBand and RoCE; nvlink: {GPU's UUID: {rx_bytes, tx_bytes}};
               node (the runner's name of this host, null where there is one), namespace (number of the network namespace);

@@ -15,6 +15,7 @@ The program hands over an object with these methods, and `measure` decides when 
     validate()      what `convergence.py` asks for, with --epoch-iterations
 
 Where throughput counts something else than samples, the source of the batches has `units`: how much of it was in all batches so far.
+Where it prepares them ahead of the loop, it has `ahead`: how many may lie ready at most; with real data it is then timed by itself.
 
 Nothing between two edges of a window waits for the device. Windows are contiguous: each starts where the one before ended, so
 that writing events, which happens right after an edge, is part of the measured time and no sample or second is lost. Only what comes
@@ -27,6 +28,9 @@ from convergence import Epochs
 from events import finite
 from probe import compute, wires
 from profiling import profile
+
+# For so long the input is timed by itself.
+INPUT_SECONDS = 2.0
 
 
 class Batches:
@@ -83,9 +87,32 @@ def report(training, events, args, *, world_size):
     iterations = train(training, events, args)
     if args.data != "synthetic":
         events.emit("data", decoded=training.batches.source.decoded, skipped=sorted(training.skipped()))
+        if not args.profile and not args.epoch_iterations:
+            input_alone(training, events, samples=training.samples)
     events.nccl()
     samples, norm = iterations * training.samples, finite(training.parameter_norm())
     events.emit("run_stop", iterations=iterations, samples=samples, parameter_norm=norm)
+
+
+def input_alone(training, events, *, samples):
+    """Time batches that nobody trains on, `samples` in each, and emit input_alone; nothing where the source has no `ahead`.
+
+    Comes after all that is measured, which so trains on what it always did. Batches that were made before are not timed.
+    """
+    ahead = getattr(training.batches.source, "ahead", None)
+    if ahead is None:
+        return
+    began = time.monotonic()
+    for _ in range(ahead):
+        next(training.batches)
+    training.barrier()
+    start, count = time.monotonic(), 0
+    while not count or time.monotonic() - start < INPUT_SECONDS:
+        next(training.batches)
+        count += 1
+    training.synchronize()
+    events.emit("input_alone", batches=count, samples=count * samples, seconds=time.monotonic() - start)
+    events.phase("input_alone", began)
 
 
 def train(training, events, args):

@@ -20,6 +20,7 @@ from runner.events.training import (
     Eval,
     FirstStep,
     FlopPerSample,
+    InputAlone,
     Loss,
     Phase,
     RunStart,
@@ -45,6 +46,7 @@ __all__ = [
     "FirstStep",
     "FlopCount",
     "FlopPerSample",
+    "InputAlone",
     "Loss",
     "Memory",
     "MonitorStart",
@@ -83,6 +85,7 @@ Event = Annotated[
     | Accuracy
     | BatchUsed
     | Data
+    | InputAlone
     | Net
     | Usage
     | Nccl

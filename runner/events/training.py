@@ -126,6 +126,15 @@ class Data(EventBase):
     skipped: tuple[str, ...] = ()
 
 
+class InputAlone(EventBase):
+    """What the input pipeline of a rank delivered in some seconds in which nobody trained on it."""
+
+    event: Literal["input_alone"]
+    batches: int
+    samples: int
+    seconds: float
+
+
 class Usage(EventBase):
     """What the control group of a process has used, at the start or the stop of the measured windows; null where it has none of its own."""
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.attribution import Exchange, exchange_seconds, exchanges, step_parts
-from runner.events import Bandwidth, Compute, FirstStep, Phase, RunStart, WarmupEnd, Window
+from runner.events import Bandwidth, Compute, FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
 from runner.measure import measure, phases
 
 SAID = {"t": 0.0, "received": 0.0, "container": "c"}
@@ -214,3 +214,17 @@ def test_the_probes_are_no_part_of_the_time_to_the_first_step_nor_of_the_warm_up
     found = phases(events)
     assert (found["probe_wires"], found["probe_compute"]) == (3.0, 1.0)
     assert found["warmup"] == pytest.approx(3.0)  # 12 - 8 - 1
+
+
+def test_input_by_itself_is_of_all_ranks_and_no_part_of_the_measured_phase():
+    at = {"received": 0.0, "container": "c"}
+    events = [
+        WarmupEnd(event="warmup_end", rank=0, iterations=4, t=10.0, **at),
+        InputAlone(event="input_alone", rank=0, batches=8, samples=512, seconds=2.0, t=19.0, **at),
+        InputAlone(event="input_alone", rank=1, batches=4, samples=256, seconds=2.5, t=19.5, **at),
+        *(phase(rank, "input_alone", 3.0 + rank) for rank in (0, 1)),
+        RunStop(event="run_stop", rank=0, iterations=10, samples=640, t=20.0, **at),
+    ]
+    assert measure(events, started=0.0, unit="images/s").input_alone_per_s == pytest.approx(256 + 102.4)
+    assert phases(events)["measure"] == pytest.approx(6.0)  # 20 - 10 - 4
+    assert measure(events[:1], started=0.0, unit="images/s").input_alone_per_s is None

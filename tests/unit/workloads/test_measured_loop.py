@@ -100,6 +100,39 @@ def test_wires_are_timed_before_the_first_step_and_passes_before_what_seeds_anew
     ]
 
 
+class Prepared:
+    """Batches of which two may lie ready; each takes a quarter of a second on a clock of its own."""
+
+    ahead = 2
+
+    def __init__(self):
+        self.now, self.given = 100.0, 0
+
+    def __next__(self):
+        self.now += 0.25
+        self.given += 1
+
+
+def test_input_by_itself_is_timed_without_what_lay_ready(monkeypatch):
+    """Eight batches of a quarter of a second fill two seconds; with the two that lay ready they would seem faster than they are."""
+    training, stream = Recorder(), io.StringIO()
+    source = Prepared()
+    training.batches = loop.Batches(source)
+    monkeypatch.setattr(loop.time, "monotonic", lambda: source.now)
+    loop.input_alone(training, events.Events(rank=0, stream=stream), samples=16)
+    alone, phase = (parse.parse_line(line, received=0.0, container="c") for line in stream.getvalue().splitlines())
+    assert source.given == 10
+    assert training.calls == ["barrier", "synchronize"]
+    assert (alone.event, alone.batches, alone.samples, alone.seconds) == ("input_alone", 8, 128, 2.0)
+    assert (phase.name, phase.seconds) == ("input_alone", 2.5)
+
+
+def test_input_that_is_not_prepared_ahead_is_not_timed_by_itself():
+    training, stream = Recorder(), io.StringIO()
+    loop.input_alone(training, events.Events(rank=0, stream=stream), samples=16)
+    assert stream.getvalue() == ""
+
+
 def test_a_wait_for_input_is_in_the_window_that_waited(monkeypatch):
     clock = itertools.count()
     monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # each look at it is a second later
