@@ -177,7 +177,7 @@ def _engine(request: Request, fleet: Fleet) -> EngineChoice:
     """Hosts have Docker or are none; nodes are emulated by it; this machine alone can do without."""
     if fleet.way == "hosts":
         return EngineChoice("docker", None)
-    return choose_engine("docker" if fleet.way == "emulated" or request.image else request.engine)
+    return choose_engine("docker" if fleet.way == "emulated" else request.engine)
 
 
 def refuse_private(data: Path) -> None:

@@ -7,9 +7,12 @@ ignored beside an image; an image of which nobody said what is to run in it.
 import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from runner import given
+from runner import bench, given
+from runner.cli import app
 from runner.errors import RequestError
+from runner.foreign import flow
 from runner.request import Request, refuse_contradictions
 from runner.spec import Mount
 
@@ -149,3 +152,23 @@ def test_what_goes_together_does(asked):
     request = Request.model_validate(asked)
     refuse_contradictions(request)
     given.refuse_mixture(request)
+
+
+@pytest.mark.parametrize(
+    ("words", "who"), [(["--framework=pytorch"], "the suite's own"), (["--", "python3", "train.py"], "the user's")]
+)
+def test_whose_program_runs_is_said_by_whether_there_is_a_command(monkeypatch, words, who):
+    asked = {}
+    monkeypatch.setattr(bench, "dry_run", lambda request: asked.update({"the suite's own": request}) or 0)
+    monkeypatch.setattr(flow, "dry_run", lambda request: asked.update({"the user's": request}) or 0)
+    # As make hands several over, and as people type them.
+    shown = ["--mount=/usr:/usr,/bin:/opt/bin", "--mount", "/etc"]
+    done = CliRunner().invoke(app, ["bench", "--dry-run", "--image=corp/net:7", *shown, *words])
+    assert done.exit_code == 0, done.output
+    assert list(asked) == [who]
+    assert asked[who].image == "corp/net:7"
+    assert [(m.source, m.target) for m in asked[who].mounts] == [
+        ("/usr", "/usr"),
+        ("/bin", "/opt/bin"),
+        ("/etc", "/etc"),
+    ]
