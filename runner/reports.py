@@ -1,4 +1,4 @@
-"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, and one page of all."""
+"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, inputs, and one page of all."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rich.console import Console
 
 import runner
 from runner.errors import RequestError
+from runner.inputs import inputs
+from runner.report import inputs as input_report
 from runner.report import sweep
 from runner.report.page import export, picture, render
 from runner.report.page.collect import Collected
@@ -96,6 +98,11 @@ def _draw(
         if out:
             save(sweep.reports(one), out=out, console=console)
     found.sweeps(among)
+    fed = inputs(runs)
+    for training in fed:
+        if out:
+            save(input_report.reports(training), out=out, console=console)
+    found.inputs(fed)
     for stem, reproduction in _reproductions(folder, console=console):
         found.study(reproduction, stem=stem)
 

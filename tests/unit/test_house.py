@@ -61,6 +61,7 @@ PURE = sorted(
             ROOT / "runner" / f"{name}.py"
             for name in (
                 "emulate",
+                "inputs",
                 "link",
                 "plan",
                 "sanity",
@@ -85,6 +86,7 @@ PURE = sorted(
                 "export",
                 "figures",
                 "findings",
+                "inputs",
                 "matrix",
                 "mllog",
                 "mllog_keys",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.report import figures, pass_notes, profile, telemetry, transports
+from runner.report import figures, inputs, pass_notes, profile, telemetry, transports
 from runner.report import sweep as sweeping
 from runner.report.page import curves as over
 from runner.report.page import figures as drawn
@@ -17,6 +17,7 @@ from runner.summarize import summarize
 
 if TYPE_CHECKING:
     from runner.report.comparison import Comparison
+    from runner.report.inputs import InputReport
     from runner.report.publish import Measured, Watched
     from runner.report.summary import Row, Summary
     from runner.report.sweep import Sweep
@@ -101,6 +102,26 @@ def batches(sweep: Sweep) -> Block:
         ),
         notes=sweep.notes,
         runs=tuple(dict.fromkeys(run for point in sweep.points for run in point.runs)),
+    )
+
+
+def fed(found: InputReport) -> Block:
+    """The block of a training on synthetic images and on real ones."""
+    table = inputs.block(found)
+    real = [source for source in found.sources if source.ratio is not None]
+    best = max(real, key=lambda source: source.ratio or 0.0, default=None)
+    lead = "no usable run"
+    if best:
+        lead = f"{best.label}: {figures.figure(best.ratio, figures.half_width(best.ratio_ci95))} of synthetic images"
+    return Block(
+        anchor=anchor(found.name),
+        title=f"{found.title}: input",
+        lead=lead,
+        lines=(found.setting, found.ground, inputs.LEGEND),
+        figures=drawn.by_input(found),
+        tables=(Table(title="Input", columns=table.headers, rows=table.rows),),
+        notes=found.notes,
+        runs=tuple(dict.fromkeys(run for source in found.sources for run in source.runs)),
     )
 
 

@@ -12,6 +12,7 @@ from runner.report.page.model import Block, Page, Section
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from runner.report.inputs import InputReport
     from runner.report.publish import Measured, Watched
     from runner.report.sweep import Sweep
     from runner.results import RunRecord
@@ -28,6 +29,10 @@ CHAPTERS: Final = {
         "Runs that differ in the number of devices only: throughput, training time, speedup against the ideal.",
     ),
     "sweeps": ("Against the batch", "Runs and passes under a profiler that differ in batch and precision only."),
+    "inputs": (
+        "Input",
+        "The same training on synthetic images and on real ones: what reading and decoding them costs.",
+    ),
     "passes": ("Profiles", "Where the time went, by passes under a profiler; these have no throughput."),
 }
 """By anchor, the title and what it is about."""
@@ -57,6 +62,10 @@ class Collected:
     def sweeps(self, found: Iterable[Sweep]) -> None:
         """Add sweeps over the batch."""
         self.chapters["sweeps"] += map(blocks.batches, found)
+
+    def inputs(self, found: Iterable[InputReport]) -> None:
+        """Add trainings on synthetic images and on real ones."""
+        self.chapters["inputs"] += map(blocks.fed, found)
 
     def study(self, reproduction: Reproduction, *, stem: str) -> None:
         """Add a study; `stem` is its file's name without the ending."""

@@ -17,6 +17,7 @@ from runner.report.profile import worked
 if TYPE_CHECKING:
     from runner.metrics import Interval
     from runner.report.comparison import ComparedRow, Comparison
+    from runner.report.inputs import InputReport
     from runner.report.summary import Row, Summary
     from runner.report.sweep import Sweep
     from runner.results import RunRecord
@@ -229,6 +230,40 @@ def against_batch(sweep: Sweep) -> tuple[Figure, ...]:
             )
         )
     return tuple(found)
+
+
+def by_input(found: InputReport) -> tuple[Figure, ...]:
+    """Throughput by what the training was fed with, and what each input delivers by itself."""
+    rows = [source for source in found.sources if source.row.usable and source.row.throughput is not None]
+    if len(rows) < 2:  # noqa: PLR2004 - a single one shows no difference
+        return ()
+    low, high = _ends([source.row.throughput_ci95 for source in rows])
+    places = tuple(source.label for source in rows)
+    trained = Series(
+        name="trained",
+        x=places,
+        y=tuple(source.row.throughput for source in rows),
+        low=low,
+        high=high,
+        degraded=tuple(source.row.status == "degraded" for source in rows),
+        runs=tuple(source.runs for source in rows),
+    )
+    alone = Series(name="input alone", kind="ideal", x=places, y=tuple(source.alone_per_s for source in rows))
+    told = any(source.alone_per_s is not None for source in rows)
+    return (
+        Figure(
+            name=f"{found.name}-throughput",
+            title=f"Throughput by input, {found.title}",
+            shape="lying",
+            x="input",
+            y=f"throughput ({found.unit})",
+            series=(trained, alone) if told else (trained,),
+            interval=BOOTSTRAP if low else "",
+            notes=tuple(
+                f"not drawn: {source.label} {source.row.status}" for source in found.sources if source not in rows
+            ),
+        ),
+    )
 
 
 def time_shares(record: RunRecord, *, title: str) -> tuple[Figure, ...]:

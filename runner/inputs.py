@@ -1,0 +1,161 @@
+"""Records on file → the `InputReport`s among them: runs of one training that differ in what it was fed with only. Pure.
+
+Runs on the same data, decoded alike by as many workers, are pooled as repeats of a matrix are; ratios to synthetic samples come from the
+two-level bootstrap of both.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+
+from runner import metrics
+from runner.compare.identity import Identity, identity
+from runner.dataset import PACKED
+from runner.report import figures
+from runner.report.inputs import InputReport, Source
+from runner.results import RunRecord
+from runner.summarize import machine, summarize, usable_windows
+from runner.trial import Trial
+
+Run = tuple[Path, RunRecord]
+_Place = tuple[bool, str, str, int, str]
+"""What a training was fed with, in the order of the table: real or not, how it is stored, what decodes, workers, which data."""
+# Facts of a trial that say what it is fed with; the number of classes is that of the data.
+_OF_INPUT = frozenset({"data", "decode", "num_classes"})
+
+
+def inputs(runs: Sequence[Run]) -> tuple[InputReport, ...]:
+    """Find what was trained on synthetic images and on real ones; passes under a profiler and trainings at once are left out.
+
+    Args:
+        runs: run directories and their records, in any order; invalid ones have no figure.
+    """
+    kinds: dict[tuple[Identity, tuple[str, ...]], list[Run]] = {}
+    for path, record in runs:
+        trial = record.trial
+        if isinstance(trial, Trial) and trial.mode == "train" and trial.image_shape and not _apart(record):
+            kinds.setdefault(_kind(record, trial), []).append((path, record))
+    names: dict[str, int] = {}
+    found = []
+    for own in kinds.values():
+        places = _places(own)
+        if len({real for real, *_ in places}) > 1:
+            name = _name(own[0][1])
+            names[name] = names.get(name, 0) + 1
+            found.append(_report(places, name=name if names[name] == 1 else f"{name}-{names[name]}"))
+    return tuple(found)
+
+
+def _apart(record: RunRecord) -> bool:
+    return record.profiled or record.concurrent
+
+
+def _kind(record: RunRecord, trial: Trial) -> tuple[Identity, tuple[str, ...]]:
+    """All that the runs of a report have in common."""
+    shared = tuple((name, value) for name, value in identity(record) if name not in _OF_INPUT)
+    return shared, (trial.version, record.engine, machine(record), str(trial.cpus_per_worker))
+
+
+def _places(runs: Sequence[Run]) -> dict[_Place, list[Run]]:
+    found: dict[_Place, list[Run]] = {}
+    for path, record in runs:
+        found.setdefault(_place(record), []).append((path, record))
+    return {place: found[place] for place in sorted(found)}
+
+
+def _place(record: RunRecord) -> _Place:
+    trial = record.trial
+    assert isinstance(trial, Trial)  # noqa: S101 - no other has a kind
+    if trial.dataset is None:
+        return False, "", "", 0, ""
+    packed = PACKED.get(PurePath(trial.dataset.path).suffix)
+    return True, packed.label if packed else "JPEGs", trial.decode, trial.loader_workers, trial.dataset.digest
+
+
+def _label(place: _Place, record: RunRecord, *, several: bool) -> str:
+    real, stored, decode, workers, digest = place
+    trial = record.trial
+    if not real or not isinstance(trial, Trial) or trial.dataset is None:
+        return "synthetic"
+    which = f" ({trial.dataset.images:,} images, {digest[:8]})" if several else ""
+    processes = f"{workers} loader worker{'' if workers == 1 else 's'}"
+    return f"{stored}{which}, {decode.upper()} decode, {processes}"
+
+
+def _name(record: RunRecord) -> str:
+    trial = record.trial
+    assert isinstance(trial, Trial)  # noqa: S101 - no other has a kind
+    words = (
+        *("input", trial.framework, trial.version, trial.model, f"{trial.image_size}px", trial.precision),
+        *(f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
+    )
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+
+
+def _report(places: dict[_Place, list[Run]], *, name: str) -> InputReport:
+    first = next(iter(places))
+    everything = [run for own in places.values() for run in own]
+    synthetic = summarize(places[first])
+    base = usable_windows([record for _, record in places[first]])
+    several = len({digest for real, *_, digest in places if real}) > 1
+    sources = tuple(
+        _source(own, base, label=_label(place, own[0][1], several=several), synthetic=not place[0])
+        for place, own in places.items()
+    )
+    return InputReport(
+        name=name,
+        title=synthetic.title,
+        setting=f"{synthetic.setting}, {synthetic.rows[0].devices}",
+        ground=figures.ground(synthetic),
+        unit=figures.units(synthetic),
+        sources=sources,
+        notes=tuple(_notes(sources, everything)),
+    )
+
+
+def _source(runs: Sequence[Run], base: Sequence[metrics.GlobalWindows], *, label: str, synthetic: bool) -> Source:
+    row = summarize(runs).rows[0]
+    own = usable_windows([record for _, record in runs])
+    told = [
+        record.measurement.input_alone_per_s
+        for _, record in runs
+        if record.validity.status != "invalid" and record.measurement.input_alone_per_s is not None
+    ]
+    alone = statistics.median(told) if told else None
+    of_base = metrics.pooled_rate(base) if base else None
+    compared = own and of_base is not None and not synthetic
+    limit = None
+    if alone is not None and of_base is not None:
+        limit = "input" if alone < of_base else "training"
+    return Source.model_validate(
+        {
+            "label": label,
+            "synthetic": synthetic,
+            "row": row,
+            "ratio": metrics.pooled_rate(own) / of_base if compared and of_base else None,
+            "ratio_ci95": metrics.ratio_interval(own, base) if compared else None,
+            "alone_per_s": alone,
+            "limit": limit,
+            "runs": tuple(record.run_id for _, record in runs),
+        }
+    )
+
+
+def _notes(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[str]:
+    """What is wrong with single rows, and what else than the input differed between them."""
+    for source in sources:
+        if source.row.reasons:
+            yield f"{source.label} {source.row.status}: {'; '.join(source.row.reasons)}"
+    classes = {record.trial.num_classes for _, record in runs if isinstance(record.trial, Trial)}
+    if len(classes) > 1:
+        counts = " and ".join(f"{count:,}" for count in sorted(count for count in classes if count is not None))
+        yield f"the last layer has as many outputs as the data have classes: {counts}"
+    for what, found in (
+        ("training programs", {record.provenance.workloads_sha256 for _, record in runs}),
+        ("locked requirements", {record.image.lock_sha256 for _, record in runs}),
+    ):
+        if len(found) > 1:
+            yield f"{len(found)} versions of the {what} were run: not the input alone differs"

@@ -1,0 +1,107 @@
+"""The same training on synthetic samples and on real ones: the types of the report on its input, and the table as Markdown.
+
+Nothing here is computed: `runner/inputs.py` makes these values.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from runner.frozen import Frozen
+from runner.metrics import Interval
+from runner.report.block import Block
+from runner.report.figures import ABSENT, figure, half_width
+from runner.report.summary import Row
+
+LEGEND: Final = (
+    "± = half the width of the 95 % bootstrap interval over processes and the windows in them; input of a step: what the loop waited for its "
+    "batch and compute did not hide; input alone: what the input delivers after the training, with nobody training, the median of the repeats; "
+    "limit: the input where, alone, it delivers less than the training takes of synthetic samples"
+)
+
+
+class Source(Frozen):
+    """What a training was fed with, and what came of it.
+
+    Attributes:
+        label: which samples, what decoded them, and how many loader workers prepared them.
+        synthetic: whether one batch that was there from the start was all its input.
+        row: the runs together.
+        ratio: throughput over that of synthetic samples; None unless both may be used.
+        alone_per_s: samples a second that the input delivers by itself; None where the program does not tell.
+        limit: what keeps the training from being faster; None where that is not known.
+        runs: ids of the runs.
+    """
+
+    label: str
+    synthetic: bool
+    row: Row
+    ratio: float | None
+    ratio_ci95: Interval | None
+    alone_per_s: float | None
+    limit: Literal["input", "training"] | None
+    runs: tuple[str, ...]
+
+
+class InputReport(Frozen):
+    """One training on synthetic samples and on real ones.
+
+    Attributes:
+        name: of its report.
+        title: framework, version, model.
+        setting: what was trained, on how many devices, in one line.
+        ground: what it ran on, in one line.
+        unit: of the throughput.
+        sources: synthetic first, then by what decodes and by loader workers.
+        notes: what the figures alone would hide.
+    """
+
+    name: str
+    title: str
+    setting: str
+    ground: str
+    unit: str
+    sources: tuple[Source, ...]
+    notes: tuple[str, ...]
+
+
+def reports(found: InputReport) -> dict[str, str | bytes]:
+    """The report by the name of its file."""
+    return {f"{found.name}.md": markdown(found)}
+
+
+def markdown(found: InputReport) -> str:
+    """A section: what ran where, the table, and every reservation; ends with a newline."""
+    lines = [
+        f"### {found.title}: input",
+        "",
+        f"{found.setting}  ",
+        found.ground,
+        "",
+        *block(found).markdown(),
+        "",
+        LEGEND,
+    ]
+    if found.notes:
+        lines += ["", *(f"- {note}" for note in found.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def block(found: InputReport) -> Block:
+    """The table; columns of which nothing is known are left out."""
+    every: dict[str, list[str]] = {
+        "input": [one.label for one in found.sources],
+        f"{found.unit} ±": [figure(one.row.throughput, half_width(one.row.throughput_ci95)) for one in found.sources],
+        "÷ synthetic ±": [figure(one.ratio, half_width(one.ratio_ci95)) for one in found.sources],
+        "input of a step (ms)": [figure(_input_ms(one.row)) for one in found.sources],
+        f"input alone ({found.unit})": [figure(one.alone_per_s) for one in found.sources],
+        "limit": [one.limit or ABSENT for one in found.sources],
+        "validity": [one.row.status for one in found.sources],
+    }
+    shown = {header: cells for header, cells in every.items() if any(cell != ABSENT for cell in cells)}
+    return Block(headers=tuple(shown), rows=tuple(zip(*shown.values(), strict=True)))
+
+
+def _input_ms(row: Row) -> float | None:
+    seconds = row.parts.input_s if row.parts else None
+    return None if seconds is None else 1e3 * seconds

@@ -1,0 +1,181 @@
+"""Prevents: a ratio to synthetic samples of another training, scale, machine or precision, or of a run that may not be used; inputs that differ
+in what decodes or in workers pooled as repeats; a limit that nobody measured; trainings of other data sets under one name; a report where
+nothing was trained on real images; a change of the programs or of the last layer that nobody is told of.
+"""
+
+from __future__ import annotations
+
+import pytest
+from records import provenance
+from swept import leave, measured, samples
+
+from runner.attribution import StepParts
+from runner.inputs import inputs
+from runner.report.inputs import block, markdown
+from runner.report.page.blocks import fed
+from runner.reports import report
+
+pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+
+DATA = {"path": "/data/set", "images": 4000, "classes": 10, "digest": "d" * 64}
+SYNTHETIC = measured(64, 1000.0, run_id="synthetic")
+
+
+def real(rate, *, decode="cpu", workers=8, alone=None, run_id=None, dataset=None, **changes):
+    """A run on a folder of JPEGs whose input delivers `alone` images a second by itself."""
+    given = {**DATA, **(dataset or {})}
+    fields = {"decode": decode, "loader_workers": workers, "data": given["path"], "dataset": given}
+    path, record = measured(64, rate, run_id=run_id or f"{decode}-{workers}", **fields, **changes)
+    measurement = record.measurement.model_copy(update={"input_alone_per_s": alone})
+    return path, record.model_copy(update={"measurement": measurement})
+
+
+CPU2 = real(250.0, workers=2, alone=300.0)
+CPU8 = real(800.0, alone=900.0)
+GPU8 = real(950.0, decode="gpu", alone=4000.0)
+RUNS = (GPU8, CPU8, SYNTHETIC, CPU2)
+
+
+def test_a_training_is_held_against_itself_on_synthetic_images():
+    (found,) = inputs(RUNS)
+    assert [source.label for source in found.sources] == [
+        "synthetic",
+        "JPEGs, CPU decode, 2 loader workers",
+        "JPEGs, CPU decode, 8 loader workers",
+        "JPEGs, GPU decode, 8 loader workers",
+    ]
+    assert [source.row.throughput for source in found.sources] == [pytest.approx(r) for r in (1000, 250, 800, 950)]
+    assert found.sources[0].ratio is None
+    # 250, 800 and 950 of 1000 images a second; each run is steady to the last digit, so that the interval has no width.
+    for source, ratio in zip(found.sources[1:], (0.25, 0.8, 0.95), strict=True):
+        assert source.ratio == pytest.approx(ratio)
+        assert (source.ratio_ci95.low, source.ratio_ci95.high) == (pytest.approx(ratio), pytest.approx(ratio))
+    # 300 and 900 are less than the 1000 that the training takes, 4000 are more.
+    assert [source.limit for source in found.sources] == [None, "input", "input", "training"]
+    assert found.name == "input-pytorch-2.15.0-resnet50-224px-fp32-batch64-1gpu"
+
+
+def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
+    path, record = CPU2
+    parts = StepParts.model_validate(
+        dict.fromkeys(StepParts.model_fields) | {"step_s": 0.256, "input_s": 0.192}
+    )
+    waited = record.model_copy(update={"measurement": record.measurement.model_copy(update={"step_parts": parts})})
+    (found,) = inputs((SYNTHETIC, (path, waited), GPU8))
+    table = block(found)
+    assert table.headers == (
+        *(
+            "input",
+            "images/s ±",
+            "÷ synthetic ±",
+            "input of a step (ms)",
+            "input alone (images/s)",
+            "limit",
+            "validity",
+        ),
+    )
+    assert table.rows == (
+        ("synthetic", "1,000.000 ± 0.000", "–", "–", "–", "–", "valid"),
+        ("JPEGs, CPU decode, 2 loader workers", "250.000 ± 0.000", "0.250 ± 0.000", "192.0", "300.0", "input", "valid"),
+        ("JPEGs, GPU decode, 8 loader workers", "950.000 ± 0.000", "0.950 ± 0.000", "–", "4,000", "training", "valid"),
+    )
+    assert "| JPEGs, GPU decode, 8 loader workers | 950.000 ± 0.000 |" in markdown(found)
+    (found,) = inputs((SYNTHETIC, real(800.0)))
+    assert block(found).headers == ("input", "images/s ±", "÷ synthetic ±", "validity")
+
+
+def test_repeats_are_pooled_and_what_the_input_delivers_is_that_of_the_middle_one():
+    """40 steps of 64 images at 250/s and 750/s: 5120 images in 10.24 + 3.413 s are 375/s; the mean of the rates would be 500."""
+    again = (real(750.0, workers=2, alone=700.0, run_id="b"), real(375.0, workers=2, alone=350.0, run_id="c"))
+    (found,) = inputs((SYNTHETIC, CPU2, *again[:1]))
+    assert found.sources[1].ratio == pytest.approx(0.375)
+    assert found.sources[1].row.repeats == 2
+    (found,) = inputs((SYNTHETIC, CPU2, *again))
+    assert found.sources[1].alone_per_s == 350.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "vgg16"},
+        {"version": "2.6.0"},
+        {"precision": "bf16"},
+        {"world_size": 2, "processes": 2},
+        {"image_shape": (3, 32, 32)},
+        {"mode": "converge"},
+        {"concurrent": {"trainings": 2, "case": "sequential", "number": 1}},
+    ],
+    ids=str,
+)
+def test_what_differs_in_more_than_the_input_is_not_held_against_it(changes):
+    assert inputs((SYNTHETIC, real(800.0, **changes))) == ()
+
+
+def test_another_batch_or_machine_is_another_training():
+    assert inputs((measured(32, 1000.0), CPU8)) == ()
+    path, record = CPU8
+    gpus = tuple(gpu.model_copy(update={"name": "Tesla V100"}) for gpu in record.provenance.gpus)
+    assert inputs((SYNTHETIC, (path, record.model_copy(update={"provenance": provenance(gpus=gpus)})))) == ()
+
+
+def test_without_both_there_is_no_report():
+    assert inputs(()) == ()
+    assert inputs((SYNTHETIC, measured(64, 900.0, run_id="again"))) == ()
+    assert inputs((CPU2, CPU8, GPU8)) == ()
+
+
+def test_an_input_whose_runs_may_not_be_used_has_a_line_and_no_figure():
+    (found,) = inputs((SYNTHETIC, CPU8, real(5000.0, decode="gpu", alone=9000.0, status="invalid")))
+    bad = found.sources[2]
+    assert (bad.row.throughput, bad.ratio, bad.ratio_ci95, bad.alone_per_s, bad.limit) == (None,) * 5
+    assert "JPEGs, GPU decode, 8 loader workers invalid: made up" in found.notes
+    without = measured(64, 1000.0, run_id="synthetic", status="invalid")
+    (found,) = inputs((without, CPU8))
+    assert (found.sources[1].ratio, found.sources[1].limit) == (None, None)
+    assert found.sources[1].row.throughput == pytest.approx(800)
+
+
+def test_two_data_sets_are_told_apart():
+    other = real(700.0, run_id="other", dataset={"images": 900, "digest": "e" * 64})
+    (found,) = inputs((SYNTHETIC, CPU8, other))
+    assert [source.label for source in found.sources[1:]] == [
+        "JPEGs (4,000 images, dddddddd), CPU decode, 8 loader workers",
+        "JPEGs (900 images, eeeeeeee), CPU decode, 8 loader workers",
+    ]
+
+
+def test_a_packed_data_set_is_called_what_it_is():
+    packed = real(800.0, workers=1, dataset={"path": "/data/set.rec"})
+    (found,) = inputs((SYNTHETIC, packed))
+    assert found.sources[1].label == "MXNet's RecordIO, CPU decode, 1 loader worker"
+
+
+def test_what_else_differs_is_told():
+    classes = real(800.0, num_classes=12)
+    (found,) = inputs((SYNTHETIC, classes))
+    assert found.notes == ("the last layer has as many outputs as the data have classes: 10 and 12",)
+    path, record = CPU8
+    changed = provenance(gpus=record.provenance.gpus, workloads_sha256="d" * 64)
+    (found,) = inputs((SYNTHETIC, (path, record.model_copy(update={"provenance": changed}))))
+    assert found.notes == ("2 versions of the training programs were run: not the input alone differs",)
+
+
+def test_the_page_shows_what_each_input_delivers_beside_what_was_trained():
+    (found,) = inputs(RUNS)
+    shown = fed(found)
+    assert shown.lead == "JPEGs, GPU decode, 8 loader workers: 0.950 ± 0.000 of synthetic images"
+    (figure,) = shown.figures
+    trained, alone = figure.series
+    assert trained.y == tuple(pytest.approx(rate) for rate in (1000, 250, 800, 950))
+    assert alone.y == (None, 300.0, 900.0, 4000.0)
+    assert shown.runs == ("synthetic", "cpu-2", "cpu-8", "gpu-8")
+
+
+def test_records_on_file_become_a_report_and_a_chapter_of_the_page(tmp_path):
+    for run in RUNS:
+        leave(tmp_path / "runs", run, table_of_samples=samples())
+    report([tmp_path / "runs"], out=tmp_path / "out")
+    name = "input-pytorch-2.15.0-resnet50-224px-fp32-batch64-1gpu"
+    assert "| JPEGs, GPU decode, 8 loader workers |" in (tmp_path / "out" / f"{name}.md").read_text()
+    assert (tmp_path / "out" / "report-figures" / f"{name}-throughput.png").is_file()
+    assert name in (tmp_path / "out" / "report.html").read_text()
