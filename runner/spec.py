@@ -13,6 +13,8 @@ Role = Literal["worker", "scheduler", "server", "daemon", "tool", "monitor"]
 
 # The user that every image of the suite has for its jobs: `bench`, as numeric `uid:gid`.
 IMAGE_USER: Final = "10001:10001"
+# Size of /dev/shm in MiB where nothing asks for more.
+SHM_MIB: Final = 1024
 LABEL_RUN = "dlscale.run-id"
 LABEL_ROLE = "dlscale.role"
 
@@ -71,7 +73,7 @@ class ContainerSpec(BaseModel):
     gpus: tuple[int, ...] = ()
     cpus: tuple[int, ...] = ()
     memory_mib: int | None = None
-    shm_mib: int = 1024
+    shm_mib: int = SHM_MIB
     tmp_mib: int = 1024
     user: str
     network: str = "none"

@@ -9,7 +9,7 @@ from typing import Literal
 from runner import interconnect
 from runner.cluster import Node
 from runner.engines.base import Site
-from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount, Role
+from runner.spec import LABEL_ROLE, LABEL_RUN, SHM_MIB, ContainerSpec, Mount, Role
 from runner.trial import Placed, Trial
 
 Network = Literal["none", "host", "emulated"]
@@ -225,12 +225,21 @@ def spec(
         gpus=seat.gpus if gpus is None else gpus,
         cpus=seat.cores if cpus is None else cpus,
         memory_mib=seat.memory_mib,
+        shm_mib=_shm_mib(trial, seat),
         user=job.user,
         network=network,
         hostname=seat.node.name if network == "host" else None,  # who joins another's namespace has its name too
         verbs=bool(wire and wire.hcas) and role in ("worker", "daemon"),  # ranks run in both
         labels={LABEL_RUN: job.run_id, LABEL_ROLE: role},
     )
+
+
+def _shm_mib(trial: Trial, seat: Seat) -> int:
+    """Room for what loader workers hand over: two batches each, of which a rank with 16 workers at batch 256 fills more than a GiB.
+
+    A limit and no reservation; what is used counts as the container's memory.
+    """
+    return max(SHM_MIB, seat.memory_mib // 2) if trial.loader_workers else SHM_MIB
 
 
 def worker_a_node(job: Job, argv: Callable[[int, Seat], tuple[str, ...]]) -> tuple[ContainerSpec, ...]:
