@@ -38,6 +38,11 @@ def byte_sizes(text):
     return tuple(sizes)
 
 
+def words(text):
+    """Read ``WORD,WORD,...`` as a tuple; nothing gives an empty one."""
+    return tuple(text.split(",")) if text else ()
+
+
 def common_parser(description, *, models, precisions):
     """Build a parser of what all programs are told: what runs on which samples, and for how long."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
@@ -79,6 +84,9 @@ def training_parser(description, *, models):
     parser.add_argument("--profile-region", choices=REGIONS, help="the only part of each iteration under the profiler")
     parser.add_argument(
         "--epoch-iterations", type=at_least(1), help="converge: validate after each so many of the measured iterations"
+    )
+    parser.add_argument(
+        "--techniques", type=words, default=(), help="PyTorch: WORD,...: ways to train faster than the plain program"
     )
     parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
     parser.add_argument("--learning-rate", required=True, type=float)

@@ -10,7 +10,9 @@ import os
 import torch
 from probe import part
 from torch import distributed
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
+from with_pytorch.techniques import BUCKET_MIB, LARGE_BUCKET_MIB
 
 
 class Alone:
@@ -69,14 +71,21 @@ class AllReduce:
 class Ddp(Alone):
     """The ranks that torchrun started; NCCL between GPUs, Gloo between CPU workers."""
 
-    def __init__(self, device):
+    def __init__(self, device, techniques):
         on_gpu = device.type == "cuda"
         distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
-        self.device = device
+        self.device, self.techniques = device, techniques
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
 
     def model(self, model):
-        return DistributedDataParallel(model, static_graph=True, gradient_as_bucket_view=True)
+        names = self.techniques
+        bucket_mib = LARGE_BUCKET_MIB if "large-buckets" in names else BUCKET_MIB
+        model = DistributedDataParallel(
+            model, static_graph=True, gradient_as_bucket_view=True, bucket_cap_mb=bucket_mib
+        )
+        if "bf16-gradients" in names:
+            model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+        return model
 
     def share(self, tensors):
         for tensor in tensors:
@@ -150,7 +159,7 @@ def clip(optimizer, scaler, norm):
 def join(args, device):
     """Meet the other ranks in the way that --strategy says."""
     if args.strategy == "ddp":
-        return Ddp(device)
+        return Ddp(device, args.techniques)
     if args.strategy == "horovod":
         return Horovod(args.compression)
     return Alone()

@@ -25,8 +25,8 @@
 
     validation()         batches (inputs, labels) of this rank's share of the validation set, on the device, each sample once
 
-fp16 and bf16 are torch.autocast with weights in fp32. On a GPU all but fp32 lay images out channels-last, which tensor cores want, and
-weights too, except for Horovod.
+fp16 and bf16 are torch.autocast with weights in fp32. Beyond that a training is plain, unless `--techniques` asks for more
+(`techniques.py`), of which `Training` knows those of any network, and `Supervised` all.
 """
 
 import contextlib
@@ -40,13 +40,14 @@ from events import Events, process_start
 from loop import Batches, report
 from placement import pin
 from profiling import Regions
+from with_pytorch import techniques
 from with_pytorch.device import check as check_device
 from with_pytorch.device import environment, set_up
 
 AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
 
 
-def check(args, *, launched):
+def check(args, *, launched, offered):
     """Refuse a strategy that is not PyTorch's, or that does not go with how this process was started."""
     if args.devices != 1:
         refuse(
@@ -62,18 +63,20 @@ def check(args, *, launched):
     if (args.strategy == "horovod") != (args.compression is not None):
         refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
     convergence.check(args)
+    techniques.check(args, offered=offered)
 
 
 class Training:
     """What is trained on one rank; `workloads/loop.py` says what its methods are for."""
+
+    offered = frozenset({"channels-last", *techniques.BETWEEN_RANKS})  # of `techniques.py`
 
     def __init__(self, args, torch, device, ranks):
         self.args, self.torch, self.device, self.ranks = args, torch, device, ranks
         self.on_gpu = device.type == "cuda"
         self.marks, self.regions = [], Regions()
         torch.manual_seed(args.seed)  # the same on all ranks: they start from the same weights
-        channels_last = self.on_gpu and args.precision != "fp32"
-        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.layout = torch.channels_last if "channels-last" in args.techniques else torch.contiguous_format
         self.scaler = torch.amp.GradScaler(device.type, enabled=args.precision == "fp16")
         self.autocast = contextlib.nullcontext()
         if args.precision in AUTOCAST:
@@ -97,8 +100,9 @@ class Training:
     def sgd(self, net, *, learning_rate, momentum, weight_decay):
         """SGD on all parameters of a network, with the gradients of all ranks."""
         torch, parameters = self.torch, list(net.parameters())
-        # The fused update is one kernel, and the only one that takes a GradScaler's verdict without stopping the device.
         rates = {"lr": learning_rate, "momentum": momentum, "weight_decay": weight_decay}
+        if "fused-optimizer" not in self.args.techniques:
+            return self.ranks.optimizer(torch.optim.SGD(parameters, **rates), net)
         optimizer = self.ranks.optimizer(torch.optim.SGD(parameters, **rates, fused=True), net)
         # Zeros from the start give the same first update. Left to itself, the fused kernel allocates the momentum at the first
         # step and leaves it unset when the GradScaler skips that step, as it does until it has found its scale.
@@ -177,7 +181,8 @@ class Training:
         return sum(p.numel() for p in self.parameters)
 
     def gradient_bytes(self):
-        size = 2 if self.args.compression == "fp16" else 4  # weights and their gradients are in fp32 at every precision
+        # Weights and their gradients are in fp32 at every precision, on the wires unless asked otherwise.
+        size = 2 if self.args.compression == "fp16" or "bf16-gradients" in self.args.techniques else 4
         return size * self.parameter_count()
 
     def flop_per_sample(self):
@@ -191,21 +196,34 @@ class Training:
 class Supervised(Training):
     """One network that lowers one loss on batches of its input."""
 
+    offered = frozenset(techniques.TECHNIQUES)
     clip_norm = None  # of all gradients together, where a workload shortens them
 
     def __init__(self, args, torch, device, ranks):
         super().__init__(args, torch, device, ranks)
-        self.net = self.place(self.network())
+        names = args.techniques
+        if "cuda-graphs" in names:
+            from with_pytorch import captured
+
+            captured.stream()
+        self.net = self.place(techniques.rebuilt(self.network(), names))
         self.parameters = list(self.net.parameters())
-        self.model = ranks.model(self.net)
+        self.model = ranks.model(torch.compile(self.net) if "compile" in names else self.net)
         self.reseed()
         rates = {"momentum": args.momentum, "weight_decay": args.weight_decay}
         self.optimizer = self.sgd(self.net, learning_rate=args.learning_rate, **rates)
         self.batches = Batches(self.open())
+        self.enqueue = self.learn
+        if "cuda-graphs" in names:
+            self.enqueue = captured.Captured(self.learn, before=techniques.EAGER_STEPS)
 
     def step(self):
         with self.regions("input"):
             batch = next(self.batches)
+        return self.enqueue(batch)
+
+    def learn(self, batch):
+        """Enqueue all of a step that comes after its input."""
         with self.regions("optimizer"):
             self.optimizer.zero_grad()
         with self.regions("forward"), self.autocast:
@@ -261,7 +279,7 @@ def run(program, args):
     import torch
     from with_pytorch.ranks import join, launched
 
-    check(args, launched=launched())
+    check(args, launched=launched(), offered=program.offered)
     check_device(args, torch)
     imported = time.monotonic()
     device = set_up(args, torch)

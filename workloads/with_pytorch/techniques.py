@@ -1,0 +1,86 @@
+"""What `--techniques` names: ways to train the same network faster on the same device. Without any, a program is the plain one of a paper.
+
+    channels-last     images and weights lie channels-last, as tensor cores read them
+    fused-optimizer   the update of all weights is one kernel
+    space-to-depth    the first convolution goes over blocks of pixels (`stems.py`)
+    pooling-kernel    3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
+    compile           the network is compiled by TorchInductor, which fuses what cuDNN leaves between convolutions
+    cuda-graphs       a whole step is recorded once and launched as one (`captured.py`)
+    bf16-gradients    gradients travel between ranks in bf16
+    large-buckets     gradients travel in few large messages
+
+The order is that of the lines of an ablation. None changes what is computed, but for rounding; bf16-gradients rounds what it sends.
+"""
+
+from arguments import refuse
+
+TECHNIQUES = (
+    "channels-last",
+    "fused-optimizer",
+    "space-to-depth",
+    "pooling-kernel",
+    "compile",
+    "cuda-graphs",
+    "large-buckets",
+    "bf16-gradients",
+)
+ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "compile", "cuda-graphs"})
+BETWEEN_RANKS = frozenset({"large-buckets", "bf16-gradients"})
+BUCKET_MIB = 25  # PyTorch's own choice
+LARGE_BUCKET_MIB = 100
+EAGER_STEPS = 3  # before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles
+
+
+def check(args, *, offered):
+    """Refuse techniques that this program, device or strategy can't serve."""
+    for name in args.techniques:
+        if name not in offered:
+            known = ", ".join(word for word in TECHNIQUES if word in offered)
+            refuse(f"--techniques={name} is not offered by this program; it has {known}")
+        if name in ON_GPUS and args.device != "gpu":
+            refuse(f"--techniques={name} is for GPUs; leave it out with --device={args.device}")
+        if name in BETWEEN_RANKS and args.strategy != "ddp":
+            refuse(f"--techniques={name} is DistributedDataParallel's; leave it out with --strategy={args.strategy}")
+    if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
+        refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
+    if "cuda-graphs" in args.techniques:
+        check_graphs(args)
+
+
+def check_graphs(args):
+    """Refuse what no graph can hold, and a warm-up that ends before there is one."""
+    if args.strategy != "single":
+        refuse(f"--techniques=cuda-graphs records one device; leave it out with --strategy={args.strategy}")
+    if args.precision == "fp16":
+        refuse("--techniques=cuda-graphs can't record the decisions of fp16's loss scaling; ask for bf16")
+    if args.profile_region or args.profile in {"memory", "region"}:
+        refuse("--techniques=cuda-graphs makes a step one launch that no region divides; leave it out of such a pass")
+    if args.warmup <= EAGER_STEPS:
+        refuse(f"--techniques=cuda-graphs records step {EAGER_STEPS + 1}; ask for --warmup={EAGER_STEPS + 1} or more")
+
+
+def rebuilt(net, names):
+    """The network with the layers that techniques have layers of their own for; parameters and their names stay."""
+    from torch import nn
+
+    for module in list(net.modules()):
+        for name, layer in list(module.named_children()):
+            if "space-to-depth" in names and isinstance(layer, nn.Conv2d) and is_stem(layer):
+                from with_pytorch.stems import Blocked
+
+                setattr(module, name, Blocked(layer))
+            if "pooling-kernel" in names and isinstance(layer, nn.MaxPool2d) and halves(layer):
+                from with_pytorch.pooling import MaxPool
+
+                setattr(module, name, MaxPool(padding=layer.padding, ceil_mode=layer.ceil_mode))
+    return net
+
+
+def is_stem(layer):
+    """Whether a convolution reads colours, with a stride and a square kernel."""
+    return layer.in_channels == 3 and layer.stride[0] == layer.stride[1] > 1 and len(set(layer.kernel_size)) == 1
+
+
+def halves(layer):
+    """Whether a pooling goes over 3x3 pixels with stride 2."""
+    return layer.kernel_size == 3 and layer.stride == 2 and layer.dilation == 1
