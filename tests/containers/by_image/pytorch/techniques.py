@@ -1,0 +1,52 @@
+"""Inside the image: a network whose layers were changed for speed computes what it did before.
+
+Prevents a faster network that is another one: blocks cut at the wrong pixel, zeros on the wrong side of a kernel, an output that is a
+pixel short, weights that are copies nobody updates, parameters under other names or counted anew.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
+from models_torch import build
+from with_pytorch.operations import layers
+from with_pytorch.stems import Blocked
+from with_pytorch.techniques import rebuilt
+
+# Kernel, stride, padding, pixels: the first layers of ResNet, AlexNet and Inception-v3, and sizes that leave a rest at the edge.
+LAYERS = ((7, 2, 3, 224), (7, 2, 3, 97), (11, 4, 2, 224), (11, 4, 2, 227), (3, 2, 0, 299), (3, 2, 0, 64), (5, 3, 1, 50))
+
+
+def alike(one, other):
+    return torch.allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+torch.manual_seed(1)
+for kernel, stride, padding, pixels in LAYERS:
+    plain = torch.nn.Conv2d(3, 8, kernel, stride, padding, bias=kernel == 11).double()
+    blocked = Blocked(plain)
+    images = torch.randn(2, 3, pixels, pixels + 1, dtype=torch.double)
+    expected, found = plain(images), blocked(images)
+    assert found.shape == expected.shape, (kernel, stride, padding, pixels)
+    assert alike(found, expected), (kernel, stride, padding, pixels)
+    gradients = [torch.autograd.grad(output.square().sum(), plain.weight)[0] for output in (expected, found)]
+    assert alike(*gradients), (kernel, stride, padding, pixels)
+
+for model, size in (("alexnet", 224), ("resnet18", 224), ("inception-v3", 299), ("resnet18", 32)):
+    torch.manual_seed(1)
+    plain = build(model, size, 10).double().eval()
+    torch.manual_seed(1)
+    faster = build(model, size, 10).eval()
+    names, counted = [name for name, _ in faster.named_parameters()], layers(faster, size)
+    drawn = torch.get_rng_state()
+    rebuilt(faster, ("space-to-depth",))
+    assert torch.equal(torch.get_rng_state(), drawn), model
+    assert any(isinstance(layer, Blocked) for layer in faster.modules()) == (size != 32), model
+    assert [name for name, _ in faster.named_parameters()] == names, model
+    assert layers(faster, size) == counted, model
+    images = torch.randn(2, 3, size, size, dtype=torch.double)
+    with torch.no_grad():
+        assert alike(faster.double()(images), plain(images)), model
