@@ -69,3 +69,21 @@ def test_pytorch_does_not_read_recordio(dlscale, sample, tmp_path):
     done = dlscale("bench", "--framework=pytorch", f"--data={tmp_path / 'set.rec'}", *LEARN, out=tmp_path / "out")
     assert done.code == 2
     assert "FRAMEWORK=pytorch reads a folder" in done.stderr
+
+
+def test_loader_workers_are_as_asked_and_the_input_is_timed_by_itself(dlscale, sample, tmp_path):
+    ended = dlscale(
+        *("bench", "--framework=pytorch", f"--data={sample}", *LEARN, "--loader-workers=2", "--repeat=1"), out=tmp_path
+    )
+    assert ended.code == 0, ended.stderr
+    (record,) = ended.records
+    assert record.trial.loader_workers == 2
+    assert record.measurement.input_alone_per_s > 0
+    assert record.outcome.phases_s["input_alone"] >= 2
+
+
+def test_decoding_on_a_gpu_is_refused_where_cpus_train(dlscale, sample, tmp_path):
+    ended = dlscale("bench", "--framework=pytorch", f"--data={sample}", *LEARN, "--decode=gpu", out=tmp_path)
+    assert ended.code == 2
+    assert "DECODE=gpu decodes on the GPU that trains" in ended.stderr
+    assert ended.records == []

@@ -57,9 +57,7 @@ def test_a_training_is_held_against_itself_on_synthetic_images():
 
 def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
     path, record = CPU2
-    parts = StepParts.model_validate(
-        dict.fromkeys(StepParts.model_fields) | {"step_s": 0.256, "input_s": 0.192}
-    )
+    parts = StepParts.model_validate(dict.fromkeys(StepParts.model_fields) | {"step_s": 0.256, "input_s": 0.192})
     waited = record.model_copy(update={"measurement": record.measurement.model_copy(update={"step_parts": parts})})
     (found,) = inputs((SYNTHETIC, (path, waited), GPU8))
     table = block(found)
