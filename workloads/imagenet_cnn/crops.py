@@ -6,7 +6,7 @@ import math
 def random_crop(random, width, height):
     """Draw 8 to 100 % of the area at an aspect ratio of 3/4 to 4/3: left, top, width and height in pixels.
 
-    Szegedy et al., Going Deeper with Convolutions, section 6 (https://arxiv.org/abs/1409.4842), as in `data_torch.augment`.
+    Szegedy et al., Going Deeper with Convolutions, section 6 (https://arxiv.org/abs/1409.4842), as in `data_torch.draw`.
     """
     for _ in range(10):
         area = width * height * random.uniform(0.08, 1)
