@@ -55,6 +55,16 @@ def bench(
         Text, flag("--cycle-time", help="Horovod's, in ms (default: Horovod's own)", metavar="MS")
     ] = None,
     compression: Annotated[Text, flag("--compression", help="Horovod's, of gradients: none (default) or fp16")] = None,
+    preset: Annotated[
+        Text, flag("--preset", help="reference (default), the plain program, or tuned, with all that makes it faster")
+    ] = None,
+    techniques: Annotated[
+        Text,
+        flag(
+            "--techniques",
+            help="make it faster by these alone, e.g. channels-last,compile (PyTorch; a wrong one lists them)",
+        ),
+    ] = None,
     xla: Annotated[bool, typer.Option("--xla", help="compile the step with XLA (TensorFlow)")] = False,
     oversubscribe: Annotated[
         bool, typer.Option("--oversubscribe", help="let more CPU workers run than there are cores; degrades the record")
@@ -187,6 +197,8 @@ def bench(
         "fusion_threshold_mib": ask.whole("FUSION_THRESHOLD", fusion_threshold),
         "cycle_time_ms": ask.count("CYCLE_TIME", cycle_time),
         "compression": ask.choice("COMPRESSION", compression, ask.Compression),
+        "preset": ask.choice("PRESET", preset, ask.Preset),
+        "techniques": ask.choices("TECHNIQUES", techniques, ask.Technique),
         "xla": xla or None,
         "oversubscribe": oversubscribe or None,
         "interconnect": ask.choices("INTERCONNECT", interconnect, ask.Interconnect),

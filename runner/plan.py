@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from runner import techniques
 from runner.comparison import kinds
 from runner.concurrency import cases, devices_of_cases
 from runner.dataset import PACKED
@@ -51,6 +52,7 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     Raises:
         RequestError: the request can't be met on this ground.
     """
+    request = techniques.settle(request, ground)
     device = ground.device
     workload, framework = ground.workload, ground.image.framework
     program = workload.program(framework, request.mode)
@@ -291,6 +293,7 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         settings={**workload.settings, **cell.model.settings},
         epoch_iterations=epoch_iterations,
         fit=request.fit or 0,
+        techniques=techniques.of_trial(request, world_size=scale, strategy=chosen.name),
         decode=request.decode,
     )
 
@@ -351,6 +354,7 @@ def _key(cell: _Cell, num_classes: int | None) -> str:
             "seed": request.seed,
             **({"settings": json.dumps(settings, sort_keys=True)} if settings else {}),
             **({"fit": request.fit} if request.fit else {}),
+            **({"techniques": request.techniques} if request.techniques else {}),
             **({"decode": request.decode} if request.decode != "cpu" else {}),
             **({"loader_workers": request.loader_workers} if request.loader_workers else {}),
         }

@@ -25,6 +25,17 @@ Controller = Literal["gloo", "mpi"]
 Operations = Literal["nccl", "gloo", "mpi"]
 Compression = Literal["none", "fp16"]
 Decode = Literal["cpu", "gpu"]
+Preset = Literal["reference", "tuned"]
+Technique = Literal[
+    "channels-last",
+    "fused-optimizer",
+    "space-to-depth",
+    "pooling-kernel",
+    "compile",
+    "cuda-graphs",
+    "large-buckets",
+    "bf16-gradients",
+]
 Interconnect = Literal["auto", "nvlink", "pcie", "shm", "ethernet", "infiniband", "roce"]
 AskedDialect = Literal[DialectName, "events", "auto"]
 
@@ -52,6 +63,8 @@ class Request(BaseModel):
         nodes: how many of them, each with as many devices; with `links` and without `hosts`, how many to emulate on this machine.
         links: what the links between emulated nodes are held to; None in it for links as they are. Several are a sweep.
         compare: run over every wire that there is.
+        preset: `reference`, the plain program, or `tuned`, all that makes it faster here.
+        techniques: ways to be faster than the plain program, by name.
         decode: what decodes the JPEGs of `data`.
         loader_workers: processes or threads that prepare samples, beside each GPU or CPU worker.
         fit: iterations of training before inference, so that its accuracy tells something.
@@ -91,6 +104,8 @@ class Request(BaseModel):
     cycle_time_ms: int | None = None
     compression: Compression | None = None
     xla: bool = False
+    preset: Preset = "reference"
+    techniques: tuple[Technique, ...] = ()
     oversubscribe: bool = False
     interconnect: tuple[Interconnect, ...] = ("auto",)
     iface: str | None = None
@@ -232,6 +247,8 @@ def refuse_contradictions(request: Request) -> None:
         raise RequestError("WORKERS counts CPU workers and DEVICE=gpu asks for GPUs; ask for GPUS=n instead")
     _refuse_modes(request)
     _refuse_input(request)
+    if request.techniques and request.preset == "tuned":
+        raise RequestError("PRESET=tuned is all techniques that there are here, TECHNIQUES some; give one of them")
     if request.iterations and request.epochs:
         raise RequestError("ITERATIONS and EPOCHS say the same thing twice; give one of them")
 
@@ -239,6 +256,9 @@ def refuse_contradictions(request: Request) -> None:
 def _refuse_modes(request: Request) -> None:
     """Refuse what a mode would ignore."""
     if request.mode == "infer":
+        if request.techniques or request.preset == "tuned":
+            variable = "TECHNIQUES" if request.techniques else "PRESET=tuned"
+            raise RequestError(f"{variable} makes training faster, and MODE=infer does not train; leave it out")
         if request.profile:
             raise RequestError("PROFILE looks into training, and MODE=infer does not train; leave one of them out")
         if request.strategy not in (None, "single"):

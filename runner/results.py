@@ -29,6 +29,7 @@ from runner.parse import Rows, parse_events
 from runner.profile.model import Profile
 from runner.provenance import Provenance
 from runner.spec import ContainerSpec
+from runner.techniques import of_older
 from runner.telemetry import Telemetry
 from runner.trial import AnyTrial, Trial
 
@@ -242,6 +243,9 @@ def read_record(directory: Path) -> RunRecord:
             raise RequestError(
                 f"{path}: schema {version} is newer than this version's {SCHEMA_VERSION}; update dlscale to read it"
             )
+        trial = fields.get("trial")
+        if isinstance(trial, dict) and "techniques" not in trial:
+            trial |= {"techniques": of_older(trial)} if "framework" in trial else {}
         return RunRecord.model_validate(fields)
     except FileNotFoundError as error:
         raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory") from error

@@ -64,9 +64,11 @@ def _what(trial: AnyTrial, largest: AnyTrial) -> tuple[str, str]:
     if trial.scaling == "strong":
         batch = f"batch {trial.global_batch} in all"
     way = f", {largest.way}" if isinstance(largest, Trial) and largest.world_size > 1 else ""
+    used = {name: None for one in (trial, largest) if isinstance(one, Trial) for name in one.techniques}
+    faster = f", with {', '.join(used)}" if used else ""
     return (
         f"{trial.framework} {trial.version}: {trial.model} {trial.mode}",
-        f"{trial.model}{size}, {batch}, {trial.precision}, {trial.scaling} scaling{way}",
+        f"{trial.model}{size}, {batch}, {trial.precision}, {trial.scaling} scaling{way}{faster}",
     )
 
 

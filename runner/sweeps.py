@@ -47,6 +47,7 @@ class _Kind:
     way: str
     horovod: Horovod | None
     xla: bool
+    techniques: tuple[str, ...]
     settings: tuple[tuple[str, int | float | str], ...]
     fit: int
     wires: tuple[str, str | None, str | None, Link | None]
@@ -96,6 +97,7 @@ def _kind(record: RunRecord, trial: Trial) -> _Kind:
         way=trial.way,
         horovod=trial.horovod,
         xla=trial.xla,
+        techniques=trial.techniques,
         settings=tuple(sorted(trial.settings.items())),
         fit=trial.fit,
         wires=(trial.interconnect, trial.iface, trial.hca, trial.link),

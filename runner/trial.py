@@ -30,6 +30,7 @@ from runner.request import (
     Precision,
     Scaling,
     StrategyName,
+    Technique,
 )
 from runner.wire import Wire
 
@@ -156,6 +157,7 @@ class Trial(BaseModel):
         settings: of the model and its workload alone, as flags of the program.
         epoch_iterations: of a training that is watched to converge, iterations of one epoch.
         fit: iterations of training before inference.
+        techniques: what makes it faster than the plain program.
         decode: what decodes the JPEGs of `data`.
         concurrent: what it shares a machine with on purpose.
         interconnect, iface, hca: kind of wire, interface and adapter that were asked for; the chosen ones are in `placement`.
@@ -220,6 +222,7 @@ class Trial(BaseModel):
     settings: dict[str, int | float | str] = Field(default={})
     epoch_iterations: int | None = None
     fit: int = 0
+    techniques: tuple[Technique, ...] = ()
     decode: Decode = "cpu"
     concurrent: Concurrent | None = None
 

@@ -16,7 +16,7 @@ from runner import yamlfile
 from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
 from runner.events import ProfileKind, Region
-from runner.request import Decode, Device, Mode, Precision
+from runner.request import Decode, Device, Mode, Precision, Technique
 from runner.sanity import SanityBand
 
 Count = Annotated[int, Field(ge=1)]
@@ -99,6 +99,7 @@ class Workload(BaseModel):
         settings: as a model's, for all models.
         precisions: what each framework's program can train in, by kind of device.
         inference_precisions: what it can infer in, where that is not the same.
+        techniques: what makes each framework's program faster, by kind of device, in the order of the lines of an ablation.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -124,6 +125,7 @@ class Workload(BaseModel):
     defaults: Mapping[Device, Defaults]
     precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]
     inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}
+    techniques: Mapping[str, Mapping[Device, tuple[Technique, ...]]] = {}
     sanity: SanityBand | None = None
     models: Annotated[tuple[Model, ...], Field(min_length=1)]
 
@@ -139,7 +141,15 @@ class Workload(BaseModel):
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
         named = {name for model in self.models for name in model.frameworks}
-        offered = (self.precisions, self.dialects, self.profiles, self.regions, self.converge, self.gpu_decode)
+        offered = (
+            self.precisions,
+            self.dialects,
+            self.profiles,
+            self.regions,
+            self.converge,
+            self.gpu_decode,
+            self.techniques,
+        )
         for framework in named.union(*offered):
             if framework not in self.programs["train"]:
                 raise ValueError(f"{framework!r} has no program; add it to programs.train")

@@ -79,6 +79,8 @@ def _unusual(facts: Mapping[str, Any]) -> Iterator[str]:
     for name, value in facts.items():
         if name == "settings":
             yield from (f"{flag} {chosen}" for flag, chosen in value.items())
+        elif name == "techniques":
+            yield from ((f"with {', '.join(value)}",) if value else ())
         elif name in usual and value != usual[name] and name not in {"kvstore", "horovod"}:
             yield f"{name.replace('_', ' ')} {_text(value)}" if value is not True else name.replace("_", " ")
 

@@ -164,6 +164,7 @@ def program(job: Job) -> tuple[str, ...]:
         "weight-decay": trial.weight_decay,
         "epoch-iterations": trial.epoch_iterations,
         "fit": trial.fit if trial.mode == "infer" else None,
+        "techniques": ",".join(trial.techniques) or None,
         "decode": trial.decode if trial.decode != "cpu" else None,
     }
     flags |= {name: value for name, value in of_workload.items() if value is not None}

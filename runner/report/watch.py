@@ -91,6 +91,8 @@ def title(trial: AnyTrial) -> str:
     line = f"{what} on {trial.world_size} {device}{plural}"
     if isinstance(trial, ForeignTrial):
         return line
+    if trial.techniques:
+        line += f" with {', '.join(trial.techniques)}"
     if trial.nodes > 1:
         wire = trial.placement[0].wire
         over = [*([wire.kind] if wire else []), *([trial.link.label] if trial.link else [])]

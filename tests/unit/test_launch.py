@@ -48,6 +48,19 @@ CASES: dict[str, tuple[Job, str | None]] = {
         ),
         None,
     ),
+    "pytorch-single-gpu-tuned": (
+        examples.job(
+            examples.trial(
+                framework="pytorch",
+                program="imagenet_cnn/train_pytorch.py",
+                version="2.15.0",
+                techniques=("channels-last", "fused-optimizer", "compile", "cuda-graphs"),
+                **GPUS,
+            ),
+            node=examples.gpu_node(),
+        ),
+        "cdi",
+    ),
     "pytorch-single-gpu-decodes-there": (
         examples.job(
             examples.trial(

@@ -31,7 +31,8 @@ class Captured:
         self.batch = batch
         self.graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream()):
+        # Other threads may go on with their own work, as the one that decodes JPEGs on the GPU does.
+        with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
             self.loss = self.step(batch)
 
 

@@ -1,0 +1,88 @@
+"""What a training does to be faster than the plain program: by name with TECHNIQUES, or with PRESET=tuned all that its program offers here. Pure.
+
+`reference` is the program that a paper would have run. `tuned` is the best that the framework can do on the device; its precision is the
+fastest that keeps the range of fp32. Programs hold what each technique is (for PyTorch `workloads/with_pytorch/techniques.py`), a
+workload's file which of them go with it, in the order of the lines of an ablation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from runner.errors import RequestError, nearest
+from runner.images.spec import capability_number
+from runner.request import Request, StrategyName, Technique
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runner.ground import Ground
+
+# Compute capability from which on tensor cores take bf16 (CUDA C++ Programming Guide, "Arithmetic Instructions").
+_BF16_FROM: Final = (8, 0)
+_ONE_DEVICE: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
+_BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"large-buckets", "bf16-gradients"})
+# What reads images as another one lays them out.
+_NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last"}
+
+
+def settle(request: Request, ground: Ground) -> Request:
+    """Turn a preset into the precision and the techniques that it stands for on this ground.
+
+    Raises:
+        RequestError: the workload's program offers none of them here, or not those that were asked for.
+    """
+    offered = ground.workload.techniques.get(ground.image.framework, {}).get(ground.device, ())
+    if request.preset == "reference":
+        _refuse_unknown(request, offered, ground)
+        return request
+    if not offered:
+        raise RequestError(
+            f"PRESET=tuned of {ground.workload.name} is not offered by FRAMEWORK={ground.image.framework} on DEVICE={ground.device}; leave it out"
+        )
+    precision = request.precision
+    if "precision" not in request.model_fields_set and _has_bf16(ground):
+        precision = "bf16"
+    return request.model_copy(update={"techniques": offered, "precision": precision})
+
+
+def of_trial(request: Request, *, world_size: int, strategy: StrategyName) -> tuple[Technique, ...]:
+    """Those of a request that mean something at one scale: a graph holds one device's step, buckets lie between ranks.
+
+    Args:
+        request: settled.
+        world_size: devices.
+        strategy: how they train together.
+    """
+    idle = _ONE_DEVICE if world_size > 1 else frozenset[Technique]()
+    idle |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
+    return tuple(name for name in request.techniques if name not in idle)
+
+
+def of_older(trial: Mapping[str, Any]) -> tuple[Technique, ...]:
+    """What a trial used whose record is older than techniques: PyTorch's programs had two that nobody asked for."""
+    if trial.get("framework") != "pytorch" or trial.get("mode") == "infer":
+        return ()
+    found: list[Technique] = []
+    if trial.get("device") == "gpu" and trial.get("precision") != "fp32":
+        found.append("channels-last")
+    if trial.get("workload") != "wgan":  # which has another optimizer
+        found.append("fused-optimizer")
+    return tuple(found)
+
+
+def _refuse_unknown(request: Request, offered: Sequence[Technique], ground: Ground) -> None:
+    where = f"FRAMEWORK={ground.image.framework} on DEVICE={ground.device}"
+    for name in request.techniques:
+        if name not in offered:
+            ask = f"ask for {nearest(name, offered)}" if offered else "leave it out"
+            raise RequestError(f"TECHNIQUES={name} of {ground.workload.name} is not offered by {where}; {ask}")
+        if (needed := _NEEDS.get(name)) and needed not in request.techniques:
+            raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
+
+
+def _has_bf16(ground: Ground) -> bool:
+    precisions = ground.workload.precisions.get(ground.image.framework, {}).get(ground.device, ())
+    gpus = [gpu for member in ground.fleet.members for gpu in member.node.gpus]
+    able = all(capability_number(gpu.compute_capability) >= _BF16_FROM for gpu in gpus)
+    return ground.device == "gpu" and "bf16" in precisions and able

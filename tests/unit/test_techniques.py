@@ -1,0 +1,107 @@
+"""A preset that is not what it says: a technique that cannot work here, a reference with one, two trials that differ in one and share a key.
+
+Also prevents: records from before techniques that seem to have had none, and so are held against programs that were slower by intent.
+"""
+
+import json
+
+import pytest
+from test_plan import ground, of
+
+from runner.errors import RequestError
+from runner.plan import plan
+from runner.request import Request, refuse_contradictions
+from runner.results import read_record
+from runner.techniques import of_older
+
+ALL = (
+    *("channels-last", "fused-optimizer", "space-to-depth", "pooling-kernel", "compile", "cuda-graphs"),
+    *("large-buckets", "bf16-gradients"),
+)
+
+
+def planned(**asked):
+    return plan(Request(repeat=1, **asked), ground("pytorch", "gpu"))
+
+
+def test_a_reference_is_plain_and_keeps_its_precision():
+    (trial,) = planned(gpus=(1,))
+    assert (trial.techniques, trial.precision) == ((), "fp32")
+
+
+def test_tuned_is_all_that_means_something_at_each_scale():
+    one, two = planned(gpus=(1, 2), preset="tuned")
+    assert one.techniques == ALL[:6]
+    assert two.techniques == (*ALL[:5], *ALL[6:])
+    assert (one.precision, two.precision) == ("bf16", "bf16")
+    assert one.key == two.key
+
+
+def test_tuned_keeps_the_precision_that_was_asked_for():
+    assert planned(gpus=(1,), preset="tuned", precision="tf32")[0].precision == "tf32"
+
+
+def test_each_list_of_techniques_is_a_key_of_its_own():
+    asked = [{}, {"techniques": ALL[:1]}, {"techniques": ALL[:2]}, {"preset": "tuned", "precision": "fp32"}]
+    assert len({planned(gpus=(1,), **words)[0].key for words in asked}) == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("where", "asked", "sentence"),
+    [
+        (("pytorch", "cpu"), {"techniques": ("compile",)}, "channels-last"),
+        (("mxnet", "cpu"), {"techniques": ("compile",)}, "not offered by FRAMEWORK=mxnet"),
+        (("mxnet", "cpu"), {"preset": "tuned"}, "not offered by FRAMEWORK=mxnet"),
+        (("pytorch", "gpu"), {"techniques": ("pooling-kernel",)}, "TECHNIQUES=channels-last,pooling-kernel"),
+    ],
+)
+def test_what_is_not_offered_is_refused(where, asked, sentence):
+    with pytest.raises(RequestError, match=sentence):
+        plan(Request(repeat=1, **asked), ground(*where))
+
+
+def test_a_workload_offers_its_own():
+    on = ground("pytorch", "gpu", workload=of("wgan"))
+    assert plan(Request(model="wgan", repeat=1, gpus=(1,), preset="tuned"), on)[0].techniques == ("channels-last",)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"preset": "tuned", "techniques": ("compile",)},
+        {"preset": "tuned", "mode": "infer"},
+        {"techniques": ("compile",), "mode": "infer"},
+    ],
+)
+def test_words_that_exclude_each_other(asked):
+    with pytest.raises(RequestError):
+        refuse_contradictions(Request(**asked))
+
+
+@pytest.mark.parametrize(
+    ("trial", "had"),
+    [
+        ({"framework": "pytorch", "device": "gpu", "precision": "bf16"}, ("channels-last", "fused-optimizer")),
+        ({"framework": "pytorch", "device": "gpu", "precision": "fp32"}, ("fused-optimizer",)),
+        ({"framework": "pytorch", "device": "cpu", "precision": "bf16"}, ("fused-optimizer",)),
+        ({"framework": "pytorch", "device": "gpu", "precision": "bf16", "workload": "wgan"}, ("channels-last",)),
+        ({"framework": "pytorch", "device": "gpu", "precision": "bf16", "mode": "infer"}, ()),
+        ({"framework": "mxnet", "device": "gpu", "precision": "fp16"}, ()),
+    ],
+)
+def test_what_programs_did_before_it_could_be_asked_for(trial, had):
+    assert of_older(trial) == had
+
+
+def test_a_record_from_before_tells_what_its_program_did(tmp_path):
+    from test_plan import examples
+
+    source = next(
+        path
+        for path in sorted((examples.ROOT / "results/h200").glob("*/record.json"))
+        if '"precision": "bf16"' in path.read_text()
+    )
+    fields = json.loads(source.read_text())
+    fields["trial"].pop("techniques", None)
+    (tmp_path / "record.json").write_text(json.dumps(fields))
+    assert read_record(tmp_path).trial.techniques in {("channels-last", "fused-optimizer"), ("channels-last",)}
