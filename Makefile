@@ -35,7 +35,7 @@ help: ## list targets and variables
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-.PHONY: bench compare-interconnects plan doctor clean regrade profile report compare query published reproduce studies overhead
+.PHONY: bench compare-interconnects plan doctor clean regrade profile report compare query published reproduce studies overhead ablate
 bench: .venv/ready ## train, measure, and leave a record
 	@$(DLSCALE) bench $(FLAGS)
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
@@ -66,6 +66,8 @@ studies: .venv/ready ## list the studies, and how much of each can run here: SCA
 	@$(DLSCALE) studies $(foreach v,SCALE DEVICE HOSTS ENGINE,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))
 overhead: .venv/ready ## what the suite itself costs, against the same training without it
 	@$(DLSCALE) overhead $(FLAGS)
+ablate: .venv/ready ## what each technique of PRESET=tuned is worth, one more a line; BATCHES=512,1024 adds lines, DATA=... compares losses
+	@$(DLSCALE) ablate $(FLAGS) $(if $(BATCHES),--batches=$(call quote,$(BATCHES)))
 
 .PHONY: rig
 rig: .venv/ready ## several hosts on this machine, prints their HOSTS file: NODES=4 RATE=1gbit; NODES=0 takes them down

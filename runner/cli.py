@@ -172,6 +172,59 @@ def overhead(
 
 
 @app.command()
+def ablate(
+    *,
+    framework: Annotated[Text, flag("--framework", help="one whose programs have techniques")] = "pytorch",
+    model: Annotated[Text, flag("--model", help="network, e.g. resnet50")] = None,
+    gpus: Annotated[Text, flag("--gpus", help="so many GPUs", metavar="N")] = None,
+    workers: Annotated[Text, flag("--workers", help="so many CPU workers", metavar="N")] = None,
+    batch: Annotated[Text, flag("--batch", help="samples a device", metavar="N")] = None,
+    batches: Annotated[Text, flag("--batches", help="further batches for the last line, e.g. 512,1024")] = None,
+    image_size: Annotated[Text, flag("--image-size", help="height and width of the input", metavar="PIXELS")] = None,
+    precision: Annotated[
+        Text, flag("--precision", help="of every line (default: fp32, then the fastest that keeps its range)")
+    ] = None,
+    data: Annotated[
+        Text, flag("--data", help="folder of JPEGs: compare losses too, plain ones of three seeds", metavar="PATH")
+    ] = None,
+    iterations: Annotated[Text, flag("--iterations", help="measured iterations", metavar="N")] = None,
+    warmup: Annotated[Text, flag("--warmup", help="iterations before the measured ones", metavar="N")] = None,
+    repeat: Annotated[Text, flag("--repeat", help="rounds through all lines (default: 3)", metavar="N")] = None,
+    engine: Annotated[Text, flag("--engine", help="docker or venv (default: docker where it answers)")] = None,
+    image: Annotated[Text, flag("--image", help="in this image instead")] = None,
+    mount: Annotated[
+        list[str] | None,
+        flag("--mount", help="with --image: show a folder of this machine in it, read-only", metavar="SRC[:DST]"),
+    ] = None,
+    out: Annotated[Text, flag("--out", help="where records go (default: results/MACHINE)", metavar="DIR")] = None,
+) -> None:
+    """Train plainly, then with one technique more a line: what each of those that PRESET=tuned has is worth."""
+    asked = {
+        "framework": framework or None,
+        "model": model or None,
+        "gpus": ask.counts("GPUS", gpus),
+        "workers": ask.counts("WORKERS", workers),
+        "batch": ask.count("BATCH", batch),
+        "image_size": ask.count("IMAGE_SIZE", image_size),
+        "precision": ask.choice("PRECISION", precision, ask.Precision),
+        "data": Path(data) if data else None,
+        "iterations": ask.count("ITERATIONS", iterations),
+        "warmup": ask.count("WARMUP", warmup),
+        "repeat": ask.count("REPEAT", repeat),
+        "engine": ask.choice("ENGINE", engine, ask.EngineName),
+        "image": image or None,
+        "mounts": given.mounts(mount),
+        "out": Path(out) if out else None,
+    }
+    request = Request.model_validate({name: value for name, value in asked.items() if value is not None})
+    ask.refuse_contradictions(request)
+    given.refuse_mixture(request)
+    from runner.ablate import ablate as run  # noqa: PLC0415 - commands load what they need
+
+    raise typer.Exit(run(request, batches=ask.counts("BATCHES", batches) or (), command=tuple(sys.argv)))
+
+
+@app.command()
 def matrix(
     *,
     check: Annotated[bool, typer.Option("--check", help="fail if the README has another one")] = False,

@@ -1,4 +1,4 @@
-"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, inputs, and one page of all."""
+"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, inputs, ablations, and one page of all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from pydantic import ValidationError
 from rich.console import Console
 
 import runner
+from runner.ablation import ablations
 from runner.errors import RequestError
 from runner.inputs import inputs
+from runner.report import ablation as ablation_report
 from runner.report import inputs as input_report
 from runner.report import sweep
 from runner.report.page import export, picture, render
@@ -103,6 +105,11 @@ def _draw(
         if out:
             save(input_report.reports(training), out=out, console=console)
     found.inputs(fed)
+    faster = ablations(runs)
+    for ablation in faster:
+        if out:
+            save(ablation_report.reports(ablation), out=out, console=console)
+    found.ablations(faster)
     for stem, reproduction in _reproductions(folder, console=console):
         found.study(reproduction, stem=stem)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.report import figures, inputs, pass_notes, profile, telemetry, transports
+from runner.report import ablation, figures, inputs, pass_notes, profile, telemetry, transports
 from runner.report import sweep as sweeping
 from runner.report.page import curves as over
 from runner.report.page import figures as drawn
@@ -16,6 +16,7 @@ from runner.report.watch import title
 from runner.summarize import summarize
 
 if TYPE_CHECKING:
+    from runner.report.ablation import Ablation
     from runner.report.comparison import Comparison
     from runner.report.inputs import InputReport
     from runner.report.publish import Measured, Watched
@@ -122,6 +123,27 @@ def fed(found: InputReport) -> Block:
         tables=(Table(title="Input", columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for source in found.sources for run in source.runs)),
+    )
+
+
+def faster(found: Ablation) -> Block:
+    """The block of a training with more and more techniques."""
+    table = ablation.block(found)
+    best = max(
+        (line for line in found.lines if line.ratio is not None), key=lambda line: line.ratio or 0.0, default=None
+    )
+    lead = "no usable run"
+    if best:
+        lead = f"{figures.figure(best.ratio, figures.half_width(best.ratio_ci95))} × the first line with all above it to: {best.label}"
+    return Block(
+        anchor=anchor(found.name),
+        title=f"{found.title}: ablation",
+        lead=lead,
+        lines=(found.setting, found.ground, ablation.LEGEND),
+        figures=drawn.by_technique(found),
+        tables=(Table(title="Techniques", columns=table.headers, rows=table.rows),),
+        notes=found.notes,
+        runs=tuple(dict.fromkeys(run for line in found.lines for run in line.runs)),
     )
 
 

@@ -12,6 +12,7 @@ from runner.report.page.model import Block, Page, Section
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from runner.report.ablation import Ablation
     from runner.report.inputs import InputReport
     from runner.report.publish import Measured, Watched
     from runner.report.sweep import Sweep
@@ -33,6 +34,7 @@ CHAPTERS: Final = {
         "Input",
         "The same training on synthetic images and on real ones: what reading and decoding them costs.",
     ),
+    "ablations": ("Techniques", "The same training plainly, and with one technique more a line."),
     "passes": ("Profiles", "Where the time went, by passes under a profiler; these have no throughput."),
 }
 """By anchor, the title and what it is about."""
@@ -66,6 +68,10 @@ class Collected:
     def inputs(self, found: Iterable[InputReport]) -> None:
         """Add trainings on synthetic images and on real ones."""
         self.chapters["inputs"] += map(blocks.fed, found)
+
+    def ablations(self, found: Iterable[Ablation]) -> None:
+        """Add trainings with more and more techniques."""
+        self.chapters["ablations"] += map(blocks.faster, found)
 
     def study(self, reproduction: Reproduction, *, stem: str) -> None:
         """Add a study; `stem` is its file's name without the ending."""

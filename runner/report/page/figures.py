@@ -16,6 +16,7 @@ from runner.report.profile import worked
 
 if TYPE_CHECKING:
     from runner.metrics import Interval
+    from runner.report.ablation import Ablation
     from runner.report.comparison import ComparedRow, Comparison
     from runner.report.inputs import InputReport
     from runner.report.summary import Row, Summary
@@ -262,6 +263,35 @@ def by_input(found: InputReport) -> tuple[Figure, ...]:
             notes=tuple(
                 f"not drawn: {source.label} {source.row.status}" for source in found.sources if source not in rows
             ),
+        ),
+    )
+
+
+def by_technique(found: Ablation) -> tuple[Figure, ...]:
+    """Throughput of each line of an ablation."""
+    rows = [line for line in found.lines if line.row.usable and line.row.throughput is not None]
+    if len(rows) < 2:  # noqa: PLR2004 - a single one shows no difference
+        return ()
+    low, high = _ends([line.row.throughput_ci95 for line in rows])
+    series = Series(
+        name="trained",
+        x=tuple(line.label for line in rows),
+        y=tuple(line.row.throughput for line in rows),
+        low=low,
+        high=high,
+        degraded=tuple(line.row.status == "degraded" for line in rows),
+        runs=tuple(line.runs for line in rows),
+    )
+    return (
+        Figure(
+            name=f"{found.name}-throughput",
+            title=f"Throughput by technique, {found.title}",
+            shape="lying",
+            x="technique",
+            y=f"throughput ({found.unit})",
+            series=(series,),
+            interval=BOOTSTRAP if low else "",
+            notes=tuple(f"not drawn: {line.label} {line.row.status}" for line in found.lines if line not in rows),
         ),
     )
 

@@ -1,0 +1,139 @@
+"""One training with more and more techniques: the types of its ablation, and the table as Markdown and on a terminal.
+
+Nothing here is computed: `runner/ablation.py` makes these values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group
+from rich.text import Text
+
+from runner.frozen import Frozen
+from runner.metrics import Interval
+from runner.report.block import Block
+from runner.report.figures import ABSENT, figure, half_width
+from runner.report.summary import Row
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+LEGEND: Final = (
+    "each line has all that the lines above it have; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; "
+    "loss: root mean square of how far its losses, means of 10 steps, are from the mean of the plain program's seeds, and how far one such seed "
+    "is from the mean of the others at most"
+)
+
+
+class Losses(Frozen):
+    """How far a line's losses are from those of the plain program.
+
+    Attributes:
+        distance: of this line from the mean of the seeds.
+        spread: the most that one of the seeds is from the mean of the others.
+        steps: from the first on, that were compared.
+        seeds: of the plain program.
+    """
+
+    distance: float
+    spread: float
+    steps: int
+    seeds: tuple[int, ...]
+
+    @property
+    def within(self) -> bool:
+        """Whether another seed does as much."""
+        return self.distance <= self.spread
+
+
+class Line(Frozen):
+    """What one more technique, precision or batch came to.
+
+    Attributes:
+        label: what it has that the line before has not.
+        row: its runs together.
+        ratio: throughput over that of the first line; None of the first, or where one of the two may not be used.
+        gain: the same over the line before.
+        losses: None where the plain program has not been run with several seeds on this data and batch.
+        runs: ids of the runs.
+    """
+
+    label: str
+    row: Row
+    ratio: float | None
+    ratio_ci95: Interval | None
+    gain: float | None
+    gain_ci95: Interval | None
+    losses: Losses | None
+    runs: tuple[str, ...]
+
+
+class Ablation(Frozen):
+    """One training, plain at first, then with one technique more a line.
+
+    Attributes:
+        name: of its report.
+        title: framework, version, model.
+        setting: what all lines share, in one line.
+        ground: what it ran on, in one line.
+        unit: of the throughput.
+        lines: the plain program first.
+        notes: what the figures alone would hide.
+    """
+
+    name: str
+    title: str
+    setting: str
+    ground: str
+    unit: str
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+
+def reports(found: Ablation) -> dict[str, str | bytes]:
+    """The report by the name of its file."""
+    return {f"{found.name}.md": markdown(found)}
+
+
+def table(found: Ablation) -> RenderableType:
+    """Lay it out for a terminal."""
+    return Group(
+        Text(f"{found.title}: ablation", style="bold"),
+        Text(found.setting),
+        Text(found.ground, style="dim"),
+        Text(),
+        block(found).table(),
+        Text(),
+        Text(LEGEND, style="dim"),
+        *(Text(note, style="yellow") for note in found.notes),
+    )
+
+
+def markdown(found: Ablation) -> str:
+    """A section: what ran where, the table, and every reservation; ends with a newline."""
+    lines = [f"### {found.title}: ablation", "", f"{found.setting}  ", found.ground, "", *block(found).markdown()]
+    lines += ["", LEGEND]
+    if found.notes:
+        lines += ["", *(f"- {note}" for note in found.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def block(found: Ablation) -> Block:
+    """The table; columns of which nothing is known are left out."""
+    every: dict[str, list[str]] = {
+        "line": [line.label for line in found.lines],
+        f"{found.unit} ±": [figure(line.row.throughput, half_width(line.row.throughput_ci95)) for line in found.lines],
+        "÷ first ±": [figure(line.ratio, half_width(line.ratio_ci95)) for line in found.lines],
+        "÷ before ±": [figure(line.gain, half_width(line.gain_ci95)) for line in found.lines],
+        "loss": [_losses(line.losses) for line in found.lines],
+        "validity": [line.row.status for line in found.lines],
+    }
+    shown = {header: cells for header, cells in every.items() if any(cell != ABSENT for cell in cells)}
+    return Block(headers=tuple(shown), rows=tuple(zip(*shown.values(), strict=True)))
+
+
+def _losses(found: Losses | None) -> str:
+    if found is None:
+        return ABSENT
+    return f"{figure(found.distance)} of {figure(found.spread)}" + ("" if found.within else ", outside")

@@ -1,0 +1,142 @@
+"""Prevents: a technique credited with what another line gained, or with a precision's or a batch's gain; lines of two machines, scales or
+networks in one table; a faster program that learns something else; a line that may not be used and still has a figure.
+"""
+
+import math
+
+import pytest
+from swept import leave, measured
+from test_plan import ground
+
+from runner.ablate import stages
+from runner.ablation import ablations, curve
+from runner.errors import RequestError
+from runner.report.ablation import block, markdown
+from runner.report.page.blocks import faster
+from runner.reports import report
+from runner.request import Request
+
+pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+
+LAST, FUSED, COMPILE = "channels-last", "fused-optimizer", "compile"
+DATA = {"path": "/data/set", "images": 4000, "classes": 10, "digest": "d" * 64}
+PLAIN = measured(64, 1000.0, run_id="plain")
+HALF = measured(64, 2000.0, precision="bf16", run_id="half")
+ONE = measured(64, 3000.0, precision="bf16", run_id="one", techniques=(LAST,))
+TWO = measured(64, 4500.0, precision="bf16", run_id="two", techniques=(LAST, COMPILE))
+LARGE = measured(128, 5000.0, precision="bf16", run_id="large", techniques=(LAST, COMPILE))
+
+
+def losing(curve_of_losses, *, seed=1, techniques=(), run_id=None):
+    """A run on real images with these losses, a step each."""
+    name = run_id or f"seed{seed}-{len(techniques)}"
+    fields = {"data": DATA["path"], "dataset": DATA, "seed": seed, "techniques": techniques}
+    path, record = measured(64, 1000.0, run_id=name, **fields)
+    losses = {"0": tuple(curve_of_losses)}
+    return path, record.model_copy(update={"measurement": record.measurement.model_copy(update={"losses": losses})})
+
+
+def test_each_line_is_held_against_the_first_and_the_one_before():
+    (found,) = ablations((TWO, LARGE, PLAIN, ONE, HALF))
+    assert [line.label for line in found.lines] == [
+        "fp32, plain, batch 64",
+        "+ bf16",
+        f"+ {LAST}",
+        f"+ {COMPILE}",
+        "+ batch 128",
+    ]
+    assert [line.ratio for line in found.lines] == [None, *map(pytest.approx, (2.0, 3.0, 4.5, 5.0))]
+    assert [line.gain for line in found.lines] == [None, *map(pytest.approx, (2.0, 1.5, 1.5, 5 / 4.5))]
+    assert found.name == "ablation-pytorch-2.15.0-resnet50-224px-1gpu"
+
+
+def test_a_line_that_lacks_what_the_one_before_has_tells_all_that_it_has():
+    other = measured(64, 3100.0, precision="bf16", run_id="other", techniques=(FUSED,))
+    (found,) = ablations((HALF, ONE, other))
+    assert [line.label for line in found.lines][1:] == [f"+ {LAST}", f"bf16, {FUSED}, batch 64"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"model": "vgg16"}, {"version": "2.6.0"}, {"world_size": 2, "processes": 2}, {"mode": "converge"}],
+    ids=str,
+)
+def test_what_differs_in_more_is_another_training(changes):
+    assert ablations((PLAIN, measured(64, 1.0, run_id="x", techniques=(LAST,), **changes))) == ()
+
+
+def test_without_a_plain_line_or_without_techniques_there_is_none():
+    assert ablations((ONE, TWO)) == ()
+    assert ablations((PLAIN, HALF)) == ()
+
+
+def test_a_line_that_may_not_be_used_has_no_figure_and_its_reason():
+    bad = measured(64, 9000.0, precision="bf16", run_id="bad", techniques=(LAST,), status="invalid")
+    (found,) = ablations((HALF, bad, TWO))
+    assert (found.lines[1].row.throughput, found.lines[1].ratio, found.lines[2].gain) == (None, None, None)
+    assert found.lines[2].ratio == pytest.approx(2.25)
+    assert f"+ {LAST} invalid: made up" in found.notes
+
+
+def test_losses_are_compared_by_means_of_ten_steps():
+    path, record = losing([*[1.0] * 10, *[3.0, 5.0] * 5, *[9.0] * 9])
+    assert curve(record) == (1.0, 4.0)
+    path, record = losing([*[1.0] * 10, None, *[1.0] * 9])
+    assert curve(record) == (1.0,)
+    del path
+
+
+def test_a_line_learns_alike_where_it_is_as_near_as_another_seed():
+    """Seeds at 1, 2 and 3: the outer ones are 1.5 from the mean of the others; the mean of all is 2."""
+    seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
+    near, far = losing([3.4] * 20, techniques=(LAST,)), losing([3.6] * 20, techniques=(LAST, COMPILE))
+    (found,) = ablations((*seeds, near, far))
+    told = [line.losses for line in found.lines]
+    assert told[0] is None
+    assert (told[1].distance, told[1].spread, told[1].within) == (pytest.approx(1.4), pytest.approx(1.5), True)
+    assert (told[2].distance, told[2].within) == (pytest.approx(1.6), False)
+    assert (told[1].steps, told[1].seeds) == (20, (1, 2, 3))
+    assert any(f"+ {COMPILE}: its losses are 1.6" in note for note in found.notes)
+    assert block(found).rows[2][-2] == "1.600 of 1.500, outside"
+
+
+def test_two_seeds_are_too_few_to_tell():
+    (found,) = ablations(
+        (losing([1.0] * 20, seed=1), losing([2.0] * 20, seed=2), losing([1.0] * 20, techniques=(LAST,)))
+    )
+    assert found.lines[1].losses is None
+
+
+def test_a_loss_that_breaks_is_outside():
+    seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
+    (found,) = ablations((*seeds, losing([math.inf] * 20, techniques=(LAST,))))
+    assert found.lines[1].losses is None or not found.lines[1].losses.within
+
+
+def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
+    for run in (PLAIN, HALF, ONE, TWO):
+        leave(tmp_path, run)
+    report([tmp_path], out=None)
+    text = (tmp_path / "ablation-pytorch-2.15.0-resnet50-224px-1gpu.md").read_text(encoding="utf-8")
+    (found,) = ablations((PLAIN, HALF, ONE, TWO))
+    assert text == markdown(found)
+    assert f"| + {COMPILE} | 4,500.000 ± 0.000 | 4.500 ± 0.000 | 1.500 ± 0.000 | valid |" in text
+    assert 'id="ablations"' in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert faster(found).lead.startswith("4.500 ± 0.000 × the first line")
+
+
+def test_the_lines_that_are_run_add_one_technique_each():
+    on = ground("pytorch", "gpu")
+    lines = list(stages(Request(gpus=(1,)), on, scale=1, batches=(512,)))
+    assert [len(line.techniques) for line in lines] == [0, 0, 1, 2, 3, 4, 5, 6, 6]
+    assert [line.precision for line in lines[:3]] == ["fp32", "bf16", "bf16"]
+    assert lines[-1].batch == 512
+    assert lines[-2].techniques[-1] == "cuda-graphs"
+    several = list(stages(Request(gpus=(2,), precision="tf32"), on, scale=2, batches=()))
+    assert {line.precision for line in several} == {"tf32"}
+    assert several[-1].techniques[-3:] == ("compile", "large-buckets", "bf16-gradients")
+
+
+def test_where_there_is_no_technique_there_is_nothing_to_run():
+    with pytest.raises(RequestError, match="not offered by FRAMEWORK=mxnet"):
+        list(stages(Request(), ground("mxnet"), scale=1, batches=()))
