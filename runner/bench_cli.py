@@ -71,7 +71,10 @@ def bench(
     ] = False,
     interconnect: Annotated[
         Text,
-        flag("--interconnect", help="auto, nvlink, pcie, shm, ethernet, infiniband or roce; several are a sweep"),
+        flag(
+            "--interconnect",
+            help="auto, nvlink, pcie, shm, loopback, ethernet, infiniband or roce; several are a sweep",
+        ),
     ] = None,
     iface: Annotated[Text, flag("--iface", help="network interface between the nodes")] = None,
     hca: Annotated[Text, flag("--hca", help="RDMA adapter between the nodes, e.g. mlx5_0 or mlx5_0:1")] = None,

@@ -1,6 +1,7 @@
 """`--compare`: which wires there are to be compared.
 
-Between hosts, every kind of network that all of them have. Between the GPUs of one machine, its own link and shared memory. On a machine
+Between hosts, every kind of network that all of them have. Between the GPUs of one machine, its own link, shared memory, and the
+sockets that a program takes which finds neither. On a machine
 with neither, two emulated nodes with links of usual rates.
 """
 
@@ -58,7 +59,7 @@ def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_onl
                 f"nothing to compare: {node.name} is one node without two GPUs to train on; name several hosts, or leave HOSTS, NODES and GPUS "
                 "out to compare emulated links on this machine"
             )
-        return ("nvlink" if all(gpu.nvlinks for gpu in node.gpus) else "pcie", "shm")
+        return ("nvlink" if all(gpu.nvlinks for gpu in node.gpus) else "pcie", "shm", "loopback")
     if request.links and len(request.links) > 1:
         return request.interconnect
     found: list[Interconnect] = []

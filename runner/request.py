@@ -36,7 +36,7 @@ Technique = Literal[
     "large-buckets",
     "bf16-gradients",
 ]
-Interconnect = Literal["auto", "nvlink", "pcie", "shm", "ethernet", "infiniband", "roce"]
+Interconnect = Literal["auto", "nvlink", "pcie", "shm", "loopback", "ethernet", "infiniband", "roce"]
 AskedDialect = Literal[DialectName, "events", "auto"]
 
 # Kinds of a profile that PROFILE_REGION narrows; the others tell of all regions anyway.
@@ -362,5 +362,5 @@ def _refuse_nodes(request: Request) -> None:
         asked = network[0] if network else None
         word = f"INTERCONNECT={asked}" if asked else f"IFACE={request.iface}" if request.iface else f"HCA={request.hca}"
         raise RequestError(
-            f"{word} asked, but a job on one host crosses no network; ask for INTERCONNECT=auto, nvlink, pcie or shm, or add HOSTS"
+            f"{word} asked, but a job on one host crosses no network; ask for INTERCONNECT=auto, nvlink, pcie, shm or loopback, or add HOSTS"
         )

@@ -86,6 +86,8 @@ def _nccl(seat: _Seat) -> Mapping[str, str]:
     match seat.trial.interconnect:
         case "shm":
             found["NCCL_P2P_DISABLE"] = "1"
+        case "loopback":
+            found |= {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"}
         case "nvlink":
             found["NCCL_P2P_LEVEL"] = "NVL"
         case _:

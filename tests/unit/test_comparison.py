@@ -60,12 +60,12 @@ def test_one_node_without_gpus_has_nothing_to_compare():
         kinds_of(Request(compare=True, hosts="h.yaml"), [Member(examples.gpu_node(2), NodeWires())])
 
 
-def test_gpus_of_one_machine_are_compared_over_their_own_link_and_shared_memory():
+def test_gpus_of_one_machine_are_compared_over_their_own_link_shared_memory_and_sockets():
     node = examples.gpu_node(2)
     assert settled(COMPARE, node) == COMPARE
-    assert kinds_of(COMPARE, [Member(node, NodeWires())], device="gpu") == ("nvlink", "shm")
+    assert kinds_of(COMPARE, [Member(node, NodeWires())], device="gpu") == ("nvlink", "shm", "loopback")
     pcie = examples.node(gpus=tuple(examples.gpu(index, nvlinks=0) for index in range(2)))
-    assert kinds_of(COMPARE, [Member(pcie, NodeWires())], device="gpu") == ("pcie", "shm")
+    assert kinds_of(COMPARE, [Member(pcie, NodeWires())], device="gpu") == ("pcie", "shm", "loopback")
     assert settled(Request(compare=True, device="cpu"), node).nodes == 2
 
 

@@ -40,6 +40,14 @@ SHARED_MEMORY = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_m
             {**NCCL, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_P2P_DISABLE": "1"},
         ),
         (
+            examples.trial(**TWO, **DDP, **ON_GPU, interconnect="loopback"),
+            {
+                **NCCL,
+                **{"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"},
+                **{"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"},
+            },
+        ),
+        (
             examples.trial(**TWO, **DDP, **ON_GPU, interconnect="nvlink"),
             {**NCCL, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_P2P_LEVEL": "NVL"},
         ),
