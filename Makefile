@@ -66,7 +66,7 @@ studies: .venv/ready ## list the studies, and how much of each can run here: SCA
 	@$(DLSCALE) studies $(foreach v,SCALE DEVICE HOSTS ENGINE,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))
 overhead: .venv/ready ## what the suite itself costs, against the same training without it
 	@$(DLSCALE) overhead $(FLAGS)
-ablate: .venv/ready ## what each technique of PRESET=tuned is worth, one more a line; BATCHES=512,1024 adds lines, DATA=... compares losses
+ablate: .venv/ready ## what each technique of PRESET=tuned is worth, one more a line; BATCHES=512,1024 adds lines, BATCHES=grow doubles the batch while it gains, DATA=... compares losses
 	@$(DLSCALE) ablate $(FLAGS) $(if $(BATCHES),--batches=$(call quote,$(BATCHES)))
 
 .PHONY: rig

@@ -1,16 +1,18 @@
 """`dlscale ablate`: the same training plainly, then with one technique more a line, in turns, so that a drift of the machine touches all alike.
 
-On synthetic samples the lines are compared by throughput; with DATA also by their losses, for which the plain program runs with three seeds.
+On synthetic samples the lines are compared by throughput, and the batch of the last one may grow for as long as that gains; with DATA they
+are compared by their losses too, for which the plain program runs with three seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from typing import Final
 
 from rich.console import Console
 
-from runner import bench, techniques
+from runner import bench, metrics, techniques
 from runner.ablation import FEWEST_SEEDS, ablations
 from runner.errors import RequestError
 from runner.ground import Ground, look
@@ -19,15 +21,25 @@ from runner.report import ablation as report
 from runner.report.progress import progress
 from runner.report.publish import save
 from runner.request import Request
-from runner.trial import Trial
+from runner.summarize import usable_windows
+
+RunLine = Callable[[Request], list[Run]]
+# Twice the batch is worth its memory while it gains so much.
+GAIN: Final = 1.01
+LARGEST_BATCH: Final = 4096
 
 
-def ablate(request: Request, *, batches: Sequence[int], command: tuple[str, ...]) -> int:
+class _InterruptedError(Exception):
+    """Ctrl-C ended a run: its record says so, and no other begins."""
+
+
+def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tuple[str, ...]) -> int:
     """Run every line, print the table, write its report, and return the exit code.
 
     Args:
         request: of one scale; its precision is that of every line where it is given.
         batches: further batches of a device for the last line.
+        grow: double the last line's batch for as long as that makes it faster.
         command: the command line, for the records.
 
     Raises:
@@ -40,20 +52,32 @@ def ablate(request: Request, *, batches: Sequence[int], command: tuple[str, ...]
             f"{','.join(map(str, asked))} devices are a sweep, and an ablation has one scale; give one number"
         )
     ground = look(request)
-
-    def scaled(trial: Trial) -> bool:
-        return trial.world_size == asked[0]
-
     with closing(ground.fleet):
         lines = tuple(stages(request, ground, scale=asked[0], batches=batches))
     runs: list[Run] = []
     with progress(Console(stderr=True, highlight=False)) as shown:
-        for _ in range(request.repeat):
-            for number, line in enumerate(lines):
-                seeds = FEWEST_SEEDS if request.data and number == 0 else 1
-                for seed in range(request.seed, request.seed + seeds):
-                    one = line.model_copy(update={"repeat": 1, "seed": seed})
-                    runs += bench.run(one, command=command, name=bench.stamp(), shown=shown, wanted=scaled)
+
+        def run(line: Request) -> list[Run]:
+            one = line.model_copy(update={"repeat": 1})
+            found = bench.run(
+                one,
+                command=command,
+                name=bench.stamp(),
+                shown=shown,
+                wanted=lambda trial: trial.world_size == asked[0],
+            )
+            runs.extend(found)
+            if any(record.outcome.status == "interrupted" for _, record in found):
+                raise _InterruptedError
+            return found
+
+        try:
+            for line in turns(lines, request):
+                run(line)
+            if grow:
+                grow_batch(lines[-1], ground, run, repeat=request.repeat)
+        except _InterruptedError:
+            shown.stage("stopped; the table has what ran")
     console = Console(highlight=False, soft_wrap=True)
     for found in ablations(runs):
         console.print(report.table(found))
@@ -78,3 +102,29 @@ def stages(request: Request, ground: Ground, *, scale: int, batches: Sequence[in
         yield plain.model_copy(update={"precision": tuned.precision, "techniques": names[:count]})
     for batch in batches:
         yield plain.model_copy(update={"precision": tuned.precision, "techniques": names, "batch": batch})
+
+
+def turns(lines: Sequence[Request], request: Request) -> Iterator[Request]:
+    """Every line in every round; on real data the plain one with as many seeds as it takes to know their spread."""
+    for _ in range(request.repeat):
+        for number, line in enumerate(lines):
+            seeds = FEWEST_SEEDS if request.data and number == 0 else 1
+            yield from (line.model_copy(update={"seed": request.seed + more}) for more in range(seeds))
+
+
+def grow_batch(line: Request, ground: Ground, run: RunLine, *, repeat: int) -> None:
+    """Double the batch while that gains; a batch that does not fit ends it as one that gains nothing does."""
+    batch = line.batch or ground.workload.defaults[ground.device].batch
+    before = _rate(run(line))
+    while before is not None and batch < LARGEST_BATCH:
+        batch *= 2
+        larger = line.model_copy(update={"batch": batch})
+        rate = _rate(found for _ in range(repeat) for found in run(larger))
+        if rate is None or rate < GAIN * before:
+            return
+        before = rate
+
+
+def _rate(runs: Iterable[Run]) -> float | None:
+    windows = usable_windows([record for _, record in runs])
+    return metrics.pooled_rate(windows) if windows else None

@@ -179,7 +179,9 @@ def ablate(
     gpus: Annotated[Text, flag("--gpus", help="so many GPUs", metavar="N")] = None,
     workers: Annotated[Text, flag("--workers", help="so many CPU workers", metavar="N")] = None,
     batch: Annotated[Text, flag("--batch", help="samples a device", metavar="N")] = None,
-    batches: Annotated[Text, flag("--batches", help="further batches for the last line, e.g. 512,1024")] = None,
+    batches: Annotated[
+        Text, flag("--batches", help="further batches for the last line, e.g. 512,1024; grow doubles it while it gains")
+    ] = None,
     image_size: Annotated[Text, flag("--image-size", help="height and width of the input", metavar="PIXELS")] = None,
     precision: Annotated[
         Text, flag("--precision", help="of every line (default: fp32, then the fastest that keeps its range)")
@@ -221,7 +223,9 @@ def ablate(
     given.refuse_mixture(request)
     from runner.ablate import ablate as run  # noqa: PLC0415 - commands load what they need
 
-    raise typer.Exit(run(request, batches=ask.counts("BATCHES", batches) or (), command=tuple(sys.argv)))
+    grow = batches == "grow"
+    given_batches = () if grow else ask.counts("BATCHES", batches) or ()
+    raise typer.Exit(run(request, batches=given_batches, grow=grow, command=tuple(sys.argv)))
 
 
 @app.command()

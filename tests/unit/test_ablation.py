@@ -8,7 +8,7 @@ import pytest
 from swept import leave, measured
 from test_plan import ground
 
-from runner.ablate import stages
+from runner.ablate import grow_batch, stages, turns
 from runner.ablation import ablations, curve
 from runner.errors import RequestError
 from runner.report.ablation import block, markdown
@@ -140,3 +140,33 @@ def test_the_lines_that_are_run_add_one_technique_each():
 def test_where_there_is_no_technique_there_is_nothing_to_run():
     with pytest.raises(RequestError, match="not offered by FRAMEWORK=mxnet"):
         list(stages(Request(), ground("mxnet"), scale=1, batches=()))
+
+
+def test_every_round_has_every_line_and_on_real_data_three_plain_seeds():
+    lines = (Request(batch=1), Request(batch=2))
+    assert [line.batch for line in turns(lines, Request(repeat=2))] == [1, 2, 1, 2]
+    told = [(line.batch, line.seed) for line in turns(lines, Request(repeat=1, seed=7, data="/data"))]
+    assert told == [(1, 7), (1, 8), (1, 9), (2, 7)]
+
+
+@pytest.mark.parametrize(
+    ("rates", "ran"),
+    [
+        # 1.05 and 1.02 gain, 1.005 does not; what does not fit has no rate.
+        ({64: 1000.0, 128: 1050.0, 256: 1071.0, 512: 1076.0}, [64, 128, 128, 256, 256, 512, 512]),
+        ({64: 1000.0, 128: 900.0}, [64, 128, 128]),
+        ({64: 1000.0, 128: None}, [64, 128, 128]),
+        ({64: None}, [64]),
+    ],
+)
+def test_the_batch_grows_for_as_long_as_that_gains(rates, ran):
+    done = []
+
+    def run(line):
+        batch = line.batch or 64
+        done.append(batch)
+        rate = rates[batch]
+        return [measured(batch, rate or 1.0, run_id=str(len(done)), status="valid" if rate else "invalid")]
+
+    grow_batch(Request(), ground("pytorch", "gpu"), run, repeat=2)
+    assert done == ran
