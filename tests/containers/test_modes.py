@@ -55,9 +55,21 @@ def test_accuracy_beside_fp32(dlscale, sample, tmp_path, framework):
     assert found.agree_percent >= 70
 
 
-@pytest.mark.parametrize(("framework", "workers"), [("mxnet", 1), ("pytorch", 1), ("pytorch", 2), ("tensorflow", 1)])
-def test_convergence(dlscale, sample, tmp_path, framework, workers):
-    words = (*SMALL, f"--workers={workers}", "--batch=8", "--epochs=4", "--warmup=1", f"--data={sample}")
+@pytest.mark.parametrize(
+    ("framework", "way"),
+    [
+        ("mxnet", (1, "single")),
+        ("pytorch", (1, "single")),
+        ("pytorch", (2, "ddp")),
+        ("pytorch", (2, "horovod")),
+        ("tensorflow", (1, "single")),
+    ],
+    ids=str,
+)
+def test_convergence(dlscale, sample, tmp_path, framework, way):
+    workers, strategy = way
+    words = (*SMALL, f"--workers={workers}", f"--strategy={strategy}", "--batch=8", "--epochs=4", "--warmup=1")
+    words += (f"--data={sample}",)
     done = dlscale("bench", f"--framework={framework}", "--mode=converge", *words, out=tmp_path)
     assert done.code == 0, done.stderr
     record = done.record(workers)

@@ -5,6 +5,9 @@ record does not name, two networks of which Horovod averages one, epochs that ar
 """
 
 import json
+import math
+import struct
+import wave
 
 import pytest
 
@@ -58,6 +61,49 @@ def test_deep_speech_counts_seconds_of_audio(dlscale, tmp_path):
     # 8 batches of 4 utterances of 1 to 3 seconds, the whole of the synthetic ones.
     assert 32 < seconds < 96
     assert (record.trial.image_shape, record.trial.num_classes) == (None, None)
+
+
+@pytest.fixture(scope="module")
+def utterances(tmp_path_factory):
+    """Sixteen of 1 to 2 seconds, a file of another rate, and one that is cut short."""
+    folder = tmp_path_factory.mktemp("data") / "speech"
+    folder.mkdir()
+    for number in range(18):
+        rate, samples = 8000 if number == 16 else 16000, 16000 + 1000 * (number % 16)
+        with wave.open(str(folder / f"{number:02}.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(rate)
+            tone = (int(8000 * math.sin(2 * math.pi * (200 + 20 * number) * n / rate)) for n in range(samples))
+            file.writeframes(struct.pack(f"<{samples}h", *tone))
+        (folder / f"{number:02}.txt").write_text("A TONE", encoding="utf-8")
+    cut = folder / "17.wav"
+    cut.write_bytes(cut.read_bytes()[:9000])
+    folder.chmod(0o755)
+    folder.parent.chmod(0o755)  # pytest's own temporary directories are private to root
+    return folder
+
+
+@pytest.mark.parametrize("framework", ["mxnet", "pytorch"])
+def test_utterances_of_a_folder_are_read_and_those_of_no_use_named(dlscale, tmp_path, utterances, framework):
+    words = ("--device=cpu", "--workers=1", "--batch=4", "--iterations=8", "--warmup=2", "--idle=0")
+    model = "--model=deepspeech2-small"
+    ended = dlscale("bench", f"--framework={framework}", *words, model, f"--data={utterances}", out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    record = ended.record(1)
+    assert record.validity.status != "invalid", record.validity
+    assert record.measurement.images_skipped == ("16.wav", "17.wav")
+    # Eight batches of four of the sixteen, which have 16,000 to 31,000 samples, are two passes over all of them.
+    whole = sum(16000 + 1000 * number for number in range(16)) / 16000
+    assert sum(event["units"] for event in windows(ended, 1)) == pytest.approx(2 * whole, rel=0.2)
+
+
+def test_deep_speech_learns_alike_through_parameter_servers(dlscale, tmp_path):
+    words = (*STRONG[1:], "--framework=mxnet", "--model=deepspeech2-small", "--warmup=8")
+    ended = dlscale("bench", *words, "--strategy=kvstore", "--kvstore=dist_sync", out=tmp_path)
+    assert ended.code == 0, ended.stderr
+    record, _ = check_scales(ended, unit="seconds of audio", tolerance=1e-3)
+    assert record.trial.framework == "mxnet"
 
 
 def test_horovod_averages_both_networks_of_a_gan(dlscale, tmp_path):
