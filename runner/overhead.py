@@ -1,7 +1,8 @@
 """`dlscale overhead`: what the suite itself costs, against the same training without it, in alternating rounds.
 
-Three figures: throughput with samplers ÷ without them, throughput of the suite's program ÷ that of a bare loop in the same
-environment, and seconds to the first step of a whole `dlscale bench` minus those of a bare `python train.py`; on GPUs the first alone.
+Four figures: throughput with samplers ÷ without them, seconds of a whole `dlscale bench` beyond its program's, throughput of the suite's
+program ÷ that of a bare loop in the same environment, and seconds to the first step of `dlscale bench` minus those of a bare
+`python train.py`; on GPUs the first two alone.
 The order within a round alternates, so that a drift of the machine falls on all sides.
 """
 
@@ -12,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ from rich.table import Table
 
 from runner.engines.process import CommandError, run
 from runner.errors import RequestError, RunFailedError
-from runner.events import FirstStep
+from runner.events import Event, FirstStep, Phase, RunStop
 from runner.execute import run_tool
 from runner.given import refuse_mixture
 from runner.ground import Ground, look
@@ -43,10 +44,17 @@ _FIRST = re.compile(r"^first step (\S+)$")
 
 @dataclass(frozen=True)
 class Side:
-    """One run of a round: samples per second, and seconds from its command to its first step."""
+    """One run of a round.
+
+    Attributes:
+        rate: samples per second.
+        first_step_s: seconds from its command to its first step.
+        outside_s: seconds that its command took beyond its program; None of a bare loop, which is its program.
+    """
 
     rate: float
     first_step_s: float
+    outside_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -112,13 +120,24 @@ def _suite(ground: Ground, trial: Trial, *, telemetry_hz: int) -> Side:
             run(command)
         except CommandError as error:
             raise RunFailedError(f"the suite's side failed: {error.last_line}") from error
+        took = time.monotonic() - began
         directory, record = next(iter(records_under(Path(out))))
-        steps = [event.received for event in read_events(directory) if isinstance(event, FirstStep)]
+        events = read_events(directory)
+        steps = [event.received for event in events if isinstance(event, FirstStep)]
         if record.measurement.throughput is None or not steps:
             raise RunFailedError(f"the suite's side has no throughput: {'; '.join(record.validity.reasons)}")
         return Side(
-            rate=record.measurement.samples / (record.measurement.training_time_s or 1.0), first_step_s=steps[0] - began
+            rate=record.measurement.samples / (record.measurement.training_time_s or 1.0),
+            first_step_s=steps[0] - began,
+            outside_s=took - program_s(events),
         )
+
+
+def program_s(events: Sequence[Event]) -> float:
+    """Seconds from the start of the program's process to its last event, by its own clock."""
+    starts = [event.t - event.seconds for event in events if isinstance(event, Phase) and event.name == "import"]
+    stops = [event.t for event in events if isinstance(event, RunStop)]
+    return max(stops) - min(starts)
 
 
 def _which(ground: Ground) -> tuple[str, ...]:
@@ -169,6 +188,7 @@ def _table(rounds: list[Round], trial: Trial, ground: Ground) -> Table:
     table = Table(title=f"{trial.framework} {trial.version} {trial.model}, 1 {device}, engine {ground.engine.name}")
     beside = all(each.bare for each in rounds)
     names = ["round", "suite\nimages/s", "without\ntelemetry", "ratio"]
+    names.append("suite beside\nits program (s)")
     names += (
         ["bare\nimages/s", "ratio", "suite: first\nstep (s)", "bare: first\nstep (s)", "delay (s)"] if beside else []
     )
@@ -177,6 +197,7 @@ def _table(rounds: list[Round], trial: Trial, ground: Ground) -> Table:
     ratios, delays = [], []
     for number, each in enumerate(rounds, start=1):
         row = [str(number), f"{each.suite.rate:.1f}", f"{each.unwatched.rate:.1f}", f"{each.of_telemetry:.4f}"]
+        row.append(f"{each.suite.outside_s:.2f}")
         if bare := each.bare:
             ratios.append(each.suite.rate / bare.rate)
             delays.append(each.suite.first_step_s - bare.first_step_s)
@@ -185,6 +206,7 @@ def _table(rounds: list[Round], trial: Trial, ground: Ground) -> Table:
         table.add_row(*row)
     table.add_section()
     medians = ["median", "", "", f"{statistics.median(each.of_telemetry for each in rounds):.4f}"]
+    medians.append(f"{statistics.median(each.suite.outside_s or 0.0 for each in rounds):.2f}")
     medians += ["", f"{statistics.median(ratios):.4f}", "", "", f"{statistics.median(delays):+.2f}"] if beside else []
     table.add_row(*medians)
     return table
