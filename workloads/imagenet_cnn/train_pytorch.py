@@ -87,14 +87,19 @@ class Cnn(Classifier):
         return per_sample(layers(self.net, self.args.image_size))
 
 
-def arguments():
+def command_line():
+    """Build the parser of this program."""
     made = parser(__doc__.splitlines()[0])
     made.add_argument("--decode", choices=("cpu", "gpu"), default="cpu", help="where the JPEGs of --data are decoded")
-    args = made.parse_args()
+    return made
+
+
+def main():
+    args = command_line().parse_args()
     if args.decode == "gpu" and (args.device == "cpu" or args.data == "synthetic"):
         refuse("--decode=gpu decodes JPEGs on the GPU that trains; give --device=gpu and a folder as --data")
-    return args
+    run(Cnn, args)
 
 
 if __name__ == "__main__":
-    run(Cnn, arguments())
+    main()

@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import judged
-from flags import infer_parser, parser
+from flags import infer_parser
 from infer_pytorch import Predictor
 from probed import losses
-from train_pytorch import Cnn
+from train_pytorch import Cnn, command_line
 from with_pytorch.ranks import Alone
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
@@ -38,7 +38,9 @@ class Colours(torch.nn.Module):
 
 
 def validation_is_counted_as_by_hand(data):
-    args = parser("").parse_args([*judged.COMMON, *judged.TRAIN, *LENGTHS, "--epoch-iterations=10", f"--data={data}"])
+    args = command_line().parse_args(
+        [*judged.COMMON, *judged.TRAIN, *LENGTHS, "--epoch-iterations=10", f"--data={data}"]
+    )
     training = Cnn(args, torch, CPU, Alone())
     training.net = Colours()
     training.net.train()
@@ -70,7 +72,7 @@ def statistics_are_rank_0s(data):
             for tensor in tensors:
                 tensor.fill_(7)
 
-    args = parser("").parse_args(
+    args = command_line().parse_args(
         [*judged.COMMON, *judged.TRAIN, *LENGTHS, "--epoch-iterations=10", f"--data={data}", "--model=resnet18"]
     )
     training = Cnn(args, torch, CPU, Second())
