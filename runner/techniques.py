@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _BF16_FROM: Final = (8, 0)
 _ONE_DEVICE: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
 _BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"large-buckets", "bf16-gradients"})
+# Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
+_EAGER_STEPS: Final = 3
+_OF_REGIONS: Final = frozenset({"memory", "region"})
 # What reads images as another one lays them out.
 _NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last"}
 
@@ -43,7 +46,10 @@ def settle(request: Request, ground: Ground) -> Request:
     precision = request.precision
     if "precision" not in request.model_fields_set and _has_bf16(ground):
         precision = "bf16"
-    return request.model_copy(update={"techniques": offered, "precision": precision})
+    tuned = request.model_copy(update={"techniques": offered, "precision": precision})
+    if _no_graph(tuned):
+        return tuned.model_copy(update={"techniques": tuple(name for name in offered if name != "cuda-graphs")})
+    return tuned
 
 
 def of_trial(request: Request, *, world_size: int, strategy: StrategyName) -> tuple[Technique, ...]:
@@ -79,6 +85,23 @@ def _refuse_unknown(request: Request, offered: Sequence[Technique], ground: Grou
             raise RequestError(f"TECHNIQUES={name} of {ground.workload.name} is not offered by {where}; {ask}")
         if (needed := _NEEDS.get(name)) and needed not in request.techniques:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
+    if "cuda-graphs" in request.techniques and (why := _no_graph(request)):
+        raise RequestError(f"TECHNIQUES=cuda-graphs does not go with {why}")
+
+
+def _no_graph(request: Request) -> str | None:
+    """Why a step can't be recorded as a graph, with what to ask for; None where it can."""
+    if request.warmup is not None and request.warmup <= _EAGER_STEPS:
+        return (
+            f"WARMUP={request.warmup}, which ends before a step is recorded; ask for WARMUP={_EAGER_STEPS + 1} or more"
+        )
+    if request.precision == "fp16":
+        return "PRECISION=fp16, whose loss scaling decides in every step; ask for PRECISION=bf16"
+    if request.profile_region:
+        return f"PROFILE_REGION={request.profile_region}, as it makes a step one launch; leave one of them out"
+    if whole := [kind for kind in request.profile if kind in _OF_REGIONS]:
+        return f"PROFILE={','.join(whole)}, as it makes a step one launch; leave one of them out"
+    return None
 
 
 def _has_bf16(ground: Ground) -> bool:

@@ -60,6 +60,21 @@ def test_what_is_not_offered_is_refused(where, asked, sentence):
         plan(Request(repeat=1, **asked), ground(*where))
 
 
+NO_GRAPH = [
+    {"warmup": 3},
+    {"precision": "fp16"},
+    {"profile": ("memory",)},
+    {"profile": ("kernels",), "profile_region": "forward"},
+]
+
+
+@pytest.mark.parametrize("asked", NO_GRAPH, ids=str)
+def test_where_no_graph_can_be_recorded_tuned_does_without_and_who_asks_for_one_is_told(asked):
+    assert "cuda-graphs" not in planned(gpus=(1,), preset="tuned", **asked)[0].techniques
+    with pytest.raises(RequestError, match="TECHNIQUES=cuda-graphs does not go with"):
+        planned(gpus=(1,), techniques=("cuda-graphs",), **asked)
+
+
 def test_a_workload_offers_its_own():
     on = ground("pytorch", "gpu", workload=of("wgan"))
     assert plan(Request(model="wgan", repeat=1, gpus=(1,), preset="tuned"), on)[0].techniques == ("channels-last",)
