@@ -19,6 +19,7 @@ from probed import losses, of, program
 from profiled import passed
 
 PYTHON, *PROGRAM = program("pytorch", "lenet")
+PROGRAM += ["--techniques=fused-optimizer"]  # one operator a step, which tells where the update is
 TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
 REGIONS = {"input", "forward", "backward", "optimizer"}
 EDGES = ("start", "stop")
