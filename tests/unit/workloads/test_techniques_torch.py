@@ -1,0 +1,63 @@
+"""Prevents: a technique that the runner plans and the program does not know, one that is taken and does nothing, a graph without a step."""
+
+from argparse import Namespace
+from typing import get_args
+
+import examples
+import pytest
+from with_pytorch import techniques
+
+from runner.request import Technique
+from runner.workload import load_workloads
+
+PLAIN = {
+    "device": "gpu",
+    "strategy": "single",
+    "precision": "bf16",
+    "profile": None,
+    "profile_region": None,
+    "warmup": 20,
+}
+
+
+def asked(*names, **changes):
+    return Namespace(techniques=names, **(PLAIN | changes))
+
+
+def test_runner_and_program_have_the_same_names_in_the_same_order():
+    assert get_args(Technique) == techniques.TECHNIQUES
+    for workload in load_workloads(examples.ROOT):
+        for names in workload.techniques.get("pytorch", {}).values():
+            assert list(names) == sorted(names, key=techniques.TECHNIQUES.index)
+
+
+def test_what_goes_is_let_through():
+    techniques.check(asked(*techniques.TECHNIQUES[:6]), offered=set(techniques.TECHNIQUES))
+    several = (*techniques.TECHNIQUES[:5], "large-buckets", "bf16-gradients")
+    techniques.check(asked(*several, strategy="ddp"), offered=set(techniques.TECHNIQUES))
+    techniques.check(asked("channels-last", device="cpu"), offered={"channels-last"})
+
+
+@pytest.mark.parametrize(
+    ("args", "offered", "sentence"),
+    [
+        (asked("faster"), techniques.TECHNIQUES, "is not offered by this program; it has channels-last, "),
+        (asked("compile"), ("fused-optimizer",), "it has fused-optimizer\n"),
+        (asked("compile", device="cpu"), techniques.TECHNIQUES, "is for GPUs"),
+        (asked("large-buckets"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
+        (asked("bf16-gradients", strategy="horovod"), techniques.TECHNIQUES, "leave it out with --strategy=horovod"),
+        (asked("pooling-kernel"), techniques.TECHNIQUES, "add channels-last"),
+        (asked("cuda-graphs", strategy="ddp"), techniques.TECHNIQUES, "records one device"),
+        (asked("cuda-graphs", precision="fp16"), techniques.TECHNIQUES, "ask for bf16"),
+        (asked("cuda-graphs", profile="memory"), techniques.TECHNIQUES, "leave it out of such a pass"),
+        (asked("cuda-graphs", profile="kernels", profile_region="forward"), techniques.TECHNIQUES, "no region divides"),
+        (asked("cuda-graphs", warmup=3), techniques.TECHNIQUES, "ask for --warmup=4 or more"),
+    ],
+)
+def test_what_does_not_go_is_refused_in_one_sentence(args, offered, sentence, capsys):
+    with pytest.raises(SystemExit) as ended:
+        techniques.check(args, offered=set(offered))
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
