@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
@@ -21,11 +21,12 @@ from runner.report import inputs as input_report
 from runner.report import sweep
 from runner.report.page import export, picture, render
 from runner.report.page.collect import Collected
-from runner.report.publish import Measured, redraw, save, watched
+from runner.report.publish import Measured, of_comparison, redraw, save, watched
 from runner.results import RECORD, RunRecord, check_writable, read_record, records_under, write_report
 from runner.studies.again import SUFFIX
 from runner.studies.model import Reproduction
 from runner.sweeps import sweeps
+from runner.transports import across
 
 Run = tuple[Path, RunRecord]
 PAGE: Final = "report.html"
@@ -95,23 +96,35 @@ def _draw(
         seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves}
         found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
         found.passes(own)
+    _draw_across(runs, found, out=out, console=console)
+    for stem, reproduction in _reproductions(folder, console=console):
+        found.study(reproduction, stem=stem)
+
+
+def _draw_across(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
+    """Add what shows only across matrices, and write its reports; none where `out` is None."""
+
+    def keep(reports: Mapping[str, str | bytes | None]) -> None:
+        if out:
+            save(reports, out=out, console=console)
+
+    for name, joined in across(runs).items():
+        measured = Measured.across(joined)
+        if measured.comparison:
+            keep(of_comparison(measured.comparison, name=name))
+        found.wires(measured, name=name)
     among = sweeps(runs)
     for one in among:
-        if out:
-            save(sweep.reports(one), out=out, console=console)
+        keep(sweep.reports(one))
     found.sweeps(among)
     fed = inputs(runs)
     for training in fed:
-        if out:
-            save(input_report.reports(training), out=out, console=console)
+        keep(input_report.reports(training))
     found.inputs(fed)
     faster = ablations(runs)
     for ablation in faster:
-        if out:
-            save(ablation_report.reports(ablation), out=out, console=console)
+        keep(ablation_report.reports(ablation))
     found.ablations(faster)
-    for stem, reproduction in _reproductions(folder, console=console):
-        found.study(reproduction, stem=stem)
 
 
 def _link(path: Path, page: Path) -> str:

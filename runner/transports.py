@@ -1,26 +1,34 @@
-"""Records of one matrix over several transports → a scaling curve each, and the `Comparison` of them. Pure.
+"""Records over several transports → a scaling curve each, and the `Comparison` of them. Pure.
 
 Trials of one matrix that differ in interconnect or link are curves of their own; what ran on one device, or on one node where others
-cross a wire, belongs to all of them.
+cross a wire, belongs to all of them. Of several matrices, one node and several are set beside each other: the same devices, joined
+differently.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, get_args
 
 from runner import metrics
+from runner.compare.identity import Identity, identity
 from runner.report import figures
 from runner.report.comparison import ComparedRow, Comparison
 from runner.report.summary import Row
+from runner.request import Interconnect
 from runner.results import RunRecord
 from runner.summarize import between, summarize, usable_windows
 from runner.trial import Trial
 
 Run = tuple[Path, RunRecord]
+_KINDS: Final[tuple[Interconnect, ...]] = get_args(Interconnect)
+# Facts of a trial that say what lies between its devices.
+_OF_WIRES: Final = frozenset({"interconnect", "link", "nodes"})
 
 
 @dataclass(frozen=True)
@@ -42,11 +50,61 @@ class Curve:
         return re.sub(r"[^a-z0-9.]+", "-", self.label.lower()).strip("-")
 
 
-def curves(runs: Sequence[Run]) -> tuple[Curve, ...]:
-    """Part the runs of a matrix by what was asked of the wires, in the order in which they ran; one curve where that is one thing."""
+def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
+    """Runs of several matrices that differ in their wires only, by the name of their report; the shortest way between devices first.
+
+    Args:
+        runs: run directories and their records, in any order; passes under a profiler and trainings at once are left out.
+    """
+    kinds: dict[tuple[Identity, tuple[str, ...]], list[Run]] = {}
+    for path, record in runs:
+        trial = record.trial
+        if isinstance(trial, Trial) and trial.world_size > 1 and not record.profiled and not record.concurrent:
+            shared = tuple((name, value) for name, value in identity(record) if name not in _OF_WIRES)
+            kinds.setdefault((shared, (trial.version, record.engine)), []).append((path, record))
+    found: dict[str, tuple[Run, ...]] = {}
+    for own in kinds.values():
+        ways = {
+            (trial.nodes, trial.interconnect, trial.link)
+            for _, record in own
+            if isinstance(trial := record.trial, Trial)
+        }
+        if len(ways) > 1 and len({record.matrix_id for _, record in own}) > 1:
+            name = _name(own[0][1])
+            same = sum(other == name or other.startswith(f"{name}-") for other in found)
+            found[f"{name}-{same + 1}" if same else name] = tuple(sorted(own, key=_distance))
+    return found
+
+
+def _distance(run: Run) -> tuple[int, int, float]:
+    """Fewer nodes before more, inner wires in their order, fast links before slow ones."""
+    trial = run[1].trial
+    assert isinstance(trial, Trial)  # noqa: S101 - no other crosses a wire that was chosen
+    rate = trial.link.rate_mbit if trial.link else None
+    return trial.nodes, _KINDS.index(trial.interconnect), -(math.inf if rate is None else rate)
+
+
+def _name(record: RunRecord) -> str:
+    trial = record.trial
+    assert isinstance(trial, Trial)  # noqa: S101 - no other crosses a wire that was chosen
+    words = (
+        *("wires", trial.framework, trial.version, trial.model),
+        *((f"{trial.image_size}px",) if trial.image_size else ()),
+        *(trial.precision, f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
+    )
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+
+
+def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, ...]:
+    """Part runs by what was asked of the wires, in the order in which they are given; one curve where that is one thing.
+
+    Args:
+        runs: of a matrix, or of several that differ in their wires only.
+        of_one_matrix: whether what ran on one node belongs to every curve where others cross a wire.
+    """
     asked: dict[tuple[str, str | None, str], list[Run]] = {}
     shared: list[Run] = []
-    several_nodes = any(_nodes(record) > 1 for _, record in runs)
+    several_nodes = of_one_matrix and any(_nodes(record) > 1 for _, record in runs)
     for path, record in runs:
         trial = record.trial
         if not isinstance(trial, Trial) or trial.world_size == 1 or (several_nodes and _nodes(record) == 1):

@@ -58,6 +58,13 @@ class Measured:
     cases: tuple[Summary, tuple[CaseFigures, ...]] | None
 
     @classmethod
+    def across(cls, runs: Sequence[Run]) -> Measured:
+        """Set runs of several matrices side by side that differ in their wires only."""
+        found = curves(runs, of_one_matrix=False)
+        summaries = tuple((curve, summarize(curve.runs)) for curve in found)
+        return cls(curves=summaries, comparison=compare(found), cases=None)
+
+    @classmethod
     def of(cls, runs: Sequence[Run]) -> Measured:
         """Part the runs, without passes under a profiler; Ctrl-C or a baseline on file can leave none."""
         measured = [run for run in runs if not run[1].profiled and not run[1].concurrent]
@@ -131,12 +138,17 @@ def _of_measured(measured: Measured, *, name: str, console: Console) -> Reports:
             f"{name}-concurrent.csv": concurrent.to_csv(measured.cases[1]),
         }
     if measured.comparison:
-        found |= {
-            f"{name}-transports.md": transports.markdown(measured.comparison),
-            f"{name}-transports.csv": transports.to_csv(measured.comparison),
-            f"{name}-transports.png": transports_png(measured.comparison),
-        }
+        found |= of_comparison(measured.comparison, name=f"{name}-transports")
     return found
+
+
+def of_comparison(comparison: Comparison, *, name: str) -> Reports:
+    """The reports of transports side by side."""
+    return {
+        f"{name}.md": transports.markdown(comparison),
+        f"{name}.csv": transports.to_csv(comparison),
+        f"{name}.png": transports_png(comparison),
+    }
 
 
 def _of_pass(run: Run) -> Reports:

@@ -25,7 +25,7 @@ from runner.report.publish import publish
 from runner.report.transports_plot import transports_figure, transports_png
 from runner.results import Validity
 from runner.summarize import summarize
-from runner.transports import compare, curves
+from runner.transports import across, compare, curves
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 FAST, SLOW = Link(rate_mbit=1000, emulated=True), Link(rate_mbit=100, emulated=True)
@@ -108,6 +108,28 @@ def test_ways_within_one_node_are_curves_too():
         for kind in ("nvlink", "shm")
     ]
     assert len(curves([ONE, *ways])) == 2
+
+
+def test_matrices_that_differ_in_their_wires_only_are_set_side_by_side():
+    """One node over its inner wires, and two nodes over links of two rates: the shortest way first, whenever it ran."""
+
+    def of(name, trial, matrix, seconds):
+        path, record = run(name, trial, seconds=seconds)
+        return path, record.model_copy(update={"matrix_id": matrix})
+
+    inner = [
+        of(kind, on_nodes(1, ranks=2, wires=[None], **DDP, interconnect=kind), "inner", seconds)
+        for kind, seconds in (("loopback", 0.2), ("nvlink", 0.1))
+    ]
+    outer = [
+        of(label, two(link=link), "outer", seconds)
+        for label, link, seconds in (("slow", SLOW, 0.8), ("fast", FAST, 0.4))
+    ]
+    (joined,) = across([*outer, ONE, *inner]).values()
+    assert [path.name for path, _ in joined] == ["nvlink", "loopback", "fast", "slow"]
+    found = compare(curves(joined, of_one_matrix=False))
+    assert [row.ratio for row in found.rows] == [None, *map(pytest.approx, (0.5, 0.25, 0.125))]
+    assert across([*outer, ONE]) == across([*inner]) == {}
 
 
 def test_two_ways_that_came_to_the_same_wire_are_told_apart():

@@ -56,6 +56,10 @@ class Collected:
         self.chapters["matrices"] += blocks.matrix(measured, name=name, watched=watched)
         self.chapters["comparisons"] += blocks.comparison(measured, name=name)
 
+    def wires(self, measured: Measured, *, name: str) -> None:
+        """Add the comparison of matrices that differ in their wires only."""
+        self.chapters["comparisons"] += blocks.comparison(measured, name=name)
+
     def passes(self, found: Iterable[tuple[Path, RunRecord]]) -> None:
         """Add passes under a profiler."""
         for run in found:
