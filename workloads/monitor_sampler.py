@@ -3,6 +3,7 @@
 Standard library and syntax of Python 3.6 only.
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -62,6 +63,15 @@ class Device:
         """Whether asking again can't help; raises `Lost` when the whole device is gone."""
         return isinstance(error, Lost)
 
+    def ask_slow_ones(self):
+        """See to it that the next reading is of all parts that are not read at every beat, and of no other; whether there are any.
+
+        The last one of a short run: what a counter rose by is known from its readings before the run and after it.
+        """
+        for part in self.parts:
+            part.due = 0.0 if part.every_s else math.inf
+        return any(part.every_s for part in self.parts)
+
     def read(self, now):
         """Read what is due at monotonic time `now`: {column: value or `Missing`}."""
         values = {}
@@ -99,6 +109,7 @@ class Sampler(threading.Thread):
         """Sample until told to end, or until the device is lost."""
         try:
             self._each(self.device.begin)
+            begun = False
             due = time.monotonic() + self.period  # the first row, too, is about a whole beat
             while not self.ending:
                 left = due - time.monotonic()
@@ -106,7 +117,10 @@ class Sampler(threading.Thread):
                     time.sleep(min(left, NAP_S))
                     continue
                 self._each(self._sample)
+                begun = True
                 due = next_beat(due, self.period, time.monotonic())
+            if begun and self.device.ask_slow_ones():
+                self._each(self._sample)
             self.device.end()
         except Lost as error:
             self._tell({column: Missing(str(error)) for column in self.device.columns})

@@ -234,3 +234,9 @@ def test_every_make_target_is_explained():
     phony = {name for line in re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE) for name in line.split()}
     explained = set(re.findall(r"^([a-z-]+):.*## \S", text, re.MULTILINE))
     assert phony == explained
+
+
+def test_no_two_test_files_have_one_name():
+    """pytest imports them by that name, and leaves the second one out."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

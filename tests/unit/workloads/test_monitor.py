@@ -107,6 +107,18 @@ def test_a_part_that_fails_in_any_way_comes_back_and_harms_no_other():
     assert list(sampler.troubles) == [(["a"], "odd"), (["a"], "ZeroDivisionError()")]
 
 
+def test_what_is_read_seldom_is_read_once_more_at_the_end():
+    """Or what a counter rose by in a run of less than a second would be unknown."""
+    counts = iter(range(1000))
+    parts = [Part(["count"], lambda: [next(counts)], every_s=3600.0), Part(["gauge"], lambda: [7])]
+    sampler = Sampler(Device("it", parts), hz=200)
+    run_for(sampler, 3)
+    first, *between, last = [row for _, row in sampler.rows]
+    assert first == {"count": 0, "gauge": 7}
+    assert all(row == {"gauge": 7} for row in between)
+    assert last == {"count": 1}
+
+
 def test_a_part_that_is_gone_is_asked_no_more():
     sampler = Sampler(Device("it", [Part(["a"], failing(Lost("gone"))), Part(["b"], lambda: [2])]), hz=200)
     run_for(sampler, 3)
