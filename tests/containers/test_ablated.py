@@ -11,7 +11,15 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def test_each_technique_reaches_the_program_and_learns_what_the_plain_one_learns(dlscale, sample, tmp_path):
-    words = ("--model=resnet18", "--image-size=32", "--batch=16", "--iterations=20", "--warmup=4", "--workers=1")
+    words = (
+        "--model=resnet18",
+        "--image-size=32",
+        "--batch=16",
+        "--iterations=20",
+        "--warmup=4",
+        "--workers=1",
+        "--repeat=1",
+    )
     ended = dlscale("ablate", *words, f"--data={sample}", out=tmp_path)
     assert ended.code == 0, ended.stderr
     (found,) = ablations(list(records_under(tmp_path)))
