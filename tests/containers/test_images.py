@@ -178,9 +178,9 @@ def test_a_build_leaves_nothing_behind(client, image):
     assert client.images.list(filters={"dangling": True, "label": f"{LABEL_BUILDER}={image.reference}"}) == []
 
 
-@pytest.mark.parametrize("name", ["bookworm", "bookworm-mpi"])
-def test_a_base_comes_out_the_same_twice(tmp_path, name):
-    base = next(base for base in CATALOG.bases if base.name == name)
+def test_a_base_comes_out_the_same_twice(tmp_path):
+    """That of Open MPI: it has all that the plain one has, and the packages with the most scripts of their own."""
+    base = next(base for base in CATALOG.bases if base.name == "bookworm-mpi")
     first, second = (build_archive(base, tmp_path / f"{n}.tar", report=print) for n in (1, 2))
     assert first == second
     assert sha256(tmp_path / "1.tar") == sha256(tmp_path / "2.tar")
