@@ -8,22 +8,18 @@ those of the plain program from several seeds: it has to be as near to their mea
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final, get_args
 
-from runner import metrics
-from runner.compare.identity import Identity, identity
+from runner.alike import Names, Run, alike, on_one_ground, ratio, slug, trial_of, versions
 from runner.report import figures
 from runner.report.ablation import Ablation, Line, Losses
 from runner.request import Precision, Technique
 from runner.results import RunRecord
-from runner.summarize import machine, summarize, usable_windows
+from runner.summarize import summarize
 from runner.trial import Trial
 
-Run = tuple[Path, RunRecord]
 _Stage = tuple[int, int, int, tuple[Technique, ...]]
 """A line: rank of its precision, how many techniques, batch of a device, and which techniques."""
 Curve = tuple[float, ...]
@@ -42,52 +38,35 @@ def ablations(runs: Sequence[Run]) -> tuple[Ablation, ...]:
     Args:
         runs: run directories and their records, in any order; invalid ones have no figure.
     """
-    kinds: dict[tuple[Identity, tuple[str, ...]], list[Run]] = {}
-    for path, record in runs:
-        trial = record.trial
-        if isinstance(trial, Trial) and trial.mode == "train" and not record.profiled and not record.concurrent:
-            kinds.setdefault(_kind(record, trial), []).append((path, record))
-    names: dict[str, int] = {}
+    names = Names()
     found = []
-    for own in kinds.values():
+    for own in alike(runs, but=_OF_LINES, wanted=lambda trial: trial.mode == "train", also=on_one_ground):
         stages = _stages(own)
         if len({techniques for *_, techniques in stages}) > 1 and any(not techniques for *_, techniques in stages):
-            name = _name(own[0][1])
-            names[name] = names.get(name, 0) + 1
-            found.append(_ablation(stages, name=name if names[name] == 1 else f"{name}-{names[name]}"))
+            found.append(_ablation(stages, name=names.take(_name(trial_of(own[0])))))
     return tuple(found)
-
-
-def _kind(record: RunRecord, trial: Trial) -> tuple[Identity, tuple[str, ...]]:
-    """All that the lines of an ablation have in common."""
-    shared = tuple((name, value) for name, value in identity(record) if name not in _OF_LINES)
-    return shared, (trial.version, record.engine, machine(record), str(trial.cpus_per_worker))
 
 
 def _stages(runs: Sequence[Run]) -> dict[_Stage, list[Run]]:
     """Runs by line, the plain ones first."""
     found: dict[_Stage, list[Run]] = {}
-    for path, record in runs:
-        found.setdefault(_stage(record), []).append((path, record))
+    for run in runs:
+        found.setdefault(_stage(trial_of(run)), []).append(run)
     return {stage: found[stage] for stage in sorted(found)}
 
 
-def _stage(record: RunRecord) -> _Stage:
-    trial = record.trial
-    assert isinstance(trial, Trial)  # noqa: S101 - no other has a kind
+def _stage(trial: Trial) -> _Stage:
     return PRECISIONS.index(trial.precision), len(trial.techniques), trial.batch_per_device, trial.techniques
 
 
-def _name(record: RunRecord) -> str:
-    trial = record.trial
-    assert isinstance(trial, Trial)  # noqa: S101 - no other has a kind
+def _name(trial: Trial) -> str:
     words = (
         *("ablation", trial.framework, trial.version, trial.model),
         *((f"{trial.image_size}px",) if trial.image_size else ()),
         *(() if trial.dataset is None else ("real",)),
         f"{trial.world_size}{trial.device}",
     )
-    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+    return slug(words)
 
 
 def _ablation(stages: dict[_Stage, list[Run]], *, name: str) -> Ablation:
@@ -111,25 +90,19 @@ def _ablation(stages: dict[_Stage, list[Run]], *, name: str) -> Ablation:
 def _line(
     runs: Sequence[Run], *, first: Sequence[Run] | None, before: Sequence[Run] | None, stages: dict[_Stage, list[Run]]
 ) -> Line:
-    trial, row = _trial(runs), summarize(runs).rows[0]
-    ratio, ratio_ci95 = _ratio(runs, first)
-    gain, gain_ci95 = _ratio(runs, before)
+    trial, row = trial_of(runs[0]), summarize(runs).rows[0]
+    of_first, of_first_ci95 = ratio(runs, first or ())
+    gain, gain_ci95 = ratio(runs, before or ())
     return Line(
-        label=_label(trial, _trial(before) if before else None),
+        label=_label(trial, trial_of(before[0]) if before else None),
         row=row,
-        ratio=ratio,
-        ratio_ci95=ratio_ci95,
+        ratio=of_first,
+        ratio_ci95=of_first_ci95,
         gain=gain,
         gain_ci95=gain_ci95,
         losses=_losses(runs, stages),
         runs=tuple(record.run_id for _, record in runs),
     )
-
-
-def _trial(runs: Sequence[Run]) -> Trial:
-    trial = runs[0][1].trial
-    assert isinstance(trial, Trial)  # noqa: S101 - no other has a kind
-    return trial
 
 
 def _label(trial: Trial, before: Trial | None) -> str:
@@ -144,22 +117,14 @@ def _label(trial: Trial, before: Trial | None) -> str:
     return f"+ {', '.join(more)}"
 
 
-def _ratio(runs: Sequence[Run], base: Sequence[Run] | None) -> tuple[float | None, metrics.Interval | None]:
-    own = usable_windows([record for _, record in runs])
-    other = usable_windows([record for _, record in base or ()])
-    if not own or not other:
-        return None, None
-    return metrics.pooled_rate(own) / metrics.pooled_rate(other), metrics.ratio_interval(own, other)
-
-
 def _losses(runs: Sequence[Run], stages: dict[_Stage, list[Run]]) -> Losses | None:
     """How far a line's losses are from those of the plain program at the same batch; None of that program itself."""
-    trial = _trial(runs)
+    trial = trial_of(runs[0])
     alike = [own for (_, _, batch, names), own in stages.items() if not names and batch == trial.batch_per_device]
     if trial.dataset is None or not alike or alike[0] is runs:
         return None
     plain = alike[0]
-    seeds = {_trial([run]).seed: curve(run[1]) for run in plain}
+    seeds = {trial_of(run).seed: curve(run[1]) for run in plain}
     curves = [one for one in seeds.values() if one]
     own = curve(runs[0][1])
     if len(curves) < FEWEST_SEEDS or not own:
@@ -199,9 +164,4 @@ def _notes(lines: Sequence[Line], runs: Sequence[Run]) -> Iterator[str]:
                 f"{line.label}: its losses are {line.losses.distance:.3g} from the plain program's mean over {line.losses.steps} steps, more than "
                 f"another seed's {line.losses.spread:.3g}"
             )
-    for what, found in (
-        ("training programs", {record.provenance.workloads_sha256 for _, record in runs}),
-        ("locked requirements", {record.image.lock_sha256 for _, record in runs}),
-    ):
-        if len(found) > 1:
-            yield f"{len(found)} versions of the {what} were run: not the techniques alone differ"
+    yield from versions(runs, but="techniques")

@@ -6,21 +6,19 @@ two-level bootstrap of both.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from runner import metrics
-from runner.compare.identity import Identity, identity
+from runner.alike import Names, Run, alike, on_one_ground, slug, trial_of, versions
 from runner.dataset import PACKED
 from runner.report import figures
 from runner.report.inputs import InputReport, Source
 from runner.results import RunRecord
-from runner.summarize import machine, summarize, usable_windows
+from runner.summarize import summarize, usable_windows
 from runner.trial import Trial
 
-Run = tuple[Path, RunRecord]
 _Place = tuple[bool, str, str, int, str]
 """What a training was fed with, in the order of the table: real or not, how it is stored, what decodes, workers, which data."""
 # Facts of a trial that say what it is fed with; the number of classes is that of the data.
@@ -33,42 +31,28 @@ def inputs(runs: Sequence[Run]) -> tuple[InputReport, ...]:
     Args:
         runs: run directories and their records, in any order; invalid ones have no figure.
     """
-    kinds: dict[tuple[Identity, tuple[str, ...]], list[Run]] = {}
-    for path, record in runs:
-        trial = record.trial
-        if isinstance(trial, Trial) and trial.mode == "train" and trial.image_shape and not _apart(record):
-            kinds.setdefault(_kind(record, trial), []).append((path, record))
-    names: dict[str, int] = {}
+    names = Names()
     found = []
-    for own in kinds.values():
+    for own in alike(
+        runs,
+        but=_OF_INPUT,
+        wanted=lambda trial: trial.mode == "train" and trial.image_shape is not None,
+        also=on_one_ground,
+    ):
         places = _places(own)
         if len({real for real, *_ in places}) > 1:
-            name = _name(own[0][1])
-            names[name] = names.get(name, 0) + 1
-            found.append(_report(places, name=name if names[name] == 1 else f"{name}-{names[name]}"))
+            found.append(_report(places, name=names.take(_name(trial_of(own[0])))))
     return tuple(found)
-
-
-def _apart(record: RunRecord) -> bool:
-    return record.profiled or record.concurrent
-
-
-def _kind(record: RunRecord, trial: Trial) -> tuple[Identity, tuple[str, ...]]:
-    """All that the runs of a report have in common."""
-    shared = tuple((name, value) for name, value in identity(record) if name not in _OF_INPUT)
-    return shared, (trial.version, record.engine, machine(record), str(trial.cpus_per_worker))
 
 
 def _places(runs: Sequence[Run]) -> dict[_Place, list[Run]]:
     found: dict[_Place, list[Run]] = {}
-    for path, record in runs:
-        found.setdefault(_place(record), []).append((path, record))
+    for run in runs:
+        found.setdefault(_place(trial_of(run)), []).append(run)
     return {place: found[place] for place in sorted(found)}
 
 
-def _place(record: RunRecord) -> _Place:
-    trial = record.trial
-    assert isinstance(trial, Trial)  # noqa: S101 - no other has a kind
+def _place(trial: Trial) -> _Place:
     if trial.dataset is None:
         return False, "", "", 0, ""
     packed = PACKED.get(PurePath(trial.dataset.path).suffix)
@@ -85,14 +69,12 @@ def _label(place: _Place, record: RunRecord, *, several: bool) -> str:
     return f"{stored}{which}, {decode.upper()} decode, {processes}"
 
 
-def _name(record: RunRecord) -> str:
-    trial = record.trial
-    assert isinstance(trial, Trial)  # noqa: S101 - no other has a kind
+def _name(trial: Trial) -> str:
     words = (
         *("input", trial.framework, trial.version, trial.model, f"{trial.image_size}px", trial.precision),
         *(f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
     )
-    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+    return slug(words)
 
 
 def _report(places: dict[_Place, list[Run]], *, name: str) -> InputReport:
@@ -153,9 +135,4 @@ def _notes(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[str]:
     if len(classes) > 1:
         counts = " and ".join(f"{count:,}" for count in sorted(count for count in classes if count is not None))
         yield f"the last layer has as many outputs as the data have classes: {counts}"
-    for what, found in (
-        ("training programs", {record.provenance.workloads_sha256 for _, record in runs}),
-        ("locked requirements", {record.image.lock_sha256 for _, record in runs}),
-    ):
-        if len(found) > 1:
-            yield f"{len(found)} versions of the {what} were run: not the input alone differs"
+    yield from versions(runs, but="input")

@@ -7,11 +7,10 @@ a mean of shares.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from runner.alike import Names, Run, slug, versions
 from runner.link import Link
 from runner.report import figures
 from runner.report.summary import Status
@@ -20,8 +19,6 @@ from runner.results import RunRecord
 from runner.summarize import machine, summarize
 from runner.telemetry import GpuTelemetry, Range, Telemetry
 from runner.trial import Horovod, Trial
-
-Run = tuple[Path, RunRecord]
 
 
 @dataclass(frozen=True)
@@ -63,16 +60,13 @@ def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
     for path, record in runs:
         if isinstance(record.trial, Trial) and not record.concurrent:
             kinds.setdefault(_kind(record, record.trial), []).append((path, record))
-    names: dict[str, int] = {}
+    names = Names()
     found = []
     for kind, own in kinds.items():
         points = _points(own)
         if not _varies(points):
             continue
-        name = _name(kind)
-        names[name] = names.get(name, 0) + 1
-        number = f"-{names[name]}" if names[name] > 1 else ""
-        found.append(_sweep(kind, own, points, name=f"{name}{number}"))
+        found.append(_sweep(kind, own, points, name=names.take(_name(kind))))
     return tuple(found)
 
 
@@ -122,7 +116,7 @@ def _name(kind: _Kind) -> str:
         *((f"{kind.image_shape[1]}px",) if kind.image_shape else ()),
         f"{kind.world_size}{kind.device}",
     )
-    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+    return slug(words)
 
 
 def _sweep(kind: _Kind, runs: Sequence[Run], points: tuple[Point, ...], *, name: str) -> Sweep:
@@ -214,9 +208,4 @@ def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:
         if isinstance(trial, Trial) and trial.profile and trial.profile.kind == "kernels" and record.validity.reasons:
             what = f"{trial.precision}, batch {trial.batch_per_device}, pass under a profiler"
             yield f"{what} {record.validity.status}: {'; '.join(record.validity.reasons)}"
-    for what, found in (
-        ("training programs", {record.provenance.workloads_sha256 for _, record in runs}),
-        ("locked requirements", {record.image.lock_sha256 for _, record in runs}),
-    ):
-        if len(found) > 1:
-            yield f"{len(found)} versions of the {what} were run: not the batch alone differs"
+    yield from versions(runs, but="batch")

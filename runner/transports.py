@@ -12,11 +12,10 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, get_args
 
 from runner import metrics
-from runner.compare.identity import Identity, identity
+from runner.alike import Names, Run, alike, slug, trial_of
 from runner.report import figures
 from runner.report.comparison import ComparedRow, Comparison
 from runner.report.summary import Row
@@ -25,7 +24,6 @@ from runner.results import RunRecord
 from runner.summarize import between, summarize, usable_windows
 from runner.trial import Trial
 
-Run = tuple[Path, RunRecord]
 _KINDS: Final[tuple[Interconnect, ...]] = get_args(Interconnect)
 # Facts of a trial that say what lies between its devices.
 _OF_WIRES: Final = frozenset({"interconnect", "link", "nodes"})
@@ -56,43 +54,34 @@ def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
     Args:
         runs: run directories and their records, in any order; passes under a profiler and trainings at once are left out.
     """
-    kinds: dict[tuple[Identity, tuple[str, ...]], list[Run]] = {}
-    for path, record in runs:
-        trial = record.trial
-        if isinstance(trial, Trial) and trial.world_size > 1 and not record.profiled and not record.concurrent:
-            shared = tuple((name, value) for name, value in identity(record) if name not in _OF_WIRES)
-            kinds.setdefault((shared, (trial.version, record.engine)), []).append((path, record))
+    names = Names()
     found: dict[str, tuple[Run, ...]] = {}
-    for own in kinds.values():
-        ways = {
-            (trial.nodes, trial.interconnect, trial.link)
-            for _, record in own
-            if isinstance(trial := record.trial, Trial)
-        }
+    for own in alike(
+        runs,
+        but=_OF_WIRES,
+        wanted=lambda trial: trial.world_size > 1,
+        also=lambda record, trial: (trial.version, record.engine),
+    ):
+        ways = {(trial.nodes, trial.interconnect, trial.link) for trial in map(trial_of, own)}
         if len(ways) > 1 and len({record.matrix_id for _, record in own}) > 1:
-            name = _name(own[0][1])
-            same = sum(other == name or other.startswith(f"{name}-") for other in found)
-            found[f"{name}-{same + 1}" if same else name] = tuple(sorted(own, key=_distance))
+            found[names.take(_name(trial_of(own[0])))] = tuple(sorted(own, key=_distance))
     return found
 
 
 def _distance(run: Run) -> tuple[int, int, float]:
     """Fewer nodes before more, inner wires in their order, fast links before slow ones."""
-    trial = run[1].trial
-    assert isinstance(trial, Trial)  # noqa: S101 - no other crosses a wire that was chosen
+    trial = trial_of(run)
     rate = trial.link.rate_mbit if trial.link else None
     return trial.nodes, _KINDS.index(trial.interconnect), -(math.inf if rate is None else rate)
 
 
-def _name(record: RunRecord) -> str:
-    trial = record.trial
-    assert isinstance(trial, Trial)  # noqa: S101 - no other crosses a wire that was chosen
+def _name(trial: Trial) -> str:
     words = (
         *("wires", trial.framework, trial.version, trial.model),
         *((f"{trial.image_size}px",) if trial.image_size else ()),
         *(trial.precision, f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
     )
-    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+    return slug(words)
 
 
 def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, ...]:

@@ -238,18 +238,8 @@ def by_input(found: InputReport) -> tuple[Figure, ...]:
     rows = [source for source in found.sources if source.row.usable and source.row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004 - a single one shows no difference
         return ()
-    low, high = _ends([source.row.throughput_ci95 for source in rows])
-    places = tuple(source.label for source in rows)
-    trained = Series(
-        name="trained",
-        x=places,
-        y=tuple(source.row.throughput for source in rows),
-        low=low,
-        high=high,
-        degraded=tuple(source.row.status == "degraded" for source in rows),
-        runs=tuple(source.runs for source in rows),
-    )
-    alone = Series(name="input alone", kind="ideal", x=places, y=tuple(source.alone_per_s for source in rows))
+    trained = _trained([(source.label, source.row, source.runs) for source in rows])
+    alone = Series(name="input alone", kind="ideal", x=trained.x, y=tuple(source.alone_per_s for source in rows))
     told = any(source.alone_per_s is not None for source in rows)
     return (
         Figure(
@@ -259,7 +249,7 @@ def by_input(found: InputReport) -> tuple[Figure, ...]:
             x="input",
             y=f"throughput ({found.unit})",
             series=(trained, alone) if told else (trained,),
-            interval=BOOTSTRAP if low else "",
+            interval=BOOTSTRAP if trained.low else "",
             notes=tuple(
                 f"not drawn: {source.label} {source.row.status}" for source in found.sources if source not in rows
             ),
@@ -272,16 +262,7 @@ def by_technique(found: Ablation) -> tuple[Figure, ...]:
     rows = [line for line in found.lines if line.row.usable and line.row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004 - a single one shows no difference
         return ()
-    low, high = _ends([line.row.throughput_ci95 for line in rows])
-    series = Series(
-        name="trained",
-        x=tuple(line.label for line in rows),
-        y=tuple(line.row.throughput for line in rows),
-        low=low,
-        high=high,
-        degraded=tuple(line.row.status == "degraded" for line in rows),
-        runs=tuple(line.runs for line in rows),
-    )
+    trained = _trained([(line.label, line.row, line.runs) for line in rows])
     return (
         Figure(
             name=f"{found.name}-throughput",
@@ -289,10 +270,24 @@ def by_technique(found: Ablation) -> tuple[Figure, ...]:
             shape="lying",
             x="technique",
             y=f"throughput ({found.unit})",
-            series=(series,),
-            interval=BOOTSTRAP if low else "",
+            series=(trained,),
+            interval=BOOTSTRAP if trained.low else "",
             notes=tuple(f"not drawn: {line.label} {line.row.status}" for line in found.lines if line not in rows),
         ),
+    )
+
+
+def _trained(labelled: Sequence[tuple[str, Row, tuple[str, ...]]]) -> Series:
+    """Throughput of usable rows that are named by words, each with the ids of its runs."""
+    low, high = _ends([row.throughput_ci95 for _, row, _ in labelled])
+    return Series(
+        name="trained",
+        x=tuple(label for label, _, _ in labelled),
+        y=tuple(row.throughput for _, row, _ in labelled),
+        low=low,
+        high=high,
+        degraded=tuple(row.status == "degraded" for _, row, _ in labelled),
+        runs=tuple(runs for _, _, runs in labelled),
     )
 
 

@@ -1,0 +1,86 @@
+"""Records on file → those of one training that differ in some facts only: what the reports across matrices are made of. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from runner import metrics
+from runner.compare.identity import Identity, identity
+from runner.results import RunRecord
+from runner.summarize import machine, usable_windows
+from runner.trial import Trial
+
+Run = tuple[Path, RunRecord]
+
+
+def alike(
+    runs: Sequence[Run],
+    *,
+    but: Collection[str],
+    wanted: Callable[[Trial], bool],
+    also: Callable[[RunRecord, Trial], tuple[str, ...]],
+) -> list[list[Run]]:
+    """Runs of one training each; passes under a profiler and trainings at once are left out, as are other programs.
+
+    Args:
+        runs: run directories and their records, in any order.
+        but: facts of a trial in which they may differ (`compare.identity`).
+        wanted: which trials are looked at.
+        also: what they have in common that is no such fact.
+    """
+    kinds: dict[tuple[Identity, tuple[str, ...]], list[Run]] = {}
+    for path, record in runs:
+        trial = record.trial
+        if isinstance(trial, Trial) and wanted(trial) and not record.profiled and not record.concurrent:
+            shared = tuple((name, value) for name, value in identity(record) if name not in but)
+            kinds.setdefault((shared, also(record, trial)), []).append((path, record))
+    return list(kinds.values())
+
+
+def on_one_ground(record: RunRecord, trial: Trial) -> tuple[str, ...]:
+    """The software and the machine of a run: what `alike` may ask for beyond the facts of its trial."""
+    return trial.version, record.engine, machine(record), str(trial.cpus_per_worker)
+
+
+def trial_of(run: Run) -> Trial:
+    """The trial of a run that `alike` gave."""
+    trial = run[1].trial
+    assert isinstance(trial, Trial)  # noqa: S101 - it gives no other
+    return trial
+
+
+def slug(words: Iterable[str]) -> str:
+    """Words as the name of a file."""
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+
+
+class Names:
+    """Names of reports; one that is given again gets a number."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+
+    def take(self, name: str) -> str:
+        """The name, or the name with the number of times that it was asked for."""
+        self._given[name] = self._given.get(name, 0) + 1
+        return name if self._given[name] == 1 else f"{name}-{self._given[name]}"
+
+
+def ratio(runs: Sequence[Run], base: Sequence[Run]) -> tuple[float | None, metrics.Interval | None]:
+    """Throughput over that of `base` with its 95 % interval; None where one of the two has no run that may be used."""
+    own, other = (usable_windows([record for _, record in some]) for some in (runs, base))
+    if not own or not other:
+        return None, None
+    return metrics.pooled_rate(own) / metrics.pooled_rate(other), metrics.ratio_interval(own, other)
+
+
+def versions(runs: Sequence[Run], *, but: str) -> Iterator[str]:
+    """What else than `but` differs between runs: a sentence for the programs, and for what they ran in."""
+    for what, found in (
+        ("training programs", {record.provenance.workloads_sha256 for _, record in runs}),
+        ("locked requirements", {record.image.lock_sha256 for _, record in runs}),
+    ):
+        if len(found) > 1:
+            yield f"{len(found)} versions of the {what} were run: not the {but} alone differ{'' if but.endswith('s') else 's'}"
