@@ -93,7 +93,7 @@ def stages(request: Request, ground: Ground, *, scale: int, batches: Sequence[in
     """
     tuned = techniques.settle(request.model_copy(update={"preset": "tuned"}), ground)
     strategy = "single" if scale == 1 else request.strategy or "ddp"
-    names = techniques.of_trial(tuned, world_size=scale, strategy=strategy)
+    names = techniques.of_trial(tuned, strategy=strategy)
     plain = request.model_copy(update={"preset": "reference", "techniques": ()})
     yield plain
     if tuned.precision != plain.precision:

@@ -293,7 +293,7 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         settings={**workload.settings, **cell.model.settings},
         epoch_iterations=epoch_iterations,
         fit=request.fit or 0,
-        techniques=techniques.of_trial(request, world_size=scale, strategy=chosen.name),
+        techniques=techniques.of_trial(request, strategy=chosen.name),
         decode=request.decode,
     )
 

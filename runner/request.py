@@ -33,6 +33,7 @@ Technique = Literal[
     "pooling-kernel",
     "compile",
     "cuda-graphs",
+    "local-statistics",
     "large-buckets",
     "bf16-gradients",
 ]

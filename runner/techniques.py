@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 # Compute capability from which on tensor cores take bf16 (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BF16_FROM: Final = (8, 0)
-_ONE_DEVICE: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
-_BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"large-buckets", "bf16-gradients"})
+_BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"local-statistics", "large-buckets", "bf16-gradients"})
+# What a graph can't record: Horovod sends from a thread of its own.
+_NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
 # Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
-_EAGER_STEPS: Final = 3
+_EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
 # What reads images as another one lays them out.
 _NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last"}
@@ -52,15 +53,14 @@ def settle(request: Request, ground: Ground) -> Request:
     return tuned
 
 
-def of_trial(request: Request, *, world_size: int, strategy: StrategyName) -> tuple[Technique, ...]:
-    """Those of a request that mean something at one scale: a graph holds one device's step, buckets lie between ranks.
+def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
+    """Those of a request that mean something for one strategy: buckets lie between ranks, and are DistributedDataParallel's.
 
     Args:
         request: settled.
-        world_size: devices.
-        strategy: how they train together.
+        strategy: how its devices train together.
     """
-    idle = _ONE_DEVICE if world_size > 1 else frozenset[Technique]()
+    idle = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
     idle |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
     return tuple(name for name in request.techniques if name not in idle)
 

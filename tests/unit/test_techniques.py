@@ -16,7 +16,7 @@ from runner.techniques import of_older
 
 ALL = (
     *("channels-last", "fused-optimizer", "space-to-depth", "pooling-kernel", "compile", "cuda-graphs"),
-    *("large-buckets", "bf16-gradients"),
+    *("local-statistics", "large-buckets", "bf16-gradients"),
 )
 
 
@@ -32,7 +32,7 @@ def test_a_reference_is_plain_and_keeps_its_precision():
 def test_tuned_is_all_that_means_something_at_each_scale():
     one, two = planned(gpus=(1, 2), preset="tuned")
     assert one.techniques == ALL[:6]
-    assert two.techniques == (*ALL[:5], *ALL[6:])
+    assert two.techniques == ALL
     assert (one.precision, two.precision) == ("bf16", "bf16")
     assert one.key == two.key
 
@@ -61,7 +61,7 @@ def test_what_is_not_offered_is_refused(where, asked, sentence):
 
 
 NO_GRAPH = [
-    {"warmup": 3},
+    {"warmup": 11},
     {"precision": "fp16"},
     {"profile": ("memory",)},
     {"profile": ("kernels",), "profile_region": "forward"},

@@ -35,6 +35,12 @@ class Captured:
         with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
             self.loss = self.step(batch)
 
+    def end(self):
+        """Let go of the graph: ranks can't part while it holds what they send."""
+        if self.graph is not None:
+            torch.cuda.synchronize()
+            self.graph.reset()
+
 
 def stream():
     """Make a stream of its own the current one."""

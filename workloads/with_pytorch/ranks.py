@@ -73,6 +73,10 @@ class Ddp(Alone):
 
     def __init__(self, device, techniques):
         on_gpu = device.type == "cuda"
+        if (
+            "cuda-graphs" in techniques
+        ):  # what looks after NCCL's calls must not ask for their state while they are recorded
+            os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
         distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
         self.device, self.techniques = device, techniques
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
@@ -81,7 +85,11 @@ class Ddp(Alone):
         names = self.techniques
         bucket_mib = LARGE_BUCKET_MIB if "large-buckets" in names else BUCKET_MIB
         model = DistributedDataParallel(
-            model, static_graph=True, gradient_as_bucket_view=True, bucket_cap_mb=bucket_mib
+            model,
+            static_graph=True,
+            gradient_as_bucket_view=True,
+            bucket_cap_mb=bucket_mib,
+            broadcast_buffers="local-statistics" not in names,
         )
         if "bf16-gradients" in names:
             model.register_comm_hook(None, default_hooks.bf16_compress_hook)

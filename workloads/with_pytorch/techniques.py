@@ -6,8 +6,9 @@
     pooling-kernel    3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
     compile           the network is compiled by TorchInductor, which fuses what cuDNN leaves between convolutions
     cuda-graphs       a whole step is recorded once and launched as one (`captured.py`)
-    bf16-gradients    gradients travel between ranks in bf16
+    local-statistics  each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
     large-buckets     gradients travel in few large messages
+    bf16-gradients    gradients travel between ranks in bf16
 
 The order is that of the lines of an ablation. None changes what is computed, but for rounding; bf16-gradients rounds what it sends.
 """
@@ -21,14 +22,17 @@ TECHNIQUES = (
     "pooling-kernel",
     "compile",
     "cuda-graphs",
+    "local-statistics",
     "large-buckets",
     "bf16-gradients",
 )
 ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "compile", "cuda-graphs"})
-BETWEEN_RANKS = frozenset({"large-buckets", "bf16-gradients"})
+BETWEEN_RANKS = frozenset({"local-statistics", "large-buckets", "bf16-gradients"})
 BUCKET_MIB = 25  # PyTorch's own choice
 LARGE_BUCKET_MIB = 100
-EAGER_STEPS = 3  # before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles
+# Steps before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles, and
+# DistributedDataParallel times itself (PyTorch's notes on CUDA graphs).
+EAGER_STEPS = 11
 
 
 def check(args, *, offered):
@@ -49,8 +53,8 @@ def check(args, *, offered):
 
 def check_graphs(args):
     """Refuse what no graph can hold, and a warm-up that ends before there is one."""
-    if args.strategy != "single":
-        refuse(f"--techniques=cuda-graphs records one device; leave it out with --strategy={args.strategy}")
+    if args.strategy == "horovod":
+        refuse("--techniques=cuda-graphs can't record what --strategy=horovod sends; leave it out, or ask for ddp")
     if args.precision == "fp16":
         refuse("--techniques=cuda-graphs can't record the decisions of fp16's loss scaling; ask for bf16")
     if args.profile_region or args.profile in {"memory", "region"}:

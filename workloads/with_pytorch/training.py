@@ -188,6 +188,9 @@ class Training:
     def flop_per_sample(self):
         """`flop.per_sample` of what an iteration does for one sample; None where nobody has counted it."""
 
+    def end(self):
+        """Let go of what would keep the ranks together."""
+
     def parameter_norm(self):
         squares = [p.detach().double().square().sum() for p in self.parameters]
         return math.sqrt(self.torch.stack(squares).sum().item())
@@ -221,6 +224,10 @@ class Supervised(Training):
         with self.regions("input"):
             batch = next(self.batches)
         return self.enqueue(batch)
+
+    def end(self):
+        if self.enqueue != self.learn:
+            self.enqueue.end()
 
     def learn(self, batch):
         """Enqueue all of a step that comes after its input."""
@@ -290,4 +297,5 @@ def run(program, args):
     training = program(args, torch, device, ranks)
     events.phase("model", imported)
     report(training, events, args, world_size=ranks.world_size)
+    training.end()
     ranks.leave()

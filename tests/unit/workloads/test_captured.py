@@ -1,0 +1,82 @@
+"""Prevents: a job that trains to its end and never leaves, as its ranks wait for a graph that still holds what they send."""
+
+import importlib
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    """The module on a stand-in for CUDA that notes what it is asked."""
+    said = []
+
+    class Graph:
+        def replay(self):
+            said.append("replay")
+
+        def reset(self):
+            said.append("reset")
+
+    class Recording:
+        def __enter__(self):
+            said.append("record")
+
+        def __exit__(self, *ended):
+            pass
+
+    cuda = SimpleNamespace(
+        CUDAGraph=Graph,
+        graph=lambda graph, **_: Recording(),
+        synchronize=lambda: said.append("synchronize"),
+        current_stream=lambda: None,
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.delitem(sys.modules, "with_pytorch.captured", raising=False)
+    yield importlib.import_module("with_pytorch.captured"), said
+    sys.modules.pop("with_pytorch.captured", None)
+
+
+class Tensor:
+    def __init__(self, value):
+        self.value = value
+
+    def copy_(self, other, *, non_blocking):
+        assert non_blocking
+        self.value = other.value
+
+    def clone(self):
+        return self.value
+
+
+def test_steps_run_as_they_are_and_are_then_recorded_once(captured):
+    module, said = captured
+    batches, seen = [Tensor(number) for number in range(4)], []
+
+    def step(batch):
+        seen.append(batch[0].value)
+        return Tensor("loss")
+
+    steps = module.Captured(step, before=2)
+    losses = [steps((batch,)) for batch in batches]
+    assert seen == [0, 1, 2]  # the third while it was recorded
+    assert said == ["synchronize", "record", "replay", "replay"]
+    assert losses[2:] == ["loss", "loss"]
+    assert batches[2].value == 3  # the graph reads the batch that it was shown
+
+
+def test_the_graph_is_given_back_when_its_work_is_done(captured):
+    module, said = captured
+    steps = module.Captured(lambda batch: Tensor("loss"), before=0)
+    steps((Tensor(0),))
+    steps.end()
+    assert said[-2:] == ["synchronize", "reset"]
+
+
+def test_a_training_that_ended_before_a_graph_was_made_has_none_to_give_back(captured):
+    module, said = captured
+    steps = module.Captured(lambda batch: Tensor("loss"), before=3)
+    steps((Tensor(0),))
+    steps.end()
+    assert not said
