@@ -127,7 +127,13 @@ def bench(
     ] = None,
     repeat: Annotated[Text, flag("--repeat", help="process-level repeats (default: 3)", metavar="N")] = None,
     scaling: Annotated[Text, flag("--scaling", help="weak (default) or strong")] = None,
-    engine: Annotated[Text, flag("--engine", help="docker or venv (default: docker where it answers)")] = None,
+    engine: Annotated[
+        Text,
+        flag(
+            "--engine",
+            help="docker, venv, or host: the framework that is installed here (default: docker where it answers)",
+        ),
+    ] = None,
     seed: Annotated[Text, flag("--seed", help="seed of weights and data (default: 1)", metavar="N")] = None,
     out: Annotated[Text, flag("--out", help="where records go (default: results/MACHINE)", metavar="DIR")] = None,
     timeout: Annotated[str, flag("--timeout", help="wall-clock limit of one run (default: 1h)", metavar="TIME")] = "1h",

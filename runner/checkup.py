@@ -15,8 +15,9 @@ from runner.doctor import Finding, ImageFit, diagnose, to_json
 from runner.engines import docker
 from runner.engines.base import EngineError, EngineFacts
 from runner.engines.docker import DockerEngine
-from runner.engines.venv import VenvEngine
+from runner.engines.local import LocalEngine
 from runner.ground import WORKLOADS
+from runner.images.own import own_python
 from runner.provenance import SUITE_ROOT
 from runner.report.findings import findings_table
 from runner.vitals import take_vitals
@@ -46,7 +47,7 @@ def findings_here() -> Sequence[Finding]:
     """
     node = inspect_local()
     catalog = load_images(SUITE_ROOT)
-    engines = (docker_facts(), VenvEngine(None, WORKLOADS).facts())
+    engines = (docker_facts(), LocalEngine(None, WORKLOADS).facts(), *host_facts())
     # The root of an engine behind ssh:// or tcp:// is a path of that machine, not of this one.
     root = next((Path(engine.root_dir) for engine in engines if engine.root_dir), None)
     vitals = take_vitals(
@@ -61,6 +62,15 @@ def docker_facts() -> EngineFacts:
         return DockerEngine(docker.connect(timeout_s=_ANSWER_S), WORKLOADS).facts()
     except EngineError as error:
         return EngineFacts(name="docker", available=False, reason=str(error))
+
+
+def host_facts() -> tuple[EngineFacts, ...]:
+    """What ENGINE=host would run here; nothing where its own Python has no framework, which is no fault."""
+    python = own_python()
+    if python is None or not python.frameworks:
+        return ()
+    version = f"{' and '.join(python.frameworks)} of {python.path}"
+    return (EngineFacts(name="host", available=True, version=version),)
 
 
 def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:

@@ -192,7 +192,7 @@ def ablate(
     iterations: Annotated[Text, flag("--iterations", help="measured iterations", metavar="N")] = None,
     warmup: Annotated[Text, flag("--warmup", help="iterations before the measured ones", metavar="N")] = None,
     repeat: Annotated[Text, flag("--repeat", help="rounds through all lines (default: 3)", metavar="N")] = None,
-    engine: Annotated[Text, flag("--engine", help="docker or venv (default: docker where it answers)")] = None,
+    engine: Annotated[Text, flag("--engine", help="docker, venv or host (default: docker where it answers)")] = None,
     image: Annotated[Text, flag("--image", help="in this image instead")] = None,
     mount: Annotated[
         list[str] | None,

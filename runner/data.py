@@ -66,7 +66,7 @@ def pack(
         str,
         typer.Option("--image-size", help="pixels to train at, for an LMDB, whose images have one size", metavar="N"),
     ] = "224",
-    engine: Annotated[str | None, typer.Option("--engine", help="docker or venv")] = None,
+    engine: Annotated[str | None, typer.Option("--engine", help="docker, venv or host")] = None,
 ) -> None:
     """Pack a folder of JPEGs into one file that a framework reads, with NAME.json beside it: classes, and images left out."""
     if out.suffix not in dataset.PACKED:

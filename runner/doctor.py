@@ -104,6 +104,8 @@ def _engines(node: Node, engines: Sequence[EngineFacts]) -> Iterator[Finding]:
             yield Finding(
                 level="ok", subject=subject, sentence=f"can run jobs without containers, Python {engine.version}"
             )
+        elif engine.name == "host":
+            yield Finding(level="ok", subject=subject, sentence=f"can run {engine.version} as it is, where asked for")
         elif not node.gpus:
             yield Finding(level="ok", subject=subject, sentence=answers)
         elif engine.gpu_request is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.errors import RequestError
-from runner.request import Request
+from runner.request import BARE_ENGINES, Request
 from runner.spec import Mount
 
 # What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
@@ -73,6 +73,8 @@ def refuse_mixture(request: Request) -> None:
         RequestError: half of such a request, or a flag that would be ignored; the sentence names it.
     """
     if request.image is None:
+        if request.engine == "host":
+            _refuse_of_host(request)
         _refuse_without_image(request)
         return
     if not request.command:
@@ -83,14 +85,33 @@ def refuse_mixture(request: Request) -> None:
         raise RequestError(
             f"{flags} {verb} a training program of the suite, --image runs your own command; say it in that"
         )
-    if request.engine == "venv":
-        raise RequestError(f"ENGINE=venv asked, and --image {request.image} runs in a container; ask for ENGINE=docker")
+    if request.engine in BARE_ENGINES:
+        raise RequestError(
+            f"ENGINE={request.engine} asked, and --image {request.image} runs in a container; ask for ENGINE=docker"
+        )
     if request.mounts and request.hosts:
         raise RequestError(
             f"MOUNT shows folders of this machine, and HOSTS={request.hosts} names others; leave MOUNT out, or put what it shows into the image"
         )
     if request.command:
         _refuse_of_command(request)
+
+
+def _refuse_of_host(request: Request) -> None:
+    """Refuse what picks or changes an image where the machine's own software runs as it is, or does not say which framework of it."""
+    if request.framework is None:
+        raise RequestError(
+            "ENGINE=host runs a framework that is installed here, and none is named; add FRAMEWORK=mxnet, pytorch or tensorflow"
+        )
+    if request.version:
+        raise RequestError(
+            f"VERSION={request.version} picks an image of the suite, and ENGINE=host runs the version that is installed here; leave one of "
+            "them out"
+        )
+    if request.mounts:
+        raise RequestError(
+            f"MOUNT={request.mounts[0].source} shows a folder in a container, and ENGINE=host has none; leave one of them out"
+        )
 
 
 def _refuse_without_image(request: Request) -> None:

@@ -18,12 +18,13 @@ from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
 from runner.fleet import Fleet, assemble
 from runner.images.given import AnyImage, GivenImage, look_up
+from runner.images.own import OwnSoftware, own_software
 from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
 from runner.passes.counting import Nsight
 from runner.passes.nsight import find_nsight
 from runner.provenance import SUITE_ROOT, programs_sha256
-from runner.request import Device, EngineName, Request
+from runner.request import BARE_ENGINES, Device, EngineName, Request
 from runner.spec import Mount
 from runner.trial import Dataset
 from runner.workload import Workload, choose_workload, load_workloads
@@ -40,6 +41,11 @@ class EngineChoice:
 
     name: EngineName
     reason: str | None
+
+    @property
+    def in_containers(self) -> bool:
+        """Whether jobs run in containers."""
+        return self.name not in BARE_ENGINES
 
 
 @dataclass(frozen=True)
@@ -74,10 +80,10 @@ class Ground:
         Raises:
             RequestError: with why that is.
         """
-        if self.engine.name == "venv" and self.image.needs_container:
+        if self.image.needs_container and not self.engine.in_containers:
             why = f" ({self.engine.reason})" if self.engine.reason else ""
             raise RequestError(
-                f"{self.image.needs_container}, and ENGINE=venv has none{why}; start Docker and ask for ENGINE=docker"
+                f"{self.image.needs_container}, and ENGINE={self.engine.name} has none{why}; start Docker and ask for ENGINE=docker"
             )
 
 
@@ -109,12 +115,14 @@ def _look(request: Request, fleet: Fleet) -> Ground:
     image: AnyImage
     if request.image:
         image = _given(catalog, request, request.image, device=device, source=image_source(fleet))
+    elif request.engine == "host":
+        image = _own(catalog, request, device)
     else:
         image = _image(catalog, request, device, node)
         for member in fleet.members:
             catalog.check_fit(image, member.node.gpus, member.node.driver)
     engine = _engine(request, fleet)
-    if request.data and engine.name == "docker" and (fleet.way == "hosts" or job_user() == IMAGE_USER):
+    if request.data and engine.in_containers and (fleet.way == "hosts" or job_user() == IMAGE_USER):
         refuse_private(request.data)
     ground = Ground(
         fleet=fleet,
@@ -151,6 +159,16 @@ def _given(catalog: Catalog, request: Request, reference: str, *, device: Device
     framework = catalog.of(request.framework or "")[0].framework
     refuse_hidden(request.mounts)
     return GivenImage(found=look_up(source, reference), framework=framework, device=device, mounts=request.mounts)
+
+
+def _own(catalog: Catalog, request: Request, device: Device) -> OwnSoftware:
+    """The machine's own framework; the GPUs that it has code for, it shows when it runs.
+
+    Raises:
+        RequestError: the framework is none of the suite's, or not installed.
+    """
+    framework = catalog.of(request.framework or "")[0].framework
+    return own_software(framework, device=device, horovod=request.strategy == "horovod")
 
 
 def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> ImageSpec:
@@ -229,13 +247,13 @@ def device_of(request: Request, node: Node) -> Device:
 
 
 def choose_engine(asked: EngineName | None) -> EngineChoice:
-    """Docker where it answers, else the suite's own virtual environment, with the reason.
+    """Docker where it answers, else the suite's own virtual environment, with the reason; the machine's own software never by itself.
 
     Raises:
         RequestError: Docker was asked for and does not answer.
     """
-    if asked == "venv":
-        return EngineChoice("venv", "asked for with ENGINE=venv")
+    if asked in BARE_ENGINES:
+        return EngineChoice(asked, f"asked for with ENGINE={asked}")
     try:
         docker.connect().close()
     except EngineError as error:

@@ -16,7 +16,7 @@ from runner.engines import docker, volumes
 from runner.engines.base import Describer, Engine
 from runner.engines.docker import DockerEngine, DockerPlan
 from runner.engines.environment import ensure_environment, environment_python
-from runner.engines.venv import VenvEngine
+from runner.engines.local import LocalEngine
 from runner.errors import RequestError
 from runner.ground import WORKLOADS, Ground, image_source
 from runner.hosts.container import engine_errors
@@ -24,6 +24,7 @@ from runner.hosts.supply import check_data, python_modules, supply_image, supply
 from runner.hosts.survey import base_image
 from runner.images.build import ensure
 from runner.images.given import GivenImage
+from runner.images.own import OwnSoftware
 from runner.images.spec import ImageSpec
 from runner.images.tools import ensure_tools, tools_base
 from runner.launch.monitor import MODULES
@@ -120,7 +121,7 @@ def prepare(ground: Ground, shown: Progress, *, packed_at: int | None, run: str)
 
 def samplers_here(node: str) -> SamplersRoom:
     """Room for this machine's one sampler, under the name of the node that stands for it."""
-    engine = VenvEngine(Path(sys.executable), WORKLOADS)
+    engine = LocalEngine(Path(sys.executable), WORKLOADS)
     return SamplersRoom(engine, {node: engine}, image="the runner's own Python")
 
 
@@ -200,9 +201,13 @@ def pack_data(ground: Ground, shown: Progress, *, image_size: int) -> Path:
 
 
 def _engine(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
-    if ground.engine.name == "docker" or isinstance(ground.image, GivenImage):
-        return _docker(ground, shown)
-    return _venv(ground, ground.image, shown)
+    image = ground.image
+    if isinstance(image, OwnSoftware):
+        shown.stage(f"no container: {image.reference} runs as it is")
+        return _own(image), _as_found(image)
+    if isinstance(image, ImageSpec) and not ground.engine.in_containers:
+        return _venv(ground, image, shown)
+    return _docker(ground, shown)
 
 
 def _pack(ground: Ground, data: Dataset, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int) -> Path:
@@ -223,21 +228,22 @@ def foresee(ground: Ground, *, packed_at: int | None) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
     describer: Describer
     volume = "dlscale-RUN-workloads"
+    wanted = ground.image
     if ground.fleet.way == "hosts":
         describer = DockerPlan(volume)
-    elif ground.engine.name == "docker" or isinstance(ground.image, GivenImage):
-        describer = DockerEngine(docker.connect(), WORKLOADS, beside=ground.image.mounts)
-    else:
-        describer = VenvEngine(
-            environment_python(
-                lock=ground.image.lock_path, requires_python=ground.image.requires_python, cache=cache_dir()
-            ),
+    elif isinstance(wanted, OwnSoftware):
+        describer = _own(wanted)
+    elif isinstance(wanted, ImageSpec) and not ground.engine.in_containers:
+        describer = LocalEngine(
+            environment_python(lock=wanted.lock_path, requires_python=wanted.requires_python, cache=cache_dir()),
             WORKLOADS,
         )
-    if isinstance(ground.image, GivenImage):
-        image = _as_given(ground.image)
     else:
-        image = ImageUsed(reference=ground.image.reference, id=None, digest=None, lock_sha256=ground.image.lock_sha256)
+        describer = DockerEngine(docker.connect(), WORKLOADS, beside=wanted.mounts)
+    if isinstance(wanted, ImageSpec):
+        image = ImageUsed(reference=wanted.reference, id=None, digest=None, lock_sha256=wanted.lock_sha256)
+    else:
+        image = _as_found(wanted)
     data = Path(ground.dataset.path) if ground.dataset else None
     if packed_at and ground.dataset and _needs_packing(ground):
         data = packed_path(ground.dataset, cache_dir(), framework=ground.image.framework, image_size=packed_at)
@@ -262,15 +268,22 @@ def _docker(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
 
 def _image(ground: Ground, client: DockerClient, shown: Progress) -> ImageUsed:
     """Have the image in an engine; one that is given is taken as it is."""
-    if isinstance(ground.image, GivenImage):
-        return _as_given(ground.image)
+    if not isinstance(ground.image, ImageSpec):
+        return _as_found(ground.image)
     built = ensure(ground.image, client=client, cache=cache_dir(), report=shown.stage)
     return ImageUsed(reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256)
 
 
-def _as_given(image: GivenImage) -> ImageUsed:
+def _as_found(image: GivenImage | OwnSoftware) -> ImageUsed:
+    """What is taken as it is; of the machine's own software nothing names every byte."""
+    if isinstance(image, OwnSoftware):
+        return ImageUsed(reference=image.reference, id=None, digest=None, lock_sha256=None)
     found = image.found
     return ImageUsed(reference=found.reference, id=found.id, digest=found.digest, lock_sha256=found.lock_sha256)
+
+
+def _own(image: OwnSoftware) -> LocalEngine:
+    return LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version)
 
 
 def _venv(ground: Ground, image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
@@ -294,7 +307,7 @@ def _venv(ground: Ground, image: ImageSpec, shown: Progress) -> tuple[Engine, Im
     used = ImageUsed(
         reference=f"{image.name} (virtual environment)", id=None, digest=None, lock_sha256=image.lock_sha256
     )
-    return VenvEngine(python, WORKLOADS), used
+    return LocalEngine(python, WORKLOADS), used
 
 
 def _needs_packing(ground: Ground) -> bool:

@@ -18,7 +18,9 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
 Device = Literal["cpu", "gpu"]
 Scaling = Literal["weak", "strong"]
 Mode = Literal["train", "infer", "converge"]
-EngineName = Literal["docker", "venv"]
+EngineName = Literal["docker", "venv", "host"]
+BARE_ENGINES: tuple[EngineName, ...] = ("venv", "host")
+"""Those without containers, which so run on this machine alone."""
 StrategyName = Literal["single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe"]
 KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async"]
 Controller = Literal["gloo", "mpi"]
@@ -338,8 +340,10 @@ def _refuse_nodes(request: Request) -> None:
             "FRAMEWORK=caffe on several nodes asked, but Caffe has no distributed training; ask for one node and GPUS=n, or for "
             "FRAMEWORK=mxnet, pytorch or tensorflow"
         )
-    if several and request.engine == "venv":
-        raise RequestError("ENGINE=venv runs on this machine alone; leave it out: several nodes run in containers")
+    if several and request.engine in BARE_ENGINES:
+        raise RequestError(
+            f"ENGINE={request.engine} runs on this machine alone; leave it out: several nodes run in containers"
+        )
     if several and request.command:
         raise RequestError(
             "--image runs a command of yours on one host; leave HOSTS and NODES out, or train a model of the suite on several"

@@ -45,7 +45,7 @@ RESERVE: Final = ".reserve"
 
 
 class ImageUsed(Frozen):
-    """The image that ran, or the locked requirements where there was no container (then `id` is None)."""
+    """The image that ran; without a container (then `id` is None) the locked requirements, or the machine's own software by its versions."""
 
     reference: str
     id: str | None

@@ -13,6 +13,8 @@ Role = Literal["worker", "scheduler", "server", "daemon", "tool", "monitor"]
 
 # The user that every image of the suite has for its jobs: `bench`, as numeric `uid:gid`.
 IMAGE_USER: Final = "10001:10001"
+# Home of every job: the one writable place of a read-only container.
+HOME: Final = "/tmp"  # noqa: S108 - inside of a container
 # Size of /dev/shm in MiB where nothing asks for more.
 SHM_MIB: Final = 1024
 LABEL_RUN = "dlscale.run-id"

@@ -21,7 +21,7 @@ class EngineFacts(BaseModel):
     """What an engine says of itself.
 
     Attributes:
-        name: `docker` or `venv`.
+        name: `docker`, `venv` or `host`.
         available: whether it can run a job now.
         reason: why not, in words, when it can't.
         version: the engine's own version.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from runner.errors import RequestError
 from runner.frozen import Frozen
+from runner.images.own import OwnSoftware
 from runner.images.spec import ImageSpec
 from runner.images.versions import Device
 from runner.spec import Mount
@@ -84,8 +85,16 @@ class GivenImage(Frozen):
         """Names what runs as exactly as can be: the image, and which folders of the host are shown in it."""
         return " ".join((self.found.id, *(f"{mount.source}:{mount.target}" for mount in self.mounts)))
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What `bench` needs to find it again beside FRAMEWORK."""
+        return (
+            f"--image={self.reference}",
+            *(f"--mount={mount.source}:{mount.target}" for mount in self.mounts),
+        )
 
-AnyImage = ImageSpec | GivenImage
+
+AnyImage = ImageSpec | GivenImage | OwnSoftware
 
 
 def look_up(client: DockerClient, reference: str) -> FoundImage:

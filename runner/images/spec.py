@@ -149,6 +149,11 @@ class ImageSpec(Frozen):
         return ()
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """What `bench` needs to find it again beside FRAMEWORK, and for one with Horovod STRATEGY."""
+        return (f"--version={self.version}",)
+
+    @property
     def build_mib(self) -> int:
         """Disk that a build takes at its peak.
 

@@ -9,7 +9,7 @@ from typing import Literal
 from runner import interconnect
 from runner.cluster import Node
 from runner.engines.base import Site
-from runner.spec import LABEL_ROLE, LABEL_RUN, SHM_MIB, ContainerSpec, Mount, Role
+from runner.spec import HOME, LABEL_ROLE, LABEL_RUN, SHM_MIB, ContainerSpec, Mount, Role
 from runner.trial import Placed, Trial
 
 Network = Literal["none", "host", "emulated"]
@@ -204,7 +204,7 @@ def spec(
     trial, wire = job.trial, seat.placed.wire
     node = seat.node.name if wire else None
     common = {
-        "HOME": "/tmp",  # noqa: S108 - the one writable place of a read-only container
+        "HOME": HOME,
         "USER": "bench",  # the runner's own uid has no name inside, and PyTorch's compiler asks for one
         "OMP_NUM_THREADS": str(trial.threads),
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.request import Device, EngineName
+from runner.request import BARE_ENGINES, Device, EngineName
 
 Source = Literal["ncu", "sampler", "none"]
 
@@ -64,7 +64,7 @@ def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: Eng
         return Counting(source="none", reason="unavailable: no NVIDIA device")
     if reason := _against(nsight, devices=devices, engine=engine, here=here):
         return Counting(source="sampler", reason=reason)
-    in_container = engine != "venv"
+    in_container = engine not in BARE_ENGINES
     program = f"{nsight.folder}/ncu" if in_container else nsight.program
     return Counting(source="ncu", program=program, folder=nsight.folder if in_container else None)
 
@@ -78,11 +78,12 @@ def _against(nsight: Nsight, *, devices: int, engine: EngineName, here: bool) ->
         return "ncu runs kernels one at a time and repeats them, which hangs those of several devices that wait for each other"
     if nsight.program is None:
         return "there is no ncu on PATH, below /opt/nvidia/nsight-compute or below /usr/local/cuda*"
-    if engine != "venv" and nsight.folder is None:
+    in_container = engine not in BARE_ENGINES
+    if in_container and nsight.folder is None:
         return f"{nsight.program} is in no installation folder that a container could be given"
     # https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-performance-counters
-    if nsight.admin_only is not False and not (engine == "venv" and nsight.root):
-        who = "the suite does not run as root" if engine == "venv" else "jobs in containers are never root"
+    if nsight.admin_only is not False and (in_container or not nsight.root):
+        who = "jobs in containers are never root" if in_container else "the suite does not run as root"
         return (
             f"the driver keeps its counters to root (RmProfilingAdminOnly), and {who}; load the module nvidia with "
             "NVreg_RestrictProfilingToAdminUsers=0 to allow them to all"

@@ -22,12 +22,16 @@ def support_matrix(images: Sequence[ImageSpec], records: Iterable[RunRecord]) ->
 
     Args:
         images: in the order of the rows.
-        records: whatever was measured; those whose figures may not be used, and passes under a profiler, do not count.
+        records: whatever was measured; those whose figures may not be used, passes under a profiler, and software that is in no image do
+            not count.
     """
     ran = [
         (record.trial, record)
         for record in records
-        if record.validity.status != "invalid" and isinstance(record.trial, Trial) and not record.profiled
+        if record.validity.status != "invalid"
+        and isinstance(record.trial, Trial)
+        and not record.profiled
+        and record.engine != "host"
     ]
     lines = [HEADERS, ("---",) * len(HEADERS)]
     lines += [_row(image, strategy, ran) for image in images for strategy in strategies_of(image)]

@@ -8,6 +8,7 @@ from contextlib import closing
 from runner.catalog import load_images, misfit
 from runner.engines import docker
 from runner.engines.base import EngineError
+from runner.errors import RequestError
 from runner.fleet import Fleet, assemble
 from runner.ground import EngineChoice, choose_engine, device_of
 from runner.images.build import find_built
@@ -31,8 +32,13 @@ def survey(
         say: told what is looked at.
 
     Raises:
-        RequestError: the list of hosts is wrong, or an engine that was asked for does not answer.
+        RequestError: the list of hosts is wrong, or an engine that was asked for does not answer or has no images.
     """
+    if request.engine == "host":
+        raise RequestError(
+            "ENGINE=host has the versions that are installed here, and a study asks for those nearest its source's; ask for ENGINE=docker or "
+            "venv, or leave it out"
+        )
     with closing(assemble(request, contact=True, say=say)) as fleet:
         return _of(fleet, request, gpus)
 
@@ -50,7 +56,7 @@ def _of(fleet: Fleet, request: Request, gpus: Mapping[Identifier, Sequence[str]]
         gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
         cores=len(node.cores),
         engine=engine.name,
-        may_emulate=engine.name == "docker",
+        may_emulate=engine.in_containers,
         hosts=request.hosts,
         images=_images(fleet, engine),
     )
@@ -72,7 +78,7 @@ def _images(fleet: Fleet, engine: EngineChoice) -> tuple[Usable, ...]:
 
 
 def _misfit(image: ImageSpec, fleet: Fleet, engine: EngineChoice) -> str | None:
-    if engine.name == "venv" and image.needs_container:
+    if image.needs_container and not engine.in_containers:
         return f"{image.needs_container}, and no engine answers here"
     if image.container and not _built(image):
         return (

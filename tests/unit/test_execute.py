@@ -16,7 +16,7 @@ import pytest
 
 from runner import running
 from runner.engines.base import EngineError
-from runner.engines.venv import VenvEngine
+from runner.engines.local import LocalEngine
 from runner.errors import RunFailedError
 from runner.execute import Limits, execute
 from runner.spec import ContainerSpec
@@ -55,7 +55,7 @@ def spec(program, *, name="w0", role="worker", node="here"):
 
 def run(*specs, limits=GENEROUS, sheet=None, watch=lambda _: None):
     return execute(
-        engines={"here": VenvEngine(None, WORKLOADS)}, specs=specs, writer=sheet or Sheet(), limits=limits, watch=watch
+        engines={"here": LocalEngine(None, WORKLOADS)}, specs=specs, writer=sheet or Sheet(), limits=limits, watch=watch
     )
 
 
@@ -171,7 +171,7 @@ def test_a_daemon_that_dies_before_its_time_is_named_however_it_ended(code):
 def test_a_container_that_will_not_start_ends_those_that_did():
     marker = f"first-{os.getpid()}"
 
-    class Refusing(VenvEngine):
+    class Refusing(LocalEngine):
         def start(self, spec):
             if spec.name == "w1":
                 raise EngineError("no such image")
@@ -185,14 +185,14 @@ def test_a_container_that_will_not_start_ends_those_that_did():
     assert not wait_gone(marker)
 
 
-class Silent(VenvEngine):
+class Silent(LocalEngine):
     """Runs containers, and answers no question."""
 
     def check(self):
         raise EngineError("no answer within 5 s")
 
 
-class Gone(VenvEngine):
+class Gone(LocalEngine):
     """Goes away with its first container, as an engine that is stopped does."""
 
     def start(self, spec):
@@ -206,7 +206,7 @@ class Gone(VenvEngine):
 
 
 def on_two_nodes(second, program, *, other):
-    engines = {"n1": VenvEngine(None, WORKLOADS), "n2": second}
+    engines = {"n1": LocalEngine(None, WORKLOADS), "n2": second}
     specs = (spec(program, node="n1"), spec(other, name="w1", node="n2"))
     return execute(engines=engines, specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None, remote=True)
 
@@ -225,12 +225,12 @@ def test_a_lost_node_ends_the_job_on_the_others_and_is_named(monkeypatch, engine
 
 
 def test_a_failed_container_on_one_of_several_nodes_is_named_with_its_node():
-    outcome = on_two_nodes(VenvEngine(None, WORKLOADS), "import time; time.sleep(300)", other="raise SystemExit(7)")
+    outcome = on_two_nodes(LocalEngine(None, WORKLOADS), "import time; time.sleep(300)", other="raise SystemExit(7)")
     assert outcome.reason == "n2: w1: exit code 7"
 
 
 def test_an_engine_that_will_not_start_is_named_with_its_node():
-    class Refusing(VenvEngine):
+    class Refusing(LocalEngine):
         def start(self, spec):
             raise EngineError("no such image")
 
@@ -247,7 +247,7 @@ def test_containers_on_several_nodes_hear_from_the_runner(monkeypatch):
         lease = (sys.executable, str(WORKLOADS / "lease.py"), "--heartbeat=2", sys.executable, "-c")
         return spec("", name=node, node=node).model_copy(update={"argv": (*lease, "import time; time.sleep(4)")})
 
-    engines = {node: VenvEngine(None, WORKLOADS) for node in ("n1", "n2")}
+    engines = {node: LocalEngine(None, WORKLOADS) for node in ("n1", "n2")}
     specs = (beating("n1"), beating("n2"))
     outcome = execute(engines=engines, specs=specs, writer=Sheet(), limits=GENEROUS, watch=lambda _: None, remote=True)
     assert outcome.status == "ok", outcome.reason
@@ -257,7 +257,7 @@ def test_one_container_on_another_machine_hears_from_the_runner_too(monkeypatch)
     monkeypatch.setattr(running, "BEAT_S", 0.1)
     lease = (sys.executable, str(WORKLOADS / "lease.py"), "--heartbeat=2", sys.executable, "-c")
     alone = spec("", node="n1").model_copy(update={"argv": (*lease, "import time; time.sleep(4)")})
-    engines = {"n1": VenvEngine(None, WORKLOADS)}
+    engines = {"n1": LocalEngine(None, WORKLOADS)}
     sheet = {"writer": Sheet(), "limits": GENEROUS, "watch": lambda _: None}
     assert execute(engines=engines, specs=(alone,), **sheet, remote=True).status == "ok"
     silent = execute(engines=engines, specs=(alone,), **sheet)

@@ -8,7 +8,7 @@ import os
 import examples
 import pytest
 
-from runner.engines import docker_options, venv
+from runner.engines import docker_options, local
 from runner.launch import DEFAULT_STRATEGY, STRATEGIES, launch
 from runner.launch.job import Job
 
@@ -313,4 +313,4 @@ def test_a_profiler_of_the_host_is_mounted_where_it_is_and_read_only():
 
 def test_without_a_container_the_same_argv_runs_on_the_same_cores():
     spec = launch(CASES["mxnet-single-cpu"][0])[0]
-    assert venv.arguments(spec) == ("taskset", "--cpu-list", "0", *spec.argv)
+    assert local.arguments(spec) == ("taskset", "--cpu-list", "0", *spec.argv)

@@ -11,7 +11,7 @@ import pytest
 from stand_in_ncu import make_ncu
 
 from runner.engines.base import Site
-from runner.engines.venv import VenvEngine
+from runner.engines.local import LocalEngine
 from runner.execute import Limits, execute
 from runner.launch import launch
 from runner.results import RunPlan, RunWriter, read_table
@@ -48,7 +48,7 @@ def run(trial, workloads, out):
     writer, heard = RunWriter(out), []
     plan = RunPlan(run_id="p", trial=trial, containers=specs, command_lines=())
     writer.create(plan)
-    engine = VenvEngine(None, workloads)
+    engine = LocalEngine(None, workloads)
     outcome = execute(engines={"here": engine}, specs=specs, writer=writer, limits=Limits(60, 60), watch=heard.append)
     writer.settle(plan)
     return outcome, heard

@@ -9,7 +9,7 @@ import examples
 import pytest
 
 from runner.engines.base import EngineError
-from runner.engines.venv import VenvEngine
+from runner.engines.local import LocalEngine
 from runner.events import MonitorStart, MonitorStop, Trouble
 from runner.launch import monitor
 from runner.results import RunPlan, RunWriter
@@ -44,7 +44,7 @@ def sample(tmp_path):
     def look_on(program, *, idle_s=0, engine=None, during=lambda: None):
         script = tmp_path / "sampler.py"
         script.write_text(EVENTS + textwrap.dedent(program))
-        engine = engine or VenvEngine(Path("/usr/bin/env"), WORKLOADS)
+        engine = engine or LocalEngine(Path("/usr/bin/env"), WORKLOADS)
         plain = monitor.sampler("r1", node="here", gpus=(), hz=10, image="own", site=engine.site(None), user="0:0")
         spec = plain.model_copy(update={"argv": ("python3", str(WORKLOADS / "lease.py"), "python3", str(script))})
         plan = RunPlan(run_id="r1", trial=examples.trial(), containers=(spec,), command_lines=())
@@ -91,7 +91,7 @@ class Refusing:
     """An engine that starts nothing."""
 
     name = "docker"
-    site = VenvEngine(None, WORKLOADS).site
+    site = LocalEngine(None, WORKLOADS).site
 
     def start(self, spec):
         raise EngineError(f"no room for {spec.name}")

@@ -1,6 +1,6 @@
-"""Engine `venv`: the same locked requirements in a virtual environment of the suite's own, where no container engine answers.
+"""Engines `venv` and `host`: jobs as processes of this machine, in a locked environment of the suite's own or in the machine's own Python.
 
-The contract is a container's: the same argv under the same lease, the same labels in the record. What it can't give is the
+The contract is a container's: the same argv under the same lease, the same labels in the record. What they can't give is the
 isolation: the job sees the host's files and network, and the record says so.
 """
 
@@ -16,7 +16,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Literal
 
 from runner.engines.base import Container, EngineError, EngineFacts, Line, Site
 from runner.outcome import SESSION
@@ -27,18 +27,26 @@ STOP_GRACE_S: Final = 8.0
 PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
 
 
-class VenvEngine:
-    """Process trees in a locked virtual environment."""
+class LocalEngine:
+    """Process trees of a Python that has the framework, whosever it is."""
 
-    name = "venv"
-
-    def __init__(self, python: Path | None, workloads: Path) -> None:
+    def __init__(
+        self,
+        python: Path | None,
+        workloads: Path,
+        *,
+        name: Literal["venv", "host"] = "venv",
+        version: str | None = None,
+    ) -> None:
+        """Take a Python; `version` is its own where that may be another than the runner's."""
+        self.name = name
         self.python = python
         self.workloads = workloads
+        self.version = version or platform.python_version()
 
     def facts(self) -> EngineFacts:
         """Always there: it needs nothing but Python."""
-        return EngineFacts(name=self.name, available=True, version=platform.python_version())
+        return EngineFacts(name=self.name, available=True, version=self.version)
 
     def site(self, data: Path | None) -> Site:
         """The host's own paths."""
@@ -66,7 +74,7 @@ class VenvEngine:
         try:
             process = subprocess.Popen(
                 arguments(spec),
-                env={**{name: os.environ[name] for name in PASSED if name in os.environ}, **environment(spec)},
+                env={**passed(), **environment(spec)},
                 cwd="/",
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -75,7 +83,7 @@ class VenvEngine:
             )
         except OSError as error:
             raise EngineError(f"{spec.argv[0]}: {error.strerror}") from error
-        return VenvContainer(spec.name, process)
+        return LocalContainer(spec.name, process)
 
     def command_line(self, spec: ContainerSpec) -> str:
         """The shell command that starts the same process tree."""
@@ -83,7 +91,7 @@ class VenvEngine:
         return shlex.join(("env", *variables, *arguments(spec)))
 
 
-class VenvContainer:
+class LocalContainer:
     """A started process tree; its first process is the lease holder."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
@@ -141,6 +149,11 @@ class VenvContainer:
         if self._process.stdin:
             self._process.stdin.close()
         self._process.wait()
+
+
+def passed() -> dict[str, str]:
+    """What every job has of the runner's environment; a look at a Python that is to run jobs needs the same."""
+    return {name: os.environ[name] for name in PASSED if name in os.environ}
 
 
 def arguments(spec: ContainerSpec) -> tuple[str, ...]:

@@ -1,0 +1,187 @@
+"""The machine's own software: the Python and the framework that ENGINE=host takes as they are. Looked up; never installed, never changed."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from runner.engines import process
+from runner.engines.local import passed
+from runner.engines.process import CommandError
+from runner.errors import RequestError
+from runner.frozen import Frozen
+from runner.images.versions import Device
+from runner.spec import HOME, Mount
+
+DISTRIBUTIONS: Final = {
+    "mxnet": r"mxnet(-cu\d+|-native|-mkl)?",
+    "pytorch": r"torch",
+    "tensorflow": r"tensorflow(-cpu|-gpu|-intel)?",
+}
+"""Names of the packages that bring a framework; the first of them is what a sentence calls it by."""
+_HOROVOD: Final = "horovod"
+# Asks for what is installed without importing it: a framework takes seconds to load, and may take a GPU.
+_PROBE: Final = """
+import importlib.metadata, json, sys
+found = [(each.metadata["Name"] or "", each.version) for each in importlib.metadata.distributions()]
+print(json.dumps({"path": sys.executable, "prefix": sys.prefix, "version": sys.version.split()[0], "installed": found}))
+"""
+_PROBE_TIMEOUT_S: Final = 60.0
+
+
+class OwnPython(Frozen):
+    """A Python of this machine, as it describes itself.
+
+    Attributes:
+        path: the program itself, not a shim in front of it.
+        prefix: where it and what it has are installed.
+        installed: name and version of each distribution, in the order in which an import finds them.
+    """
+
+    path: str
+    prefix: str
+    version: str
+    installed: tuple[tuple[str, str], ...]
+
+    def find(self, pattern: str) -> tuple[str, str] | None:
+        """Name and version of the first distribution whose name fits; None where none does."""
+        names = ((re.sub(r"[-_.]+", "-", name).lower(), version) for name, version in self.installed)
+        return next(((name, version) for name, version in names if re.fullmatch(pattern, name)), None)
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """What of the suite's frameworks it has: `torch 2.11.0+cu130`."""
+        found = (self.find(pattern) for pattern in DISTRIBUTIONS.values())
+        return tuple(" ".join(one) for one in found if one)
+
+
+class OwnSoftware(Frozen):
+    """A Python of this machine and the framework in it, for the suite's own programs, beside the images that they run in otherwise.
+
+    Attributes:
+        distribution: the package that brings the framework.
+        version: of that package.
+        horovod: version of Horovod beside it; None where there is none.
+        device: what it is to run on.
+    """
+
+    python: OwnPython
+    framework: str
+    distribution: str
+    version: str
+    horovod: str | None
+    device: Device
+
+    @property
+    def reference(self) -> str:
+        """What ran, in a few words: `torch 2.11.0+cu130 of /opt/torch/bin/python3`."""
+        return f"{self.distribution} {self.version} of {self.python.path}"
+
+    @property
+    def name(self) -> str:
+        """As a sentence calls it: `pytorch 2.11.0+cu130`."""
+        return f"{self.framework} {self.version}"
+
+    @property
+    def strategies(self) -> None:
+        """All that its framework has; Horovod is looked for where it is asked for."""
+        return
+
+    @property
+    def entrypoint(self) -> tuple[str, ...]:
+        """Nothing comes before a job's command."""
+        return ()
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """Nothing has to be shown: the machine's paths are the job's."""
+        return ()
+
+    @property
+    def needs_container(self) -> None:
+        """It can't have one: what is on the machine is what runs."""
+        return
+
+    @property
+    def software(self) -> str:
+        """Names what runs as exactly as can be: versions, and whose they are."""
+        beside = f" with {_HOROVOD} {self.horovod}" if self.horovod else ""
+        return f"{self.reference} {self.python.version}{beside}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What `bench` needs to find it again beside FRAMEWORK and ENGINE: nothing."""
+        return ()
+
+
+def own_software(framework: str, *, device: Device, horovod: bool) -> OwnSoftware:
+    """Look up the framework in the first Python on PATH that works and is not the suite's own.
+
+    Args:
+        framework: the one that is to train.
+        device: what it is to run on.
+        horovod: whether Horovod has to be there too.
+
+    Raises:
+        RequestError: no such Python, or it has no such framework.
+    """
+    if framework not in DISTRIBUTIONS:
+        raise RequestError(
+            f"ENGINE=host: {framework} is no Python package that could be looked up; ask for FRAMEWORK={' or '.join(DISTRIBUTIONS)}, "
+            "or leave ENGINE out"
+        )
+    wanted = DISTRIBUTIONS[framework]
+    called = wanted.partition("(")[0]
+    python = own_python()
+    if python is None:
+        raise RequestError(
+            f"ENGINE=host: no python3 but the suite's own is on PATH; put one there that has {called}, or leave ENGINE out"
+        )
+    found = python.find(wanted)
+    if found is None:
+        raise RequestError(
+            f"ENGINE=host: {python.path} has no {called}; put a python3 first on PATH that has, or leave ENGINE out"
+        )
+    beside = python.find(_HOROVOD)
+    if horovod and beside is None:
+        raise RequestError(
+            f"ENGINE=host: {python.path} has no horovod; install it there, ask for another STRATEGY, or leave ENGINE out"
+        )
+    return OwnSoftware(
+        python=python,
+        framework=framework,
+        distribution=found[0],
+        version=found[1],
+        horovod=beside[1] if beside else None,
+        device=device,
+    )
+
+
+def own_python() -> OwnPython | None:
+    """The first `python3` on PATH that works and is not in the suite's own environment; None where there is none.
+
+    It is asked under what jobs see of the environment: what it finds, they find.
+    """
+    seen = {**passed(), "HOME": HOME}
+    for path in _candidates():
+        try:
+            told = process.run([str(path), "-c", _PROBE], env=seen, cwd=Path("/"), timeout_s=_PROBE_TIMEOUT_S)
+            found = OwnPython.model_validate_json(told)
+        except (CommandError, OSError, ValidationError):  # a version manager's shim for a version that is not there
+            continue
+        if sys.prefix == sys.base_prefix or Path(found.prefix).resolve() != Path(sys.prefix).resolve():
+            return found
+    return None
+
+
+def _candidates() -> Iterator[Path]:
+    for folder in os.get_exec_path():
+        path = Path(folder).absolute() / "python3"
+        if path.is_file() and os.access(path, os.X_OK):
+            yield path
