@@ -1,4 +1,4 @@
-"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, inputs, ablations, and one page of all."""
+"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, inputs, ablations, engines, and one page of all."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from rich.console import Console
 
 import runner
 from runner.ablation import ablations
+from runner.cross_check import cross_checks
 from runner.errors import RequestError
 from runner.inputs import inputs
 from runner.report import ablation as ablation_report
+from runner.report import cross_check, sweep
 from runner.report import inputs as input_report
-from runner.report import sweep
 from runner.report.page import export, picture, render
 from runner.report.page.collect import Collected
 from runner.report.publish import Measured, of_comparison, redraw, save, watched
@@ -125,6 +126,10 @@ def _draw_across(runs: Sequence[Run], found: Collected, *, out: Path | None, con
     for ablation in faster:
         keep(ablation_report.reports(ablation))
     found.ablations(faster)
+    beside = cross_checks(runs)
+    for check in beside:
+        keep(cross_check.reports(check))
+    found.engines(beside)
 
 
 def _link(path: Path, page: Path) -> str:

@@ -60,6 +60,7 @@ PURE = sorted(
         *(
             ROOT / "runner" / f"{name}.py"
             for name in (
+                "cross_check",
                 "emulate",
                 "inputs",
                 "link",
@@ -83,6 +84,7 @@ PURE = sorted(
             for name in (
                 "canvas",
                 "comparison",
+                "cross_check",
                 "export",
                 "figures",
                 "findings",

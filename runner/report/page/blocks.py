@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.report import ablation, figures, inputs, pass_notes, profile, telemetry, transports
+from runner.report import ablation, cross_check, figures, inputs, pass_notes, profile, telemetry, transports
 from runner.report import sweep as sweeping
 from runner.report.page import curves as over
 from runner.report.page import figures as drawn
@@ -18,6 +18,7 @@ from runner.summarize import summarize
 if TYPE_CHECKING:
     from runner.report.ablation import Ablation
     from runner.report.comparison import Comparison
+    from runner.report.cross_check import CrossCheck
     from runner.report.inputs import InputReport
     from runner.report.publish import Measured, Watched
     from runner.report.summary import Row, Summary
@@ -144,6 +145,30 @@ def faster(found: Ablation) -> Block:
         tables=(Table(title="Techniques", columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for line in found.lines for run in line.runs)),
+    )
+
+
+def checked(found: CrossCheck) -> Block:
+    """The block of a training by several engines."""
+    table = cross_check.block(found)
+    compared = [row for row in found.rows if row.ratio is not None]
+    lead = "no usable run"
+    if any(row.differs for row in found.rows):
+        lead = cross_check.INCOMPARABLE
+    if compared:
+        lead = "; ".join(
+            f"{row.label}: {figures.figure(row.ratio, figures.half_width(row.ratio_ci95))} of {found.bare}"
+            for row in compared
+        )
+    return Block(
+        anchor=anchor(found.name),
+        title=f"{found.title}: engines",
+        lead=lead,
+        lines=(found.setting, found.ground, cross_check.LEGEND),
+        figures=drawn.by_engine(found),
+        tables=(Table(title="Engines", columns=table.headers, rows=table.rows),),
+        notes=found.notes,
+        runs=tuple(dict.fromkeys(run for row in found.rows for run in row.runs)),
     )
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runner.report.ablation import Ablation
+    from runner.report.cross_check import CrossCheck
     from runner.report.inputs import InputReport
     from runner.report.publish import Measured, Watched
     from runner.report.sweep import Sweep
@@ -35,6 +36,10 @@ CHAPTERS: Final = {
         "The same training on synthetic images and on real ones: what reading and decoding them costs.",
     ),
     "ablations": ("Techniques", "The same training plainly, and with one technique more a line."),
+    "engines": (
+        "Container beside host",
+        "The same training in a container and on the same software without one: what the container costs.",
+    ),
     "passes": ("Profiles", "Where the time went, by passes under a profiler; these have no throughput."),
 }
 """By anchor, the title and what it is about."""
@@ -76,6 +81,10 @@ class Collected:
     def ablations(self, found: Iterable[Ablation]) -> None:
         """Add trainings with more and more techniques."""
         self.chapters["ablations"] += map(blocks.faster, found)
+
+    def engines(self, found: Iterable[CrossCheck]) -> None:
+        """Add trainings by several engines."""
+        self.chapters["engines"] += map(blocks.checked, found)
 
     def study(self, reproduction: Reproduction, *, stem: str) -> None:
         """Add a study; `stem` is its file's name without the ending."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runner.metrics import Interval
     from runner.report.ablation import Ablation
     from runner.report.comparison import ComparedRow, Comparison
+    from runner.report.cross_check import CrossCheck
     from runner.report.inputs import InputReport
     from runner.report.summary import Row, Summary
     from runner.report.sweep import Sweep
@@ -273,6 +274,26 @@ def by_technique(found: Ablation) -> tuple[Figure, ...]:
             series=(trained,),
             interval=BOOTSTRAP if trained.low else "",
             notes=tuple(f"not drawn: {line.label} {line.row.status}" for line in found.lines if line not in rows),
+        ),
+    )
+
+
+def by_engine(found: CrossCheck) -> tuple[Figure, ...]:
+    """Throughput by engine, and by what it ran from."""
+    rows = [row for row in found.rows if row.row.usable and row.row.throughput is not None]
+    if len(rows) < 2:  # noqa: PLR2004 - a single one shows no difference
+        return ()
+    trained = _trained([(row.label, row.row, row.runs) for row in rows])
+    return (
+        Figure(
+            name=f"{found.name}-throughput",
+            title=f"Throughput by engine, {found.title}",
+            shape="lying",
+            x="engine",
+            y=f"throughput ({found.unit})",
+            series=(trained,),
+            interval=BOOTSTRAP if trained.low else "",
+            notes=tuple(f"not drawn: {row.label} {row.row.status}" for row in found.rows if row not in rows),
         ),
     )
 

@@ -1,0 +1,146 @@
+"""Records on file → the `CrossCheck`s among them: runs of one training that differ in the engine and in what it ran from only. Pure.
+
+What a container costs is a ratio of one software on one machine: where the programs, the framework or anything below it is another
+version, or the machine another one, there is no ratio, and the report says what differs.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from runner.alike import Names, Run, alike, ratio, slug, trial_of
+from runner.report import figures
+from runner.report.cross_check import INCOMPARABLE, CrossCheck, EngineRow
+from runner.results import RunRecord
+from runner.summarize import machine, summarize
+from runner.trial import Trial
+
+BAREST: Final = ("host", "venv", "docker")
+"""Engines, those with the least around the program first."""
+_DIGITS: Final = 12
+"""Of a hash that are shown."""
+
+_Software = tuple[tuple[str, str], ...]
+_Place = tuple[int, str, _Software]
+"""A row: rank of its engine, what it ran from, and all that has to be equal."""
+
+
+def cross_checks(runs: Sequence[Run]) -> tuple[CrossCheck, ...]:
+    """Find what was trained by several engines; passes under a profiler and trainings at once are left out.
+
+    Args:
+        runs: run directories and their records, in any order; invalid ones have no figure, and those whose program never said what it
+            is are left out.
+    """
+    names = Names()
+    found = []
+    told = [run for run in runs if run[1].provenance.framework_version is not None and run[1].engine in BAREST]
+    for own in alike(told, but=(), wanted=lambda _: True, also=_shared):
+        places = _places(own)
+        if len({engine for engine, *_ in places}) > 1:
+            found.append(_report(places, name=names.take(_name(trial_of(own[0])))))
+    return tuple(found)
+
+
+def software(record: RunRecord) -> _Software:
+    """What has to be equal for a ratio of two engines: what the program said of itself, what it ran on, and which program it was."""
+    said = record.provenance
+    known = {
+        "framework": said.framework_version,
+        "CUDA": said.cuda,
+        "cuDNN": said.cudnn,
+        "NCCL": said.nccl,
+        "Python": said.python,
+        "driver": said.driver,
+        "devices": machine(record),
+        "machine": said.host.hostname,
+        "training programs": said.workloads_sha256[:_DIGITS],
+    }
+    return tuple((name, value or "none") for name, value in known.items())
+
+
+def _shared(record: RunRecord, trial: Trial) -> tuple[str, ...]:
+    """Cores, threads and loader workers, which an engine must not change, and whether samplers looked on, which costs a little."""
+    given = (trial.cpus_per_worker, trial.threads, trial.loader_workers, record.telemetry is not None)
+    return tuple(map(str, given))
+
+
+def _places(runs: Sequence[Run]) -> dict[_Place, list[Run]]:
+    found: dict[_Place, list[Run]] = {}
+    for run in runs:
+        _, record = run
+        place = (BAREST.index(record.engine), record.image.reference, software(record))
+        found.setdefault(place, []).append(run)
+    return {place: found[place] for place in sorted(found)}
+
+
+def _name(trial: Trial) -> str:
+    words = (
+        *("engines", trial.framework, trial.model),
+        *(() if trial.mode == "train" else (trial.mode,)),
+        *((f"{trial.image_size}px",) if trial.image_size else ()),
+        *(trial.precision, f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
+    )
+    return slug(words)
+
+
+def _report(places: dict[_Place, list[Run]], *, name: str) -> CrossCheck:
+    barest = min(engine for engine, *_ in places)
+    bare = {place[2]: own for place, own in places.items() if place[0] == barest}
+    first = summarize(next(iter(places.values())))
+    rows = tuple(_row(place, own, bare, is_bare=place[0] == barest) for place, own in places.items())
+    return CrossCheck(
+        name=name,
+        title=first.title,
+        setting=f"{first.setting}, {first.rows[0].devices}",
+        ground=f"{first.machine} · {first.date}",
+        unit=figures.units(first),
+        bare=BAREST[barest],
+        rows=rows,
+        notes=tuple(_notes(rows, bare=BAREST[barest])),
+    )
+
+
+def _row(place: _Place, runs: Sequence[Run], bare: dict[_Software, list[Run]], *, is_bare: bool) -> EngineRow:
+    engine, reference, own = place
+    same = None if is_bare else bare.get(own)
+    of_bare, of_bare_ci95 = ratio(runs, same or ())
+    return EngineRow(
+        engine=BAREST[engine],
+        reference=reference,
+        software=own,
+        row=summarize(runs).rows[0],
+        ratio=of_bare,
+        ratio_ci95=of_bare_ci95,
+        differs=() if is_bare else tuple(name for name, _, _ in nearest(own, bare)),
+        first_step_s=_first_step_s(record for _, record in runs),
+        runs=tuple(record.run_id for _, record in runs),
+    )
+
+
+def nearest(own: _Software, others: Iterable[_Software]) -> tuple[tuple[str, str, str], ...]:
+    """What differs from the one that differs least: names, our value and theirs; empty where one is the same."""
+    differences = (
+        tuple((name, ours, theirs) for (name, ours), (_, theirs) in zip(own, other, strict=True) if ours != theirs)
+        for other in others
+    )
+    return min(differences, key=len)
+
+
+def _first_step_s(records: Iterable[RunRecord]) -> float | None:
+    usable = [record.measurement.first_step_s for record in records if record.validity.status != "invalid"]
+    known = [seconds for seconds in usable if seconds is not None]
+    return statistics.median(known) if known else None
+
+
+def _notes(rows: Sequence[EngineRow], *, bare: str) -> Iterator[str]:
+    """What is wrong with single rows, and why two can't be compared."""
+    others = [row.software for row in rows if row.engine == bare]
+    for row in rows:
+        if row.row.reasons:
+            yield f"{row.label} {row.row.status}: {'; '.join(row.row.reasons)}"
+        if row.differs:
+            told = (f"{name} {ours} beside {theirs}" for name, ours, theirs in nearest(row.software, others))
+            yield f"{row.label} {INCOMPARABLE} with {bare}: {'; '.join(told)}"
