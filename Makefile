@@ -64,8 +64,8 @@ reproduce: .venv/ready ## run a published study again, published beside measured
 	  $(if $(DRY_RUN),--dry-run)
 studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=...
 	@$(DLSCALE) studies $(foreach v,SCALE DEVICE HOSTS ENGINE,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))
-overhead: .venv/ready ## what the suite itself costs, against the same training without it
-	@$(DLSCALE) overhead $(FLAGS)
+overhead: .venv/ready ## what the suite itself costs, against the same training without it; BESIDE_HOST=1 adds it by ENGINE=host: what the container costs
+	@$(DLSCALE) overhead $(FLAGS) $(if $(BESIDE_HOST),--beside-host)
 ablate: .venv/ready ## what each technique of PRESET=tuned is worth, one more a line; BATCHES=512,1024 adds lines, BATCHES=grow doubles the batch while it gains, DATA=... compares losses
 	@$(DLSCALE) ablate $(FLAGS) $(if $(BATCHES),--batches=$(call quote,$(BATCHES)))
 

@@ -139,12 +139,26 @@ def clean(
 @app.command()
 def overhead(
     *,
-    framework: Annotated[Text, flag("--framework", help="mxnet or pytorch (default: the smallest image)")] = None,
-    model: Annotated[Text, flag("--model", help="network, e.g. resnet18")] = None,
-    engine: Annotated[Text, flag("--engine", help="docker or venv")] = None,
-    gpus: Annotated[
-        Text, flag("--gpus", help="1: on a GPU, what telemetry costs there (default: one CPU worker)")
+    framework: Annotated[
+        Text, flag("--framework", help="mxnet, pytorch or tensorflow (default: the smallest image)")
     ] = None,
+    version: Annotated[Text, flag("--version", help="image version (default: the newest that fits)")] = None,
+    model: Annotated[Text, flag("--model", help="network, e.g. resnet18")] = None,
+    engine: Annotated[Text, flag("--engine", help="docker, venv or host (default: docker where it answers)")] = None,
+    beside_host: Annotated[
+        bool, typer.Option("--beside-host", help="add the same training by ENGINE=host: what the container costs")
+    ] = False,
+    gpus: Annotated[
+        Text, flag("--gpus", help="1: on a GPU, without a bare loop beside it (default: one CPU worker)")
+    ] = None,
+    batch: Annotated[Text, flag("--batch", help="samples at once", metavar="N")] = None,
+    image_size: Annotated[Text, flag("--image-size", help="height and width of the input", metavar="PIXELS")] = None,
+    precision: Annotated[Text, flag("--precision", help="fp32 (default), tf32, fp16 or bf16")] = None,
+    preset: Annotated[Text, flag("--preset", help="reference (default) or tuned")] = None,
+    techniques: Annotated[Text, flag("--techniques", help="some of those that --preset=tuned has")] = None,
+    iterations: Annotated[Text, flag("--iterations", help="measured iterations", metavar="N")] = None,
+    warmup: Annotated[Text, flag("--warmup", help="iterations before the measured ones", metavar="N")] = None,
+    seed: Annotated[Text, flag("--seed", help="seed of weights and data (default: 1)", metavar="N")] = None,
     repeat: Annotated[Text, flag("--repeat", help="alternating rounds (default: 5)", metavar="N")] = None,
     telemetry_hz: Annotated[Text, flag("--telemetry-hz", help="samples a second (default: 10)", metavar="N")] = None,
     image: Annotated[Text, flag("--image", help="in this image instead, with --framework")] = None,
@@ -152,23 +166,35 @@ def overhead(
         list[str] | None,
         flag("--mount", help="with --image: show a folder of this machine in it, read-only", metavar="SRC[:DST]"),
     ] = None,
+    out: Annotated[Text, flag("--out", help="where records go (default: results/MACHINE)", metavar="DIR")] = None,
 ) -> None:
     """Measure what the suite itself costs: the same training with it, without telemetry and without it, in alternating rounds."""
-    from runner.overhead import measure_overhead  # noqa: PLC0415 - commands load what they need
+    asked = {
+        "framework": framework or None,
+        "version": version or None,
+        "model": model or None,
+        "engine": ask.choice("ENGINE", engine, ask.EngineName),
+        **({"gpus": ask.counts("GPUS", gpus)} if gpus else {"device": "cpu", "workers": (1,)}),
+        "batch": ask.count("BATCH", batch),
+        "image_size": ask.count("IMAGE_SIZE", image_size),
+        "precision": ask.choice("PRECISION", precision, ask.Precision),
+        "preset": ask.choice("PRESET", preset, ask.Preset),
+        "techniques": ask.choices("TECHNIQUES", techniques, ask.Technique),
+        "iterations": ask.count("ITERATIONS", iterations),
+        "warmup": ask.count("WARMUP", warmup),
+        "seed": ask.whole("SEED", seed),
+        "repeat": ask.count("REPEAT", repeat) or 5,
+        "telemetry_hz": ask.count("TELEMETRY_HZ", telemetry_hz) or 10,
+        "image": image or None,
+        "mounts": given.mounts(mount),
+        "out": Path(out) if out else None,
+    }
+    request = Request.model_validate({name: value for name, value in asked.items() if value is not None})
+    ask.refuse_contradictions(request)
+    given.refuse_mixture(request)
+    from runner.overhead.flow import measure_overhead  # noqa: PLC0415 - commands load what they need
 
-    request = Request.model_validate(
-        {
-            "framework": framework or None,
-            "model": model or None,
-            "engine": ask.choice("ENGINE", engine, ask.EngineName),
-            **({"gpus": (1,)} if ask.counts("GPUS", gpus) else {"device": "cpu", "workers": (1,)}),
-            "repeat": ask.count("REPEAT", repeat) or 5,
-            "telemetry_hz": ask.count("TELEMETRY_HZ", telemetry_hz) or 10,
-            "image": image or None,
-            "mounts": given.mounts(mount) or (),
-        }
-    )
-    measure_overhead(request)
+    measure_overhead(request, beside_host=beside_host, command=tuple(sys.argv))
 
 
 @app.command()
@@ -244,7 +270,7 @@ def schema(
     *,
     check: Annotated[bool, typer.Option("--check", help="fail if the committed schema differs")] = False,
 ) -> None:
-    """Write the JSON Schemas of a run record and of a published source to results/schema/."""
+    """Write the JSON Schemas of a run record, of a published source and of an overhead to results/schema/."""
     from runner.schema import export  # noqa: PLC0415 - commands load what they need
 
     export(check=check)

@@ -1,4 +1,4 @@
-"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, inputs, ablations, engines, and one page of all."""
+"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, inputs, ablations, engines, overheads, and one page of all."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from rich.console import Console
 import runner
 from runner.ablation import ablations
 from runner.cross_check import cross_checks
-from runner.errors import RequestError
+from runner.errors import DlscaleError, RequestError
 from runner.inputs import inputs
+from runner.overhead.again import from_file
+from runner.overhead.raw import PREFIX, read_overhead
 from runner.report import ablation as ablation_report
 from runner.report import cross_check, sweep
 from runner.report import inputs as input_report
+from runner.report import overhead as overhead_report
+from runner.report.overhead import OverheadReport
 from runner.report.page import export, picture, render
 from runner.report.page.collect import Collected
 from runner.report.publish import Measured, of_comparison, redraw, save, watched
@@ -100,6 +104,10 @@ def _draw(
     _draw_across(runs, found, out=out, console=console)
     for stem, reproduction in _reproductions(folder, console=console):
         found.study(reproduction, stem=stem)
+    for overhead in _overheads(folder, console=console):
+        if out:
+            save(overhead_report.reports(overhead), out=out, console=console)
+        found.overhead(overhead)
 
 
 def _draw_across(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
@@ -146,6 +154,15 @@ def _reproductions(folder: Path, *, console: Console) -> Iterator[tuple[str, Rep
             console.print(
                 f"not drawn: {path}: is no reproduction of this version ({error})", style="yellow", markup=False
             )
+
+
+def _overheads(folder: Path, *, console: Console) -> Iterator[OverheadReport]:
+    """What the suite was found to cost there; one that can't be read, or whose runs are gone, costs itself only."""
+    for path in sorted(folder.glob(f"{PREFIX}*.json")):
+        try:
+            yield from_file(read_overhead(path), folder)
+        except DlscaleError as error:
+            console.print(f"not drawn: {path.name}: {error}", style="yellow", markup=False)
 
 
 def _write(found: Collected, place: Path, *, console: Console) -> None:

@@ -1,8 +1,9 @@
-"""Exports JSON Schemas, the contracts with whoever reads or writes our files by other means: run records, published sources."""
+"""Exports JSON Schemas, the contracts with whoever reads or writes our files by other means: run records, published sources, overheads."""
 
 from __future__ import annotations
 
 from runner.errors import DlscaleError
+from runner.overhead.raw import overhead_schema
 from runner.provenance import SUITE_ROOT
 from runner.published.load import published_schema
 from runner.results import record_schema
@@ -16,7 +17,8 @@ def export(*, check: bool) -> None:
     Raises:
         DlscaleError: a committed schema differs.
     """
-    for name, current in (("record", record_schema()), ("published", published_schema())):
+    schemas = (("record", record_schema()), ("published", published_schema()), ("overhead", overhead_schema()))
+    for name, current in schemas:
         path = DIRECTORY / f"{name}.schema.json"
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,6 @@ from runner.images.given import FoundImage, GivenImage
 from runner.launch import launch
 from runner.link import Link
 from runner.matrix import make_job
-from runner.overhead import _which
 from runner.plan import plan
 from runner.report.matrix import support_matrix
 from runner.request import Request
@@ -317,9 +316,8 @@ def test_a_dry_run_prints_the_exact_command_lines(machine, capsys, name):
 
 
 def test_what_the_suite_costs_is_measured_in_the_very_same_image():
-    looked = test_plan.ground("pytorch", image=given_image())
-    assert _which(looked) == ("--image=hostroot:1", "--mount=/usr:/usr", "--mount=/opt:/opt")
-    assert _which(test_plan.ground("pytorch")) == ("--version=2.13.0-cpu",)
+    assert given_image().flags == ("--image=hostroot:1", "--mount=/usr:/usr", "--mount=/opt:/opt")
+    assert test_plan.ground("pytorch").image.flags == ("--version=2.13.0-cpu",)
 
 
 # A command of the user's

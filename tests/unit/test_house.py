@@ -42,6 +42,7 @@ PURE = sorted(
         ),
         *(ROOT / "runner" / "published" / f"{name}.py" for name in ("selector", "source", "units")),
         *(ROOT / "runner" / "telemetry").glob("*.py"),
+        *(ROOT / "runner" / "overhead" / f"{name}.py" for name in ("asking", "figures", "raw")),
         *(ROOT / "runner" / "passes" / f"{name}.py" for name in ("counting", "plan")),
         *(
             ROOT / "runner" / "hosts" / f"{name}.py"
@@ -92,6 +93,7 @@ PURE = sorted(
                 "matrix",
                 "mllog",
                 "mllog_keys",
+                "overhead",
                 "pass_notes",
                 "plot",
                 "power_plot",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.report import ablation, cross_check, figures, inputs, pass_notes, profile, telemetry, transports
+from runner.report import ablation, cross_check, figures, inputs, overhead, pass_notes, profile, telemetry, transports
 from runner.report import sweep as sweeping
 from runner.report.page import curves as over
 from runner.report.page import figures as drawn
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runner.report.comparison import Comparison
     from runner.report.cross_check import CrossCheck
     from runner.report.inputs import InputReport
+    from runner.report.overhead import OverheadReport
     from runner.report.publish import Measured, Watched
     from runner.report.summary import Row, Summary
     from runner.report.sweep import Sweep
@@ -169,6 +170,25 @@ def checked(found: CrossCheck) -> Block:
         tables=(Table(title="Engines", columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for row in found.rows for run in row.runs)),
+    )
+
+
+def costs(found: OverheadReport) -> Block:
+    """The block of what the suite costs."""
+    on_off = figures.figure(found.telemetry_ratio, figures.half_width(found.telemetry_ratio_ci95))
+    tables = {
+        "Costs": overhead.costs(found),
+        "Rounds": overhead.rounds(found),
+        "Commands": overhead.commands(found),
+    }
+    return Block(
+        anchor=anchor(found.name),
+        title=f"{found.title}: what the suite costs",
+        lead=f"with samplers {on_off} of the throughput without them, {len(found.rounds)} rounds",
+        lines=(found.setting, found.ground, overhead.LEGEND),
+        tables=tuple(Table(title=title, columns=one.headers, rows=one.rows) for title, one in tables.items()),
+        notes=found.notes,
+        runs=found.runs,
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from runner.report.ablation import Ablation
     from runner.report.cross_check import CrossCheck
     from runner.report.inputs import InputReport
+    from runner.report.overhead import OverheadReport
     from runner.report.publish import Measured, Watched
     from runner.report.sweep import Sweep
     from runner.results import RunRecord
@@ -39,6 +40,10 @@ CHAPTERS: Final = {
     "engines": (
         "Container beside host",
         "The same training in a container and on the same software without one: what the container costs.",
+    ),
+    "overheads": (
+        "What the suite costs",
+        "The same training with samplers, without them and without the suite, in alternating rounds.",
     ),
     "passes": ("Profiles", "Where the time went, by passes under a profiler; these have no throughput."),
 }
@@ -85,6 +90,10 @@ class Collected:
     def engines(self, found: Iterable[CrossCheck]) -> None:
         """Add trainings by several engines."""
         self.chapters["engines"] += map(blocks.checked, found)
+
+    def overhead(self, found: OverheadReport) -> None:
+        """Add what the suite was found to cost."""
+        self.chapters["overheads"].append(blocks.costs(found))
 
     def study(self, reproduction: Reproduction, *, stem: str) -> None:
         """Add a study; `stem` is its file's name without the ending."""

@@ -1,0 +1,96 @@
+"""What the clock around the commands of `dlscale overhead` said: the file `overhead-....json` beside the records of its runs, without any figure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import AwareDatetime, Field, ValidationError
+
+from runner.errors import RequestError
+from runner.frozen import Frozen
+
+PREFIX: Final = "overhead-"
+SCHEMA_VERSION: Final = 1
+
+SideName = Literal["suite", "unwatched", "host", "bare"]
+
+
+class Printed(Frozen):
+    """What the bare loop, which leaves no record, wrote of itself.
+
+    Attributes:
+        rate_per_s: samples a second over all its measured iterations.
+        first_step_s: seconds from the start of its process to the end of its first step.
+    """
+
+    rate_per_s: float
+    first_step_s: float
+
+
+class Command(Frozen):
+    """One side of a round.
+
+    Attributes:
+        side: `suite`, all of `dlscale bench`; `unwatched`, that without samplers; `host`, that by ENGINE=host; `bare`, a loop without the suite.
+        began_s, ended_s: the machine's monotonic clock, which events of the run are stamped with as well, around the whole command.
+        run_id: of its record; None of the bare loop.
+        printed: of the bare loop alone.
+    """
+
+    side: SideName
+    began_s: float
+    ended_s: float
+    run_id: str | None = None
+    printed: Printed | None = None
+
+
+class Overhead(Frozen):
+    """One `dlscale overhead`.
+
+    Attributes:
+        name: of its reports, `overhead-` and when it began.
+        command: the argv that started it.
+        commit: of the suite's checkout; None where it is none.
+        rounds: the commands of each, in the order in which they ran.
+    """
+
+    schema_: int = Field(default=SCHEMA_VERSION, alias="schema")
+    name: str
+    made_at: AwareDatetime
+    command: tuple[str, ...]
+    commit: str | None
+    rounds: tuple[tuple[Command, ...], ...]
+
+    @property
+    def file(self) -> str:
+        """Name of its file."""
+        return f"{self.name}.json"
+
+    def to_json(self) -> str:
+        """Its file."""
+        return self.model_dump_json(indent=1, by_alias=True) + "\n"
+
+
+def read_overhead(path: Path) -> Overhead:
+    """Read a file that `dlscale overhead` left.
+
+    Raises:
+        RequestError: it is damaged, or a newer version of the suite wrote it.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version = fields.get("schema")
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise RequestError(
+                f"{path}: schema {version} is newer than this version's {SCHEMA_VERSION}; update dlscale to read it"
+            )
+        return Overhead.model_validate(fields)
+    except (OSError, json.JSONDecodeError, AttributeError, ValidationError) as error:
+        raise RequestError(f"{path}: is no file of `dlscale overhead` ({error})") from error
+
+
+def overhead_schema() -> str:
+    """JSON Schema of the file, as committed under `results/schema/`."""
+    return json.dumps(Overhead.model_json_schema(by_alias=True), indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,250 @@
+"""What the suite itself costs: the types of the report, and its tables for a terminal, as Markdown and as CSV.
+
+Nothing here is computed but differences, quotients and medians of what `runner/overhead/figures.py` made.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import statistics
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group
+from rich.text import Text
+
+from runner.frozen import Frozen
+from runner.metrics import Interval
+from runner.overhead.raw import SideName
+from runner.report.block import Block
+from runner.report.figures import ABSENT, figure, half_width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+LEGEND: Final = (
+    "suite: a whole `dlscale bench`; unwatched: the same without samplers; host: the same by ENGINE=host; bare: a plain loop in the same "
+    "environment, without the suite. Rates are samples ÷ seconds of all measured iterations; ÷ is of two sides of one round. Outside: seconds "
+    "of the whole command beyond those of its program; first step: seconds from the start of the command to the end of the first step, and how "
+    "much later than the bare loop's it is, its delay. All rounds: throughput of the steady windows of all, with its 95 % bootstrap interval"
+)
+RATIO_DIGITS: Final = 4
+"""Decimals of a ratio of one round: what is looked for is a part in a hundred."""
+
+
+class SideFigures(Frozen):
+    """One side of a round.
+
+    Attributes:
+        rate: samples a second.
+        first_step_s: seconds from the start of the command to the end of its first step.
+        command_s: seconds of the whole command.
+        program_s: of these, the program's; None of the bare loop, which is its program.
+    """
+
+    side: SideName
+    rate: float
+    first_step_s: float
+    command_s: float
+    program_s: float | None
+    run_id: str | None
+
+    @property
+    def outside_s(self) -> float | None:
+        """Seconds that the command took beyond its program."""
+        return None if self.program_s is None else self.command_s - self.program_s
+
+
+class RoundFigures(Frozen):
+    """The sides of one round, in the order in which they ran."""
+
+    sides: tuple[SideFigures, ...]
+
+    def of(self, name: SideName) -> SideFigures | None:
+        """One of them; None where it was not run."""
+        return next((one for one in self.sides if one.side == name), None)
+
+    def ratio_to(self, name: SideName) -> float | None:
+        """Throughput of the suite over that of another side."""
+        suite, other = self.of("suite"), self.of(name)
+        return suite.rate / other.rate if suite and other else None
+
+    @property
+    def outside_s(self) -> float | None:
+        """Seconds of the suite's command beyond its program."""
+        suite = self.of("suite")
+        return suite.outside_s if suite else None
+
+    @property
+    def delay_s(self) -> float | None:
+        """How much later than the bare loop the suite made its first step."""
+        suite, bare = self.of("suite"), self.of("bare")
+        return suite.first_step_s - bare.first_step_s if suite and bare else None
+
+
+class OverheadReport(Frozen):
+    """What the suite costs.
+
+    Attributes:
+        name: of its reports.
+        title: framework, version, model.
+        setting: what was trained, on which device, in one line.
+        ground: what it ran on, in one line.
+        unit: of the throughput.
+        command: the argv that measured it.
+        commit: of the suite.
+        telemetry_ratio: throughput with samplers over that without, all rounds together.
+        host_ratio: throughput over that by ENGINE=host; None where it was not run, or is other software.
+        host_reference: what ENGINE=host ran from.
+        differs: names of what is not the same there.
+        notes: what the figures alone would hide.
+    """
+
+    name: str
+    title: str
+    setting: str
+    ground: str
+    unit: str
+    command: tuple[str, ...]
+    commit: str | None
+    rounds: tuple[RoundFigures, ...]
+    telemetry_ratio: float | None
+    telemetry_ratio_ci95: Interval | None
+    host_ratio: float | None
+    host_ratio_ci95: Interval | None
+    host_reference: str | None
+    differs: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Ids of all runs."""
+        return tuple(one.run_id for each in self.rounds for one in each.sides if one.run_id)
+
+    def ratios_to(self, name: SideName) -> tuple[float, ...]:
+        """Of each round; none to a host with other software."""
+        if name == "host" and self.differs:
+            return ()
+        found = (each.ratio_to(name) for each in self.rounds)
+        return tuple(one for one in found if one is not None)
+
+
+def reports(found: OverheadReport) -> dict[str, str | bytes]:
+    """The reports by the names of their files."""
+    return {f"{found.name}.md": markdown(found), f"{found.name}.csv": to_csv(found)}
+
+
+def table(found: OverheadReport) -> RenderableType:
+    """Lay the costs out for a terminal; the rounds are too wide for one."""
+    return Group(
+        Text(f"{found.title}: what the suite costs", style="bold"),
+        Text(found.setting),
+        Text(found.ground, style="dim"),
+        Text(),
+        costs(found).table(),
+        Text(),
+        Text(LEGEND, style="dim"),
+        *(Text(note, style="yellow") for note in found.notes),
+    )
+
+
+def markdown(found: OverheadReport) -> str:
+    """A section: what ran where, the costs, every round, every command with its run, and every reservation; ends with a newline."""
+    lines = [
+        f"### {found.title}: what the suite costs",
+        "",
+        f"{found.setting}  ",
+        f"{found.ground}  ",
+        f"`{shlex.join(found.command)}`{f', commit {found.commit}' if found.commit else ''}",
+        "",
+    ]
+    for block in (costs(found), rounds(found), commands(found)):
+        lines += [*block.markdown(), ""]
+    lines.append(LEGEND)
+    if found.notes:
+        lines += ["", *(f"- {note}" for note in found.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def costs(found: OverheadReport) -> Block:
+    """One line a cost: the middle of the rounds and their ends, and where it is one the ratio of all rounds together."""
+    rows = []
+    for label, values, digits, together in (
+        ("throughput ÷ unwatched", found.ratios_to("unwatched"), RATIO_DIGITS, _telemetry(found)),
+        ("throughput ÷ host", found.ratios_to("host"), RATIO_DIGITS, _host(found)),
+        ("throughput ÷ bare loop", found.ratios_to("bare"), RATIO_DIGITS, ABSENT),
+        ("outside of the program (s)", _known(each.outside_s for each in found.rounds), 2, ABSENT),
+        ("delay of the first step (s)", _known(each.delay_s for each in found.rounds), 2, ABSENT),
+    ):
+        if values:
+            middle = (statistics.median(values), min(values), max(values))
+            rows.append((label, *(f"{value:.{digits}f}" for value in middle), together))
+        elif together != ABSENT:
+            rows.append((label, ABSENT, ABSENT, ABSENT, together))
+    return Block(headers=("cost", "median", "smallest", "largest", "all rounds ±"), rows=tuple(rows))
+
+
+def rounds(found: OverheadReport) -> Block:
+    """One line a round; columns of sides that were not run are left out."""
+    every: dict[str, list[str]] = {"round": [str(number + 1) for number in range(len(found.rounds))]}
+    names: tuple[SideName, ...] = ("suite", "unwatched", "host", "bare")
+    for name in names:
+        own = [each.of(name) for each in found.rounds]
+        every[f"{name} ({found.unit})"] = [f"{one.rate:,.1f}" if one else ABSENT for one in own]
+        if name != "suite":
+            every[f"÷ {name}"] = _cells([each.ratio_to(name) for each in found.rounds], RATIO_DIGITS)
+    if found.differs:
+        every["÷ host"] = [ABSENT] * len(found.rounds)
+    every["outside (s)"] = _cells([each.outside_s for each in found.rounds], 2)
+    every["delay (s)"] = _cells([each.delay_s for each in found.rounds], 2)
+    shown = {header: cells for header, cells in every.items() if any(cell != ABSENT for cell in cells)}
+    return Block(headers=tuple(shown), rows=tuple(zip(*shown.values(), strict=True)))
+
+
+def commands(found: OverheadReport) -> Block:
+    """One line a command, in the order in which they ran, with the run that it left."""
+    headers = ("run", "round", "side", f"{found.unit}", "command (s)", "program (s)", "first step (s)")
+    rows = [
+        (
+            *(one.run_id or ABSENT, str(number), one.side, f"{one.rate:,.3f}", f"{one.command_s:.3f}"),
+            *(ABSENT if one.program_s is None else f"{one.program_s:.3f}", f"{one.first_step_s:.3f}"),
+        )
+        for number, each in enumerate(found.rounds, start=1)
+        for one in each.sides
+    ]
+    return Block(headers=headers, rows=tuple(rows))
+
+
+def to_csv(found: OverheadReport) -> str:
+    """One line a command, in the order in which they ran, full precision, an empty field where there is no figure."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(
+        ("round", "side", "run", "rate", "unit", "command_s", "program_s", "outside_s", "first_step_s"),
+    )
+    for number, each in enumerate(found.rounds, start=1):
+        for one in each.sides:
+            seconds = (one.command_s, one.program_s, one.outside_s, one.first_step_s)
+            lines.writerow((number, one.side, one.run_id, one.rate, found.unit, *seconds))
+    return text.getvalue()
+
+
+def _telemetry(found: OverheadReport) -> str:
+    return figure(found.telemetry_ratio, half_width(found.telemetry_ratio_ci95))
+
+
+def _host(found: OverheadReport) -> str:
+    if found.differs:
+        return f"not comparable: {', '.join(found.differs)}"
+    return figure(found.host_ratio, half_width(found.host_ratio_ci95))
+
+
+def _known(values: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(value for value in values if value is not None)
+
+
+def _cells(values: list[float | None], digits: int) -> list[str]:
+    return [ABSENT if value is None else f"{value:.{digits}f}" for value in values]
