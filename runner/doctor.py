@@ -84,7 +84,8 @@ def to_json(findings: Sequence[Finding]) -> str:
 
 
 def _engines(node: Node, engines: Sequence[EngineFacts]) -> Iterator[Finding]:
-    fallback = next((engine.name for engine in engines if engine.available), None)
+    # What is installed on the machine runs where it is asked for, and never in place of something else.
+    fallback = next((engine.name for engine in engines if engine.available and engine.name != "host"), None)
     for engine in engines:
         subject = f"engine {engine.name}"
         if not engine.available:

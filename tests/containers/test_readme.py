@@ -62,7 +62,7 @@ def shortened(words, *, out):
     if words[:2] == ["make", "reproduce"]:  # test_reproduce.py runs them for real
         return [*words, "DRY_RUN=1"]
     if words[:2] == ["make", "overhead"]:
-        return [*words, "REPEAT=1"]
+        return [*words, "REPEAT=1", f"OUT={out}"]
     return words
 
 

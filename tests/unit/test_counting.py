@@ -13,9 +13,10 @@ def test_a_container_gets_the_installation_and_its_program():
     assert choose_counting(OPEN, **ONE_GPU) == Counting(source="ncu", program=f"{FOLDER}/ncu", folder=FOLDER)
 
 
-def test_without_a_container_the_program_of_the_path_is_enough():
+@pytest.mark.parametrize("engine", ["venv", "host"])
+def test_without_a_container_the_program_of_the_path_is_enough(engine):
     wrapper = Nsight(program="/usr/local/cuda/bin/ncu", admin_only=False)
-    found = choose_counting(wrapper, **ONE_GPU | {"engine": "venv"})
+    found = choose_counting(wrapper, **ONE_GPU | {"engine": engine})
     assert found == Counting(source="ncu", program="/usr/local/cuda/bin/ncu")
 
 

@@ -68,6 +68,15 @@ def test_without_docker_the_fallback_is_named():
     assert "docker.io" in found.next_step
 
 
+def test_the_machines_own_framework_is_told_and_is_nobodys_fallback():
+    host = EngineFacts(name="host", available=True, version="torch 2.11.0 of /opt/torch/bin/python3")
+    assert judge(engines=(VENV, host))["engine host"].sentence == (
+        "can run torch 2.11.0 of /opt/torch/bin/python3 as it is, where asked for"
+    )
+    found = judge(engines=(NO_DOCKER, host))["engine docker"]
+    assert (found.level, found.sentence) == ("bad", "no Docker engine answers (connection refused); nothing can run")
+
+
 def test_without_any_engine_nothing_can_run():
     found = judge(engines=(NO_DOCKER, EngineFacts(name="venv", available=False, reason="no Python from 3.10 to 3.12")))
     assert found["engine docker"].level == found["engine venv"].level == "bad"
