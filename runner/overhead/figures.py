@@ -34,7 +34,7 @@ def overhead_report(raw: Overhead, runs: Mapping[str, Told]) -> OverheadReport:
     """Make every figure.
 
     Args:
-        raw: the clocks; at least one round.
+        raw: the clocks.
         runs: by id, all runs that it names.
 
     Raises:
@@ -50,7 +50,7 @@ def overhead_report(raw: Overhead, runs: Mapping[str, Told]) -> OverheadReport:
         name=raw.name,
         title=first.title,
         setting=f"{first.setting}, {first.rows[0].devices}",
-        ground=written.ground(first),
+        ground=f"{written.ground(first)}{f' · host: {of_host[0][1].image.reference}' if of_host else ''}",
         unit=written.units(first),
         command=raw.command,
         commit=raw.commit,
@@ -59,7 +59,6 @@ def overhead_report(raw: Overhead, runs: Mapping[str, Told]) -> OverheadReport:
         telemetry_ratio_ci95=on_off_ci95,
         host_ratio=of_bare_metal,
         host_ratio_ci95=of_bare_metal_ci95,
-        host_reference=of_host[0][1].image.reference if of_host else None,
         differs=tuple(name for name, _, _ in differs),
         notes=tuple(_notes(differs, [record for _, record in (*of_suite, *of_unwatched, *of_host)])),
     )

@@ -74,29 +74,31 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
         with progress(Console(stderr=True, highlight=False)) as shown:
             prepared = prepare(ground, shown, packed_at=trial.packed_at, run="overhead")
             scene = _Scene(request, ground, trial, prepared)
-            raw = Overhead(
-                name=f"{PREFIX}{bench.stamp()}",
-                made_at=datetime.now(timezone.utc),
-                command=command,
-                commit=read_git(SUITE_ROOT).commit,
-                rounds=(),
-            )
-            raw = _rounds(scene, raw, _sides(scene, beside_host=beside_host), shown)
+            raw = _run_rounds(scene, _sides(scene, beside_host=beside_host), shown, command=command)
     found = from_file(raw, ground.out)
     console = Console(highlight=False, soft_wrap=True)
     console.print(report.table(found))
     save(report.reports(found), out=ground.out, console=console)
 
 
-def _rounds(scene: _Scene, raw: Overhead, sides: dict[SideName, Side], shown: Progress) -> Overhead:
+def _run_rounds(scene: _Scene, sides: dict[SideName, Side], shown: Progress, *, command: tuple[str, ...]) -> Overhead:
     """Run all rounds; what each came to is on disk before the next begins."""
-    count = scene.request.repeat
-    for number in range(count):
-        shown.stage(f"round {number + 1} of {count}")
-        order = list(sides) if number % 2 == 0 else list(reversed(sides))
-        raw = raw.model_copy(update={"rounds": (*raw.rounds, tuple(sides[name]() for name in order))})
+    began, count = bench.stamp(), scene.request.repeat
+    rounds: list[tuple[Command, ...]] = []
+    while True:
+        shown.stage(f"round {len(rounds) + 1} of {count}")
+        order = list(sides) if len(rounds) % 2 == 0 else list(reversed(sides))
+        rounds.append(tuple(sides[name]() for name in order))
+        raw = Overhead(
+            name=f"{PREFIX}{began}",
+            made_at=datetime.now(timezone.utc),
+            command=command,
+            commit=read_git(SUITE_ROOT).commit,
+            rounds=tuple(rounds),
+        )
         write_report(scene.ground.out, raw.file, raw.to_json())
-    return raw
+        if len(rounds) == count:
+            return raw
 
 
 def _sides(scene: _Scene, *, beside_host: bool) -> dict[SideName, Side]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from runner.errors import RequestError
 from runner.frozen import Frozen
@@ -45,12 +45,19 @@ class Command(Frozen):
     run_id: str | None = None
     printed: Printed | None = None
 
+    @model_validator(mode="after")
+    def _leaves_a_record_or_prints(self) -> Command:
+        if (self.run_id is None) is (self.printed is None):
+            raise ValueError("a command leaves a record or prints its figures, one of them")
+        return self
+
 
 class Overhead(Frozen):
     """One `dlscale overhead`.
 
     Attributes:
         name: of its reports, `overhead-` and when it began.
+        made_at: when the last of these rounds had ended; UTC.
         command: the argv that started it.
         commit: of the suite's checkout; None where it is none.
         rounds: the commands of each, in the order in which they ran.
@@ -61,7 +68,7 @@ class Overhead(Frozen):
     made_at: AwareDatetime
     command: tuple[str, ...]
     commit: str | None
-    rounds: tuple[tuple[Command, ...], ...]
+    rounds: tuple[tuple[Command, ...], ...] = Field(min_length=1)
 
     @property
     def file(self) -> str:

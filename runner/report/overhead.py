@@ -98,7 +98,6 @@ class OverheadReport(Frozen):
         commit: of the suite.
         telemetry_ratio: throughput with samplers over that without, all rounds together.
         host_ratio: throughput over that by ENGINE=host; None where it was not run, or is other software.
-        host_reference: what ENGINE=host ran from.
         differs: names of what is not the same there.
         notes: what the figures alone would hide.
     """
@@ -115,7 +114,6 @@ class OverheadReport(Frozen):
     telemetry_ratio_ci95: Interval | None
     host_ratio: float | None
     host_ratio_ci95: Interval | None
-    host_reference: str | None
     differs: tuple[str, ...]
     notes: tuple[str, ...]
 

@@ -262,6 +262,7 @@ def test_the_terminal_and_the_page_say_the_same():
     assert "0.9850" in told_there
     assert "`dlscale overhead`, commit cccc" in markdown(found)
     assert shown.lead.endswith("2 rounds")
+    assert any(line.endswith(" · host: dlscale/mxnet:1.9.1") for line in shown.lines)  # all records here have that name
     assert [one.title for one in shown.tables] == ["Costs", "Rounds", "Commands"]
     assert shown.runs == ("s1", "u1", "h1", "h2", "u2", "s2")
 
@@ -288,9 +289,11 @@ def test_the_file_is_what_its_schema_says_and_reads_back(tmp_path):
     path.write_text(json.dumps({**fields, "schema": 2}))
     with pytest.raises(RequestError, match=r"schema 2 is newer than this version's 1; update dlscale"):
         read_overhead(path)
-    path.write_text("[]")
-    with pytest.raises(RequestError, match="is no file of `dlscale overhead`"):
-        read_overhead(path)
+    clocks = {"side": "suite", "began_s": 1.0, "ended_s": 2.0}
+    for bad in ([], {**fields, "rounds": []}, {**fields, "rounds": [[clocks]]}):
+        path.write_text(json.dumps(bad))
+        with pytest.raises(RequestError, match="is no file of `dlscale overhead`"):
+            read_overhead(path)
 
 
 def test_a_report_makes_the_same_figures_from_what_is_on_file(tmp_path):
