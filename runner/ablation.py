@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Final, get_args
 
-from runner.alike import Names, Run, alike, on_one_ground, ratio, slug, trial_of, versions
+from runner.alike import Names, Run, alike, on_one_ground, ratio, slug, software, trial_of, versions
 from runner.report import figures
 from runner.report.ablation import Ablation, Line, Losses
 from runner.request import Precision, Technique
@@ -43,7 +43,7 @@ def ablations(runs: Sequence[Run]) -> tuple[Ablation, ...]:
     for own in alike(runs, but=_OF_LINES, wanted=lambda trial: trial.mode == "train", also=on_one_ground):
         stages = _stages(own)
         if len({techniques for *_, techniques in stages}) > 1 and any(not techniques for *_, techniques in stages):
-            found.append(_ablation(stages, name=names.take(_name(trial_of(own[0])))))
+            found.append(_ablation(stages, name=names.take(_name(own[0]))))
     return tuple(found)
 
 
@@ -59,9 +59,10 @@ def _stage(trial: Trial) -> _Stage:
     return PRECISIONS.index(trial.precision), len(trial.techniques), trial.batch_per_device, trial.techniques
 
 
-def _name(trial: Trial) -> str:
+def _name(run: Run) -> str:
+    trial = trial_of(run)
     words = (
-        *("ablation", trial.framework, trial.version, trial.model),
+        *("ablation", *software(run), trial.model),
         *((f"{trial.image_size}px",) if trial.image_size else ()),
         *(() if trial.dataset is None else ("real",)),
         f"{trial.world_size}{trial.device}",

@@ -9,7 +9,7 @@ from pathlib import Path
 from runner import metrics
 from runner.compare.identity import Identity, identity
 from runner.results import RunRecord
-from runner.summarize import machine, usable_windows
+from runner.summarize import machine, usable_windows, version_of
 from runner.trial import Trial
 
 Run = tuple[Path, RunRecord]
@@ -41,7 +41,7 @@ def alike(
 
 def on_one_ground(record: RunRecord, trial: Trial) -> tuple[str, ...]:
     """The software and the machine of a run: what `alike` may ask for beyond the facts of its trial."""
-    return trial.version, record.engine, machine(record), str(trial.cpus_per_worker)
+    return version_of(record), record.engine, machine(record), str(trial.cpus_per_worker)
 
 
 def trial_of(run: Run) -> Trial:
@@ -49,6 +49,11 @@ def trial_of(run: Run) -> Trial:
     trial = run[1].trial
     assert isinstance(trial, Trial)  # noqa: S101 - it gives no other
     return trial
+
+
+def software(run: Run) -> tuple[str, str]:
+    """The framework of a run that `alike` gave, and its version, for names of reports."""
+    return trial_of(run).framework, version_of(run[1])
 
 
 def slug(words: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from runner import metrics
-from runner.alike import Names, Run, alike, on_one_ground, slug, trial_of, versions
+from runner.alike import Names, Run, alike, on_one_ground, slug, software, trial_of, versions
 from runner.dataset import PACKED
 from runner.report import figures
 from runner.report.inputs import InputReport, Source
@@ -41,7 +41,7 @@ def inputs(runs: Sequence[Run]) -> tuple[InputReport, ...]:
     ):
         places = _places(own)
         if len({real for real, *_ in places}) > 1:
-            found.append(_report(places, name=names.take(_name(trial_of(own[0])))))
+            found.append(_report(places, name=names.take(_name(own[0]))))
     return tuple(found)
 
 
@@ -69,9 +69,10 @@ def _label(place: _Place, record: RunRecord, *, several: bool) -> str:
     return f"{stored}{which}, {decode.upper()} decode, {processes}"
 
 
-def _name(trial: Trial) -> str:
+def _name(run: Run) -> str:
+    trial = trial_of(run)
     words = (
-        *("input", trial.framework, trial.version, trial.model, f"{trial.image_size}px", trial.precision),
+        *("input", *software(run), trial.model, f"{trial.image_size}px", trial.precision),
         *(f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
     )
     return slug(words)

@@ -36,7 +36,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
     rows = tuple(_row(scale, by_scale[scale], base, unit=units[0] if units else "samples/s") for scale in scales)
     trial = first.trial
     largest = max((record.trial for _, record in records), key=lambda trial: trial.world_size)
-    title, setting = _what(trial, largest)
+    title, setting = _what(first, largest)
     return Summary(
         title=title,
         rows=rows,
@@ -53,8 +53,15 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
     )
 
 
-def _what(trial: AnyTrial, largest: AnyTrial) -> tuple[str, str]:
-    """What was run as a title, and how in one line; `trial` is of the smallest scale."""
+def version_of(record: RunRecord) -> str:
+    """The version of the framework that ran; the name of an image that was given says nothing of it, its program does."""
+    asked = record.trial.version if isinstance(record.trial, Trial) else ""
+    return record.provenance.framework_version or asked if asked == record.image.reference else asked
+
+
+def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
+    """What was run as a title, and how in one line; `record` is of the smallest scale."""
+    trial = record.trial
     if isinstance(trial, ForeignTrial):
         batch = f", batch {trial.batch_per_device} per device (as asked)" if trial.batch_per_device else ""
         warmup = f", without the first {trial.warmup} iterations" if trial.warmup else ""
@@ -67,7 +74,7 @@ def _what(trial: AnyTrial, largest: AnyTrial) -> tuple[str, str]:
     used = {name: None for one in (trial, largest) if isinstance(one, Trial) for name in one.techniques}
     faster = f", with {', '.join(used)}" if used else ""
     return (
-        f"{trial.framework} {trial.version}: {trial.model} {trial.mode}",
+        f"{trial.framework} {version_of(record)}: {trial.model} {trial.mode}",
         f"{trial.model}{size}, {batch}, {trial.precision}, {trial.scaling} scaling{way}{faster}",
     )
 

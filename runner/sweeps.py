@@ -16,7 +16,7 @@ from runner.report import figures
 from runner.report.summary import Status
 from runner.report.sweep import Point, Sweep
 from runner.results import RunRecord
-from runner.summarize import machine, summarize
+from runner.summarize import machine, summarize, version_of
 from runner.telemetry import GpuTelemetry, Range, Telemetry
 from runner.trial import Horovod, Trial
 
@@ -73,7 +73,7 @@ def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
 def _kind(record: RunRecord, trial: Trial) -> _Kind:
     return _Kind(
         framework=trial.framework,
-        version=trial.version,
+        version=version_of(record),
         workload=trial.workload,
         model=trial.model,
         mode=trial.mode,

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from runner import metrics
-from runner.alike import Names, Run, alike, slug, trial_of
+from runner.alike import Names, Run, alike, slug, software, trial_of
 from runner.report import figures
 from runner.report.comparison import ComparedRow, Comparison
 from runner.report.summary import Row
 from runner.request import Interconnect
 from runner.results import RunRecord
-from runner.summarize import between, summarize, usable_windows
+from runner.summarize import between, summarize, usable_windows, version_of
 from runner.trial import Trial
 
 _KINDS: Final[tuple[Interconnect, ...]] = get_args(Interconnect)
@@ -60,11 +60,11 @@ def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
         runs,
         but=_OF_WIRES,
         wanted=lambda trial: trial.world_size > 1,
-        also=lambda record, trial: (trial.version, record.engine),
+        also=lambda record, _: (version_of(record), record.engine),
     ):
         ways = {(trial.nodes, trial.interconnect, trial.link) for trial in map(trial_of, own)}
         if len(ways) > 1 and len({record.matrix_id for _, record in own}) > 1:
-            found[names.take(_name(trial_of(own[0])))] = tuple(sorted(own, key=_distance))
+            found[names.take(_name(own[0]))] = tuple(sorted(own, key=_distance))
     return found
 
 
@@ -75,9 +75,10 @@ def _distance(run: Run) -> tuple[int, int, float]:
     return trial.nodes, _KINDS.index(trial.interconnect), -(math.inf if rate is None else rate)
 
 
-def _name(trial: Trial) -> str:
+def _name(run: Run) -> str:
+    trial = trial_of(run)
     words = (
-        *("wires", trial.framework, trial.version, trial.model),
+        *("wires", *software(run), trial.model),
         *((f"{trial.image_size}px",) if trial.image_size else ()),
         *(trial.precision, f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
     )
@@ -154,6 +155,7 @@ def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence
     expected = [
         total / _nodes(record) for record in usable if (total := record.transport.expected_bytes_per_step) is not None
     ]
+    link = next((trial.link for record in records if isinstance(trial := record.trial, Trial)), None)
     largest = [record.measurement.probe[-1] for record in usable if record.measurement.probe]
     return ComparedRow(
         transport=label,
@@ -165,6 +167,7 @@ def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence
         expected_bytes=expected[0] if expected else None,
         probe_gb_s=statistics.median(one.busbw_gb_s for one in largest) if largest else None,
         probe_bytes=largest[0].size_bytes if largest else None,
+        link_gbit=link.rate_mbit / 1000 if link and link.rate_mbit is not None else None,
     )
 
 

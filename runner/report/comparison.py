@@ -23,6 +23,7 @@ class ComparedRow(BaseModel):
         expected_bytes: what the algorithm has a node send for them, mean over nodes.
         probe_gb_s: bus bandwidth of the largest message of the probe, in 1e9 bytes a second, median of the repeats.
         probe_bytes: size of that message.
+        link_gbit: what each node's link is held to, where it is emulated.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,6 +37,7 @@ class ComparedRow(BaseModel):
     expected_bytes: float | None = None
     probe_gb_s: float | None = None
     probe_bytes: int | None = None
+    link_gbit: float | None = None
 
     @property
     def factor(self) -> float | None:

@@ -13,13 +13,15 @@ from runner.report.block import line
 from runner.report.figures import figure, half_width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
     from runner.report.comparison import ComparedRow, Comparison
 
 MEGA = 1_000_000
+# Headers leave 94 % of an Ethernet link to the exchange; far below that something else is full.
+FILLED = 0.8
 WORDS = ("transport", "devices", "validity")
 # Of `headers`: what a terminal shows of each transport, and what went over the wires.
 FIGURES, WIRES = (0, 2, 3, 4, 8), (0, 5, 6, 7)
@@ -71,12 +73,18 @@ def legend(comparison: Comparison) -> str:
 
 
 def notes(comparison: Comparison) -> tuple[str, ...]:
-    """Why a row is not valid."""
-    return tuple(
-        f"{row.transport}, {row.row.devices} {row.row.status}: {'; '.join(row.row.reasons)}"
-        for row in comparison.rows
-        if row.row.reasons
-    )
+    """Why a row is not valid, and which links are wider than what the machine can send."""
+    return tuple(note for row in comparison.rows for note in _notes(row))
+
+
+def _notes(row: ComparedRow) -> Iterator[str]:
+    if row.row.reasons:
+        yield f"{row.transport}, {row.row.devices} {row.row.status}: {'; '.join(row.row.reasons)}"
+    if row.link_gbit and row.probe_gb_s is not None and 8 * row.probe_gb_s < FILLED * row.link_gbit:
+        yield (
+            f"{row.transport}, {row.row.devices}: by itself, the exchange moves {8 * row.probe_gb_s:.1f} of {row.link_gbit:g} Gbit/s; "
+            "the limit is what sends, not the link"
+        )
 
 
 def transports_table(comparison: Comparison) -> RenderableType:

@@ -10,7 +10,7 @@ from runner.flop.model import FlopFigures
 from runner.measure import measure
 from runner.outcome import Outcome
 from runner.results import Validity
-from runner.summarize import summarize
+from runner.summarize import summarize, version_of
 
 
 def run(run_id, seconds=0.1, *, scale=1, status="valid", failed=False):
@@ -105,3 +105,22 @@ def test_the_setting_says_how_several_devices_train_and_which_batch_is_meant():
     found = summarize([(Path("one"), one), (Path("two"), two)]).setting
     assert found == "resnet18 32×32, batch 64 in all, fp32, strong scaling, kvstore dist_sync"
     assert summarize([(Path("one"), record())]).setting == "resnet18 32×32, batch 32 per device, fp32, weak scaling"
+
+
+@pytest.mark.parametrize(
+    ("asked", "reference", "told", "named"),
+    [
+        ("2.6.0", "dlscale/pytorch:2.6.0", "2.6.0+cu126", "2.6.0"),
+        ("hostroot:1", "hostroot:1", "2.11.0+cu130", "2.11.0+cu130"),
+        ("hostroot:1", "hostroot:1", None, "hostroot:1"),
+    ],
+)
+def test_what_ran_in_a_given_image_is_named_by_its_program(asked, reference, told, named):
+    found = record(trial=examples.trial(version=asked))
+    found = found.model_copy(
+        update={
+            "image": found.image.model_copy(update={"reference": reference}),
+            "provenance": found.provenance.model_copy(update={"framework_version": told}),
+        }
+    )
+    assert version_of(found) == named

@@ -168,6 +168,14 @@ def test_the_probe_is_that_of_the_largest_message(compared):
     assert lost.probe_gb_s is None
 
 
+@pytest.mark.parametrize(("probe_gb_s", "said"), [(0.9, "7.2 of 10 Gbit/s"), (1.0, None)])
+def test_a_link_that_the_machine_cannot_fill_is_not_blamed(probe_gb_s, said):
+    wide = two(link=Link(rate_mbit=10_000, emulated=True))
+    found = compare(curves([run("wide", wide, seconds=0.1, probe_gb_s=probe_gb_s), SLOW_RUN]))
+    told = [note for note in transports.notes(found) if "not the link" in note]
+    assert [said in note for note in told] == ([True] if said else [])
+
+
 def test_without_a_usable_first_transport_there_are_no_ratios():
     found = compare(curves([ONE, LOST, *FAST_RUNS]))
     assert [row.ratio for row in found.rows] == [None, None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from runner.report import figures
 from runner.report.figures import ABSENT
 from runner.report.page.model import Fact, RunLine
-from runner.summarize import between, machine
+from runner.summarize import between, machine, version_of
 from runner.trial import ForeignTrial, Trial
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def devices(record: RunRecord) -> str:
 def framework(record: RunRecord) -> str:
     """Framework and version, or the image of a program that is not the suite's."""
     trial = record.trial
-    return trial.image if isinstance(trial, ForeignTrial) else f"{trial.framework} {trial.version}"
+    return trial.image if isinstance(trial, ForeignTrial) else f"{trial.framework} {version_of(record)}"
 
 
 def status(record: RunRecord) -> str:
