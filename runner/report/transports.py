@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.report.block import line
-from runner.report.figures import figure, half_width
+from runner.report.figures import ABSENT, figure, half_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,9 +117,11 @@ def _columns(comparison: Comparison, rows: Sequence[ComparedRow], chosen: Sequen
 
 
 def markdown(comparison: Comparison) -> str:
-    """A section with the table and every reservation; ends with a newline."""
+    """A section with the table, without columns that hold nothing, and every reservation; ends with a newline."""
     names = headers(comparison)
-    align = [":--" if name in WORDS else "--:" for name in names]
+    align = tuple(":--" if name in WORDS else "--:" for name in names)
+    figures = [cells(row) for row in comparison.rows]
+    told = [number for number in range(len(names)) if any(row[number] != ABSENT for row in figures)]
     said = [f"- {note}".replace("\n", " ") for note in notes(comparison)]
     lines = [
         f"### {comparison.title}: transports",
@@ -128,7 +130,7 @@ def markdown(comparison: Comparison) -> str:
         f"{comparison.ground}  ",
         legend(comparison),
         "",
-        *(line(row) for row in (names, align, *map(cells, comparison.rows))),
+        *(line([row[number] for number in told]) for row in (names, align, *figures)),
         *(["", *said] if said else []),
     ]
     return "\n".join(lines) + "\n"

@@ -13,6 +13,8 @@ from runner.report import canvas, figures, transports
 from runner.report.canvas import BLUE, INK, VERMILION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -72,31 +74,32 @@ def _throughput_panel(axes: Axes, comparison: Comparison, rows: list[ComparedRow
 
 
 def _bytes_panel(axes: Axes, rows: list[ComparedRow]) -> None:
-    sent = [(row.sent_bytes or 0.0) / transports.MEGA for row in rows]
+    sent = [None if row.sent_bytes is None else row.sent_bytes / transports.MEGA for row in rows]
     _bars(axes, rows, sent)
-    for place, row in enumerate(rows):
-        if row.sent_bytes is not None:
-            axes.annotate(
-                figures.figure(sent[place]),
-                (sent[place], place),
-                xytext=(6, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=9.5,
-                color=INK,
-            )
+    for place, (row, value) in enumerate(zip(rows, sent, strict=True)):
+        axes.annotate(
+            figures.figure(value),
+            (value or 0.0, place),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9.5,
+            color=INK,
+        )
         if row.expected_bytes is not None:
             needed = row.expected_bytes / transports.MEGA
             axes.plot([needed, needed], [place - 0.38, place + 0.38], color=VERMILION, linewidth=2)
     needed_most = max(((row.expected_bytes or 0.0) / transports.MEGA for row in rows), default=0.0)
-    axes.set_xlim(0, 1.4 * max(*sent, needed_most, 1e-9))
+    axes.set_xlim(0, 1.4 * max(*(value or 0.0 for value in sent), needed_most, 1e-9))
     _dress(axes, "sent by a node in a step (MB)")
     if needed_most:
         axes.set_title("line: what the algorithm needs", fontsize=9, color=VERMILION, loc="left")
 
 
-def _bars(axes: Axes, rows: list[ComparedRow], values: list[float]) -> None:
+def _bars(axes: Axes, rows: Sequence[ComparedRow], values: Sequence[float | None]) -> None:
     for place, (row, value) in enumerate(zip(rows, values, strict=True)):
+        if value is None:
+            continue
         hollow = row.row.status == "degraded"
         axes.barh(
             [place],

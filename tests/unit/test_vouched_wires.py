@@ -1,0 +1,50 @@
+"""The headline of README, held against the records that it is made from.
+
+Prevents: a figure in README that no record gives any more, and a wire that is called by a name for which nothing speaks.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from runner.report import transports
+from runner.report.publish import Measured
+from runner.results import read_record, records_under
+from runner.transports import across
+
+ROOT = Path(__file__).parents[2]
+WIRES = ROOT / "results/h200/wires"
+RUNS = list(records_under(WIRES))
+SEVERAL = [record for _, record in RUNS if record.trial.world_size > 1]
+
+
+def test_the_table_that_readme_opens_with_is_what_the_records_give():
+    (vgg,) = [Measured.across(runs) for name, runs in across(RUNS).items() if "vgg16" in name]
+    drawn = transports.markdown(vgg.comparison).splitlines()
+    table = "\n".join(line for line in drawn if line.startswith("|"))
+    assert table.count("\n") == 7
+    assert table in (ROOT / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("record", SEVERAL, ids=lambda record: record.run_id)
+def test_each_way_between_gpus_is_proved(record):
+    said = " ".join(record.transport.evidence.nccl_lines)
+    used = record.transport.used
+    assert {"nvlink": "via P2P/", "shm": "via SHM/", "loopback": "via NET/Socket", "ethernet": "via NET/Socket"}[
+        used
+    ] in said
+    assert ("via P2P/" in said) == (used == "nvlink")
+    moved = sum(traffic.tx_bytes for traffic in record.transport.evidence.traffic if traffic.interface == "eth0")
+    assert (moved > 0) == (used == "ethernet")
+
+
+def test_two_emulated_hosts_send_what_the_algorithm_needs():
+    for record in SEVERAL:
+        if record.trial.link:
+            for sent in record.transport.sent_bytes_per_step.values():
+                assert sent == pytest.approx(record.transport.expected_bytes_per_step / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in RUNS], ids=lambda path: path.name)
+def test_the_suite_that_measured_was_a_commit(path):
+    assert read_record(path).provenance.git.dirty is False
