@@ -7,7 +7,8 @@ the same sequence, whatever they measure. Neither changes a weight, a random num
 The program hands over the object that `loop.py` describes; for its probe it has two more methods:
 
     exchange(elements)  a new buffer of fp32 on each device of this process, None where there is nobody to exchange it with
-    alone()             a function that enqueues one forward and backward pass on a batch that nobody trains on and drops the gradients
+    alone()             a function that enqueues one forward and backward pass on a batch that nobody trains on and drops the gradients;
+                        None where no pass by itself is like those of a step
 
 An exchange has
 
@@ -93,9 +94,14 @@ def timed(exchange, training):
 
 
 def compute(training, events):
-    """Time passes that exchange nothing, on all ranks at once as in a step, since they share what a host has."""
+    """Time passes that exchange nothing, on all ranks at once as in a step, since they share what a host has.
+
+    Nothing where `training.alone` knows of none that are like those of a step.
+    """
     began = time.monotonic()
     run = training.alone()
+    if run is None:
+        return
     run()
     training.synchronize()
     training.barrier()

@@ -134,7 +134,10 @@ class Training:
         return self.ranks.exchange(elements, self.device)
 
     def alone(self):
-        loss = self.shared_loss()
+        return self.passes(self.shared_loss())
+
+    def passes(self, loss):
+        """A function that computes a loss and its gradients and exchanges nothing."""
         # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.
         return lambda: self.torch.autograd.grad(loss(), self.parameters)
 
@@ -211,7 +214,8 @@ class Supervised(Training):
             captured.stream()
         self.net = self.place(techniques.rebuilt(self.network(), names))
         self.parameters = list(self.net.parameters())
-        self.model = ranks.model(torch.compile(self.net) if "compile" in names else self.net)
+        self.computed = torch.compile(self.net) if "compile" in names else self.net
+        self.model = ranks.model(self.computed)
         self.reseed()
         rates = {"momentum": args.momentum, "weight_decay": args.weight_decay}
         self.optimizer = self.sgd(self.net, learning_rate=args.learning_rate, **rates)
@@ -242,13 +246,21 @@ class Supervised(Training):
         return loss.detach()  # stays on the device: reading it here would stop it every step
 
     def shared_loss(self):
+        return self.loss_of(self.net)
+
+    def loss_of(self, model):
         batch = self.shared_batch()
 
         def loss():
             with self.autocast:
-                return self.loss(self.net, batch)
+                return self.loss(model, batch)
 
         return loss
+
+    def alone(self):
+        if "cuda-graphs" in self.args.techniques:
+            return None  # a step is one launch, which no pass outside of the graph is like
+        return self.passes(self.loss_of(self.computed))
 
 
 class Classifier(Supervised):

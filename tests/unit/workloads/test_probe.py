@@ -132,6 +132,12 @@ def test_passes_are_timed_one_by_one_when_all_ranks_have_warmed_up(monkeypatch):
     assert (phase.name, phase.seconds) == ("probe_compute", 109.5)
 
 
+def test_passes_unlike_those_of_a_step_are_not_told(monkeypatch):
+    training = Training([])
+    training.alone = lambda: None
+    assert emitted(monkeypatch, training, probe.compute) == []
+
+
 def test_numpy_is_left_for_after_the_pinning():
     code = "import sys; sys.path.insert(0, sys.argv[1]); import loop, events; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, str(WORKLOADS)], capture_output=True, text=True, check=True)
