@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 def test_each_technique_reaches_the_program_and_learns_what_the_plain_one_learns(dlscale, sample, tmp_path):
     words = (
-        "--model=resnet18",
+        "--model=lenet",
         "--image-size=32",
         "--batch=16",
         "--iterations=20",
