@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.errors import RequestError
-from runner.results import RECORD, RunRecord, read_record
+from runner.results import RECORD, RunRecord, folders_under, read_record, run_directories
 
 Run = tuple[Path, RunRecord]
 
@@ -34,7 +34,7 @@ def runs_at(place: str) -> OnFile:
         raise RequestError(
             f"{place} does not exist; name a run directory or a folder of them, for example results/MACHINE"
         )
-    directories = sorted({path.parent for each in found for path in each.rglob(RECORD)})
+    directories = sorted({directory for each in found for directory in _directories(each)})
     if not directories:
         raise RequestError(
             f"{place} holds no {RECORD}, so no run ended there; name a run directory or a folder of them, for example results/MACHINE"
@@ -47,3 +47,9 @@ def runs_at(place: str) -> OnFile:
         except RequestError as error:
             unreadable.append(str(error))
     return OnFile(runs=tuple(runs), unreadable=tuple(unreadable))
+
+
+def _directories(place: Path) -> list[Path]:
+    if (place / RECORD).is_file():
+        return [place]
+    return [directory for folder in folders_under(place) for directory in run_directories(folder)]

@@ -11,7 +11,17 @@ from runner.errors import RequestError
 from runner.foreign import grade as foreign
 from runner.grade import Graded, grade, scaling
 from runner.provenance import SUITE_ROOT
-from runner.results import RECORD, RunRecord, read_events, read_plan, read_record, read_table, write_record
+from runner.results import (
+    RECORD,
+    RunRecord,
+    folders_under,
+    read_events,
+    read_plan,
+    read_record,
+    read_table,
+    run_directories,
+    write_record,
+)
 from runner.studies.again import SUFFIX, judge_again, write_again
 from runner.trial import ForeignTrial
 from runner.workload import load_workloads
@@ -63,32 +73,42 @@ def _grade(directory: Path, record: RunRecord) -> Graded:
 
 
 def regrade_all(directory: Path) -> int:
-    """Regrade a run directory, or all in a directory with the studies made of them; write what differs and say so. Returns the exit code.
+    """Regrade a run directory, or all at any depth of a directory with the studies made of them; write what differs and say so. Returns the exit code.
 
     Raises:
         RequestError: nothing to regrade there.
     """
     console = Console(highlight=False, soft_wrap=True)
-    found = (
-        [directory] if (directory / RECORD).is_file() else sorted(path.parent for path in directory.glob(f"*/{RECORD}"))
-    )
-    if not found:
+    if (directory / RECORD).is_file():
+        _regrade_run(directory, console=console)
+        return 0
+    folders = folders_under(directory)
+    if not folders:
         raise RequestError(
             f"{directory} holds no {RECORD} and no run directory that does; name one, for example results/MACHINE"
         )
-    for run in found:
-        old, new = regrade(run)
-        changed = _changed(old, new)
-        if changed:
-            write_record(run, new)
-        _say(console, run, changed, source="the raw files")
-    for path in sorted(directory.glob(f"*{SUFFIX}")):
+    for folder in folders:
+        for run in run_directories(folder):
+            _regrade_run(run, console=console)
+        _regrade_studies(folder, console=console)
+    return 0
+
+
+def _regrade_run(run: Path, *, console: Console) -> None:
+    old, new = regrade(run)
+    changed = _changed(old, new)
+    if changed:
+        write_record(run, new)
+    _say(console, run, changed, source="the raw files")
+
+
+def _regrade_studies(folder: Path, *, console: Console) -> None:
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
         before, after = judge_again(path)
         changed = _changed(before, after)
         if changed:
             write_again(path, after)
         _say(console, path, changed, source="the records")
-    return 0
 
 
 def _changed(old: BaseModel, new: BaseModel) -> list[str]:

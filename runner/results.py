@@ -301,13 +301,36 @@ def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
         ) from error
 
 
-def records_under(out: Path) -> Iterator[tuple[Path, RunRecord]]:
-    """Every readable record in the run directories of `out`, oldest first; directories of unfinished runs are passed over."""
-    for path in sorted(out.glob(f"*/{RECORD}")):
+def run_directories(folder: Path) -> list[Path]:
+    """The run directories in a folder, oldest first; those of unfinished runs are passed over."""
+    return sorted(path.parent for path in folder.glob(f"*/{RECORD}"))
+
+
+def records_under(folder: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """Every readable record in the run directories of a folder, oldest first."""
+    for directory in run_directories(folder):
         try:
-            yield path.parent, read_record(path.parent)
+            yield directory, read_record(directory)
         except RequestError:
             continue
+
+
+def folders_under(directory: Path) -> list[Path]:
+    """Every folder at or below a directory that holds run directories, by path; none is looked for within a run directory.
+
+    What belongs together (a run and its baseline, a sweep, a study) lies in one folder.
+    """
+    found: list[Path] = []
+    seen: set[str] = set()
+    # Results may lie on another disk, behind a link; a link back up would be walked for ever.
+    for place, names, _ in os.walk(directory, followlinks=True):
+        runs = {name for name in names if os.path.isfile(os.path.join(place, name, RECORD))}  # noqa: PTH113, PTH118 - of thousands
+        real = os.path.realpath(place)
+        names[:] = [] if real in seen else sorted(set(names) - runs)
+        if runs and real not in seen:
+            found.append(Path(place))
+        seen.add(real)
+    return sorted(found)
 
 
 def check_writable(out: Path) -> None:

@@ -8,7 +8,7 @@ from runner.catalog import load_images
 from runner.errors import DlscaleError
 from runner.provenance import SUITE_ROOT
 from runner.report.matrix import support_matrix
-from runner.results import records_under
+from runner.results import folders_under, records_under
 
 README: Final = SUITE_ROOT / "README.md"
 BEGIN: Final = (
@@ -28,8 +28,8 @@ def export(*, check: bool) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise DlscaleError(f"{README}: lacks the marks {BEGIN.strip()!r} and {END.strip()!r}; restore them")
-    machines = sorted(path for path in (SUITE_ROOT / "results").iterdir() if path.is_dir())
-    records = [record for machine in machines for _, record in records_under(machine)]
+    folders = folders_under(SUITE_ROOT / "results")
+    records = [record for folder in folders for _, record in records_under(folder)]
     current = before + begin + support_matrix(load_images(SUITE_ROOT).everything, records) + end + after
     if current == text:
         return

@@ -34,7 +34,7 @@ from runner.report import overhead as report
 from runner.report.progress import Progress, progress
 from runner.report.publish import save
 from runner.request import EngineName, Request
-from runner.results import RECORD, check_writable, read_record, write_report
+from runner.results import check_writable, read_record, run_directories, write_report
 from runner.trial import Trial
 
 _RATE: Final = re.compile(r"^images/sec (\S+)$")
@@ -119,7 +119,7 @@ def _bench(scene: _Scene, side: SideName, *, engine: EngineName, telemetry_hz: i
     out = scene.ground.out
     words = asking.bench(scene.request, scene.ground, scene.trial, engine=engine, telemetry_hz=telemetry_hz)
     words = (*words, f"--out={out}")
-    before = set(_ended(out))
+    before = set(run_directories(out))
     began = time.monotonic()
     try:
         run([sys.executable, "-m", "runner", *words])
@@ -129,17 +129,13 @@ def _bench(scene: _Scene, side: SideName, *, engine: EngineName, telemetry_hz: i
     return Command(side=side, began_s=began, ended_s=ended, run_id=_left(out, before, words))
 
 
-def _ended(out: Path) -> list[Path]:
-    return [path.parent for path in out.glob(f"*/{RECORD}")]
-
-
 def _left(out: Path, before: set[Path], words: Sequence[str]) -> str:
     """The run that a command left, which its record names: others may write into the same directory meanwhile.
 
     Raises:
         RunFailedError: none.
     """
-    for path in sorted(set(_ended(out)) - before):
+    for path in sorted(set(run_directories(out)) - before):
         record = read_record(path)
         if record.provenance.command[-len(words) :] == tuple(words):
             return record.run_id

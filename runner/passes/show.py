@@ -8,14 +8,14 @@ from pathlib import Path
 from rich.console import Console
 
 from runner.errors import RequestError
-from runner.results import RECORD, RunRecord, read_record, records_under
+from runner.results import RECORD, RunRecord, folders_under, read_record, records_under
 
 
 def show_profile(directory: Path, *, as_json: bool) -> None:
     """Print the tables of a pass, or its `profile` as JSON.
 
     Args:
-        directory: its run directory, or a directory of run directories, of which the newest pass is taken.
+        directory: its run directory, or a directory with some at any depth, of which the newest pass is taken.
         as_json: whether a program reads it.
 
     Raises:
@@ -43,7 +43,7 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
 
 
 def find_pass(directory: Path) -> tuple[Path, RunRecord]:
-    """The pass of a run directory, or the newest one in a directory of them.
+    """The pass of a run directory, or the newest one at or below a directory.
 
     Raises:
         RequestError: there is none; the sentence says how to make one.
@@ -55,7 +55,8 @@ def find_pass(directory: Path) -> tuple[Path, RunRecord]:
                 f"{directory}: is a measured run, which no profiler disturbed; name a pass under one, or make it with PROFILE=kernels"
             )
         return directory, record
-    found = [(path, record) for path, record in records_under(directory) if record.profiled]
+    every = (run for folder in folders_under(directory) for run in records_under(folder))
+    found = [(path, record) for path, record in every if record.profiled]
     if not found:
         raise RequestError(f"{directory}: holds no pass under a profiler; name one, or make it with PROFILE=kernels")
     return max(found, key=lambda pair: pair[1].provenance.recorded_at)

@@ -38,6 +38,11 @@ def test_the_newest_pass_of_a_directory_by_its_time_and_not_by_its_name(runs):
     assert find_pass(runs)[1].profile.kind == "memory"
 
 
+def test_the_newest_pass_of_a_machine_whose_runs_lie_in_folders(runs):
+    leave(runs / "topic" / "more", "d", a_pass("kernels", events=[]), second=3)
+    assert find_pass(runs)[0] == runs / "topic" / "more" / "d"
+
+
 def test_the_very_run_that_was_named(runs):
     assert find_pass(runs / "c")[1].profile.kind == "region"
 

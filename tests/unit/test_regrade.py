@@ -3,6 +3,7 @@
 import builtins
 import json
 import math
+import shutil
 
 import examples
 import pytest
@@ -11,7 +12,7 @@ from records import events, record
 from runner.cli import main
 from runner.grade import grade, scaling
 from runner.provenance import SUITE_ROOT
-from runner.regrade import regrade
+from runner.regrade import regrade, regrade_all
 from runner.results import RunPlan, RunWriter
 from runner.workload import choose_workload, load_workloads
 
@@ -55,7 +56,9 @@ def test_the_same_to_the_digit(runs, name):
 
 
 @pytest.mark.parametrize(
-    "directory", sorted((SUITE_ROOT / "results/h200").glob("*-profile-*/")), ids=lambda path: path.name
+    "directory",
+    sorted(path.parent for path in (SUITE_ROOT / "results/h200").glob("**/*-profile-*/record.json")),
+    ids=lambda path: path.name,
 )
 def test_another_python_comes_to_the_same_digits(directory, monkeypatch):
     """Python 3.12's sum() loses no last digits and 3.11's does, so that a record from one differed from what the other made of it."""
@@ -88,6 +91,26 @@ def test_a_figure_edited_by_hand_is_found_and_mended(runs, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "one: same" in said
     assert "two: written again, measurement differed from the raw files" in said
+    assert path.read_text() == honest
+
+
+def test_runs_in_folders_are_mended_each_against_the_baseline_beside_it(runs, tmp_path, capsys):
+    """A machine's records lie in folders by topic: its own name must be enough."""
+    machine = tmp_path / "machine"
+    for topic in ("wires", "batches/old"):
+        shutil.copytree(runs, machine / topic, ignore=shutil.ignore_patterns("machine"))
+    path = machine / "batches" / "old" / "two" / "record.json"
+    honest = path.read_text()
+    fields = json.loads(honest)
+    fields["scaling"]["speedup"]["value"] *= 2
+    path.write_text(json.dumps(fields))
+    assert regrade_all(machine) == 0
+    assert [line.removeprefix(f"{machine}/") for line in capsys.readouterr().out.splitlines()] == [
+        "batches/old/one: same",
+        "batches/old/two: written again, scaling differed from the raw files",
+        "wires/one: same",
+        "wires/two: same",
+    ]
     assert path.read_text() == honest
 
 

@@ -1,4 +1,7 @@
-"""Lost records: half-written files, full disks, records of a newer version, a wrong baseline."""
+"""Lost records: half-written files, full disks, records of a newer version, a wrong baseline, run directories in a folder that nobody looks into.
+
+Also a walk that never ends because a link leads back up, and one folder's runs counted twice because two links lead to it.
+"""
 
 import errno
 import json
@@ -130,6 +133,38 @@ def test_an_unfinished_run_is_passed_over(tmp_path):
     (tmp_path / "b").mkdir()
     results.write_record(tmp_path / "b", record())
     assert [path.name for path, _ in results.records_under(tmp_path)] == ["b"]
+
+
+def leave(*directories):
+    for directory in directories:
+        directory.mkdir(parents=True)
+        (directory / "record.json").touch()
+
+
+def test_folders_of_run_directories_are_found_at_any_depth(tmp_path):
+    leave(tmp_path / "flat" / "b", tmp_path / "flat" / "a", tmp_path / "machine" / "wires" / "old" / "c")
+    leave(tmp_path / "machine" / "wires" / "d")
+    (tmp_path / "machine" / "unfinished" / "logs").mkdir(parents=True)
+    wires = tmp_path / "machine" / "wires"
+    assert results.folders_under(tmp_path) == [tmp_path / "flat", wires, wires / "old"]
+    assert results.run_directories(tmp_path / "flat") == [tmp_path / "flat" / "a", tmp_path / "flat" / "b"]
+    assert results.run_directories(wires) == [wires / "d"]
+
+
+def test_no_folder_is_looked_for_within_a_run_directory(tmp_path):
+    leave(tmp_path / "run", tmp_path / "run" / "logs" / "copied")
+    assert results.folders_under(tmp_path) == [tmp_path]
+    assert results.folders_under(tmp_path / "nowhere") == []
+
+
+def test_links_are_followed_once_and_never_back_up(tmp_path):
+    leave(tmp_path / "disk" / "machine" / "run")
+    top = tmp_path / "results"
+    top.mkdir()
+    (top / "a").symlink_to(tmp_path / "disk" / "machine")
+    (top / "b").symlink_to(tmp_path / "disk" / "machine")
+    (tmp_path / "disk" / "machine" / "up").symlink_to(top)
+    assert results.folders_under(top) == [top / "a"]
 
 
 def test_the_baseline_is_the_newest_usable_one_of_the_same_key_and_repeat(tmp_path):

@@ -11,7 +11,7 @@ from runner.provenance import SUITE_ROOT
 from runner.regrade import regrade_all
 from runner.studies.again import SUFFIX, judge_again
 
-COMMITTED = sorted((SUITE_ROOT / "results").glob(f"*/*{SUFFIX}"))
+COMMITTED = sorted((SUITE_ROOT / "results").rglob(f"*{SUFFIX}"))
 
 
 @pytest.fixture

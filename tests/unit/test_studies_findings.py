@@ -13,7 +13,7 @@ import pytest
 import studied
 
 from runner.published import load as published
-from runner.results import records_under
+from runner.results import folders_under, records_under
 from runner.studies.model import Cell, CellRun, Run
 from runner.studies.observe import observed
 from runner.studies.predicates import judged
@@ -101,7 +101,8 @@ def _observed(here, place):
 def recorded(place):
     """Runs that the project vouches for, as the cells of a study."""
     cells = {}
-    for directory, record in records_under(examples.ROOT / "results" / place):
+    folders = folders_under(examples.ROOT / "results" / place)
+    for directory, record in (run for folder in folders for run in records_under(folder)):
         trial = record.trial
         where = {
             "framework": trial.framework,

@@ -113,7 +113,7 @@ def test_a_record_from_before_tells_what_its_program_did(tmp_path):
 
     source = next(
         path
-        for path in sorted((examples.ROOT / "results/h200").glob("*/record.json"))
+        for path in sorted((examples.ROOT / "results/h200").rglob("record.json"))
         if '"precision": "bf16"' in path.read_text()
     )
     fields = json.loads(source.read_text())
