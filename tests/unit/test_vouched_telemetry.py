@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.results import read_record
+from runner.results import read_record, run_directories
 
 RESULTS = Path(__file__).parents[2] / "results"
-RECORDS = [read_record(path.parent) for path in sorted((RESULTS / "h200").glob("*/record.json"))]
+FOLDERS = [RESULTS / "h200" / topic for topic in ("telemetry", "cern-wgan")]
+RECORDS = [read_record(path) for folder in FOLDERS for path in run_directories(folder)]
 WATCHED = [record for record in RECORDS if record.telemetry]
 # Of one batch there are two: one whose rate never settled, and one whose pass looked at a single step before it had.
 SWEEP = sorted(
