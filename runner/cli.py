@@ -18,7 +18,7 @@ from runner import request as ask
 from runner.bench_cli import bench
 from runner.compare.cli import compare
 from runner.data import data_app
-from runner.errors import DlscaleError
+from runner.errors import DlscaleError, RequestError
 from runner.flags import Text, flag
 from runner.images.cli import images_app
 from runner.query.cli import query
@@ -64,7 +64,7 @@ def doctor(
 
 @app.command()
 def regrade(
-    directory: Annotated[Path, typer.Argument(help="run directory, or a directory of run directories")],
+    directory: Annotated[Path, typer.Argument(help="run directory, or a directory with some at any depth")],
 ) -> None:
     """Compute a run's figures again from its raw files, and say whether they are the recorded ones."""
     from runner.regrade import regrade_all  # noqa: PLC0415 - commands load what they need
@@ -74,7 +74,9 @@ def regrade(
 
 @app.command()
 def profile(
-    directory: Annotated[Path, typer.Argument(help="run directory, or a directory of them: its newest pass")],
+    directory: Annotated[
+        Path, typer.Argument(help="run directory, or a directory with some at any depth: its newest pass")
+    ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print the profile as JSON")] = False,
 ) -> None:
@@ -88,15 +90,30 @@ def profile(
 def report(
     directories: Annotated[
         list[Path] | None,
-        typer.Argument(help="a run directory, or directories of them (default: results)", metavar="[DIRECTORY...]"),
+        typer.Argument(
+            help="a run directory, or directories with some at any depth (default: results, the page alone)",
+            metavar="[DIRECTORY...]",
+        ),
     ] = None,
     *,
     out: Annotated[Text, flag("--out", help="where reports go (default: beside the runs)", metavar="DIR")] = None,
     form: Annotated[
         Text, flag("--format", help="mllog: MLPerf's :::MLLOG lines of each training instead of reports")
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="fail if report.md of a directory is not what its records give; draws nothing"),
+    ] = False,
 ) -> None:
-    """Draw records on file: tables and plots of each matrix, pass and sweep over the batch, and report.html with all of them and the studies."""
+    """Draw records on file: tables and plots of each matrix, pass and sweep over the batch, and report.html and report.md with all of them and the studies."""
+    if check:
+        if out or form:
+            raise RequestError("--check excludes --out and --format: it writes nothing; leave them out")
+        from runner.reports import check_page  # noqa: PLC0415 - commands load what they need
+
+        for directory in directories or [Path("results")]:
+            check_page(directory)
+        return
     if ask.choice("FORMAT", form, Literal["mllog"]):
         from runner.mllog import write_logs  # noqa: PLC0415 - commands load what they need
 
@@ -104,7 +121,7 @@ def report(
         return
     from runner.reports import report as draw  # noqa: PLC0415 - commands load what they need
 
-    draw(directories or [Path("results")], out=Path(out) if out else None)
+    draw(directories or [Path("results")], out=Path(out) if out else None, beside_runs=bool(directories or out))
 
 
 @app.command()

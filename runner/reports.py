@@ -26,8 +26,10 @@ from runner.report import overhead as overhead_report
 from runner.report.overhead import OverheadReport
 from runner.report.page import export, picture, render
 from runner.report.page.collect import Collected
+from runner.report.page.markdown import markdown
+from runner.report.page.model import Page
 from runner.report.publish import Measured, of_comparison, redraw, save, watched
-from runner.results import RECORD, RunRecord, check_writable, read_record, records_under, write_report
+from runner.results import RECORD, RunRecord, check_writable, folders_under, read_record, records_under, write_report
 from runner.studies.again import SUFFIX
 from runner.studies.model import Reproduction
 from runner.sweeps import sweeps
@@ -35,17 +37,20 @@ from runner.transports import across
 
 Run = tuple[Path, RunRecord]
 PAGE: Final = "report.html"
+KEPT_PAGE: Final = "report.md"
+"""The page without figures, which is kept with the records."""
 BESIDE: Final = "report-figures"
 """Folder of the page's figures as PNG and CSV."""
 
 
-def report(directories: Sequence[Path], *, out: Path | None) -> None:
-    """Write the reports of a run, or of all runs in some directories with one page of them, and print where each is.
+def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool = True) -> None:
+    """Write the reports of a run, or of all runs at or below some directories with one page of them, and print where each is.
 
     Args:
-        directories: a run directory, whose reports carry the run's own name; or directories of them, whose reports carry the matrix's; or
-            of such directories, whose reports stay as they are. The page is in `out`, or in the directory that holds them all.
-        out: where the reports go; None for beside the run directories.
+        directories: a run directory, whose reports carry the run's own name; or directories of them at any depth, whose reports carry the
+            matrix's. The page is in `out`, or in the directory that holds them all.
+        out: where the reports go, those of several folders in folders of the same names; None for beside the run directories.
+        beside_runs: whether the reports of directories are written too; if not, the page alone.
 
     Raises:
         RequestError: no record is there, or `out` takes no file.
@@ -59,19 +64,37 @@ def report(directories: Sequence[Path], *, out: Path | None) -> None:
         check_writable(out or first.parent)
         redraw([*_baselines([run]), run], out=out or first.parent, name=run[1].run_id, console=console)
         return
-    folders = [found for directory in directories for found in _folders(directory)]
-    if not folders:
-        names = ", ".join(str(directory) for directory in directories)
-        raise RequestError(
-            f"{names}: holds no run record that can be read; name a run directory, or one of several, for example results/MACHINE"
-        )
+    folders = _folders(directories)
     above = first if len(directories) == 1 else Path(os.path.commonpath([one.resolve() for one in directories]))
     place = out or above
     check_writable(place)
     found = Collected()
     for folder, runs in folders:
-        _draw(folder, runs, found, out=out or (folder if folder in directories else None), page=place, console=console)
+        beside = out / os.path.relpath(folder.resolve(), above.resolve()) if out else folder
+        if beside_runs:
+            check_writable(beside)
+        own = _read(folder, runs, page=place, pictures=True, console=console, out=beside if beside_runs else None)
+        found.join(own, files=_files(beside, page=place))
     _write(found, place, console=console)
+
+
+def check_page(directory: Path) -> None:
+    """Hold the page that is kept in a directory as Markdown against what the records at and below it give now.
+
+    Raises:
+        RequestError: no record is there.
+        DlscaleError: there is no such page, or another.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    found = Collected()
+    for folder, runs in _folders([directory]):
+        own = _read(folder, runs, page=directory, pictures=False, console=console, out=None)
+        found.join(own, files=_files(folder, page=directory))
+    path = directory / KEPT_PAGE
+    if not path.is_file() or path.read_text(encoding="utf-8") != markdown(_page(found)):
+        raise DlscaleError(
+            f"{path} differs from what the records give; run `dlscale report {directory}` and commit what it wrote"
+        )
 
 
 def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -82,23 +105,40 @@ def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return found
 
 
-def _folders(directory: Path) -> list[tuple[Path, list[Run]]]:
-    """The directory with its runs, or where it has none itself, those in it."""
-    places = [directory]
-    if not any(directory.glob(f"*/{RECORD}")):
-        places = sorted(path for path in directory.glob("*") if path.is_dir())
-    return [(place, runs) for place in places if (runs := list(records_under(place)))]
+def _folders(directories: Sequence[Path]) -> list[tuple[Path, list[Run]]]:
+    """Each folder at or below the directories that holds runs, and these.
+
+    Raises:
+        RequestError: none does.
+    """
+    places = dict.fromkeys(folder for directory in directories for folder in folders_under(directory))
+    found = [(folder, runs) for folder in places if (runs := list(records_under(folder)))]
+    if not found:
+        names = ", ".join(str(directory) for directory in directories)
+        raise RequestError(
+            f"{names}: holds no run record that can be read; name a run directory, or one of several, for example results/MACHINE"
+        )
+    return found
 
 
-def _draw(
-    folder: Path, runs: Sequence[Run], found: Collected, *, out: Path | None, page: Path, console: Console
-) -> None:
-    """Add one folder's runs to the page, and write their reports; none where `out` is None."""
-    found.records += [(_link(path, page), record) for path, record in runs]
+def _read(
+    folder: Path, runs: Sequence[Run], *, page: Path, pictures: bool, console: Console, out: Path | None
+) -> Collected:
+    """Collect what one folder's runs show, and write their reports; none where `out` is None.
+
+    Args:
+        folder: where they are.
+        runs: all of them.
+        page: where the page is, which links lead from.
+        pictures: whether the page shows figures, and so what samplers saw over time.
+        console: where it is said what is written, and what can't be.
+        out: where the reports go.
+    """
+    found = Collected(records=[(_link(path, page), record) for path, record in runs])
     for name, own in matrices(runs).items():
         every = [*_baselines(own), *own]
         measured = redraw(every, out=out, name=name, console=console) if out else Measured.of(every)
-        seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves}
+        seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves if pictures}
         found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
         found.passes(own)
     _draw_across(runs, found, out=out, console=console)
@@ -108,6 +148,7 @@ def _draw(
         if out:
             save(overhead_report.reports(overhead), out=out, console=console)
         found.overhead(overhead)
+    return found
 
 
 def _draw_across(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
@@ -145,6 +186,12 @@ def _link(path: Path, page: Path) -> str:
     return quote(Path(os.path.relpath(path.resolve(), page.resolve())).as_posix())
 
 
+def _files(folder: Path, *, page: Path) -> dict[str, str]:
+    """By their names, where the reports in a folder are, seen from the page."""
+    found = sorted(path for kind in ("png", "md", "csv") for path in folder.glob(f"*.{kind}"))
+    return {path.name: _link(path, page) for path in found}
+
+
 def _reproductions(folder: Path, *, console: Console) -> Iterator[tuple[str, Reproduction]]:
     """Studies that were run there, by the name of their file; one that can't be read costs itself only."""
     for path in sorted(folder.glob(f"*{SUFFIX}")):
@@ -165,11 +212,15 @@ def _overheads(folder: Path, *, console: Console) -> Iterator[OverheadReport]:
             console.print(f"not drawn: {path.name}: {error}", style="yellow", markup=False)
 
 
+def _page(found: Collected) -> Page:
+    return found.page(
+        title="dlscale report", made=f"{len(found.records):,} records, drawn by dlscale {runner.__version__}"
+    )
+
+
 def _write(found: Collected, place: Path, *, console: Console) -> None:
-    """Write the page and, beside it, each of its figures as PNG and CSV."""
-    now = datetime.now(timezone.utc)
-    made = f"{len(found.records):,} records, drawn {now:%Y-%m-%d %H:%M} UTC by dlscale {runner.__version__}"
-    page = found.page(title="dlscale report", made=made)
+    """Write the page in both forms and, beside it, each of its figures as PNG and CSV."""
+    page = _page(found)
     check_writable(place / BESIDE)
     for figure in page.figures:
         write_report(place / BESIDE, f"{figure.name}.csv", export.to_csv(figure))
@@ -177,7 +228,9 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
         if drawn:
             write_report(place / BESIDE, f"{figure.name}.png", drawn)
     console.print(f"figures: {len(page.figures)} as PNG and CSV in {place / BESIDE}", style="dim", markup=False)
-    save({PAGE: render.html(page, beside=BESIDE)}, out=place, console=console)
+    now = datetime.now(timezone.utc)
+    dated = page.model_copy(update={"made": f"{page.made} at {now:%Y-%m-%d %H:%M} UTC"})
+    save({KEPT_PAGE: markdown(page), PAGE: render.html(dated, beside=BESIDE)}, out=place, console=console)
 
 
 def _baselines(runs: Sequence[Run]) -> list[Run]:

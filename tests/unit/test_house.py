@@ -78,6 +78,7 @@ PURE = sorted(
             )
         ),
         *(ROOT / "runner" / "report" / "page" / f"{name}.py" for name in ("blocks", "collect", "curves", "export")),
+        ROOT / "runner" / "report" / "page" / "markdown.py",
         *(ROOT / "runner" / "report" / "page" / f"{name}.py" for name in ("figures", "model", "overview", "picture")),
         *(ROOT / "runner" / "report" / "page" / f"{name}.py" for name in ("runs", "studies", "verdicts", "words")),
         *(

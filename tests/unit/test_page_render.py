@@ -184,7 +184,7 @@ def test_several_directories_share_a_page_above_them(tmp_path):
     for machine in ("one", "two"):
         record = pages.scaled(1, matrix=machine)
         pages.leave(tmp_path / machine, (record.run_id, record))
-    report([tmp_path], out=None)
+    report([tmp_path], out=None, beside_runs=False)
     told = values((tmp_path / "report.html").read_text())
     assert (
         sorted(path.name for path in tmp_path.glob("*/*") if path.is_file()) == []

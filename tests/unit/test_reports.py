@@ -1,14 +1,16 @@
 """Records on file that are drawn wrongly again.
 
 Prevents: a matrix that looks otherwise than when it was run; a speedup that is lost because its baseline is of another matrix; reports of
-a matrix overwritten by those of one of its runs; a pass under a profiler in a plot of throughput; one damaged table that keeps all other
+a matrix overwritten by those of one of its runs, or reports of a folder by those of another; folders of a machine that nobody draws; a pass under a profiler in a plot of throughput; one damaged table that keeps all other
 reports from being written; a traceback where there is nothing to draw.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import shutil
+from urllib.parse import unquote
 
 import examples
 import pytest
@@ -52,16 +54,17 @@ def test_matrices_passes_and_sweeps(runs, tmp_path, capsys):
         "m1-power.png",
         *(f"m1.{kind}" for kind in ("csv", "md", "png")),
         "report.html",
+        "report.md",
         *(
             f"sweep-pytorch-2.15.0-resnet50-224px-1gpu-{figure}.png"
             for figure in ("compute", "sm-active", "throughput", "utilisation")
         ),
         "sweep-pytorch-2.15.0-resnet50-224px-1gpu.md",
     ]
-    *reports, figures, page = capsys.readouterr().out.splitlines()
+    *reports, figures, kept, page = capsys.readouterr().out.splitlines()
     assert reports == [f"report: {out / name}" for name in printed_order(out)]
     assert figures.startswith("figures: ")
-    assert page == f"report: {out / 'report.html'}"
+    assert (kept, page) == (f"report: {out / 'report.md'}", f"report: {out / 'report.html'}")
     assert "profile" not in (out / "m0.md").read_text()
 
 
@@ -126,6 +129,61 @@ def test_a_damaged_table_costs_its_own_plot_only(runs, tmp_path, capsys):
     assert {"m0.md", "m1-power.png"} <= set(names(tmp_path / "out"))
     said = capsys.readouterr().out
     assert f"not drawn: {runs / 'm0-fp32-4'}: its table telemetry can't be read" in said
+
+
+def test_every_folder_of_a_machine_is_drawn_beside_its_runs(runs, tmp_path):
+    machine = tmp_path / "machine"
+    for topic in ("batches", "wires/old"):
+        shutil.copytree(runs, machine / topic)
+    report([machine], out=None)
+    assert [path.name for path in sorted(machine.iterdir())] == [
+        "batches",
+        "report-figures",
+        "report.html",
+        "report.md",
+        "wires",
+    ]
+    own = set(names(machine / "batches"))
+    assert {"m0.md", "m1-power.png", "sweep-pytorch-2.15.0-resnet50-224px-1gpu.md"} <= own
+    assert set(names(machine / "wires" / "old")) == own
+
+
+def test_reports_of_several_folders_do_not_overwrite_each_other_in_another_place(runs, tmp_path):
+    machine = tmp_path / "machine"
+    for topic in ("batches", "wires/old"):
+        shutil.copytree(runs, machine / topic)
+    report([machine], out=tmp_path / "out")
+    assert "m0.md" in names(tmp_path / "out" / "batches")
+    assert "m0.md" in names(tmp_path / "out" / "wires" / "old")
+    assert names(tmp_path / "out") == ["report.html", "report.md"]
+    assert names(machine / "batches") == []
+
+
+def test_the_kept_page_is_the_same_each_time_and_held_against_the_records(runs):
+    """`make verify` failed on a committed page because of the minute in which it was drawn."""
+    report([runs], out=None)
+    first = (runs / "report.md").read_bytes()
+    report([runs], out=None)
+    assert (runs / "report.md").read_bytes() == first
+    before = sorted(runs.rglob("*"))
+    assert dlscale("report", "--check", runs).returncode == 0
+    assert sorted(runs.rglob("*")) == before
+    shutil.rmtree(runs / "m0-fp32-4")
+    done = dlscale("report", "--check", runs)
+    assert done.returncode == 1
+    assert f"{runs / 'report.md'} differs from what the records give; run `dlscale report {runs}`" in done.stderr
+    assert dlscale("report", "--check", runs, "--format=mllog").returncode == 2
+
+
+def test_every_link_of_the_kept_page_leads_to_a_file_and_every_plot_has_one(runs, tmp_path):
+    machine = tmp_path / "made up"  # a name that has to be written otherwise in a link
+    shutil.copytree(runs, machine / "some (topic)")
+    report([machine], out=None)
+    links = re.findall(r"\]\(([^)#]+)\)", (machine / "report.md").read_text())
+    places = {(machine / unquote(link)).resolve() for link in links}
+    assert all(place.exists() for place in places)
+    assert places >= {path.resolve() for path in (machine / "some (topic)").glob("*.png")}
+    assert not any("report-figures" in link for link in links)
 
 
 def test_nothing_to_draw_is_one_sentence(tmp_path):

@@ -78,6 +78,7 @@ def comparison(measured: Measured, *, name: str) -> tuple[Block, ...]:
             ),
             notes=transports.notes(compared),
             runs=tuple(dict.fromkeys(run for runs in own.values() for run in runs)),
+            stem=name,
         ),
     )
 
@@ -105,6 +106,7 @@ def batches(sweep: Sweep) -> Block:
         ),
         notes=sweep.notes,
         runs=tuple(dict.fromkeys(run for point in sweep.points for run in point.runs)),
+        stem=sweep.name,
     )
 
 
@@ -125,6 +127,7 @@ def fed(found: InputReport) -> Block:
         tables=(Table(title="Input", columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for source in found.sources for run in source.runs)),
+        stem=found.name,
     )
 
 
@@ -146,6 +149,7 @@ def faster(found: Ablation) -> Block:
         tables=(Table(title="Techniques", columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for line in found.lines for run in line.runs)),
+        stem=found.name,
     )
 
 
@@ -170,6 +174,7 @@ def checked(found: CrossCheck) -> Block:
         tables=(Table(title="Engines", columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for row in found.rows for run in row.runs)),
+        stem=found.name,
     )
 
 
@@ -189,6 +194,7 @@ def costs(found: OverheadReport) -> Block:
         tables=tuple(Table(title=title, columns=one.headers, rows=one.rows) for title, one in tables.items()),
         notes=found.notes,
         runs=found.runs,
+        stem=found.name,
     )
 
 
@@ -217,6 +223,7 @@ def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
                 *profile.unavailable(record.profile),
             ),
             runs=(record.run_id,),
+            stem=record.run_id,
         ),
     )
 
@@ -248,6 +255,7 @@ def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None
         tables=tuple(_tables(summary)),
         notes=(*figures.notes(summary), *telemetry.notes(summary)),
         runs=tuple(record.run_id for record in records),
+        stem=name,
     )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from runner.report.page import blocks, overview, runs, studies
 from runner.report.page.model import Block, Page, Section
@@ -52,7 +55,7 @@ CHAPTERS: Final = {
 
 @dataclass
 class Collected:
-    """What a page is made from, as it is read; chapters without a block are left out.
+    """What a page is made from, as it is read: folder by folder, each then joined to the whole. Chapters without a block are left out.
 
     Attributes:
         records: link of each run's directory, relative to the page, and its record.
@@ -99,6 +102,25 @@ class Collected:
         """Add a study; `stem` is its file's name without the ending."""
         self.chapters["studies"].append(studies.block(reproduction, stem=stem))
 
+    def join(self, folder: Collected, *, files: Mapping[str, str]) -> None:
+        """Add what a folder holds.
+
+        Args:
+            folder: collected from its run directories alone.
+            files: link to each report that lies beside them, relative to the page, by its name; a block has those that its stem begins,
+                and where several do, the longest has it.
+        """
+        stems = {block.stem for blocks_ in folder.chapters.values() for block in blocks_} - {""}
+        own: dict[str, list[str]] = {}
+        for name, link in files.items():
+            own.setdefault(_stem(name, stems), []).append(link)
+        self.records += folder.records
+        for name, found in folder.chapters.items():
+            self.chapters[name] += [
+                block.model_copy(update={"files": tuple(own.get(block.stem, ()))}) if block.stem else block
+                for block in found
+            ]
+
     def page(self, *, title: str, made: str) -> Page:
         """The page; newest runs first, as those are looked for."""
         ordered = sorted(self.records, key=lambda one: one[1].provenance.recorded_at, reverse=True)
@@ -107,12 +129,20 @@ class Collected:
             title=title,
             made=made,
             counts=overview.counts(records, studies=len(self.chapters["studies"])),
-            overview=overview.overview(records),
+            overview=overview.overview(
+                records, folders=[unquote(str(PurePosixPath(link).parent)) for link, _ in ordered]
+            ),
             sections=tuple(_sections(self.chapters)),
             run_columns=runs.COLUMNS,
             filtered=runs.FILTERED,
             runs=tuple(runs.line(record, link=link) for link, record in ordered),
         )
+
+
+def _stem(name: str, stems: AbstractSet[str]) -> str:
+    """The longest of the stems that a file's name begins with, up to an ending or a hyphen; "" for none."""
+    ends = (at for at in range(len(name) - 1, 0, -1) if name[at] in "-.")
+    return next((name[:at] for at in ends if name[:at] in stems), "")
 
 
 def _sections(chapters: Mapping[str, Sequence[Block]]) -> Iterable[Section]:

@@ -91,6 +91,8 @@ class Block(Frozen):
         lines: what ran where.
         notes: reservations.
         runs: ids of the runs that it is made from.
+        stem: begins the names of its own reports, which lie beside the run directories.
+        files: links to these, relative to the page, as far as they are there.
     """
 
     anchor: str
@@ -101,6 +103,8 @@ class Block(Frozen):
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    stem: str = ""
+    files: tuple[str, ...] = ()
 
 
 class Section(Frozen):
@@ -145,7 +149,7 @@ class Count(Frozen):
 
 
 class Page(Frozen):
-    """The whole page; `made` says when and by which version, in words."""
+    """The whole page; `made` says of how much and by which version, and on one that is kept nowhere also when, in words."""
 
     title: str
     made: str

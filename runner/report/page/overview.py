@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from runner.report import figures
@@ -35,8 +35,13 @@ def counts(records: Sequence[RunRecord], *, studies: int) -> tuple[Count, ...]:
     )
 
 
-def overview(records: Sequence[RunRecord]) -> Block:
-    """Machines, frameworks, the fastest run of each network, and frameworks beside each other."""
+def overview(records: Sequence[RunRecord], *, folders: Sequence[str] = ()) -> Block:
+    """Folders, machines, frameworks, the fastest run of each network, and frameworks beside each other.
+
+    Args:
+        records: all.
+        folders: (records,) where each lies; nothing is said of a single one.
+    """
     usable = [
         record
         for record in records
@@ -44,7 +49,12 @@ def overview(records: Sequence[RunRecord]) -> Block:
         and not (record.profiled or record.concurrent)
         and record.measurement.throughput
     ]
-    every = (_fastest(usable), _of("machine", machine, records), _of("framework", lines.framework, records))
+    every = (
+        _fastest(usable),
+        *([_of("folder", folders, records)] if len(set(folders)) > 1 else []),
+        _of("machine", [machine(record) for record in records], records),
+        _of("framework", [lines.framework(record) for record in records], records),
+    )
     return Block(
         anchor="overview",
         title="Overview",
@@ -54,11 +64,11 @@ def overview(records: Sequence[RunRecord]) -> Block:
     )
 
 
-def _of(name: str, value: Callable[[RunRecord], str], records: Sequence[RunRecord]) -> Table:
-    """How many runs of which validity there are of each machine, or of each framework."""
+def _of(name: str, values: Sequence[str], records: Sequence[RunRecord]) -> Table:
+    """How many runs of which validity there are of each folder, machine or framework; `values` has that of each record."""
     groups: dict[str, list[RunRecord]] = {}
-    for record in records:
-        groups.setdefault(value(record), []).append(record)
+    for value, record in zip(values, records, strict=True):
+        groups.setdefault(value, []).append(record)
     statuses = ("valid", "degraded", "invalid", "failed")
     return Table(
         title=f"By {name}",

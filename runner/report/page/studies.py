@@ -107,6 +107,7 @@ def block(reproduction: Reproduction, *, stem: str) -> Block:
         tables=tables(reproduction),
         notes=reproduction.notes,
         runs=tuple(dict.fromkeys(run for one in reproduction.observations for run in one.runs)),
+        stem=stem,
     )
 
 
