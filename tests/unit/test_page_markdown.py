@@ -74,9 +74,14 @@ def test_long_tables_are_left_out_with_their_length_and_short_ones_behind_them_a
 
 
 @pytest.mark.parametrize(
-    ("files", "target"), [({"s-7.md": "x/s-7.md", "s-7.csv": "x/s-7.csv"}, "x/s-7.md"), ({}, "topic/r/")]
+    ("files", "entry"),
+    [
+        ({"s-7.md": "x/s-7.md", "s-7.csv": "x/s-7.csv"}, "[title](x/s-7.md): lead"),
+        ({"s-7.md": "x/s-7.md", "s-7-power.png": "x/p.png"}, "[title](x/s-7.md): lead · [p.png](x/p.png)"),
+        ({}, "[title](topic/r/): lead"),
+    ],
 )
-def test_of_many_blocks_each_is_a_line_that_leads_to_its_own_report(files, target):
+def test_of_many_blocks_each_is_a_line_that_leads_to_its_own_report(files, entry):
     folder = Collected()
     folder.chapters["passes"] += [block(anchor=f"a{n}", stem=f"s-{n}", runs=("r",)) for n in range(MOST_BLOCKS + 1)]
     found = Collected(records=[("topic/r", records.record().model_copy(update={"run_id": "r"}))])
@@ -84,7 +89,7 @@ def test_of_many_blocks_each_is_a_line_that_leads_to_its_own_report(files, targe
     text = markdown(found.page(title="t", made="m"))
     assert "13 of them, each in a report of its own:" in text
     assert text.count("\n- [title](") == 13
-    assert f"\n- [title]({target}): lead\n" in text
+    assert f"\n- {entry}\n" in text
     assert "###" not in text
 
 

@@ -55,7 +55,10 @@ def _chapter(section: Section, folders: Mapping[str, str]) -> Iterator[str]:
     yield from (f"## {_plain(section.title)}", "", _plain(section.about), "")
     if len(section.blocks) > MOST_BLOCKS:
         yield from (f"{len(section.blocks):,} of them, each in a report of its own:", "")
-        yield from (*(_entry(block, _own_report(block, folders)) for block in section.blocks), "")
+        for block in section.blocks:
+            plots = [_file(link, block.stem) for link in block.files if link.endswith(".png")]
+            yield " · ".join((_entry(block, _own_report(block, folders)), *plots))
+        yield ""
         return
     yield from (*(_entry(block, f"#{block.anchor}") for block in section.blocks), "")
     for block in section.blocks:
