@@ -50,7 +50,7 @@ regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=re
 	@$(DLSCALE) regrade $(call quote,$(DIR))
 profile: .venv/ready ## what a pass under a profiler found: RUN=results/...
 	@$(DLSCALE) profile $(call quote,$(RUN))
-report: .venv/ready ## draw records on file, and report.html with all of them and the studies: DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
+report: .venv/ready ## draw records on file, and report.html and report.md with all of them and the studies: DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
 	@$(DLSCALE) report $(if $(DIR),$(call quote,$(DIR))) $(if $(OUT),--out=$(call quote,$(OUT))) $(if $(FORMAT),--format=$(call quote,$(FORMAT)))
 compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
 	@$(DLSCALE) compare $(call quote,$(A)) $(call quote,$(B)) \
@@ -93,6 +93,7 @@ verify: .venv/ready ## fail if a generated file differs from what generates it
 	@$(DLSCALE) images verify
 	@$(DLSCALE) schema --check
 	@$(DLSCALE) matrix --check
+	@$(DLSCALE) report --check results/epyc-2core results/h200
 lock: .venv/ready-dev ## resolve the runner's own requirements again
 	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.10 --no-python-downloads --no-annotate \
 	  --no-header --no-emit-index-url --extra build pyproject.toml -o requirements.lock

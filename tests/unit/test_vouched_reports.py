@@ -1,0 +1,36 @@
+"""Reports that are committed beside the records that the project vouches for.
+
+Prevents: a table on file that its own records no longer give, which a redraw then changes by the way; a report of a folder that nobody committed.
+Plots are left out: another version of the library that draws them moves a line by a pixel.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from runner.report import canvas
+from runner.reports import KEPT_PAGE, report
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.mark.parametrize("folder", ["epyc-2core", "h200/telemetry", "h200/cern-wgan"])
+def test_they_are_drawn_again_to_the_byte(folder, tmp_path, monkeypatch):
+    """Ten CSVs had no columns for what was measured later, and each redraw rewrote them."""
+    monkeypatch.setattr(canvas, "png", lambda _figure: None)
+    report([RESULTS / folder], out=tmp_path)
+    drawn, kept = tables(tmp_path), tables(RESULTS / folder)
+    # `reproduce` writes those of a study, and `regrade` again.
+    studies = {
+        path.name.replace(".reproduction.json", ".md") for path in (RESULTS / folder).glob("*.reproduction.json")
+    }
+    assert drawn.keys() == kept.keys() - studies
+    assert [name for name in drawn if drawn[name] != kept[name]] == []
+
+
+def tables(folder):
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.suffix in {".csv", ".md"} and path.name != KEPT_PAGE
+    }
