@@ -245,7 +245,8 @@ def machine(record: RunRecord) -> str:
     host = record.provenance.host
     if record.trial.device == "gpu" and record.provenance.gpus:
         gpus = record.provenance.gpus
-        return f"{len(gpus)} × {gpus[0].name}"
+        nodes = len(record.provenance.nodes)
+        return f"{f'{nodes} nodes of ' if nodes > 1 else ''}{len(gpus)} × {gpus[0].name}"
     return (
         f"{host.cpu_model or 'unknown processor'}, {host.usable_threads} core{'' if host.usable_threads == 1 else 's'}"
     )

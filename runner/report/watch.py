@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from runner.events import Env, Event, FirstStep, Phase, ProfileKind, ProfileStart, RunStart, WarmupEnd, Window
+from runner.events import Env, Event, FirstStep, Phase, ProfileKind, ProfileStart, RunStart, RunStop, WarmupEnd, Window
+from runner.report import ahead
 from runner.report.progress import Progress
 from runner.results import RunRecord
 from runner.trial import AnyTrial, Case, ForeignTrial, Trial
@@ -37,6 +38,8 @@ class Watch:
         # How long a program of others goes on, and how many ranks it has, only that program knows.
         known = trial if isinstance(trial, Trial) else None
         self._ranks = known.processes if known else 1
+        # Nothing may be loaded while another training is still measured.
+        self._beside_others = bool(known and known.concurrent and known.concurrent.case == "together")
         self._counted = unit
         iterations = known.iterations if known and not known.profile else None
         shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", iterations)
@@ -58,6 +61,8 @@ class Watch:
                 self._shown.phase("warm-up")
             case WarmupEnd():
                 self._shown.phase("measuring")
+            case RunStop() if not self._beside_others:
+                ahead.load()
             case ProfileStart():
                 self._shown.phase(f"under {event.source}")
             case Window():
