@@ -34,6 +34,7 @@ Technique = Literal[
     "space-to-depth",
     "pooling-kernel",
     "compile",
+    "one-pass-norms",
     "cuda-graphs",
     "local-statistics",
     "large-buckets",

@@ -26,8 +26,8 @@ _NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
 # Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
 _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
-# What reads images as another one lays them out.
-_NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last"}
+# What reads images as another one lays them out, and what only a compiler makes fast.
+_NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last", "one-pass-norms": "compile"}
 
 
 def settle(request: Request, ground: Ground) -> Request:

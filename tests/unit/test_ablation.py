@@ -128,7 +128,7 @@ def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
 def test_the_lines_that_are_run_add_one_technique_each():
     on = ground("pytorch", "gpu")
     lines = list(stages(Request(gpus=(1,)), on, scale=1, batches=(512,)))
-    assert [len(line.techniques) for line in lines] == [0, 0, 1, 2, 3, 4, 5, 6, 6]
+    assert [len(line.techniques) for line in lines] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 7]
     assert [line.precision for line in lines[:3]] == ["fp32", "bf16", "bf16"]
     assert lines[-1].batch == 512
     assert lines[-2].techniques[-1] == "cuda-graphs"

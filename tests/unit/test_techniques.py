@@ -15,7 +15,8 @@ from runner.results import read_record
 from runner.techniques import of_older
 
 ALL = (
-    *("channels-last", "fused-optimizer", "space-to-depth", "pooling-kernel", "compile", "cuda-graphs"),
+    *("channels-last", "fused-optimizer", "space-to-depth", "pooling-kernel"),
+    *("compile", "one-pass-norms", "cuda-graphs"),
     *("local-statistics", "large-buckets", "bf16-gradients"),
 )
 
@@ -31,7 +32,7 @@ def test_a_reference_is_plain_and_keeps_its_precision():
 
 def test_tuned_is_all_that_means_something_at_each_scale():
     one, two = planned(gpus=(1, 2), preset="tuned")
-    assert one.techniques == ALL[:6]
+    assert one.techniques == ALL[:7]
     assert two.techniques == ALL
     assert (one.precision, two.precision) == ("bf16", "bf16")
     assert one.key == two.key
@@ -53,6 +54,7 @@ def test_each_list_of_techniques_is_a_key_of_its_own():
         (("mxnet", "cpu"), {"techniques": ("compile",)}, "not offered by FRAMEWORK=mxnet"),
         (("mxnet", "cpu"), {"preset": "tuned"}, "not offered by FRAMEWORK=mxnet"),
         (("pytorch", "gpu"), {"techniques": ("pooling-kernel",)}, "TECHNIQUES=channels-last,pooling-kernel"),
+        (("pytorch", "gpu"), {"techniques": ("one-pass-norms",)}, "TECHNIQUES=compile,one-pass-norms"),
     ],
 )
 def test_what_is_not_offered_is_refused(where, asked, sentence):

@@ -32,7 +32,7 @@ def test_runner_and_program_have_the_same_names_in_the_same_order():
 
 
 def test_what_goes_is_let_through():
-    techniques.check(asked(*techniques.TECHNIQUES[:6]), offered=set(techniques.TECHNIQUES))
+    techniques.check(asked(*techniques.TECHNIQUES[:7]), offered=set(techniques.TECHNIQUES))
     techniques.check(asked(*techniques.TECHNIQUES, strategy="ddp"), offered=set(techniques.TECHNIQUES))
     techniques.check(asked("channels-last", device="cpu"), offered={"channels-last"})
 
@@ -46,6 +46,7 @@ def test_what_goes_is_let_through():
         (asked("large-buckets"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
         (asked("bf16-gradients", strategy="horovod"), techniques.TECHNIQUES, "leave it out with --strategy=horovod"),
         (asked("pooling-kernel"), techniques.TECHNIQUES, "add channels-last"),
+        (asked("one-pass-norms"), techniques.TECHNIQUES, "add compile"),
         (asked("cuda-graphs", strategy="horovod"), techniques.TECHNIQUES, "or ask for ddp"),
         (asked("cuda-graphs", precision="fp16"), techniques.TECHNIQUES, "ask for bf16"),
         (asked("cuda-graphs", profile="memory"), techniques.TECHNIQUES, "leave it out of such a pass"),
