@@ -121,7 +121,7 @@ class OwnSoftware(Frozen):
 
 
 def own_software(framework: str, *, device: Device, horovod: bool) -> OwnSoftware:
-    """Look up the framework in the first Python on PATH that works and is not the suite's own.
+    """Look up the framework in the first Python on PATH that works; the suite's own counts where it has frameworks too.
 
     Args:
         framework: the one that is to train.
@@ -164,9 +164,10 @@ def own_software(framework: str, *, device: Device, horovod: bool) -> OwnSoftwar
 
 
 def own_python() -> OwnPython | None:
-    """The first `python3` on PATH that works and is not in the suite's own environment; None where there is none.
+    """The first `python3` on PATH that works; None where there is none.
 
-    It is asked under what jobs see of the environment: what it finds, they find.
+    One in the suite's own environment is passed over, unless frameworks are installed there too: then it is no environment of the suite's
+    alone. It is asked under what jobs see of the environment: what it finds, they find.
     """
     seen = {**passed(), "HOME": HOME}
     for path in _candidates():
@@ -175,7 +176,11 @@ def own_python() -> OwnPython | None:
             found = OwnPython.model_validate_json(told)
         except (CommandError, OSError, ValidationError):  # a version manager's shim for a version that is not there
             continue
-        if sys.prefix == sys.base_prefix or Path(found.prefix).resolve() != Path(sys.prefix).resolve():
+        if (
+            sys.prefix == sys.base_prefix
+            or Path(found.prefix).resolve() != Path(sys.prefix).resolve()
+            or found.frameworks
+        ):
             return found
     return None
 

@@ -71,12 +71,20 @@ def test_the_first_python_on_path_is_taken_by_the_name_that_it_gives_itself(monk
 def test_what_does_not_start_or_is_the_suites_own_is_passed_over(monkeypatch, tmp_path):
     broken = install(tmp_path / "shim", script="echo 'version 3.9 is not installed' >&2; exit 127\n")
     babbling = install(tmp_path / "babbling", script="echo hello\n")
-    ours = install(tmp_path / "ours", ("torch", "1.0"), prefix=sys.prefix)
+    ours = install(tmp_path / "ours", ("rich", "15.0.0"), prefix=sys.prefix)
     theirs = install(tmp_path / "theirs", ("torch", "2.0"))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     monkeypatch.setattr(sys, "prefix", sys.prefix if sys.prefix != "/usr" else str(tmp_path))
     on_path(monkeypatch, broken, babbling, ours, theirs)
     assert own_python().path == f"{theirs}/python3"
+
+
+def test_an_environment_that_the_suite_shares_with_a_framework_is_as_good_as_any(monkeypatch, tmp_path):
+    shared = install(tmp_path / "shared", ("torch", "2.11.0+cu130"), ("rich", "15.0.0"), prefix=sys.prefix)
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    monkeypatch.setattr(sys, "prefix", sys.prefix if sys.prefix != "/usr" else str(tmp_path))
+    on_path(monkeypatch, shared, install(tmp_path / "theirs", ("torch", "2.0")))
+    assert own_python().path == f"{shared}/python3"
 
 
 def test_a_real_python_describes_itself(monkeypatch, tmp_path):
