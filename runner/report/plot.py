@@ -34,14 +34,14 @@ class _Point:
 
 
 def scaling_png(summary: Summary) -> bytes | None:
-    """Draw the scaling curve as a PNG of 1280 x 1184 pixels; None when no row has a throughput to draw."""
+    """Draw the scaling curve as a PNG of 1280 x 1184 pixels; None when it would not be one."""
     return canvas.png(scaling_figure(summary))
 
 
 def scaling_figure(summary: Summary) -> Figure | None:
-    """Draw the scaling curve; None when no row has a throughput to draw."""
+    """Draw the scaling curve; None when fewer than two rows have a throughput: a single point is in the table."""
     rows = [row for row in summary.rows if row.usable and row.throughput is not None]
-    if not rows:
+    if len(rows) < 2:  # noqa: PLR2004
         return None
     figure = canvas.sheet(8, 7.4, top=0.89 if summary.wires else 0.92, margins=(0.18, 0.1))
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2.1, 1])

@@ -60,7 +60,7 @@ def test_error_bars_end_where_the_intervals_do():
 
 def test_an_interval_beside_its_point_has_no_negative_bar():
     beside = row(1, throughput=100.0, throughput_ci95=Interval(low=101.0, high=103.0))
-    assert bars(scaling_figure(summary(beside)).axes[0])[1] == pytest.approx((100.0, 103.0))
+    assert bars(scaling_figure(summary(beside, row(2))).axes[0])[1] == pytest.approx((100.0, 103.0))
 
 
 def test_the_ideal_line_is_n_times_one_device():
@@ -70,8 +70,8 @@ def test_the_ideal_line_is_n_times_one_device():
 
 
 def test_without_a_baseline_there_is_no_ideal_line():
-    alone = row(2, speedup=None, efficiency=None)
-    top, bottom = scaling_figure(summary(unusable(1, "failed", "x"), alone)).axes
+    without = [row(n, speedup=None, efficiency=None) for n in (2, 4)]
+    top, bottom = scaling_figure(summary(unusable(1, "failed", "x"), *without)).axes
     assert "ideal: n times one device" not in top.get_legend_handles_labels()[1]
     assert markers(bottom) == {}
 
@@ -131,6 +131,10 @@ def test_png_of_the_documented_size_and_the_same_each_time():
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", png[16:24]) == (1280, 1184)
     assert scaling_png(GPUS) == png
+
+
+def test_a_point_is_no_curve():
+    assert scaling_png(summary(row(1), unusable(2, "invalid", "y"))) is None
 
 
 def test_nothing_usable_is_no_plot():
