@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console
 
 from runner import bench, metrics, techniques
-from runner.ablation import FEWEST_SEEDS, ablations
+from runner.across.ablation import FEWEST_SEEDS, ablations
 from runner.errors import RequestError
 from runner.ground import Ground, look
 from runner.matrix import Run

@@ -13,10 +13,12 @@ from pydantic import ValidationError
 from rich.console import Console
 
 import runner
-from runner.ablation import ablations
-from runner.cross_check import cross_checks
+from runner.across.ablation import ablations
+from runner.across.cross_check import cross_checks
+from runner.across.inputs import inputs
+from runner.across.sweeps import sweeps
+from runner.across.transports import across
 from runner.errors import DlscaleError, RequestError
-from runner.inputs import inputs
 from runner.overhead.again import from_file
 from runner.overhead.raw import PREFIX, read_overhead
 from runner.report import ablation as ablation_report
@@ -32,8 +34,6 @@ from runner.report.publish import Measured, of_comparison, redraw, save, watched
 from runner.results import RECORD, RunRecord, check_writable, folders_under, read_record, records_under, write_report
 from runner.studies.again import SUFFIX
 from runner.studies.model import Reproduction
-from runner.sweeps import sweeps
-from runner.transports import across
 
 Run = tuple[Path, RunRecord]
 PAGE: Final = "report.html"

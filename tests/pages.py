@@ -11,11 +11,11 @@ from records import provenance, record
 from swept import leave, measured, samples, traced, watched
 from swept import trial as gpu_trial
 
+from runner.across.sweeps import sweeps
 from runner.quality import EpochFigures
 from runner.report.page import render
 from runner.report.page.collect import Collected
 from runner.report.publish import Measured, Watched
-from runner.sweeps import sweeps
 
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SCALES = (1, 2, 4, 8)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.alike import ratio
-from runner.cross_check import nearest, software
+from runner.across.alike import ratio
+from runner.across.cross_check import nearest, software
 from runner.errors import RunFailedError
 from runner.events import Event, FirstStep, Phase, RunStop
 from runner.overhead.raw import Command, Overhead, SideName

@@ -1,6 +1,6 @@
 """One training with more and more techniques: the types of its ablation, and the table as Markdown and on a terminal.
 
-Nothing here is computed: `runner/ablation.py` makes these values.
+Nothing here is computed: `runner/across/ablation.py` makes these values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the comparison of transports is made from: one row a transport and scale, every figure with its unit and interval.
 
-Nothing here is computed: `runner/transports.py` makes these values, other modules of this package lay them out.
+Nothing here is computed: `runner/across/transports.py` makes these values, other modules of this package lay them out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One training in a container and beside it without one: the types of the cross-check, and its table as Markdown and CSV.
 
-Nothing here is computed: `runner/cross_check.py` makes these values.
+Nothing here is computed: `runner/across/cross_check.py` makes these values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The same training on synthetic samples and on real ones: the types of the report on its input, and the table as Markdown.
 
-Nothing here is computed: `runner/inputs.py` makes these values.
+Nothing here is computed: `runner/across/inputs.py` makes these values.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from runner.across.transports import Curve, compare, curves
 from runner.concurrency import CaseFigures
 from runner.concurrency import figures as case_figures
 from runner.errors import RequestError
@@ -28,7 +29,6 @@ from runner.report.watch import title
 from runner.results import RunRecord, read_table, write_report
 from runner.summarize import summarize
 from runner.telemetry import Telemetry
-from runner.transports import Curve, compare, curves
 
 if TYPE_CHECKING:
     import pandas as pd

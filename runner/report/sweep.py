@@ -1,6 +1,6 @@
 """Runs and passes that differ in batch: the types of a sweep, its table as Markdown, and each figure against the batch as a PNG.
 
-Nothing here is computed: `runner/sweeps.py` makes these values.
+Nothing here is computed: `runner/across/sweeps.py` makes these values.
 """
 
 from __future__ import annotations

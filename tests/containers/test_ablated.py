@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runner.ablation import ablations
+from runner.across.ablation import ablations
 from runner.results import records_under
 
 pytestmark = pytest.mark.usefixtures("nothing_left")

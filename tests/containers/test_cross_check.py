@@ -9,9 +9,9 @@ import os
 import pytest
 from commands import ROOT
 
+from runner.across.cross_check import cross_checks
 from runner.cache import cache_dir
 from runner.catalog import load_images
-from runner.cross_check import cross_checks
 from runner.engines.environment import ensure_environment
 from runner.overhead.raw import read_overhead
 from runner.results import records_under

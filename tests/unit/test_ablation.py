@@ -9,7 +9,7 @@ from swept import leave, measured
 from test_plan import ground
 
 from runner.ablate import grow_batch, stages, turns
-from runner.ablation import ablations, curve
+from runner.across.ablation import ablations, curve
 from runner.errors import RequestError
 from runner.report.ablation import block, markdown
 from runner.report.page.blocks import faster

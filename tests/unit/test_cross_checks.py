@@ -10,7 +10,7 @@ import io
 import pytest
 from swept import leave, measured, samples
 
-from runner.cross_check import cross_checks
+from runner.across.cross_check import cross_checks
 from runner.report.cross_check import block, markdown, to_csv
 from runner.report.page.blocks import checked
 from runner.reports import report

@@ -27,6 +27,7 @@ STARTS_PROCESSES_OF_OS = re.compile(r"^(system|popen|fork|forkpty|posix_spawnp?|
 # Values in, values out: these look at nothing and change nothing.
 PURE = sorted(
     [
+        *(ROOT / "runner" / "across").glob("*.py"),
         *(ROOT / "runner" / "launch").glob("*.py"),
         *(ROOT / "runner" / "dialects").glob("*.py"),
         *(ROOT / "runner" / "interconnect").glob("*.py"),
@@ -61,9 +62,7 @@ PURE = sorted(
         *(
             ROOT / "runner" / f"{name}.py"
             for name in (
-                "cross_check",
                 "emulate",
-                "inputs",
                 "link",
                 "plan",
                 "sanity",
@@ -71,8 +70,6 @@ PURE = sorted(
                 "spec",
                 "strategy",
                 "summarize",
-                "sweeps",
-                "transports",
                 "trial",
                 "wire",
             )

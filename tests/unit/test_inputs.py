@@ -9,8 +9,8 @@ import pytest
 from records import provenance
 from swept import leave, measured, samples
 
+from runner.across.inputs import inputs
 from runner.attribution import StepParts
-from runner.inputs import inputs
 from runner.report.inputs import block, markdown
 from runner.report.page.blocks import fed
 from runner.reports import report

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from swept import measured, samples, traced, watched
 
+from runner.across.sweeps import sweeps
 from runner.report.page import curves, figures
 from runner.report.publish import Watched
-from runner.sweeps import sweeps
 
 RUNS = {1: ("a",), 2: ("b1", "b2"), 3: ("c",), 4: ("never",)}
 

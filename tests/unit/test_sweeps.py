@@ -14,8 +14,8 @@ import pytest
 from records import provenance
 from swept import measured, samples, traced, watched
 
+from runner.across.sweeps import sweeps
 from runner.report.sweep import markdown, reports
-from runner.sweeps import sweeps
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

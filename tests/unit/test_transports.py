@@ -17,6 +17,7 @@ from rich.console import Console
 from wires import DDP, ITERATIONS, on_nodes, sent, start
 
 from runner import interconnect
+from runner.across.transports import across, compare, curves
 from runner.attribution import Exchange
 from runner.link import Link
 from runner.measure import measure
@@ -25,7 +26,6 @@ from runner.report.publish import publish
 from runner.report.transports_plot import transports_figure, transports_png
 from runner.results import Validity
 from runner.summarize import summarize
-from runner.transports import across, compare, curves
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 FAST, SLOW = Link(rate_mbit=1000, emulated=True), Link(rate_mbit=100, emulated=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from runner.across.transports import across
 from runner.report import transports
 from runner.report.publish import Measured
 from runner.results import read_record, records_under
 from runner.summarize import machine
-from runner.transports import across
 
 ROOT = Path(__file__).parents[2]
 WIRES = ROOT / "results/h200/wires"

@@ -16,6 +16,7 @@ from runner.report.watch import title
 from runner.summarize import summarize
 
 if TYPE_CHECKING:
+    from runner.across.transports import Curve
     from runner.report.ablation import Ablation
     from runner.report.comparison import Comparison
     from runner.report.cross_check import CrossCheck
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from runner.report.summary import Row, Summary
     from runner.report.sweep import Sweep
     from runner.results import RunRecord
-    from runner.transports import Curve
 
 
 def anchor(*words: str) -> str:

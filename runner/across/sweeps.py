@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from runner.alike import Names, Run, slug, versions
+from runner.across.alike import Names, Run, slug, versions
 from runner.link import Link
 from runner.report import figures
 from runner.report.summary import Status

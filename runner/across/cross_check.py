@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from runner.alike import Names, Run, alike, ratio, slug, trial_of
+from runner.across.alike import Names, Run, alike, ratio, slug, trial_of
 from runner.report import figures
 from runner.report.cross_check import INCOMPARABLE, CrossCheck, EngineRow
 from runner.results import RunRecord

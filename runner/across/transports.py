@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from runner import metrics
-from runner.alike import Names, Run, alike, slug, software, trial_of
+from runner.across.alike import Names, Run, alike, slug, software, trial_of
 from runner.report import figures
 from runner.report.comparison import ComparedRow, Comparison
 from runner.report.summary import Row

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Final, get_args
 
-from runner.alike import Names, Run, alike, on_one_ground, ratio, slug, software, trial_of, versions
+from runner.across.alike import Names, Run, alike, on_one_ground, ratio, slug, software, trial_of, versions
 from runner.report import figures
 from runner.report.ablation import Ablation, Line, Losses
 from runner.request import Precision, Technique
