@@ -12,9 +12,10 @@ from typing import Final
 
 from rich.console import Console
 
-from runner import bench, metrics, techniques
+from runner import bench, techniques
 from runner.across.ablation import FEWEST_SEEDS, ablations
 from runner.errors import RequestError
+from runner.grading import metrics
 from runner.ground import Ground, look
 from runner.matrix import Run
 from runner.report import ablation as report

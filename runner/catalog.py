@@ -13,7 +13,7 @@ from runner.errors import RequestError, nearest
 from runner.frozen import Frozen
 from runner.images.spec import ImageSpec, capability_number
 from runner.images.versions import BaseSpec, Device, Entry, Horovod, VersionsFile
-from runner.nvml import Gpu
+from runner.machine.nvml import Gpu
 
 IMAGES: Final = Path("images")
 

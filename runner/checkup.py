@@ -10,7 +10,6 @@ from rich.console import Console
 
 from runner.cache import cache_dir
 from runner.catalog import Catalog, load_images, misfit
-from runner.cluster import Node, inspect_local
 from runner.doctor import Finding, ImageFit, diagnose, to_json
 from runner.engines import docker
 from runner.engines.base import EngineError, EngineFacts
@@ -18,9 +17,10 @@ from runner.engines.docker import DockerEngine
 from runner.engines.local import LocalEngine
 from runner.ground import WORKLOADS
 from runner.images.own import own_python
-from runner.provenance import SUITE_ROOT
+from runner.machine.cluster import Node, inspect_local
+from runner.machine.provenance import SUITE_ROOT
+from runner.machine.vitals import take_vitals
 from runner.report.findings import findings_table
-from runner.vitals import take_vitals
 
 _ANSWER_S = 10
 """An engine that is there answers at once; one behind a dead network address must not hold up the rest."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from runner.cluster import Node, inspect_local
 from runner.errors import RequestError
 from runner.link import Link
+from runner.machine.cluster import Node, inspect_local
 from runner.request import Device, Interconnect, Request, refuse_contradictions
 from runner.spread import Member
 from runner.wire import KINDS, Wanted, choose_wires

@@ -17,7 +17,7 @@ from runner.engines.environment import ensure_environment
 from runner.engines.process import follow
 from runner.errors import RequestError
 from runner.ground import WORKLOADS, look
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 from runner.report.progress import progress
 from runner.request import Request
 

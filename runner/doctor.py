@@ -11,10 +11,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from runner.cluster import Hca, Nic, Node
 from runner.engines.base import EngineFacts
-from runner.nvml import GpuHealth
-from runner.vitals import Vitals
+from runner.machine.cluster import Hca, Nic, Node
+from runner.machine.nvml import GpuHealth
+from runner.machine.vitals import Vitals
 
 Level = Literal["ok", "warn", "bad"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from runner.cluster import Node
 from runner.errors import RequestError
-from runner.hostfs import Nic
+from runner.machine.cluster import Node
+from runner.machine.hostfs import Nic
 
 # What the engine calls the one interface of a container that has a network.
 IFACE: Final = "eth0"

@@ -20,9 +20,9 @@ from runner.dialects import Reader
 from runner.engines.base import Engine, EngineError, Line
 from runner.errors import RunFailedError
 from runner.events import Event
-from runner.failures import explain
+from runner.events.parse import EventError, Rows, parse_line
+from runner.grading.failures import explain
 from runner.outcome import Outcome
-from runner.parse import EventError, Rows, parse_line
 from runner.request import Request
 from runner.results import RunWriter
 from runner.running import TAIL_LINES, Lost, Running, Stop

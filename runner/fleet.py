@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from runner import provenance
-from runner.cluster import Node, inspect_local
 from runner.emulate import IFACE, emulated_nodes
 from runner.hosts.declared import declared_node
 from runner.hosts.hostsfile import load_hosts
 from runner.hosts.model import Host, Hosts
 from runner.link import Link
-from runner.provenance import NodeUsed
+from runner.machine import provenance
+from runner.machine.cluster import Node, inspect_local
+from runner.machine.provenance import NodeUsed
 from runner.request import Request
 from runner.spread import Member
 from runner.trial import Placed

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from runner import dataset
 from runner.catalog import Catalog, load_images, misfit
-from runner.cluster import Node
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.user import IMAGE_USER, job_user
@@ -21,9 +20,10 @@ from runner.images.given import AnyImage, GivenImage, look_up
 from runner.images.own import OwnSoftware, own_software
 from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
+from runner.machine.cluster import Node
+from runner.machine.provenance import SUITE_ROOT, programs_sha256
 from runner.passes.counting import Nsight
 from runner.passes.nsight import find_nsight
-from runner.provenance import SUITE_ROOT, programs_sha256
 from runner.request import BARE_ENGINES, Device, EngineName, Request
 from runner.spec import Mount
 from runner.trial import Dataset

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from runner import provenance
-from runner.cluster import PORTS, free_ports
 from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
 from runner.engines.base import EngineError
 from runner.execute import STOPPED, Limits, execute
-from runner.grade import grade, scaling
+from runner.grading.grade import grade, scaling
 from runner.ground import Ground
 from runner.keys import handed_out
 from runner.launch import launch, monitor
 from runner.launch.job import Job, take_seats
+from runner.machine import provenance
+from runner.machine.cluster import PORTS, free_ports
 from runner.outcome import Outcome
 from runner.prepare import Prepared
 from runner.report.progress import Aside, Progress

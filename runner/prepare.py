@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.cache import cache_dir
-from runner.cluster import free_mib
 from runner.dataset import PACKED
 from runner.engines import docker, volumes
 from runner.engines.base import Describer, Engine
@@ -28,6 +27,7 @@ from runner.images.own import OwnSoftware
 from runner.images.spec import ImageSpec
 from runner.images.tools import ensure_tools, tools_base
 from runner.launch.monitor import MODULES
+from runner.machine.cluster import free_mib
 from runner.pack import PACKERS, pack, packed_path
 from runner.report.progress import Progress
 from runner.results import EngineDetails, ImageUsed

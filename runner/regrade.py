@@ -9,8 +9,8 @@ from rich.console import Console
 
 from runner.errors import RequestError
 from runner.foreign import grade as foreign
-from runner.grade import Graded, grade, scaling
-from runner.provenance import SUITE_ROOT
+from runner.grading.grade import Graded, grade, scaling
+from runner.machine.provenance import SUITE_ROOT
 from runner.results import (
     RECORD,
     RunRecord,

@@ -21,13 +21,13 @@ from runner import tables
 from runner.columns import TableName
 from runner.errors import RequestError, RunFailedError
 from runner.events import Event
+from runner.events.parse import Rows, parse_events
 from runner.frozen import Frozen
+from runner.grading.metrics import Interval, Measurement
 from runner.interconnect import Transport
-from runner.metrics import Interval, Measurement
+from runner.machine.provenance import Provenance
 from runner.outcome import Outcome
-from runner.parse import Rows, parse_events
 from runner.profile.model import Profile
-from runner.provenance import Provenance
 from runner.spec import ContainerSpec
 from runner.techniques import of_older
 from runner.telemetry import Telemetry

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from runner.engines.base import Container, Engine, EngineError, Line
-from runner.failures import explain
+from runner.grading.failures import explain
 from runner.outcome import Status
 from runner.spec import ContainerSpec
 

@@ -15,8 +15,8 @@ from typing import Final
 from runner.engines.base import Container, Engine, EngineError
 from runner.errors import RunFailedError
 from runner.events import Event, MonitorStart, MonitorStop, Trouble
-from runner.failures import explain
-from runner.parse import EventError, Rows, parse_line
+from runner.events.parse import EventError, Rows, parse_line
+from runner.grading.failures import explain
 from runner.results import RunWriter
 from runner.running import BEAT_S
 from runner.spec import ContainerSpec

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from runner.errors import DlscaleError
+from runner.machine.provenance import SUITE_ROOT
 from runner.overhead.raw import overhead_schema
-from runner.provenance import SUITE_ROOT
 from runner.published.load import published_schema
 from runner.results import record_schema
 

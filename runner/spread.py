@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.cluster import Node
 from runner.errors import RequestError
 from runner.images.given import AnyImage
+from runner.machine.cluster import Node
 from runner.request import Device, Request
 from runner.strategy import offered
 from runner.wire import NodeWires

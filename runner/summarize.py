@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from runner import metrics
-from runner.attribution import StepParts
-from runner.metrics import GlobalWindows, Measurement, StepTime
-from runner.quality import AccuracyFigures, EpochFigures
+from runner.grading import metrics
+from runner.grading.attribution import StepParts
+from runner.grading.metrics import GlobalWindows, Measurement, StepTime
+from runner.grading.quality import AccuracyFigures, EpochFigures
 from runner.report.summary import Answers, Row, Status, Summary
 from runner.results import RunRecord
 from runner.telemetry import pool

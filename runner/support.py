@@ -6,7 +6,7 @@ from typing import Final
 
 from runner.catalog import load_images
 from runner.errors import DlscaleError
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 from runner.report.matrix import support_matrix
 from runner.results import folders_under, records_under
 

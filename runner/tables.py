@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.columns import COLUMNS, Kind, TableName
-from runner.parse import Rows
+from runner.events.parse import Rows
 from runner.profile.classify import category
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.cluster import Hca, Nic, Node
 from runner.errors import RequestError, nearest
+from runner.machine.cluster import Hca, Nic, Node
 from runner.request import Interconnect
 
 WireKind = Literal["ethernet", "infiniband", "roce"]

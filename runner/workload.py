@@ -16,8 +16,8 @@ from runner import yamlfile
 from runner.dialects.base import DialectName
 from runner.errors import RequestError, nearest
 from runner.events import ProfileKind, Region
+from runner.grading.sanity import SanityBand
 from runner.request import Decode, Device, Mode, Precision, Technique
-from runner.sanity import SanityBand
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]

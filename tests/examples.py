@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from runner.cluster import Gpu, Node
 from runner.engines.base import Site
 from runner.engines.docker import DATA, WORKLOADS
 from runner.launch.job import Job, take_seats
+from runner.machine.cluster import Gpu, Node
 from runner.spec import Mount
 from runner.trial import Placed, Trial
 from runner.wire import Wire

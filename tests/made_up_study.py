@@ -2,7 +2,7 @@
 
 from runner.catalog import load_images
 from runner.launch import STRATEGIES
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 from runner.strategy import offered
 from runner.studies.model import Machine, Usable
 

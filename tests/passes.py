@@ -5,7 +5,7 @@ from records import provenance, record
 
 from runner.columns import COLUMNS
 from runner.events import Loss, Memory, ProfileStart, ProfileStop, Regions
-from runner.grade import grade, scaling
+from runner.grading.grade import grade, scaling
 from runner.workload import choose_workload, load_workloads
 
 NCU = {"source": "ncu", "program": "/opt/ncu/ncu", "folder": "/opt/ncu"}

@@ -5,11 +5,11 @@ from datetime import datetime, timezone
 import examples
 
 from runner.events import Loss, RunStop, Window
-from runner.grade import Graded, scaling
+from runner.grading.grade import Graded, scaling
+from runner.grading.measure import measure
 from runner.interconnect import Evidence, Transport
-from runner.measure import measure
+from runner.machine.provenance import Git, Host, Provenance
 from runner.outcome import Outcome
-from runner.provenance import Git, Host, Provenance
 from runner.results import EngineDetails, ImageUsed, RunRecord, Validity
 
 HOST = dict.fromkeys(Host.model_fields) | {

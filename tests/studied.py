@@ -13,11 +13,11 @@ from records import events, record
 
 from runner import yamlfile
 from runner.catalog import load_images
-from runner.measure import measure
-from runner.metrics import RawWindow
+from runner.grading.measure import measure
+from runner.grading.metrics import RawWindow
+from runner.grading.quality import AccuracyFigures, EpochFigures
 from runner.profile.model import CallClassShare, CallShare, CategoryShare
 from runner.published import load as published
-from runner.quality import AccuracyFigures, EpochFigures
 from runner.studies.cells import cells
 from runner.studies.load import DIRECTORY
 from runner.studies.model import CellRun, Machine, Observation, Run, Usable

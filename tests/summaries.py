@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runner.attribution import StepParts
-from runner.metrics import Interval
+from runner.grading.attribution import StepParts
+from runner.grading.metrics import Interval
 from runner.report.summary import Row, Summary
 
 

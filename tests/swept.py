@@ -10,8 +10,8 @@ from profile_rows import BN, GEMM, kernel, table
 from records import events, provenance, record
 
 from runner.flop.model import FlopFigures
-from runner.measure import measure
-from runner.provenance import Gpu
+from runner.grading.measure import measure
+from runner.machine.provenance import Gpu
 from runner.results import EVENTS, RunPlan, RunWriter
 from runner.telemetry import summarize
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from runner import metrics
 from runner.compare.identity import Identity, identity
+from runner.grading import metrics
 from runner.results import RunRecord
 from runner.summarize import machine, usable_windows, version_of
 from runner.trial import Trial

@@ -10,9 +10,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from runner import metrics
 from runner.across.alike import Names, Run, alike, on_one_ground, slug, software, trial_of, versions
 from runner.dataset import PACKED
+from runner.grading import metrics
 from runner.report import figures
 from runner.report.inputs import InputReport, Source
 from runner.results import RunRecord

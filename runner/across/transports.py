@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from runner import metrics
 from runner.across.alike import Names, Run, alike, slug, software, trial_of
+from runner.grading import metrics
 from runner.report import figures
 from runner.report.comparison import ComparedRow, Comparison
 from runner.report.summary import Row

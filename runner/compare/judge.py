@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from runner import metrics
 from runner.compare import ranktest
 from runner.compare.identity import Identity, differences, distance, identity, in_words
 from runner.compare.model import SIGNIFICANT, Compared, LeftOut, Pair, RankTest, Side, Unpaired, Verdict
-from runner.metrics import GlobalWindows, Interval
+from runner.grading import metrics
+from runner.grading.metrics import GlobalWindows, Interval
 from runner.results import RunRecord
 from runner.summarize import usable_windows
 

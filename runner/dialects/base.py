@@ -16,7 +16,7 @@ from typing import ClassVar, Final, Literal, Protocol
 
 from runner.errors import RunFailedError
 from runner.events import Event, FirstStep, Loss, RunStop, WarmupEnd, Window
-from runner.parse import Line, untag
+from runner.events.parse import Line, untag
 
 DialectName = Literal["caffe", "mxnet", "tf_cnn_benchmarks", "horovod", "nccl-tests"]
 

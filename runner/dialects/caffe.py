@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 
 from runner.dialects.base import DialectName, Facts, LogReader, Track, finite
 from runner.events import Event
-from runner.parse import Line
+from runner.events.parse import Line
 
 _GLOG: Final = re.compile(
     r"^[IWEF]\d{4,8} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d\.\d+) +\d+ (?P<file>[\w.]+):\d+\] (?P<message>.*)$"

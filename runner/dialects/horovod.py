@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from runner.dialects.base import DialectName, Facts, LogReader, Track, finite
 from runner.events import Event
-from runner.parse import Line
+from runner.events.parse import Line
 
 # Defaults of --num-batches-per-iter and --num-warmup-batches in all of Horovod's synthetic benchmarks.
 BATCHES_PER_ITER: Final = 10

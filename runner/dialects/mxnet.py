@@ -23,7 +23,7 @@ from typing import ClassVar, Final
 
 from runner.dialects.base import DialectError, DialectName, Facts, LogReader, Track, finite
 from runner.events import Event
-from runner.parse import Line
+from runner.events.parse import Line
 
 _SPEED: Final = re.compile(
     r"(?:\bNode\[(?P<node>\d+)\] +)?"

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, Literal
 
 from runner.dialects.base import DialectName, Facts, LogReader, Track, finite
 from runner.events import Bandwidth, Event
-from runner.parse import Line
+from runner.events.parse import Line
 
 _HEADER: Final = re.compile(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw\s+(?P<check>#wrong|error)\s+time\b")
 _RESULT: Final = r"\s+(?P<time{0}>[\d.]+|N/A)\s+(?P<alg{0}>[\d.]+|N/A)\s+(?P<bus{0}>[\d.]+|N/A)\s+(?P<check{0}>\S+)"

@@ -25,7 +25,7 @@ from typing import ClassVar, Final
 
 from runner.dialects.base import DialectName, Facts, LogReader, Track, finite
 from runner.events import Event
-from runner.parse import Line
+from runner.events.parse import Line
 
 # Batches before step 1 when --num_warmup_batches is not given.
 WARMUP_BATCHES: Final = 10

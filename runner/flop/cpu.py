@@ -14,7 +14,7 @@ from typing import Final
 
 from runner.flop.model import Peak
 from runner.flop.peak import Arithmetic
-from runner.processor import Processor
+from runner.machine.processor import Processor
 
 # Intel's CPUID models with two 512-bit units: Skylake, Cascade and Cooper Lake (one number for all), Ice Lake, Sapphire, Emerald and
 # Granite Rapids servers, Xeon Phi. Other models with AVX-512 are clients, which have one.

@@ -10,7 +10,7 @@ from runner.events import Env, Event, Net, RunStart
 from runner.flop.cpu import CpuShare, cpus_peak
 from runner.flop.model import FlopFigures, Peak
 from runner.flop.peak import gpu_peak, gpus_peak
-from runner.provenance import Host, Provenance
+from runner.machine.provenance import Host, Provenance
 from runner.trial import Trial
 
 if TYPE_CHECKING:

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from runner import provenance
 from runner.bench import exit_code, stamp
-from runner.cluster import inspect_local
 from runner.dialects import DIALECTS, Facts, Reader, auto
 from runner.dialects.detection import AutoReader
 from runner.engines import docker
@@ -25,13 +23,15 @@ from runner.errors import RequestError
 from runner.execute import Limits, execute
 from runner.foreign.grade import grade
 from runner.foreign.plan import Image, Place, container, plan, run_id
-from runner.grade import scaling
+from runner.grading.grade import scaling
 from runner.ground import WORKLOADS, device_of, refuse_hidden, refuse_private
 from runner.images.given import look_up
 from runner.launch import monitor
+from runner.machine import provenance
+from runner.machine.cluster import inspect_local
+from runner.machine.provenance import SUITE_ROOT
 from runner.matrix import Run
 from runner.prepare import SamplersRoom, samplers_here
-from runner.provenance import SUITE_ROOT
 from runner.report.progress import Progress, progress
 from runner.report.watch import Watch, title
 from runner.request import Request

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from runner import measure
 from runner.dialects.nccl_tests import bus_bandwidth
 from runner.events import Event
-from runner.grade import Graded, finite_losses, unsettled, watch, with_doubts
+from runner.grading import measure
+from runner.grading.grade import Graded, finite_losses, unsettled, watch, with_doubts
+from runner.grading.metrics import MIN_STEADY_WINDOWS, Measurement, Throughput
 from runner.interconnect import Evidence, Transport
-from runner.metrics import MIN_STEADY_WINDOWS, Measurement, Throughput
 from runner.outcome import Outcome
 from runner.request import AskedDialect
 from runner.results import Validity
@@ -46,7 +46,7 @@ def grade(
     samples: pd.DataFrame | None = None,
     monitors: Mapping[str, str] = MappingProxyType({}),
 ) -> Graded:
-    """Compute the figures of one run and judge whether they may be used; see `runner.grade.grade`."""
+    """Compute the figures of one run and judge whether they may be used; see `runner.grading.grade.grade`."""
     unit = UNITS[trial.dialect]
     measurement = measure.measure(events, started=outcome.started, unit=unit)
     if trial.dialect == "nccl-tests":

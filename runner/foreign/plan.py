@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from runner.cluster import Node
 from runner.engines.base import Site
 from runner.errors import RequestError
+from runner.machine.cluster import Node
 from runner.request import Device, Request
 from runner.results import ImageUsed
 from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount

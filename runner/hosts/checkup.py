@@ -22,7 +22,7 @@ from runner.hosts.model import Hosts
 from runner.hosts.reach import NodeEnd, ends_of, reach
 from runner.hosts.supply import Report, is_same
 from runner.hosts.survey import Surveyed, at_once, examine, refusals, supply_base
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 from runner.report.findings import findings_table
 
 if TYPE_CHECKING:

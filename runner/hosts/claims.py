@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from runner.cluster import Node
 from runner.errors import nearest
 from runner.hosts.model import Host
+from runner.machine.cluster import Node
 
 
 def unmet(host: Host, node: Node, *, local: tuple[str, ...]) -> tuple[str, ...]:

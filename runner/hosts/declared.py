@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from runner.cluster import Node
 from runner.errors import RequestError
-from runner.hostfs import Hca, Nic, NicKind
 from runner.hosts.model import Host
-from runner.nvml import Gpu
+from runner.machine.cluster import Node
+from runner.machine.hostfs import Hca, Nic, NicKind
+from runner.machine.nvml import Gpu
 
 # Where the kernel of a node that is asked finds free ports too: the plan's are examples.
 _PORTS: Final = tuple(range(40000, 40064))

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from runner.cluster import Nic, Node
 from runner.doctor import Finding, gpu_findings, wire_findings
 from runner.engines.base import EngineFacts
 from runner.hosts.clock import Clock
 from runner.hosts.model import Host
 from runner.hosts.peers import GpuPair, describe
 from runner.hosts.unreachable import Unreachable
-from runner.nvml import GpuHealth
+from runner.machine.cluster import Nic, Node
+from runner.machine.nvml import GpuHealth
 
 ImageState = Literal["same", "missing", "other"]
 

@@ -21,11 +21,9 @@ from pydantic import ValidationError
 
 from runner.cache import cache_dir
 from runner.catalog import load_images
-from runner.cluster import PORTS, Node
 from runner.engines import docker
 from runner.engines.base import EngineError, EngineFacts, GpuRequest
 from runner.errors import RequestError
-from runner.hostfs import nvidia_pci_functions
 from runner.hosts import snapshot
 from runner.hosts.claims import unmet
 from runner.hosts.clock import Clock, clock_refusal, read_clock
@@ -37,9 +35,11 @@ from runner.hosts.supply import supply_image
 from runner.hosts.unpack import Snapshot
 from runner.images.base import ensure_base
 from runner.images.versions import BaseSpec
-from runner.nvml import GpuHealth, read_health
-from runner.provenance import SUITE_ROOT, read_host
-from runner.provenance import Host as HostFacts
+from runner.machine.cluster import PORTS, Node
+from runner.machine.hostfs import nvidia_pci_functions
+from runner.machine.nvml import GpuHealth, read_health
+from runner.machine.provenance import SUITE_ROOT, read_host
+from runner.machine.provenance import Host as HostFacts
 
 BASE: Final = "bookworm"
 _AT_ONCE: Final = 16

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from runner.cluster import Node, read_node
+from runner.machine.cluster import Node, read_node
 
 
 class GpuAnswer(BaseModel):

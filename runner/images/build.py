@@ -13,14 +13,14 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from runner.cache import alone
 from runner.catalog import IMAGES
-from runner.cluster import free_mib
 from runner.errors import RequestError
 from runner.images.base import base_id, ensure_base
 from runner.images.container import container_id, ensure_container
 from runner.images.packages import check_packages
 from runner.images.spec import ImageSpec
 from runner.images.wheelhouse import fetch
-from runner.provenance import SUITE_ROOT, read_git
+from runner.machine.cluster import free_mib
+from runner.machine.provenance import SUITE_ROOT, read_git
 
 if TYPE_CHECKING:
     from docker import DockerClient

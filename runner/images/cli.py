@@ -14,7 +14,7 @@ from runner.cache import cache_dir
 from runner.catalog import Catalog, load_images
 from runner.errors import RequestError, nearest
 from runner.images.spec import ImageSpec
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 from runner.report.progress import progress
 
 images_app = typer.Typer(help="Make, build and move the container images.", no_args_is_help=True)

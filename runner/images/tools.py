@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from runner.catalog import load_images
 from runner.images.base import ensure_base
 from runner.images.versions import BaseSpec
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from runner.cluster import Gpu, Nic
 from runner.events import Event, Nccl
 from runner.interconnect.carrier import IP_ONLY, carrier
 from runner.interconnect.evidence import Evidence, NodeSent, collect, sent_by_node
 from runner.interconnect.model import Transport, Used
 from runner.interconnect.nccl import Channels, join_channels, read_channels
 from runner.interconnect.volume import gradient_bytes, gradient_factor, least_sent
+from runner.machine.cluster import Gpu, Nic
 from runner.trial import Placed, Trial
 
 # Of the bytes that must have crossed: counters that a card's firmware keeps may lag behind by a second.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from runner import interconnect
-from runner.cluster import Node
 from runner.engines.base import Site
+from runner.machine.cluster import Node
 from runner.spec import HOME, LABEL_ROLE, LABEL_RUN, SHM_MIB, ContainerSpec, Mount, Role
 from runner.trial import Placed, Trial
 

@@ -23,13 +23,13 @@ from runner.errors import RunFailedError
 from runner.execute import run_tool
 from runner.ground import Ground, look
 from runner.launch.job import Job, spec
+from runner.machine.provenance import SUITE_ROOT, read_git
 from runner.matrix import make_job
 from runner.overhead import asking
 from runner.overhead.again import from_file
 from runner.overhead.raw import PREFIX, Command, Overhead, Printed, SideName
 from runner.plan import plan
 from runner.prepare import Prepared, prepare
-from runner.provenance import SUITE_ROOT, read_git
 from runner.report import overhead as report
 from runner.report.progress import Progress, progress
 from runner.report.publish import save

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from runner.hostfs import read_text
+from runner.machine.hostfs import read_text
 from runner.passes.counting import Nsight
 
 PARAMETERS: Final = "proc/driver/nvidia/params"

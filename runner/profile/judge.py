@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from runner import metrics
 from runner.events import Event, Memory, ProfileStart, ProfileStop, Regions
+from runner.grading import metrics
 from runner.trial import Trial
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from runner import yamlfile
 from runner.errors import RequestError
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 from runner.published.contradict import contradictions
 from runner.published.findings import All, Ends, Finding, Order, Predicate
 from runner.published.model import Conditions, Published

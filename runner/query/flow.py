@@ -9,8 +9,8 @@ from typing import Final, Literal
 from rich.console import Console
 
 from runner.errors import RequestError
+from runner.machine.provenance import SUITE_ROOT
 from runner.on_file import OnFile, runs_at
-from runner.provenance import SUITE_ROOT
 from runner.published.load import load_all
 from runner.query import show
 from runner.query.database import Database

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from runner.columns import COLUMNS, Kind, TableName
-from runner.metrics import RawWindow
+from runner.grading.metrics import RawWindow
+from runner.grading.quality import EpochFigures
 from runner.on_file import Run
 from runner.published.derive import scaled
 from runner.published.model import Conditions, Published, Row
-from runner.quality import EpochFigures
 from runner.query.columns import Column, columns_of, meanings
 from runner.results import RunRecord
 

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from runner.frozen import Frozen
-from runner.metrics import Interval
+from runner.grading.metrics import Interval
 from runner.report.block import Block
 from runner.report.figures import ABSENT, figure, half_width
 from runner.report.summary import Row

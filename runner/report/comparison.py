@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.metrics import Interval
+from runner.grading.metrics import Interval
 from runner.report.summary import Row
 
 

@@ -10,7 +10,7 @@ import io
 from typing import Final
 
 from runner.frozen import Frozen
-from runner.metrics import Interval
+from runner.grading.metrics import Interval
 from runner.report.block import Block
 from runner.report.figures import ABSENT, figure, half_width
 from runner.report.summary import Row

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from runner.attribution import StepParts
+from runner.grading.attribution import StepParts
 from runner.report import figures, modes, telemetry
 from runner.report.block import escaped, line
 
 if TYPE_CHECKING:
-    from runner.metrics import Interval
+    from runner.grading.metrics import Interval
     from runner.report.summary import Row, Summary
 
 # Of a row's telemetry, what stands in its line of the CSV.
@@ -68,7 +68,7 @@ def to_csv(summary: Summary) -> str:
     """One line a row, full precision, an empty field where there is no figure.
 
     Columns: scale, device, throughput and its interval, unit, training_time_s, speedup, efficiency (a fraction) and their
-    intervals, mfu_percent, repeats, of inference latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/attribution.py`), mean utilisation in percent and power in
+    intervals, mfu_percent, repeats, of inference latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/grading/attribution.py`), mean utilisation in percent and power in
     watts of all devices, their energy in joules and samples per joule over all repeats, status, reasons (joined by "; "), wires.
     """
     import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runner.report.block import Block
 
 if TYPE_CHECKING:
-    from runner.metrics import Interval
+    from runner.grading.metrics import Interval
     from runner.report.summary import Row, Summary
 
 ABSENT = "\N{EN DASH}"

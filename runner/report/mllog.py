@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner import metrics
 from runner.events import Epoch, Event, WarmupEnd, Window
+from runner.grading import metrics
 from runner.report import mllog_keys as keys
 from runner.results import RunRecord
 from runner.trial import Trial

@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.text import Text
 
 from runner.frozen import Frozen
-from runner.metrics import Interval
+from runner.grading.metrics import Interval
 from runner.overhead.raw import SideName
 from runner.report.block import Block
 from runner.report.figures import ABSENT, figure, half_width

@@ -10,9 +10,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from runner.attribution import StepParts
-from runner.metrics import Interval, StepTime
-from runner.quality import AccuracyFigures, BatchUsed, EpochFigures
+from runner.grading.attribution import StepParts
+from runner.grading.metrics import Interval, StepTime
+from runner.grading.quality import AccuracyFigures, BatchUsed, EpochFigures
 from runner.telemetry import Telemetry
 
 Status = Literal["valid", "degraded", "invalid", "failed"]

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.metrics import Interval
+from runner.grading.metrics import Interval
 from runner.report.block import line
 from runner.report.figures import ABSENT, figure, half_width
 from runner.report.profile_plot import sweep_png

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from runner.hostfs import read_text
+from runner.machine.hostfs import read_text
 from runner.rig.layout import RigNode, prefix
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from runner.engines import daemon
 from runner.engines.process import run
 from runner.errors import RequestError
-from runner.hostfs import read_text
+from runner.machine.hostfs import read_text
 from runner.rig import remains
 from runner.rig.files import containerd_config, engine_config, known_hosts, ssh_config, sshd_config
 from runner.rig.layout import NAMESPACES, Layout, RigNode

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from runner.cache import cache_dir
 from runner.engines.process import CommandError, run
 from runner.errors import RunFailedError
-from runner.hostfs import read_text
+from runner.machine.hostfs import read_text
 from runner.rig import groups
 from runner.rig.layout import NAMESPACES, data_directory, prefix, run_directory, uplink
 from runner.rig.tools import tool

@@ -11,8 +11,8 @@ from typing import Final, Literal
 from runner.cache import cache_dir
 from runner.engines.process import CommandError
 from runner.errors import RequestError
-from runner.hostfs import parse_cpu_list, read_text
 from runner.link import Link
+from runner.machine.hostfs import parse_cpu_list, read_text
 from runner.rig import groups, network, nodes, remains
 from runner.rig.files import hosts_yaml
 from runner.rig.layout import MOST_NODES, USERS, Layout, RigNode, Second, plan

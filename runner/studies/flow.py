@@ -17,7 +17,7 @@ from rich.console import Console
 
 from runner import bench, matrix
 from runner.errors import DlscaleError, RequestError, nearest
-from runner.provenance import SUITE_ROOT, read_git
+from runner.machine.provenance import SUITE_ROOT, read_git
 from runner.report.progress import Progress, progress
 from runner.request import Request
 from runner.results import check_writable, write_report

@@ -10,7 +10,7 @@ from typing import Final
 from runner import yamlfile
 from runner.catalog import Catalog, load_images
 from runner.errors import RequestError, nearest
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 from runner.published import load as published
 from runner.published.load import line_of
 from runner.published.model import Published

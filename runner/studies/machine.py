@@ -14,7 +14,7 @@ from runner.ground import EngineChoice, choose_engine, device_of
 from runner.images.build import find_built
 from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 from runner.published.source import Identifier
 from runner.request import Request
 from runner.strategy import offered

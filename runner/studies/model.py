@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Literal
 
 from runner.frozen import Frozen
+from runner.grading.metrics import Interval
 from runner.link import Link
-from runner.metrics import Interval
 from runner.published.findings import Finding
 from runner.published.model import Conditions
 from runner.published.source import Identifier

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from runner.events import MonitoredGpu
-from runner.nvml import SLOWDOWNS
+from runner.machine.nvml import SLOWDOWNS
 from runner.outcome import SESSION
 from runner.telemetry.device import PIPES, Device, whole
 from runner.telemetry.model import EnergyMethod, ForeignProcess, GpuTelemetry, Span

@@ -18,7 +18,6 @@ from waiting import wait_until
 
 from runner.cache import cache_dir
 from runner.cleanup import remove_left
-from runner.cluster import inspect_local
 from runner.emulate import emulated_nodes
 from runner.engines import shaper
 from runner.engines.docker import DockerEngine
@@ -28,6 +27,7 @@ from runner.images.tools import ensure_tools
 from runner.launch import emulated, launch
 from runner.launch.job import spec
 from runner.link import Link
+from runner.machine.cluster import inspect_local
 from runner.spec import LABEL_RUN
 
 RATE = Link(rate_mbit=100, emulated=True)

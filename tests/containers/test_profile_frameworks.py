@@ -15,7 +15,7 @@ import pytest
 
 from runner.catalog import load_images
 from runner.events import Loss, Memory, ProfileStart, ProfileStop, Regions, RunStart, RunStop
-from runner.parse import Rows, parse_line
+from runner.events.parse import Rows, parse_line
 from runner.profile import analyse
 from runner.profile.classify import operator
 from runner.tables import lines_file, read

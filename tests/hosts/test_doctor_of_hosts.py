@@ -24,7 +24,7 @@ from runner.hosts.hostsfile import load_hosts
 from runner.hosts.reach import ends_of, explain, reach
 from runner.hosts.supply import supply_image, supply_programs
 from runner.hosts.survey import base_image, survey
-from runner.provenance import tree_sha256
+from runner.machine.provenance import tree_sha256
 from runner.spec import LABEL_RUN
 
 ROOT = Path(__file__).parents[2]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.attribution import Exchange, exchange_seconds, exchanges, step_parts
 from runner.events import Bandwidth, Compute, FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
-from runner.measure import measure, phases
+from runner.grading.attribution import Exchange, exchange_seconds, exchanges, step_parts
+from runner.grading.measure import measure, phases
 
 SAID = {"t": 0.0, "received": 0.0, "container": "c"}
 

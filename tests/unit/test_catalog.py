@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runner.catalog import load_images
 from runner.errors import RequestError
 from runner.images.spec import ImageSpec
-from runner.nvml import Gpu
+from runner.machine.nvml import Gpu
 
 ROOT = Path(__file__).parents[2]
 CATALOG = load_images(ROOT)

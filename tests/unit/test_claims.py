@@ -7,9 +7,9 @@ interface that is taken for none.
 import pytest
 from examples import gpu_node, node
 
-from runner.hostfs import Hca, Nic
 from runner.hosts.claims import unmet
 from runner.hosts.model import Endpoint, GpuClaim, Host, Interface
+from runner.machine.hostfs import Hca, Nic
 
 NICS = (
     Nic(name="lo", state="unknown", speed_mbit=None, mtu=65536, kind="loopback", address="127.0.0.1"),

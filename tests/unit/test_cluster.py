@@ -16,7 +16,7 @@ import pytest
 from made_up_machine import Card, FakeNvml, write_tree
 from pydantic import ValidationError
 
-from runner.cluster import Node, free_mib, free_ports, inspect_local
+from runner.machine.cluster import Node, free_mib, free_ports, inspect_local
 
 MACHINE = {
     "proc/meminfo": "MemTotal:       16777216 kB",

@@ -17,8 +17,8 @@ from runner.compare.identity import identity, in_words
 from runner.compare.judge import compare, verdict
 from runner.compare.show import markdown, notes
 from runner.errors import RequestError
-from runner.measure import measure
-from runner.metrics import Interval
+from runner.grading.measure import measure
+from runner.grading.metrics import Interval
 from runner.results import write_record
 from runner.trial import Dataset, ProfilePass
 

@@ -5,8 +5,8 @@ import pytest
 
 from runner.comparison import kinds, settle
 from runner.errors import RequestError
-from runner.hostfs import Hca, Nic
 from runner.link import Link
+from runner.machine.hostfs import Hca, Nic
 from runner.request import Request
 from runner.spread import Member
 from runner.wire import NodeWires

@@ -9,7 +9,7 @@ from records import record
 
 from runner.concurrency import cases, devices_of_cases, figures
 from runner.errors import RequestError
-from runner.grade import scaling
+from runner.grading.grade import scaling
 from runner.launch.job import take_seats
 from runner.matrix import at_once, cell
 from runner.report import concurrent as table

@@ -8,9 +8,9 @@ from dialect_logs import GOLDEN, WHOLE, facts, of, read, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner import measure
 from runner.dialects import DIALECTS, DialectError, auto, detect
-from runner.parse import Line, parse_events, untag
+from runner.events.parse import Line, parse_events, untag
+from runner.grading import measure
 
 NOISE = [
     "",

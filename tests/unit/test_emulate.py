@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runner.emulate import IFACE, deal, emulated_nodes
 from runner.errors import RequestError
-from runner.hostfs import Hca, Nic
+from runner.machine.hostfs import Hca, Nic
 from runner.wire import NodeWires, Wanted, Wire, choose_wires
 
 

@@ -5,7 +5,7 @@ The launchers' lines are as they were written when a rank of a real run was kill
 
 import pytest
 
-from runner.failures import explain
+from runner.grading.failures import explain
 
 TORCHRUN = """\
 [default0]:[rank0]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:13719

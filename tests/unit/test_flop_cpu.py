@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from runner.flop.cpu import CpuShare, cpus_peak, per_cycle
-from runner.processor import Processor
+from runner.machine.processor import Processor
 
 AVX2 = ("sse2", "avx", "fma", "avx2")
 AVX512 = (*AVX2, "avx512f")

@@ -15,8 +15,8 @@ import records
 
 from runner.events import Env, FlopPerSample, Net, RunStart
 from runner.flop.figures import METHOD, flop_figures
-from runner.processor import Processor
-from runner.provenance import NodeUsed
+from runner.machine.processor import Processor
+from runner.machine.provenance import NodeUsed
 
 SAID = {"t": 0.0, "received": 1.0, "container": "w0"}
 ZEN4 = Processor(

@@ -23,7 +23,7 @@ from runner.errors import RequestError
 from runner.events import Loss
 from runner.foreign.grade import UNITS, grade
 from runner.foreign.plan import Image, Place, container, plan, run_id
-from runner.grade import scaling
+from runner.grading.grade import scaling
 from runner.outcome import Outcome
 from runner.regrade import regrade
 from runner.report import export

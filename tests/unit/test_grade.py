@@ -5,7 +5,7 @@ import pytest
 from records import events, provenance, record
 
 from runner.events import Eval, FlopPerSample, Loss, RunStart, RunStop
-from runner.grade import grade, scaling
+from runner.grading.grade import grade, scaling
 from runner.outcome import Outcome
 from runner.workload import choose_workload, load_workloads
 

@@ -9,13 +9,13 @@ from examples import gpu_node, node
 
 from runner.engines.base import EngineFacts
 from runner.errors import RequestError
-from runner.hostfs import Hca, Nic
 from runner.hosts.checkup import _unusable
 from runner.hosts.clock import Clock
 from runner.hosts.findings import HostLook, common_findings, host_findings, pair_findings
 from runner.hosts.model import Endpoint, Host, Interface
 from runner.hosts.peers import GpuPair
 from runner.hosts.reach import Unreachable
+from runner.machine.hostfs import Hca, Nic
 
 
 def look(name="n1", **changes):

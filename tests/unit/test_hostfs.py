@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_machine import write_tree
 
-from runner import hostfs
-from runner.hostfs import Hca, Nic
+from runner.machine import hostfs
+from runner.machine.hostfs import Hca, Nic
 
 
 def interface(

@@ -34,7 +34,8 @@ PURE = sorted(
         *(ROOT / "runner" / "flop").glob("*.py"),
         *(ROOT / "runner" / "compare" / f"{name}.py" for name in ("identity", "judge", "model", "ranktest", "show")),
         *(ROOT / "runner" / "query" / f"{name}.py" for name in ("columns", "show", "tables")),
-        *(ROOT / "runner" / f"{name}.py" for name in ("doctor", "failures", "grade", "measure", "metrics", "parse")),
+        *(ROOT / "runner" / "grading").glob("*.py"),
+        *(ROOT / "runner" / "events").glob("*.py"),
         *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
         *(ROOT / "runner" / "profile").glob("*.py"),
         *(
@@ -62,10 +63,10 @@ PURE = sorted(
         *(
             ROOT / "runner" / f"{name}.py"
             for name in (
+                "doctor",
                 "emulate",
                 "link",
                 "plan",
-                "sanity",
                 "shaping",
                 "spec",
                 "strategy",

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import metrics
 from runner.events import Usage
-from runner.metrics import GlobalWindows, RawWindow, Used, used
+from runner.grading import metrics
+from runner.grading.metrics import GlobalWindows, RawWindow, Used, used
 
 
 def window(rank, index, start, samples, seconds):

@@ -15,7 +15,7 @@ from test_cli import dlscale
 from test_regrade import leave
 
 from runner.events import Epoch, MonitorStart, WarmupEnd
-from runner.measure import measure
+from runner.grading.measure import measure
 from runner.report.mllog import mllog
 from runner.results import Validity
 from runner.trial import Dataset

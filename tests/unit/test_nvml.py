@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from made_up_machine import Card, FakeNvml, write_tree
 
-from runner.nvml import Gpu, read_gpus, read_health, select_visible
+from runner.machine.nvml import Gpu, read_gpus, read_health, select_visible
 
 CARDS = [
     Card("GPU-aaaa-1111", links=(1, 1, 0)),

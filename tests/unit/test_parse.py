@@ -5,7 +5,7 @@ import json
 import pytest
 
 from runner.events import Loss, Window
-from runner.parse import EventError, parse_events, parse_line
+from runner.events.parse import EventError, parse_events, parse_line
 
 WINDOW = {
     "event": "window",

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from made_up_machine import write_tree
 
-from runner.processor import Processor, read_processor
+from runner.machine.processor import Processor, read_processor
 
 # Two cores of two threads, numbered as servers do: the second threads follow after all first ones.
 CPUINFO = """processor\t: 0

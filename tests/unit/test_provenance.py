@@ -21,9 +21,18 @@ from hypothesis import strategies as st
 from made_up_machine import FakeNvml, write_tree
 
 import runner
-from runner.cluster import inspect_local
 from runner.events import Env
-from runner.provenance import SUITE_ROOT, Git, Provenance, collect, programs_sha256, read_git, read_host, tree_sha256
+from runner.machine.cluster import inspect_local
+from runner.machine.provenance import (
+    SUITE_ROOT,
+    Git,
+    Provenance,
+    collect,
+    programs_sha256,
+    read_git,
+    read_host,
+    tree_sha256,
+)
 
 
 def tool(*argv: str, cwd: Path | None = None) -> str:
@@ -199,7 +208,7 @@ def test_what_the_training_program_says_is_added(checkout):
 
 
 def test_the_suite_is_found_where_it_lies():
-    assert (SUITE_ROOT / "runner" / "provenance.py").is_file()
+    assert (SUITE_ROOT / "runner" / "machine" / "provenance.py").is_file()
     assert (SUITE_ROOT / "workloads" / "events.py").is_file()
 
 

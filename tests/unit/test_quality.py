@@ -1,8 +1,8 @@
 """Prevents: an accuracy that is the mean of ranks' shares of other sizes, a loss that hides one that is not finite, an epoch that one
 rank never ended, and a cost of a precision with the wrong sign."""
 
-from runner import quality
 from runner.events import Accuracy, BatchUsed, Epoch, Validated
+from runner.grading import quality
 
 COMMON = {"t": 1.0, "container": "worker0", "received": 1.0}
 

@@ -17,10 +17,10 @@ import pytest
 from examples import node
 
 from runner.errors import RequestError
-from runner.hostfs import Nic
 from runner.hosts import meet
 from runner.hosts.model import Endpoint, Host, Interface
 from runner.hosts.reach import NodeEnd, Unreachable, ends_of, explain
+from runner.machine.hostfs import Nic
 
 SOURCE = Path(meet.__file__).read_text(encoding="utf-8")
 

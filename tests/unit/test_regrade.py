@@ -10,8 +10,8 @@ import pytest
 from records import events, record
 
 from runner.cli import main
-from runner.grade import grade, scaling
-from runner.provenance import SUITE_ROOT
+from runner.grading.grade import grade, scaling
+from runner.machine.provenance import SUITE_ROOT
 from runner.regrade import regrade, regrade_all
 from runner.results import RunPlan, RunWriter
 from runner.workload import choose_workload, load_workloads

@@ -11,8 +11,8 @@ import pytest
 from records import record
 from rich.console import Console
 
-from runner.metrics import StepTime
-from runner.quality import AccuracyFigures, BatchUsed, EpochFigures
+from runner.grading.metrics import StepTime
+from runner.grading.quality import AccuracyFigures, BatchUsed, EpochFigures
 from runner.report import modes
 from runner.report.export import markdown, to_csv
 from runner.report.table import scaling_table

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.sanity import RealBand, SanityBand, SyntheticBand, check_losses
+from runner.grading.sanity import RealBand, SanityBand, SyntheticBand, check_losses
 
 BAND = SanityBand(
     synthetic=SyntheticBand(first_loss_factors=(0.8, 2.0)), real=RealBand(compared_share=0.25, minimum_iterations=8)

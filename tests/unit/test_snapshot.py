@@ -17,12 +17,12 @@ import pytest
 from made_up_machine import Card, FakeNvml
 from pydantic import ValidationError
 
-from runner.cluster import inspect_local
 from runner.hosts import snapshot
 from runner.hosts.survey import _packed_pynvml
 from runner.hosts.unpack import Snapshot
-from runner.nvml import read_gpus, read_health
-from runner.provenance import read_host
+from runner.machine.cluster import inspect_local
+from runner.machine.nvml import read_gpus, read_health
+from runner.machine.provenance import read_host
 
 ROOT = Path(__file__).parents[2]
 

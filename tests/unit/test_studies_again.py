@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from runner.errors import RequestError
-from runner.provenance import SUITE_ROOT
+from runner.machine.provenance import SUITE_ROOT
 from runner.regrade import regrade_all
 from runner.studies.again import SUFFIX, judge_again
 

@@ -13,11 +13,11 @@ import swept
 from records import events, record
 from studied import observation
 
-from runner.measure import measure
-from runner.metrics import RawWindow
+from runner.grading.measure import measure
+from runner.grading.metrics import RawWindow
+from runner.grading.quality import AccuracyFigures, EpochFigures
 from runner.profile.model import CallClassShare, CallShare, CategoryShare, Copies
 from runner.published import load as published
-from runner.quality import AccuracyFigures, EpochFigures
 from runner.studies.model import Altered, Cell, CellRun, Run
 from runner.studies.observe import observed
 from runner.studies.observe.derived import derived

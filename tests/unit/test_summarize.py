@@ -7,7 +7,7 @@ import pytest
 from records import events, record
 
 from runner.flop.model import FlopFigures
-from runner.measure import measure
+from runner.grading.measure import measure
 from runner.outcome import Outcome
 from runner.results import Validity
 from runner.summarize import summarize, version_of

@@ -7,7 +7,7 @@ from pyarrow import parquet
 
 from runner import tables
 from runner.columns import COLUMNS
-from runner.parse import Rows
+from runner.events.parse import Rows
 
 NODES = {"c0": "n1", "c1": "n2"}
 

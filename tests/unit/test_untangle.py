@@ -4,7 +4,7 @@ programs that is changed on its way."""
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.parse import Rows, parse_line
+from runner.events.parse import Rows, parse_line
 from runner.untangle import Untangler
 
 # A real chain, shortened: Open MPI 4.1.4, two ranks that write rows at once.

@@ -7,7 +7,7 @@ import examples
 import pytest
 
 from runner.errors import RequestError
-from runner.hostfs import Hca, Nic
+from runner.machine.hostfs import Hca, Nic
 from runner.wire import NodeWires, Wanted, choose_wires
 
 LO = Nic(name="lo", state="unknown", speed_mbit=None, mtu=65536, kind="loopback", address="127.0.0.1")

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from runner.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalWindows, steadiness
+from runner.grading.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalWindows, steadiness
 from runner.published.findings import Approximately, Bound, Product, Quotient, Steady
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, order

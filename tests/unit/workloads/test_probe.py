@@ -11,7 +11,7 @@ import numpy as np
 import probe
 import pytest
 
-from runner import parse
+from runner.events import parse
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 

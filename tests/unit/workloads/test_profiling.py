@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import parse
+from runner.events import parse
 
 REGIONS = ("input", "forward", "backward", "optimizer")
 

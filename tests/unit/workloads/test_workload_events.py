@@ -11,8 +11,7 @@ import counters
 import events
 import pytest
 
-from runner import parse
-from runner.events import Bytes, Peer, PortBytes
+from runner.events import Bytes, Peer, PortBytes, parse
 
 
 def emitted(write):

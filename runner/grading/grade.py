@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from runner import interconnect, measure, metrics, telemetry
+from runner import interconnect, telemetry
 from runner.events import Event
 from runner.flop.figures import flop_figures
+from runner.grading import measure, metrics
+from runner.grading.metrics import Measurement, Steadiness
+from runner.grading.sanity import check_losses
 from runner.interconnect import Transport
-from runner.metrics import Measurement, Steadiness
+from runner.machine.provenance import Provenance
 from runner.outcome import Outcome
 from runner.profile import Profile, analyse
 from runner.profile.counted import attributed, stretches
 from runner.profile.judge import doubts as pass_doubts
 from runner.profile.judge import faults as pass_faults
-from runner.provenance import Provenance
 from runner.request import Device
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
-from runner.sanity import check_losses
 from runner.telemetry import Telemetry
 from runner.trial import AnyTrial, ForeignTrial, Trial
 from runner.workload import Workload

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from runner import attribution, metrics, quality
 from runner.events import Data, Event, FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
+from runner.grading import attribution, metrics, quality
 from runner.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.

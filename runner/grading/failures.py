@@ -7,7 +7,7 @@ import signal
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from runner.parse import untag
+from runner.events.parse import untag
 
 # As the kernel's own ending of a process reads: 128 + SIGKILL of a shell, -SIGKILL of Python's launchers.
 KILLED: Final = (137, -9)

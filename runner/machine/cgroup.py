@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from runner.hostfs import parse_cpu_list, read_text
+from runner.machine.hostfs import parse_cpu_list, read_text
 
 _V1_UNLIMITED = 1 << 60  # v1 writes "no limit" as the largest page-aligned integer, 0x7ffffffffffff000
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.hostfs import nvidia_pci_functions
+from runner.machine.hostfs import nvidia_pci_functions
 
 
 class Gpu(BaseModel):

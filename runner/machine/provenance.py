@@ -17,12 +17,12 @@ from pathlib import Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 import runner
-from runner import hostfs
-from runner.cluster import Gpu, Hca, Nic, Node
 from runner.engines.process import CommandError, run
 from runner.events import Env
-from runner.hostfs import read_int, read_text
-from runner.processor import Processor, read_processor
+from runner.machine import hostfs
+from runner.machine.cluster import Gpu, Hca, Nic, Node
+from runner.machine.hostfs import read_int, read_text
+from runner.machine.processor import Processor, read_processor
 
 SUITE_ROOT = Path(runner.__file__).parents[1]
 

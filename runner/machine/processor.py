@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.hostfs import parse_cpu_list, read_text
+from runner.machine.hostfs import parse_cpu_list, read_text
 
 # Flags of /proc/cpuinfo that name vector and matrix instructions, the narrowest first.
 VECTOR_FLAGS: Final = ("sse2", "avx", "fma", "avx2", "avx512f", "avx512_bf16", "amx_bf16")

@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from runner import hostfs
-from runner.cluster import Node, free_mib
-from runner.hostfs import read_int, read_text
-from runner.nvml import GpuHealth, read_health
+from runner.machine import hostfs
+from runner.machine.cluster import Node, free_mib
+from runner.machine.hostfs import read_int, read_text
+from runner.machine.nvml import GpuHealth, read_health
 
 
 class Disk(BaseModel):

@@ -15,11 +15,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from runner import hostfs
-from runner.cgroup import read_limits, usable_cores
-from runner.hostfs import Hca, Nic
 from runner.hosts.snapshot import addresses as own_addresses
-from runner.nvml import Gpu, read_gpus
+from runner.machine import hostfs
+from runner.machine.cgroup import read_limits, usable_cores
+from runner.machine.hostfs import Hca, Nic
+from runner.machine.nvml import Gpu, read_gpus
 
 __all__ = ["Gpu", "Hca", "Nic", "Node", "free_mib", "free_ports", "inspect_local", "read_node"]
 

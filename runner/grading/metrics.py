@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from runner.attribution import Exchange, StepParts
 from runner.events import Eval, Event, Loss, Usage, Window
 from runner.flop.model import FlopFigures
 from runner.frozen import Frozen
-from runner.quality import AccuracyFigures, BatchUsed, EpochFigures
+from runner.grading.attribution import Exchange, StepParts
+from runner.grading.quality import AccuracyFigures, BatchUsed, EpochFigures
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
