@@ -12,12 +12,13 @@ from typing import Final
 
 from rich.console import Console
 
-from runner import bench, techniques
+from runner import bench
 from runner.across.ablation import FEWEST_SEEDS, ablations
 from runner.errors import RequestError
 from runner.grading import metrics
 from runner.ground import Ground, look
 from runner.matrix import Run
+from runner.planning import techniques
 from runner.report import ablation as report
 from runner.report.progress import progress
 from runner.report.publish import save

@@ -17,7 +17,7 @@ from runner.errors import NoBaseError
 from runner.ground import EngineChoice, look
 from runner.launch import launch
 from runner.matrix import Known, Matrix, Run, make_job, samplers
-from runner.plan import plan
+from runner.planning.plan import plan
 from runner.prepare import Prepared, foresee, prepare
 from runner.report.progress import Progress, progress
 from runner.report.watch import title

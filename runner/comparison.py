@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from runner.emulation.link import Link
 from runner.errors import RequestError
-from runner.link import Link
 from runner.machine.cluster import Node, inspect_local
+from runner.planning.spread import Member
+from runner.planning.wire import KINDS, Wanted, choose_wires
 from runner.request import Device, Interconnect, Request, refuse_contradictions
-from runner.spread import Member
-from runner.wire import KINDS, Wanted, choose_wires
 
 # Fast Ethernet, Gigabit Ethernet, and what the machine itself can do.
 RATES_MBIT: Final = (100.0, 1000.0, None)

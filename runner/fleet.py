@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from runner.emulate import IFACE, emulated_nodes
+from runner.emulation.emulate import IFACE, emulated_nodes
+from runner.emulation.link import Link
 from runner.hosts.declared import declared_node
 from runner.hosts.hostsfile import load_hosts
 from runner.hosts.model import Host, Hosts
-from runner.link import Link
 from runner.machine import provenance
 from runner.machine.cluster import Node, inspect_local
 from runner.machine.provenance import NodeUsed
+from runner.planning.spread import Member
+from runner.planning.wire import NodeWires
 from runner.request import Request
-from runner.spread import Member
 from runner.trial import Placed
-from runner.wire import NodeWires
 
 if TYPE_CHECKING:
     from runner.hosts.survey import Surveyed

@@ -9,9 +9,9 @@ from typing import Literal, get_args
 from pydantic import BaseModel, ConfigDict
 
 from runner.dialects.base import DialectName
+from runner.emulation.link import Link, parse_delay, parse_rate
 from runner.errors import RequestError, nearest
 from runner.events import ProfileKind, Region
-from runner.link import Link, parse_delay, parse_rate
 from runner.spec import Mount
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]

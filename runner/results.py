@@ -27,9 +27,9 @@ from runner.grading.metrics import Interval, Measurement
 from runner.interconnect import Transport
 from runner.machine.provenance import Provenance
 from runner.outcome import Outcome
+from runner.planning.techniques import of_older
 from runner.profile.model import Profile
 from runner.spec import ContainerSpec
-from runner.techniques import of_older
 from runner.telemetry import Telemetry
 from runner.trial import AnyTrial, Trial
 

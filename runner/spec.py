@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.link import Link
+from runner.emulation.link import Link
 
 # A daemon serves the others and is ended with them, a monitor only looks on; all else ends by itself.
 Role = Literal["worker", "scheduler", "server", "daemon", "tool", "monitor"]

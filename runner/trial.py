@@ -14,9 +14,10 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runner.dialects.base import DialectName
+from runner.emulation.link import Link
 from runner.events import ProfileKind, Region
-from runner.link import Link
 from runner.passes.counting import Counting
+from runner.planning.wire import Wire
 from runner.request import (
     AskedDialect,
     Compression,
@@ -32,7 +33,6 @@ from runner.request import (
     StrategyName,
     Technique,
 )
-from runner.wire import Wire
 
 # The longest command line in a title, in characters.
 SHOWN: Final = 60

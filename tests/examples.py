@@ -6,9 +6,9 @@ from runner.engines.base import Site
 from runner.engines.docker import DATA, WORKLOADS
 from runner.launch.job import Job, take_seats
 from runner.machine.cluster import Gpu, Node
+from runner.planning.wire import Wire
 from runner.spec import Mount
 from runner.trial import Placed, Trial
-from runner.wire import Wire
 
 ROOT = Path(__file__).parents[1]
 

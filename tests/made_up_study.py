@@ -3,7 +3,7 @@
 from runner.catalog import load_images
 from runner.launch import STRATEGIES
 from runner.machine.provenance import SUITE_ROOT
-from runner.strategy import offered
+from runner.planning.strategy import offered
 from runner.studies.model import Machine, Usable
 
 

@@ -3,8 +3,8 @@
 import examples
 
 from runner.events import Nccl, Net, RunStart
+from runner.planning.wire import Wire
 from runner.trial import Placed, Trial
-from runner.wire import Wire
 
 # The example trial measures so many iterations.
 ITERATIONS = 40

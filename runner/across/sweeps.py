@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from runner.across.alike import Names, Run, slug, versions
-from runner.link import Link
+from runner.emulation.link import Link
 from runner.report import figures
 from runner.report.summary import Status
 from runner.report.sweep import Point, Sweep

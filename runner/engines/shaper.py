@@ -9,11 +9,11 @@ import secrets
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from runner.emulate import IFACE
+from runner.emulation.emulate import IFACE
+from runner.emulation.link import Link, show_delay, show_rate
+from runner.emulation.shaping import qdiscs
 from runner.engines.base import Container, EngineError
 from runner.errors import RequestError
-from runner.link import Link, show_delay, show_rate
-from runner.shaping import qdiscs
 from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec
 
 _ROOT: Final = "0:0"  # a capability added to a container is root's there

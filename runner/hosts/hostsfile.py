@@ -15,10 +15,10 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from runner import yamlfile
+from runner.emulation.link import Link, parse_delay, parse_rate
 from runner.errors import RequestError
 from runner.hosts.hostfile import Slots, parse_hostfile, parse_inline
 from runner.hosts.model import DEFAULT_SOCKET, Endpoint, GpuClaim, Host, Hosts, Interface, Role, Tls, read_url
-from runner.link import Link, parse_delay, parse_rate
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _HCA: Final = re.compile(r"[A-Za-z0-9_.-]+(:[1-9]\d*)?", re.ASCII)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from runner.link import Link
+from runner.emulation.link import Link
 
 Role = Literal["ethernet", "infiniband", "roce"]
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner.interconnect.carrier import Carrier, carrier
+from runner.planning.wire import Wire
 from runner.trial import Trial
-from runner.wire import Wire
 
 
 @dataclass(frozen=True)

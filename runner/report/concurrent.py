@@ -16,7 +16,7 @@ from runner.trial import Case
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from runner.concurrency import CaseFigures
+    from runner.planning.concurrency import CaseFigures
     from runner.report.summary import Summary
 
 HEADERS: Final = ("case", "trainings", "devices", "time (s)", "samples/s", "ratio")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from runner.images.spec import ImageSpec
+from runner.planning.strategy import offered
 from runner.request import StrategyName
 from runner.results import RunRecord
-from runner.strategy import offered
 from runner.trial import Trial
 
 HEADERS = ("image", "device", "compute capability", "driver", "strategy", "ran on")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from runner.across.transports import Curve, compare, curves
-from runner.concurrency import CaseFigures
-from runner.concurrency import figures as case_figures
 from runner.errors import RequestError
+from runner.planning.concurrency import CaseFigures
+from runner.planning.concurrency import figures as case_figures
 from runner.report import concurrent, figures, modes, pass_notes, profile, transports
 from runner.report.comparison import Comparison
 from runner.report.export import markdown, to_csv

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from runner import request as ask
 from runner.cache import alone
+from runner.emulation.link import Link, parse_delay, parse_rate
 from runner.errors import RequestError
-from runner.link import Link, parse_delay, parse_rate
 from runner.report.progress import progress
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import yaml
 
-from runner.link import Link, show_delay, show_rate
+from runner.emulation.link import Link, show_delay, show_rate
 from runner.rig.layout import Layout, RigNode
 
 # What the machine's own engine is told about GPUs and registries holds for the nodes' engines too.

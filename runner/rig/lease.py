@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from runner.emulation.link import Link
 from runner.engines.daemon import Keeper
 from runner.engines.process import CommandError
 from runner.errors import RequestError, RunFailedError
-from runner.link import Link
 from runner.rig import remains
 from runner.rig.layout import RUN, TESTS, Second
 from runner.rig.rig import Rig

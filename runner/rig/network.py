@@ -11,12 +11,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from runner.emulation.link import Link, show_delay
+from runner.emulation.shaping import qdiscs
 from runner.engines.process import CommandError, run
 from runner.errors import RequestError
-from runner.link import Link, show_delay
 from runner.rig.layout import Layout, RigNode
 from runner.rig.tools import tool
-from runner.shaping import qdiscs
 
 _UPLINK_PORT = "machine"  # the switch's end of it
 

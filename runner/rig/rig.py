@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from runner.cache import cache_dir
+from runner.emulation.link import Link
 from runner.engines.process import CommandError
 from runner.errors import RequestError
-from runner.link import Link
 from runner.machine.hostfs import parse_cpu_list, read_text
 from runner.rig import groups, network, nodes, remains
 from runner.rig.files import hosts_yaml

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runner.link import Link, parse_rate
+from runner.emulation.link import Link, parse_rate
 from runner.request import Interconnect, Request, Scaling
 from runner.studies.model import Pick
 from runner.studies.setting import Leaf, Setting

@@ -15,9 +15,9 @@ from runner.images.build import find_built
 from runner.images.spec import ImageSpec
 from runner.launch import STRATEGIES
 from runner.machine.provenance import SUITE_ROOT
+from runner.planning.strategy import offered
 from runner.published.source import Identifier
 from runner.request import Request
-from runner.strategy import offered
 from runner.studies.model import Machine, Usable
 
 

@@ -10,9 +10,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
+from runner.emulation.link import Link
 from runner.frozen import Frozen
 from runner.grading.metrics import Interval
-from runner.link import Link
 from runner.published.findings import Finding
 from runner.published.model import Conditions
 from runner.published.source import Identifier

@@ -6,7 +6,7 @@ import signal
 from commands import running
 from waiting import wait_until
 
-from runner.concurrency import figures
+from runner.planning.concurrency import figures
 from runner.results import read_events, read_record
 
 WORDS = (

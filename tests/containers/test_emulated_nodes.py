@@ -18,7 +18,8 @@ from waiting import wait_until
 
 from runner.cache import cache_dir
 from runner.cleanup import remove_left
-from runner.emulate import emulated_nodes
+from runner.emulation.emulate import emulated_nodes
+from runner.emulation.link import Link
 from runner.engines import shaper
 from runner.engines.docker import DockerEngine
 from runner.errors import RequestError
@@ -26,7 +27,6 @@ from runner.execute import Limits, execute
 from runner.images.tools import ensure_tools
 from runner.launch import emulated, launch
 from runner.launch.job import spec
-from runner.link import Link
 from runner.machine.cluster import inspect_local
 from runner.spec import LABEL_RUN
 

@@ -17,7 +17,7 @@ from commands import ROOT
 from runner import keys
 from runner.cache import cache_dir
 from runner.catalog import load_images
-from runner.emulate import IFACE, emulated_nodes
+from runner.emulation.emulate import IFACE, emulated_nodes
 from runner.engines.docker import DockerEngine
 from runner.execute import Limits, execute
 from runner.images.base import ensure_base

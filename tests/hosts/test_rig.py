@@ -12,9 +12,9 @@ import docker
 import pytest
 from waiting import is_running, wait_until
 
+from runner.emulation.link import Link
 from runner.errors import RequestError
 from runner.hosts.hostsfile import load_hosts
-from runner.link import Link
 from runner.rig.lease import leased
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from waiting import is_running, wait_until
 
+from runner.emulation.link import Link
 from runner.errors import RequestError
 from runner.hosts.hostsfile import load_hosts
-from runner.link import Link
 from runner.rig import remains
 from runner.rig.layout import USERS, prefix, run_directory, uplink
 from runner.rig.lease import leased

@@ -4,12 +4,12 @@ import examples
 import pytest
 
 from runner.comparison import kinds, settle
+from runner.emulation.link import Link
 from runner.errors import RequestError
-from runner.link import Link
 from runner.machine.hostfs import Hca, Nic
+from runner.planning.spread import Member
+from runner.planning.wire import NodeWires
 from runner.request import Request
-from runner.spread import Member
-from runner.wire import NodeWires
 
 COMPARE = Request(compare=True)
 ETH = Nic(name="eth0", state="up", speed_mbit=1000, mtu=1500, kind="ethernet", address="10.0.0.1")

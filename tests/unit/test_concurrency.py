@@ -7,11 +7,11 @@ import examples
 import pytest
 from records import record
 
-from runner.concurrency import cases, devices_of_cases, figures
 from runner.errors import RequestError
 from runner.grading.grade import scaling
 from runner.launch.job import take_seats
 from runner.matrix import at_once, cell
+from runner.planning.concurrency import cases, devices_of_cases, figures
 from runner.report import concurrent as table
 from runner.results import baseline_for
 from runner.summarize import summarize

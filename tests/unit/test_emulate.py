@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.emulate import IFACE, deal, emulated_nodes
+from runner.emulation.emulate import IFACE, deal, emulated_nodes
 from runner.errors import RequestError
 from runner.machine.hostfs import Hca, Nic
-from runner.wire import NodeWires, Wanted, Wire, choose_wires
+from runner.planning.wire import NodeWires, Wanted, Wire, choose_wires
 
 
 def test_a_machine_is_dealt_out_in_neighbouring_parts():

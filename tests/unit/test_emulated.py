@@ -9,12 +9,12 @@ import examples
 import pytest
 from test_launch import GOLDEN, _words
 
-from runner.emulate import emulated_nodes
+from runner.emulation.emulate import emulated_nodes
+from runner.emulation.link import Link
 from runner.engines import docker_options, shaper
 from runner.engines.base import EngineError, Line
 from runner.errors import RequestError
 from runner.launch import launch
-from runner.link import Link
 from runner.spec import LABEL_RUN
 
 GIGABIT = Link(rate_mbit=1000, emulated=True)

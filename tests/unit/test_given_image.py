@@ -20,6 +20,7 @@ from records import record
 from test_launch import _words
 
 from runner import bench, fleet, ground, prepare
+from runner.emulation.link import Link
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.user import IMAGE_USER, job_user
@@ -27,9 +28,8 @@ from runner.errors import RequestError
 from runner.foreign import flow
 from runner.images.given import FoundImage, GivenImage
 from runner.launch import launch
-from runner.link import Link
 from runner.matrix import make_job
-from runner.plan import plan
+from runner.planning.plan import plan
 from runner.report.matrix import support_matrix
 from runner.request import Request
 from runner.results import ImageUsed

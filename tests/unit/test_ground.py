@@ -6,9 +6,9 @@ import pytest
 from runner import ground
 from runner.errors import RequestError
 from runner.fleet import Fleet
+from runner.planning.spread import Member
+from runner.planning.wire import NodeWires
 from runner.request import Request
-from runner.spread import Member
-from runner.wire import NodeWires
 
 
 def test_hosts_are_let_go_of_when_a_request_is_refused(monkeypatch):

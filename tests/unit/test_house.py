@@ -34,7 +34,9 @@ PURE = sorted(
         *(ROOT / "runner" / "flop").glob("*.py"),
         *(ROOT / "runner" / "compare" / f"{name}.py" for name in ("identity", "judge", "model", "ranktest", "show")),
         *(ROOT / "runner" / "query" / f"{name}.py" for name in ("columns", "show", "tables")),
+        *(ROOT / "runner" / "emulation").glob("*.py"),
         *(ROOT / "runner" / "grading").glob("*.py"),
+        *(ROOT / "runner" / "planning").glob("*.py"),
         *(ROOT / "runner" / "events").glob("*.py"),
         *(ROOT / "runner" / "foreign" / f"{name}.py" for name in ("grade", "plan")),
         *(ROOT / "runner" / "profile").glob("*.py"),
@@ -64,15 +66,9 @@ PURE = sorted(
             ROOT / "runner" / f"{name}.py"
             for name in (
                 "doctor",
-                "emulate",
-                "link",
-                "plan",
-                "shaping",
                 "spec",
-                "strategy",
                 "summarize",
                 "trial",
-                "wire",
             )
         ),
         *(ROOT / "runner" / "report" / "page" / f"{name}.py" for name in ("blocks", "collect", "curves", "export")),

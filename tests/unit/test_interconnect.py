@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from wires import DDP, ITERATIONS, ON_GPU, gpu_trial, nccl, net, on_nodes, sent, start, wire
 
 from runner import interconnect
+from runner.emulation.link import Link
 from runner.interconnect import InterfaceTraffic, gradient_factor
-from runner.link import Link
 from runner.machine.hostfs import Nic
 
 TWO = {"world_size": 2, "processes": 2, "global_batch": 64}

@@ -11,7 +11,7 @@ import pytest
 from test_launch import GOLDEN, _words
 from test_launch_nodes import GPU, cpu_nodes, gpu_nodes, infiniband, program, two
 
-from runner.emulate import emulated_nodes
+from runner.emulation.emulate import emulated_nodes
 from runner.engines import docker_options
 from runner.launch import launch, ssh
 

@@ -30,7 +30,7 @@ from runner.ground import WORKLOADS, EngineChoice
 from runner.overhead import asking, flow
 from runner.overhead.figures import Told, overhead_report, program_s
 from runner.overhead.raw import Command, Overhead, Printed, overhead_schema, read_overhead
-from runner.plan import plan
+from runner.planning.plan import plan
 from runner.prepare import Prepared
 from runner.report.overhead import costs, markdown, rounds, table, to_csv
 from runner.report.page.blocks import costs as block_of_costs

@@ -23,7 +23,7 @@ from runner.errors import RequestError
 from runner.given import refuse_mixture
 from runner.images import own
 from runner.images.own import OwnPython, OwnSoftware, own_python, own_software
-from runner.plan import plan
+from runner.planning.plan import plan
 from runner.report.matrix import support_matrix
 from runner.request import Request, refuse_contradictions
 from runner.spec import Mount

@@ -5,7 +5,7 @@ from test_plan import ground
 
 from runner.errors import RequestError
 from runner.passes.counting import Nsight
-from runner.plan import plan
+from runner.planning.plan import plan
 from runner.request import Request
 
 FOLDER = "/opt/nvidia/nsight-compute/2025.3.0"

@@ -4,8 +4,8 @@ import pytest
 
 from runner import given
 from runner import request as ask
+from runner.emulation.link import Link
 from runner.errors import RequestError
-from runner.link import Link
 from runner.request import Request
 
 SLOW = Link(rate_mbit=100, emulated=True)

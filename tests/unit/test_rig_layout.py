@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.cli import app
+from runner.emulation.link import Link
 from runner.errors import DlscaleError, RequestError
 from runner.hosts.hostsfile import load_hosts
-from runner.link import Link
 from runner.rig import files, layout, network, remains, tools
 from runner.rig.cli import read_link
 from runner.rig.rig import core_groups

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from runner.catalog import load_images
 from runner.errors import RequestError
+from runner.planning.spread import Member, nodes_for, scales
+from runner.planning.wire import NodeWires
 from runner.request import Request
-from runner.spread import Member, nodes_for, scales
-from runner.wire import NodeWires
 
 CATALOG = load_images(examples.ROOT)
 GPU_IMAGE = CATALOG.find("pytorch", None, "gpu")

@@ -12,8 +12,8 @@ import examples
 import pytest
 from made_up_study import cpu_machine, gpu_machine
 
+from runner.emulation.link import Link
 from runner.given import refuse_mixture
-from runner.link import Link
 from runner.published.load import DIRECTORY
 from runner.published.load import load as load_source
 from runner.request import refuse_contradictions

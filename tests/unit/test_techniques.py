@@ -9,10 +9,10 @@ import pytest
 from test_plan import ground, of
 
 from runner.errors import RequestError
-from runner.plan import plan
+from runner.planning.plan import plan
+from runner.planning.techniques import of_older
 from runner.request import Request, refuse_contradictions
 from runner.results import read_record
-from runner.techniques import of_older
 
 ALL = (
     *("channels-last", "fused-optimizer", "space-to-depth", "pooling-kernel"),

@@ -18,9 +18,9 @@ from wires import DDP, ITERATIONS, on_nodes, sent, start
 
 from runner import interconnect
 from runner.across.transports import across, compare, curves
+from runner.emulation.link import Link
 from runner.grading.attribution import Exchange
 from runner.grading.measure import measure
-from runner.link import Link
 from runner.report import transports
 from runner.report.publish import publish
 from runner.report.transports_plot import transports_figure, transports_png

@@ -8,7 +8,7 @@ import pytest
 
 from runner.errors import RequestError
 from runner.machine.hostfs import Hca, Nic
-from runner.wire import NodeWires, Wanted, choose_wires
+from runner.planning.wire import NodeWires, Wanted, choose_wires
 
 LO = Nic(name="lo", state="unknown", speed_mbit=None, mtu=65536, kind="loopback", address="127.0.0.1")
 DOCKER = Nic(name="docker0", state="up", speed_mbit=None, mtu=1500, kind="virtual", address="172.17.0.1")

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from runner.concurrency import total_s
 from runner.grading import metrics
 from runner.grading.metrics import Interval
+from runner.planning.concurrency import total_s
 from runner.results import RunRecord
 from runner.studies.model import Run
 from runner.studies.noise import Amount, over_repeats

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from runner.errors import RequestError
 from runner.images.given import AnyImage
 from runner.machine.cluster import Node
+from runner.planning.strategy import offered
+from runner.planning.wire import NodeWires
 from runner.request import Device, Request
-from runner.strategy import offered
-from runner.wire import NodeWires
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from runner import techniques
 from runner.comparison import kinds
-from runner.concurrency import cases, devices_of_cases
 from runner.dataset import PACKED
+from runner.emulation.link import Link
 from runner.errors import RequestError
 from runner.ground import Ground
-from runner.link import Link
 from runner.passes.plan import passes
+from runner.planning import techniques
+from runner.planning.concurrency import cases, devices_of_cases
+from runner.planning.spread import nodes_for, scales
+from runner.planning.strategy import Chosen, choose
+from runner.planning.wire import KINDS, Wanted, choose_wires
 from runner.request import Device, Interconnect, Mode, Request
-from runner.spread import nodes_for, scales
-from runner.strategy import Chosen, choose
 from runner.trial import Placed, Trial, comparison_key
-from runner.wire import KINDS, Wanted, choose_wires
 from runner.workload import Defaults, Model
 
 # Synchronized window edges in a run: enough for an interval, few enough not to be felt (an asynchronous engine such as MXNet's

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from runner.link import Link, show_delay, show_rate
+from runner.emulation.link import Link, show_delay, show_rate
 
 # The bucket is what passes at full speed after a pause. It has to hold a packet as the sender hands it down (64 KiB of payload and the
 # headers of its 46 segments, else each is cut up first), and what arrives while the sender's core does something else. Anything above
