@@ -13,6 +13,7 @@ from waiting import wait_until
 
 from runner.regrade import regrade
 from runner.results import read_plan, read_table
+from runner.spec import LABEL_RUN
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -117,6 +118,10 @@ def test_the_sampler_ends_with_the_runner(client, tmp_path, sign):
         process.communicate(timeout=60)
     assert wait_until(lambda: samplers() == [], 10)
     assert wait_until(lambda: running(client) == [], 15)
+    # Nobody is there any more to remove the container that ended with its runner.
+    (run,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    for container in client.containers.list(all=True, filters={"label": f"{LABEL_RUN}={run.name}"}):
+        container.remove()
 
 
 def test_a_sampler_that_is_killed_costs_the_run_nothing_but_its_samples(tmp_path):
