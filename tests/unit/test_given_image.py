@@ -8,7 +8,6 @@ The command lines of dry runs are held against golden files; `DLSCALE_GOLDEN=wri
 """
 
 import dataclasses
-import os
 import re
 import stat
 
@@ -16,6 +15,7 @@ import examples
 import pytest
 import test_plan
 from docker.errors import APIError, ImageNotFound
+from goldens import on_file
 from records import record
 from test_launch import _words
 
@@ -309,10 +309,7 @@ def test_a_dry_run_prints_the_exact_command_lines(machine, capsys, name):
         for line in told.splitlines()
     )
     path = GOLDEN / f"{name}.txt"
-    if os.environ.get("DLSCALE_GOLDEN") == "write":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(lines)
-    assert lines == path.read_text()
+    assert lines == on_file(path, lines)
 
 
 def test_what_the_suite_costs_is_measured_in_the_very_same_image():

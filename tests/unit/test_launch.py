@@ -3,10 +3,9 @@
 After a wanted change, `DLSCALE_GOLDEN=write make test` writes the files again; read the difference before committing it.
 """
 
-import os
-
 import examples
 import pytest
+from goldens import on_file
 
 from runner.engines import docker_options, local
 from runner.launch import DEFAULT_STRATEGY, STRATEGIES, launch
@@ -233,10 +232,7 @@ def test_command_lines_are_those_on_file(name):
     job, gpus_by = CASES[name]
     lines = "".join(" \\\n  ".join(_words(docker_options.docker_run(spec, gpus_by))) + "\n\n" for spec in launch(job))
     path = GOLDEN / f"{name}.txt"
-    if os.environ.get("DLSCALE_GOLDEN") == "write":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(lines)
-    assert lines == path.read_text()
+    assert lines == on_file(path, lines)
 
 
 def _words(argv):

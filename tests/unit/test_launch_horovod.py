@@ -4,10 +4,9 @@ Prevents: ranks that meet on another interface than the job's, an sshd that list
 one's name, and a key in a plan that is kept.
 """
 
-import os
-
 import examples
 import pytest
+from goldens import on_file
 from test_launch import GOLDEN, _words
 from test_launch_nodes import GPU, cpu_nodes, gpu_nodes, infiniband, program, two
 
@@ -51,9 +50,7 @@ def test_command_lines_are_those_on_file(name):
         for spec in launch(CASES[name])
     )
     path = GOLDEN / f"{name}.txt"
-    if os.environ.get("DLSCALE_GOLDEN") == "write":
-        path.write_text(lines)
-    assert lines == path.read_text()
+    assert lines == on_file(path, lines)
 
 
 def test_the_launcher_starts_last_and_counts_all_ranks():

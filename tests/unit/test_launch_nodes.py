@@ -3,10 +3,9 @@
 The exact command lines of jobs on several hosts, held against golden files; `DLSCALE_GOLDEN=write make test` writes them again.
 """
 
-import os
-
 import examples
 import pytest
+from goldens import on_file
 from test_launch import GOLDEN, _words
 
 from runner.engines import docker_options
@@ -81,9 +80,7 @@ def test_command_lines_are_those_on_file(name):
         for spec in specs
     )
     path = GOLDEN / f"{name}.txt"
-    if os.environ.get("DLSCALE_GOLDEN") == "write":
-        path.write_text(lines)
-    assert lines == path.read_text()
+    assert lines == on_file(path, lines)
 
 
 @pytest.mark.parametrize("name", CASES)

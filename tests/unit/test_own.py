@@ -14,6 +14,7 @@ import sys
 import examples
 import pytest
 import test_plan
+from goldens import on_file
 from records import record
 from test_launch import _words
 
@@ -242,10 +243,7 @@ def test_a_dry_run_prints_the_exact_command_lines(monkeypatch, capsys, name):
         for line in told.splitlines()
     )
     path = GOLDEN / f"{name}.txt"
-    if os.environ.get("DLSCALE_GOLDEN") == "write":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(lines)
-    assert lines == path.read_text()
+    assert lines == on_file(path, lines)
 
 
 def test_the_doctor_tells_what_there_is_and_misses_nothing_where_there_is_none(monkeypatch):

@@ -9,11 +9,11 @@ After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files 
 from __future__ import annotations
 
 import io
-import os
 import struct
 
 import examples
 import pytest
+from goldens import on_file
 from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, said, start, stop, table
 from rich.console import Console
 
@@ -97,9 +97,7 @@ def printed(profile, *, width):
 )
 def test_golden(name, text):
     path = GOLDEN / name
-    if os.environ.get("DLSCALE_GOLDEN") == "write":
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    assert text == on_file(path, text)
 
 
 def test_a_pass_without_gpus_says_so_once():

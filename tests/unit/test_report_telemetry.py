@@ -10,12 +10,12 @@ After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files 
 from __future__ import annotations
 
 import io
-import os
 import struct
 
 import examples
 import numpy as np
 import pytest
+from goldens import on_file
 from monitored import beats, frame, gpu, rows, spans, started, stopped, trouble
 from pydantic import ValidationError
 from rich.console import Console
@@ -87,9 +87,7 @@ def printed(found, *, width=80):
 )
 def test_golden(name, text):
     path = GOLDEN / name
-    if os.environ.get("DLSCALE_GOLDEN") == "write":
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    assert text == on_file(path, text)
 
 
 def test_cells_say_mean_and_extremes_and_stand_in_their_devices_line():

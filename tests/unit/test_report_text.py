@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 
 import examples
 import pytest
+from goldens import on_file
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -49,10 +49,7 @@ def printed(found, *, width: int) -> str:
 )
 def test_golden(name, text):
     path = GOLDEN / name
-    if os.environ.get("DLSCALE_GOLDEN") == "write":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    assert text == on_file(path, text)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden file a
 from __future__ import annotations
 
 import json
-import os
 
 import examples
 import pytest
 import studied
+from goldens import on_file
 from made_up_source import rate, source, table
 from studied import observation
 
@@ -233,9 +233,7 @@ class TestReproduction:
         """Up to ten digits: the last ones of a bootstrap are the processor's."""
         found = made_up()
         text = json.dumps(rounded(json.loads(found.model_dump_json(exclude_defaults=True))), indent=1) + "\n"
-        if os.environ.get("DLSCALE_GOLDEN") == "write":
-            GOLDEN.write_text(text, encoding="utf-8")
-        assert text == GOLDEN.read_text(encoding="utf-8")
+        assert text == on_file(GOLDEN, text)
         assert Reproduction.model_validate_json(found.model_dump_json()) == found
 
     def test_every_cell_has_an_outcome_and_every_finding_a_verdict(self):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from pathlib import Path
 
 import examples
 import pytest
+from goldens import on_file
 from records import events, record
 from rich.console import Console
 from wires import DDP, ITERATIONS, on_nodes, sent, start
@@ -197,9 +197,7 @@ def printed(found):
 )
 def test_golden(compared, name, form):
     path = GOLDEN / name
-    if os.environ.get("DLSCALE_GOLDEN") == "write":
-        path.write_text(form(compared), encoding="utf-8")
-    assert form(compared) == path.read_text(encoding="utf-8")
+    assert form(compared) == on_file(path, form(compared))
 
 
 def test_every_form_names_what_is_emulated(compared):
