@@ -73,9 +73,8 @@ class Ddp(Alone):
 
     def __init__(self, device, techniques):
         on_gpu = device.type == "cuda"
-        if (
-            "cuda-graphs" in techniques
-        ):  # what looks after NCCL's calls must not ask for their state while they are recorded
+        if "cuda-graphs" in techniques:
+            # What looks after NCCL's calls must not ask for their state while they are recorded.
             os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
         distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
         self.device, self.techniques = device, techniques

@@ -230,7 +230,7 @@ class Supervised(Training):
         return self.enqueue(batch)
 
     def end(self):
-        if self.enqueue != self.learn:
+        if "cuda-graphs" in self.args.techniques:
             self.enqueue.end()
 
     def learn(self, batch):
