@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Group
-from rich.text import Text
-
 from runner.frozen import Frozen
 from runner.grading.metrics import Interval
-from runner.report.block import Block
-from runner.report.figures import ABSENT, figure, half_width
+from runner.report.block import ABSENT, Block, laid_out, section
+from runner.report.figures import figure, half_width
 from runner.report.summary import Row
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Group
 
 LEGEND: Final = (
     "each line has all that the lines above it have; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; "
@@ -96,27 +93,18 @@ def reports(found: Ablation) -> dict[str, str | bytes]:
     return {f"{found.name}.md": markdown(found)}
 
 
-def table(found: Ablation) -> RenderableType:
+def table(found: Ablation) -> Group:
     """Lay it out for a terminal."""
-    return Group(
-        Text(f"{found.title}: ablation", style="bold"),
-        Text(found.setting),
-        Text(found.ground, style="dim"),
-        Text(),
-        block(found).table(),
-        Text(),
-        Text(LEGEND, style="dim"),
-        *(Text(note, style="yellow") for note in found.notes),
+    return laid_out(
+        f"{found.title}: ablation", (found.setting, found.ground), block(found), legend=LEGEND, notes=found.notes
     )
 
 
 def markdown(found: Ablation) -> str:
-    """A section: what ran where, the table, and every reservation; ends with a newline."""
-    lines = [f"### {found.title}: ablation", "", f"{found.setting}  ", found.ground, "", *block(found).markdown()]
-    lines += ["", LEGEND]
-    if found.notes:
-        lines += ["", *(f"- {note}" for note in found.notes)]
-    return "\n".join(lines) + "\n"
+    """The same as a section in Markdown."""
+    return section(
+        f"{found.title}: ablation", (found.setting, found.ground), (block(found),), legend=LEGEND, notes=found.notes
+    )
 
 
 def block(found: Ablation) -> Block:
@@ -129,8 +117,7 @@ def block(found: Ablation) -> Block:
         "loss": [_losses(line.losses) for line in found.lines],
         "validity": [line.row.status for line in found.lines],
     }
-    shown = {header: cells for header, cells in every.items() if any(cell != ABSENT for cell in cells)}
-    return Block(headers=tuple(shown), rows=tuple(zip(*shown.values(), strict=True)))
+    return Block.of(every)
 
 
 def _losses(found: Losses | None) -> str:

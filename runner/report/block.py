@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
+
+ABSENT = "\N{EN DASH}"
+"""Stands where there is no figure, so that an empty cell is never mistaken for a zero."""
 
 
 @dataclass(frozen=True)
@@ -15,6 +20,12 @@ class Block:
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Sequence[str]]) -> Block:
+        """Make it of columns by their headers; those of which nothing is known are left out."""
+        told = known(columns)
+        return cls(headers=tuple(told), rows=tuple(zip(*told.values(), strict=True)))
 
     def table(self) -> Table:
         """Lay it out for a terminal: headers break after their first word, figures never do, so that 80 columns hold it."""
@@ -29,6 +40,37 @@ class Block:
         """Lines of it."""
         align = (":--", *["--:"] * (len(self.headers) - 1))
         return [line(row) for row in (self.headers, align, *self.rows)]
+
+
+def known(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Those of some columns, by their headers, that hold anything."""
+    return {header: cells for header, cells in columns.items() if any(cell != ABSENT for cell in cells)}
+
+
+def section(title: str, lead: Sequence[str], blocks: Sequence[Block], *, legend: str, notes: Sequence[str]) -> str:
+    """A section in Markdown: what ran where, a line each, tables, what they mean, and every reservation; ends with a newline."""
+    lines = [f"### {title}", "", "  \n".join(lead), ""]  # two spaces: a line break
+    for block in blocks:
+        lines += [*block.markdown(), ""]
+    lines.append(legend)
+    if notes:
+        lines += ["", *(f"- {note}" for note in notes)]
+    return "\n".join(lines) + "\n"
+
+
+def laid_out(title: str, lead: Sequence[str], block: Block, *, legend: str, notes: Sequence[str]) -> Group:
+    """The same for a terminal, with one table."""
+    first, *others = lead
+    return Group(
+        Text(title, style="bold"),
+        Text(first),
+        *(Text(line, style="dim") for line in others),
+        Text(),
+        block.table(),
+        Text(),
+        Text(legend, style="dim"),
+        *(Text(note, style="yellow") for note in notes),
+    )
 
 
 def line(cells: Sequence[str]) -> str:

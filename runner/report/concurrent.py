@@ -9,8 +9,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from runner.report.block import Block
-from runner.report.figures import ABSENT
+from runner.report.block import ABSENT, Block
 from runner.trial import Case
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Final
 
 from runner.frozen import Frozen
 from runner.grading.metrics import Interval
-from runner.report.block import Block
-from runner.report.figures import ABSENT, figure, half_width
+from runner.report.block import ABSENT, Block, section
+from runner.report.figures import figure, half_width
 from runner.report.summary import Row
 
 LEGEND: Final = (
@@ -83,12 +83,10 @@ def reports(found: CrossCheck) -> dict[str, str | bytes]:
 
 
 def markdown(found: CrossCheck) -> str:
-    """A section: what ran where, the table, and every reservation; ends with a newline."""
-    lines = [f"### {found.title}: engines", "", f"{found.setting}  ", found.ground, "", *block(found).markdown()]
-    lines += ["", LEGEND]
-    if found.notes:
-        lines += ["", *(f"- {note}" for note in found.notes)]
-    return "\n".join(lines) + "\n"
+    """It as a section in Markdown."""
+    return section(
+        f"{found.title}: engines", (found.setting, found.ground), (block(found),), legend=LEGEND, notes=found.notes
+    )
 
 
 def block(found: CrossCheck) -> Block:
@@ -105,8 +103,7 @@ def block(found: CrossCheck) -> Block:
         "repeats": [str(one.row.repeats) for one in found.rows],
         "validity": [one.row.status for one in found.rows],
     }
-    shown = {header: cells for header, cells in every.items() if any(cell != ABSENT for cell in cells)}
-    return Block(headers=tuple(shown), rows=tuple(zip(*shown.values(), strict=True)))
+    return Block.of(every)
 
 
 def to_csv(found: CrossCheck) -> str:

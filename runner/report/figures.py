@@ -6,14 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runner.report.block import Block
+from runner.report.block import ABSENT, Block
 
 if TYPE_CHECKING:
     from runner.grading.metrics import Interval
     from runner.report.summary import Row, Summary
-
-ABSENT = "\N{EN DASH}"
-"""Stands where there is no figure, so that an empty cell is never mistaken for a zero."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from runner.frozen import Frozen
 from runner.grading.metrics import Interval
-from runner.report.block import Block
-from runner.report.figures import ABSENT, figure, half_width
+from runner.report.block import ABSENT, Block, section
+from runner.report.figures import figure, half_width
 from runner.report.summary import Row
 
 LEGEND: Final = (
@@ -71,20 +71,10 @@ def reports(found: InputReport) -> dict[str, str | bytes]:
 
 
 def markdown(found: InputReport) -> str:
-    """A section: what ran where, the table, and every reservation; ends with a newline."""
-    lines = [
-        f"### {found.title}: input",
-        "",
-        f"{found.setting}  ",
-        found.ground,
-        "",
-        *block(found).markdown(),
-        "",
-        LEGEND,
-    ]
-    if found.notes:
-        lines += ["", *(f"- {note}" for note in found.notes)]
-    return "\n".join(lines) + "\n"
+    """It as a section in Markdown."""
+    return section(
+        f"{found.title}: input", (found.setting, found.ground), (block(found),), legend=LEGEND, notes=found.notes
+    )
 
 
 def block(found: InputReport) -> Block:
@@ -98,8 +88,7 @@ def block(found: InputReport) -> Block:
         "limit": [one.limit or ABSENT for one in found.sources],
         "validity": [one.row.status for one in found.sources],
     }
-    shown = {header: cells for header, cells in every.items() if any(cell != ABSENT for cell in cells)}
-    return Block(headers=tuple(shown), rows=tuple(zip(*shown.values(), strict=True)))
+    return Block.of(every)
 
 
 def _input_ms(row: Row) -> float | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from runner.report.block import Block
-from runner.report.figures import ABSENT, figure
+from runner.report.block import ABSENT, Block
+from runner.report.figures import figure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

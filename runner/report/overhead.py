@@ -11,19 +11,16 @@ import shlex
 import statistics
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Group
-from rich.text import Text
-
 from runner.frozen import Frozen
 from runner.grading.metrics import Interval
 from runner.overhead.raw import SideName
-from runner.report.block import Block
-from runner.report.figures import ABSENT, figure, half_width
+from runner.report.block import ABSENT, Block, laid_out, section
+from runner.report.figures import figure, half_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rich.console import RenderableType
+    from rich.console import Group
 
 LEGEND: Final = (
     "suite: a whole `dlscale bench`; unwatched: the same without samplers; host: the same by ENGINE=host; bare: a plain loop in the same "
@@ -135,36 +132,27 @@ def reports(found: OverheadReport) -> dict[str, str | bytes]:
     return {f"{found.name}.md": markdown(found), f"{found.name}.csv": to_csv(found)}
 
 
-def table(found: OverheadReport) -> RenderableType:
+def table(found: OverheadReport) -> Group:
     """Lay the costs out for a terminal; the rounds are too wide for one."""
-    return Group(
-        Text(f"{found.title}: what the suite costs", style="bold"),
-        Text(found.setting),
-        Text(found.ground, style="dim"),
-        Text(),
-        costs(found).table(),
-        Text(),
-        Text(LEGEND, style="dim"),
-        *(Text(note, style="yellow") for note in found.notes),
+    return laid_out(
+        f"{found.title}: what the suite costs",
+        (found.setting, found.ground),
+        costs(found),
+        legend=LEGEND,
+        notes=found.notes,
     )
 
 
 def markdown(found: OverheadReport) -> str:
-    """A section: what ran where, the costs, every round, every command with its run, and every reservation; ends with a newline."""
-    lines = [
-        f"### {found.title}: what the suite costs",
-        "",
-        f"{found.setting}  ",
-        f"{found.ground}  ",
-        f"`{shlex.join(found.command)}`{f', commit {found.commit}' if found.commit else ''}",
-        "",
-    ]
-    for block in (costs(found), rounds(found), commands(found)):
-        lines += [*block.markdown(), ""]
-    lines.append(LEGEND)
-    if found.notes:
-        lines += ["", *(f"- {note}" for note in found.notes)]
-    return "\n".join(lines) + "\n"
+    """A section in Markdown: the costs, every round, and every command with its run."""
+    measured = f"`{shlex.join(found.command)}`{f', commit {found.commit}' if found.commit else ''}"
+    return section(
+        f"{found.title}: what the suite costs",
+        (found.setting, found.ground, measured),
+        (costs(found), rounds(found), commands(found)),
+        legend=LEGEND,
+        notes=found.notes,
+    )
 
 
 def costs(found: OverheadReport) -> Block:
@@ -198,8 +186,7 @@ def rounds(found: OverheadReport) -> Block:
         every["÷ host"] = [ABSENT] * len(found.rounds)
     every["outside (s)"] = _cells([each.outside_s for each in found.rounds], 2)
     every["delay (s)"] = _cells([each.delay_s for each in found.rounds], 2)
-    shown = {header: cells for header, cells in every.items() if any(cell != ABSENT for cell in cells)}
-    return Block(headers=tuple(shown), rows=tuple(zip(*shown.values(), strict=True)))
+    return Block.of(every)
 
 
 def commands(found: OverheadReport) -> Block:

@@ -11,8 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.block import line
-from runner.report.figures import ABSENT, figure
+from runner.report.block import ABSENT, line
+from runner.report.figures import figure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from runner.grading.metrics import Interval
-from runner.report.block import line
-from runner.report.figures import ABSENT, figure, half_width
+from runner.report.block import ABSENT, line
+from runner.report.figures import figure, half_width
 from runner.report.profile_plot import sweep_png
 from runner.report.summary import Row, Status
 

@@ -9,8 +9,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.block import line
-from runner.report.figures import ABSENT, figure, half_width
+from runner.report.block import known, line
+from runner.report.figures import figure, half_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -118,10 +118,8 @@ def _columns(comparison: Comparison, rows: Sequence[ComparedRow], chosen: Sequen
 
 def markdown(comparison: Comparison) -> str:
     """A section with the table, without columns that hold nothing, and every reservation; ends with a newline."""
-    names = headers(comparison)
-    align = tuple(":--" if name in WORDS else "--:" for name in names)
-    figures = [cells(row) for row in comparison.rows]
-    told = [number for number in range(len(names)) if any(row[number] != ABSENT for row in figures)]
+    told = known(dict(zip(headers(comparison), zip(*map(cells, comparison.rows), strict=True), strict=True)))
+    align = tuple(":--" if name in WORDS else "--:" for name in told)
     said = [f"- {note}".replace("\n", " ") for note in notes(comparison)]
     lines = [
         f"### {comparison.title}: transports",
@@ -130,7 +128,7 @@ def markdown(comparison: Comparison) -> str:
         f"{comparison.ground}  ",
         legend(comparison),
         "",
-        *(line([row[number] for number in told]) for row in (names, align, *figures)),
+        *map(line, (tuple(told), align, *zip(*told.values(), strict=True))),
         *(["", *said] if said else []),
     ]
     return "\n".join(lines) + "\n"

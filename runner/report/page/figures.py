@@ -260,40 +260,34 @@ def by_input(found: InputReport) -> tuple[Figure, ...]:
 
 def by_technique(found: Ablation) -> tuple[Figure, ...]:
     """Throughput of each line of an ablation."""
-    rows = [line for line in found.lines if line.row.usable and line.row.throughput is not None]
-    if len(rows) < 2:  # noqa: PLR2004 - a single one shows no difference
-        return ()
-    trained = _trained([(line.label, line.row, line.runs) for line in rows])
-    return (
-        Figure(
-            name=f"{found.name}-throughput",
-            title=f"Throughput by technique, {found.title}",
-            shape="lying",
-            x="technique",
-            y=f"throughput ({found.unit})",
-            series=(trained,),
-            interval=BOOTSTRAP if trained.low else "",
-            notes=tuple(f"not drawn: {line.label} {line.row.status}" for line in found.lines if line not in rows),
-        ),
-    )
+    return _beside_each_other(found, "technique", [(line.label, line.row, line.runs) for line in found.lines])
 
 
 def by_engine(found: CrossCheck) -> tuple[Figure, ...]:
     """Throughput by engine, and by what it ran from."""
-    rows = [row for row in found.rows if row.row.usable and row.row.throughput is not None]
-    if len(rows) < 2:  # noqa: PLR2004 - a single one shows no difference
+    return _beside_each_other(found, "engine", [(row.label, row.row, row.runs) for row in found.rows])
+
+
+def _beside_each_other(
+    found: Ablation | CrossCheck, axis: str, labelled: Sequence[tuple[str, Row, tuple[str, ...]]]
+) -> tuple[Figure, ...]:
+    """Throughput of rows that are named by words; none of a single one, which shows no difference."""
+    drawn = [one for one in labelled if one[1].usable and one[1].throughput is not None]
+    if len(drawn) < 2:  # noqa: PLR2004
         return ()
-    trained = _trained([(row.label, row.row, row.runs) for row in rows])
+    trained = _trained(drawn)
     return (
         Figure(
             name=f"{found.name}-throughput",
-            title=f"Throughput by engine, {found.title}",
+            title=f"Throughput by {axis}, {found.title}",
             shape="lying",
-            x="engine",
+            x=axis,
             y=f"throughput ({found.unit})",
             series=(trained,),
             interval=BOOTSTRAP if trained.low else "",
-            notes=tuple(f"not drawn: {row.label} {row.row.status}" for row in found.rows if row not in rows),
+            notes=tuple(
+                f"not drawn: {label} {row.status}" for label, row, runs in labelled if (label, row, runs) not in drawn
+            ),
         ),
     )
 

@@ -12,8 +12,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from runner.report.block import escaped, line
-from runner.report.figures import ABSENT
+from runner.report.block import ABSENT, escaped, line
 
 if TYPE_CHECKING:
     from runner.report.page.model import Block, Page, Section, Table

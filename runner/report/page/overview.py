@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from runner.report import figures
+from runner.report.block import ABSENT
 from runner.report.page import runs as lines
 from runner.report.page.blocks import anchor
 from runner.report.page.model import Block, Count, Figure, Series, Table
@@ -110,9 +111,9 @@ def _fast(record: RunRecord) -> tuple[str, ...]:
         network,
         lines.framework(record),
         lines.devices(record),
-        figures.ABSENT if trial.batch_per_device is None else f"{trial.batch_per_device:,}",
-        f"{figures.figure(rate.value, figures.half_width(rate.ci95))} {rate.unit}" if rate else figures.ABSENT,
-        figures.figure(speedup.value, figures.half_width(speedup.ci95)) if speedup else figures.ABSENT,
+        ABSENT if trial.batch_per_device is None else f"{trial.batch_per_device:,}",
+        f"{figures.figure(rate.value, figures.half_width(rate.ci95))} {rate.unit}" if rate else ABSENT,
+        figures.figure(speedup.value, figures.half_width(speedup.ci95)) if speedup else ABSENT,
         record.validity.status,
         record.run_id,
     )

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from runner.report import figures
-from runner.report.figures import ABSENT
+from runner.report.block import ABSENT
 from runner.report.page.model import Fact, RunLine
 from runner.summarize import between, machine, version_of
 from runner.trial import ForeignTrial, Trial

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runner.report.figures import ABSENT, figure, half_width
+from runner.report.block import ABSENT
+from runner.report.figures import figure, half_width
 from runner.report.page.model import Table
 from runner.studies import words
 
