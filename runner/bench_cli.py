@@ -12,7 +12,6 @@ from runner import given
 from runner import request as ask
 from runner.events import ProfileKind, Region
 from runner.flags import Text, flag
-from runner.request import Request
 
 
 def bench(
@@ -244,10 +243,7 @@ def bench(
         "dialect": ask.choice("DIALECT", dialect, ask.AskedDialect),
         "command": tuple(command) if command else None,
     }
-    # What is not given is left to the defaults of `Request`, which so can tell what was given.
-    request = Request.model_validate({name: value for name, value in asked.items() if value is not None})
-    ask.refuse_contradictions(request)
-    given.refuse_mixture(request)
+    request = given.request_of(asked)
     from runner import bench as own  # noqa: PLC0415 - commands load what they need
     from runner.foreign import flow as foreign  # noqa: PLC0415
 

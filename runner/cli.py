@@ -22,7 +22,6 @@ from runner.errors import DlscaleError, RequestError
 from runner.flags import Text, flag
 from runner.images.cli import images_app
 from runner.query.cli import query
-from runner.request import Request
 from runner.rig.cli import rig
 from runner.studies.cli import reproduce, studies
 
@@ -206,9 +205,7 @@ def overhead(
         "mounts": given.mounts(mount),
         "out": Path(out) if out else None,
     }
-    request = Request.model_validate({name: value for name, value in asked.items() if value is not None})
-    ask.refuse_contradictions(request)
-    given.refuse_mixture(request)
+    request = given.request_of(asked)
     from runner.overhead.flow import measure_overhead  # noqa: PLC0415 - commands load what they need
 
     measure_overhead(request, beside_host=beside_host, command=tuple(sys.argv))
@@ -261,9 +258,7 @@ def ablate(
         "mounts": given.mounts(mount),
         "out": Path(out) if out else None,
     }
-    request = Request.model_validate({name: value for name, value in asked.items() if value is not None})
-    ask.refuse_contradictions(request)
-    given.refuse_mixture(request)
+    request = given.request_of(asked)
     from runner.ablate import ablate as run  # noqa: PLC0415 - commands load what they need
 
     grow = batches == "grow"

@@ -1,11 +1,28 @@
-"""`Frozen`: what a value of the suite is made of."""
+"""`Frozen`: what a value of the suite is made of, and which versions of it can be read from a file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
+
+from runner.errors import RequestError
 
 
 class Frozen(BaseModel):
     """A value: never changed, and without a key that nobody reads."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def refuse_newer(fields: Mapping[str, Any], path: Path, *, newest: int) -> None:
+    """Refuse what a newer version of the suite wrote, by the number of the schema that a file has.
+
+    Raises:
+        RequestError: it is above `newest`.
+    """
+    version = fields.get("schema")
+    if isinstance(version, int) and version > newest:
+        raise RequestError(f"{path}: schema {version} is newer than this version's {newest}; update dlscale to read it")

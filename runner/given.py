@@ -8,12 +8,12 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from runner.errors import RequestError
-from runner.request import BARE_ENGINES, Request
+from runner.request import BARE_ENGINES, Request, refuse_contradictions
 from runner.spec import Mount
 
 # What can be asked of a program that is not the suite's; all else describes the suite's own training programs.
@@ -64,6 +64,18 @@ def _mount(word: str) -> Mount:
             f"MOUNT={word}: {target} is the container's own, as are /, {', '.join(TAKEN)} and all below; name another place with SRC:/DST"
         )
     return Mount(source=str(path), target=target)
+
+
+def request_of(asked: Mapping[str, object]) -> Request:
+    """Make the request of what was asked by name; what is None was not, and is left to the defaults, which so can tell what was given.
+
+    Raises:
+        RequestError: words that exclude each other, or half of a request about an image.
+    """
+    request = Request.model_validate({name: value for name, value in asked.items() if value is not None})
+    refuse_contradictions(request)
+    refuse_mixture(request)
+    return request
 
 
 def refuse_mixture(request: Request) -> None:

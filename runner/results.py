@@ -22,7 +22,7 @@ from runner.columns import TableName
 from runner.errors import RequestError, RunFailedError
 from runner.events import Event
 from runner.events.parse import Rows, parse_events
-from runner.frozen import Frozen
+from runner.frozen import Frozen, refuse_newer
 from runner.grading.metrics import Interval, Measurement
 from runner.interconnect import Transport
 from runner.machine.provenance import Provenance
@@ -238,11 +238,7 @@ def read_record(directory: Path) -> RunRecord:
     path = directory / RECORD
     try:
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        version = fields.get("schema")
-        if isinstance(version, int) and version > SCHEMA_VERSION:
-            raise RequestError(
-                f"{path}: schema {version} is newer than this version's {SCHEMA_VERSION}; update dlscale to read it"
-            )
+        refuse_newer(fields, path, newest=SCHEMA_VERSION)
         trial = fields.get("trial")
         if isinstance(trial, dict) and "techniques" not in trial:
             trial |= {"techniques": of_older(trial)} if "framework" in trial else {}

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.compare.model import Compared, Pair, Verdict
-from runner.report.block import line
-from runner.report.figures import ABSENT, figure
+from runner.report.block import ABSENT, line
+from runner.report.figures import figure
 
 HEADERS: Final = ("trial", "A", "B", "B/A", "95 % interval", "p (Holm)", "verdict")
 ALIGNED: Final = (":--", "--:", "--:", "--:", "--:", "--:", ":--")

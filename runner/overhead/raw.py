@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from runner.errors import RequestError
-from runner.frozen import Frozen
+from runner.frozen import Frozen, refuse_newer
 
 PREFIX: Final = "overhead-"
 SCHEMA_VERSION: Final = 1
@@ -88,11 +88,7 @@ def read_overhead(path: Path) -> Overhead:
     """
     try:
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        version = fields.get("schema")
-        if isinstance(version, int) and version > SCHEMA_VERSION:
-            raise RequestError(
-                f"{path}: schema {version} is newer than this version's {SCHEMA_VERSION}; update dlscale to read it"
-            )
+        refuse_newer(fields, path, newest=SCHEMA_VERSION)
         return Overhead.model_validate(fields)
     except (OSError, json.JSONDecodeError, AttributeError, ValidationError) as error:
         raise RequestError(f"{path}: is no file of `dlscale overhead` ({error})") from error

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table as Laid
 
 from runner.query.tables import Table
-from runner.report.figures import ABSENT
+from runner.report.block import ABSENT
 
 Row = Sequence[Any]
 _ANY_WIDTH: Final = 100_000
