@@ -21,7 +21,7 @@ class OnePass(nn.BatchNorm2d):
         self.num_batches_tracked = layer.num_batches_tracked
 
     def forward(self, images):
-        if not self.training:
+        if not self.training or not len(images):  # no sample has no first value
             return super().forward(images)
         exact = torch.promote_types(images.dtype, torch.float32)
         shift = images[0, :, 0, 0].detach().to(exact)

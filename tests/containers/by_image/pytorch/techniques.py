@@ -82,3 +82,5 @@ for model, size in (("alexnet", 224), ("resnet18", 224), ("inception-v3", 299), 
     images = torch.randn(2, 3, size, size, dtype=torch.double)
     with torch.no_grad():
         assert alike(faster.double()(images), plain(images)), model
+    assert layers(rebuilt(faster.float().train(), ("one-pass-norms",)), size) == counted, model
+    assert any(isinstance(layer, OnePass) for layer in faster.modules()) == (model != "alexnet"), model
