@@ -1,4 +1,4 @@
-"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, passes, sweeps over the batch, inputs, ablations, engines, overheads, and one page of all."""
+"""`dlscale report`: draws records that are on file, each matrix as `bench` drew it, what shows across them, and one page of all."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import runner
 from runner.across.ablation import ablations
 from runner.across.cross_check import cross_checks
 from runner.across.inputs import inputs
+from runner.across.networks import networks
 from runner.across.sweeps import sweeps
 from runner.across.transports import across
 from runner.errors import DlscaleError, RequestError
@@ -24,6 +25,7 @@ from runner.overhead.raw import PREFIX, read_overhead
 from runner.report import ablation as ablation_report
 from runner.report import cross_check, sweep
 from runner.report import inputs as input_report
+from runner.report import networks as network_report
 from runner.report import overhead as overhead_report
 from runner.report.overhead import OverheadReport
 from runner.report.page import export, picture, render
@@ -163,9 +165,13 @@ def _draw_across(runs: Sequence[Run], found: Collected, *, out: Path | None, con
         if measured.comparison:
             keep(of_comparison(measured.comparison, name=name))
         found.wires(measured, name=name)
+    several = networks(runs)
+    for one in several:
+        keep(network_report.reports(one))
+    found.networks(several)
     among = sweeps(runs)
-    for one in among:
-        keep(sweep.reports(one))
+    for swept in among:
+        keep(sweep.reports(swept))
     found.sweeps(among)
     fed = inputs(runs)
     for training in fed:

@@ -16,6 +16,7 @@ from typing import Final, get_args
 
 from runner.across.alike import Names, Run, alike, slug, software, trial_of
 from runner.grading import metrics
+from runner.interconnect.volume import least_factor
 from runner.report import figures
 from runner.report.comparison import ComparedRow, Comparison
 from runner.report.summary import Row
@@ -92,7 +93,7 @@ def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, .
         runs: of a matrix, or of several that differ in their wires only.
         of_one_matrix: whether what ran on one node belongs to every curve where others cross a wire.
     """
-    asked: dict[tuple[str, str | None, str], list[Run]] = {}
+    asked: dict[tuple[str, str | None, str, int], list[Run]] = {}
     shared: list[Run] = []
     several_nodes = of_one_matrix and any(_nodes(record) > 1 for _, record in runs)
     for path, record in runs:
@@ -101,17 +102,18 @@ def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, .
             shared.append((path, record))
             continue
         link = trial.link.label if trial.link else ""
-        asked.setdefault((trial.interconnect, trial.iface or trial.hca, link), []).append((path, record))
+        nodes = 1 if of_one_matrix else trial.nodes
+        asked.setdefault((trial.interconnect, trial.iface or trial.hca, link, nodes), []).append((path, record))
     if len(asked) < 2:  # noqa: PLR2004
         return (Curve(label="", runs=tuple(runs), own=()),)
-    labels = [_label(own, interconnect, link) for (interconnect, _, link), own in asked.items()]
+    labels = [_label(own, interconnect, link, nodes) for (interconnect, _, link, nodes), own in asked.items()]
     return tuple(
         Curve(
             label=label if labels.count(label) == 1 else f"{label}, asked as {interconnect}",
             runs=tuple(run for run in runs if run in shared or run in own),
             own=tuple(own),
         )
-        for label, ((interconnect, _, _), own) in zip(labels, asked.items(), strict=True)
+        for label, ((interconnect, _, _, _), own) in zip(labels, asked.items(), strict=True)
     )
 
 
@@ -155,6 +157,11 @@ def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence
     expected = [
         total / _nodes(record) for record in usable if (total := record.transport.expected_bytes_per_step) is not None
     ]
+    least = [
+        gradients * least_factor(trial) / trial.nodes
+        for record in usable
+        if isinstance(trial := record.trial, Trial) and (gradients := record.transport.gradient_bytes) is not None
+    ]
     link = next((trial.link for record in records if isinstance(trial := record.trial, Trial)), None)
     largest = [record.measurement.probe[-1] for record in usable if record.measurement.probe]
     return ComparedRow(
@@ -165,6 +172,7 @@ def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence
         sent_bytes=statistics.fmean(sent) if sent else None,
         gradient_bytes=next((record.transport.gradient_bytes for record in usable), None),
         expected_bytes=expected[0] if expected else None,
+        least_bytes=least[0] if expected and least else None,
         probe_gb_s=statistics.median(one.busbw_gb_s for one in largest) if largest else None,
         probe_bytes=largest[0].size_bytes if largest else None,
         link_gbit=link.rate_mbit / 1000 if link and link.rate_mbit is not None else None,
@@ -175,7 +183,8 @@ def _nodes(record: RunRecord) -> int:
     return max(1, len(record.trial.placement)) if isinstance(record.trial, Trial) else 1
 
 
-def _label(own: Sequence[Run], interconnect: str, link: str) -> str:
-    """What carried the gradients of the runs that may be used; where there is none, what was asked for."""
+def _label(own: Sequence[Run], interconnect: str, link: str, nodes: int) -> str:
+    """What carried the gradients of the runs that may be used; where there is none, what was asked for. With the nodes, if there are more."""
     used = dict.fromkeys(between(record) for _, record in own if record.validity.status != "invalid")
-    return " or ".join(used) or ", ".join(word for word in (f"{interconnect} (asked)", link) if word)
+    between_them = " or ".join(used) or ", ".join(word for word in (f"{interconnect} (asked)", link) if word)
+    return f"{between_them}, {nodes} nodes" if nodes > 1 else between_them

@@ -36,6 +36,11 @@ def gradient_factor(trial: Trial) -> float:
     return 2 * nodes * (ranks - 1) / ranks
 
 
+def least_factor(trial: Trial) -> float:
+    """The same of the algorithm that sends least: `gradient_factor`, or what a tree between the nodes sends."""
+    return min(gradient_factor(trial), 2.0 * (len(trial.placement) - 1))
+
+
 def least_sent(trial: Trial, events: Sequence[Event]) -> int:
     """Bytes that have to cross between the nodes, or the ranks of one, in the measured windows, whatever the algorithm.
 

@@ -20,7 +20,8 @@ class ComparedRow(BaseModel):
         ratio: throughput ÷ that of the first transport at this scale; None for the first.
         sent_bytes: what left a node in a step, headers included: mean over nodes and repeats.
         gradient_bytes: what each device hands over to be exchanged in a step.
-        expected_bytes: what the algorithm has a node send for them, mean over nodes.
+        expected_bytes: what a node sends for them at the most, mean over nodes: by a ring over all ranks, or to parameter servers.
+        least_bytes: what it sends at the least: by a tree between the nodes, where the algorithm may be one.
         probe_gb_s: bus bandwidth of the largest message of the probe, in 1e9 bytes a second, median of the repeats.
         probe_bytes: size of that message.
         link_gbit: what each node's link is held to, where it is emulated.
@@ -35,6 +36,7 @@ class ComparedRow(BaseModel):
     sent_bytes: float | None = None
     gradient_bytes: int | None = None
     expected_bytes: float | None = None
+    least_bytes: float | None = None
     probe_gb_s: float | None = None
     probe_bytes: int | None = None
     link_gbit: float | None = None
@@ -45,13 +47,14 @@ class ComparedRow(BaseModel):
         return self.sent_bytes / self.gradient_bytes if self.sent_bytes is not None and self.gradient_bytes else None
 
     @property
-    def expected_factor(self) -> float | None:
-        """The same of the algorithm."""
-        return (
-            self.expected_bytes / self.gradient_bytes
-            if self.expected_bytes is not None and self.gradient_bytes
-            else None
-        )
+    def needed_bytes(self) -> tuple[float, ...]:
+        """What the algorithm has a node send, the least and the most that it may be; once where that is the same, empty where it is not known."""
+        return tuple(dict.fromkeys(one for one in (self.least_bytes, self.expected_bytes) if one is not None))
+
+    @property
+    def needed_factors(self) -> tuple[float, ...]:
+        """The same ÷ bytes of the gradients."""
+        return tuple(one / self.gradient_bytes for one in self.needed_bytes) if self.gradient_bytes else ()
 
 
 class Comparison(BaseModel):

@@ -149,7 +149,7 @@ def notes(summary: Summary) -> tuple[str, ...]:
         if row.above_peak:
             found.append(
                 f"{row.devices} above the peak: {figure(row.mfu_percent)} % of it; look first for a clock above the one that the peak is "
-                "for, or another precision than the one asked for"
+                "for, an algorithm with fewer multiplications than the definition (Winograd's), or another precision than the one asked for"
             )
     return (*found, *summary.notes)
 

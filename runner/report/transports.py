@@ -45,8 +45,8 @@ def headers(comparison: Comparison) -> tuple[str, ...]:
 def cells(row: ComparedRow) -> tuple[str, ...]:
     """Lay out one row; an unusable one shows no figure."""
     factor = figure(row.factor)
-    if row.factor is not None and row.expected_factor is not None:
-        factor = f"{row.factor:.3f} of {row.expected_factor:.3f}"
+    if row.factor is not None and row.needed_factors:
+        factor = f"{row.factor:.3f} of {' to '.join(f'{one:.3f}' for one in row.needed_factors)}"
     return (
         row.transport,
         row.row.devices,
@@ -69,6 +69,8 @@ def legend(comparison: Comparison) -> str:
         if any(row.sent_bytes is not None for row in comparison.rows)
         else ""
     )
+    if sent and any(len(row.needed_factors) > 1 for row in comparison.rows):
+        sent += ": a tree between nodes the least, a ring over all ranks the most"
     return f"± = half the width of the 95 % bootstrap interval; ratio: to {comparison.first}{sent}{probe}"
 
 
@@ -81,8 +83,9 @@ def _notes(row: ComparedRow) -> Iterator[str]:
     if row.row.reasons:
         yield f"{row.transport}, {row.row.devices} {row.row.status}: {'; '.join(row.row.reasons)}"
     if row.link_gbit and row.probe_gb_s is not None and 8 * row.probe_gb_s < FILLED * row.link_gbit:
+        most = "at most " if len(row.needed_bytes) > 1 else ""  # a tree sends less than bus bandwidth counts
         yield (
-            f"{row.transport}, {row.row.devices}: by itself, the exchange moves {8 * row.probe_gb_s:.1f} of {row.link_gbit:g} Gbit/s; "
+            f"{row.transport}, {row.row.devices}: by itself, the exchange moves {most}{8 * row.probe_gb_s:.1f} of {row.link_gbit:g} Gbit/s; "
             "the limit is what sends, not the link"
         )
 

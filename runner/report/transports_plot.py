@@ -86,14 +86,15 @@ def _bytes_panel(axes: Axes, rows: list[ComparedRow]) -> None:
             fontsize=9.5,
             color=INK,
         )
-        if row.expected_bytes is not None:
-            needed = row.expected_bytes / transports.MEGA
+        for needed in (one / transports.MEGA for one in row.needed_bytes):
             axes.plot([needed, needed], [place - 0.38, place + 0.38], color=VERMILION, linewidth=2)
-    needed_most = max(((row.expected_bytes or 0.0) / transports.MEGA for row in rows), default=0.0)
+    needed_most = max((one / transports.MEGA for row in rows for one in row.needed_bytes), default=0.0)
     axes.set_xlim(0, 1.4 * max(*(value or 0.0 for value in sent), needed_most, 1e-9))
     _dress(axes, "sent by a node in a step (MB)")
     if needed_most:
-        axes.set_title("line: what the algorithm needs", fontsize=9, color=VERMILION, loc="left")
+        two = any(len(row.needed_bytes) > 1 for row in rows)
+        said = "lines: what a tree and a ring need" if two else "line: what the algorithm needs"
+        axes.set_title(said, fontsize=9, color=VERMILION, loc="left")
 
 
 def _bars(axes: Axes, rows: Sequence[ComparedRow], values: Sequence[float | None]) -> None:

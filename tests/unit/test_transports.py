@@ -22,6 +22,7 @@ from runner.emulation.link import Link
 from runner.grading.attribution import Exchange
 from runner.grading.measure import measure
 from runner.report import transports
+from runner.report.page import figures as page_figures
 from runner.report.publish import publish
 from runner.report.transports_plot import transports_figure, transports_png
 from runner.results import Validity
@@ -49,6 +50,12 @@ def run(run_id, trial, *, seconds, iface="eth0", sent_bytes=1.01 * MEGABYTE, pro
     if reasons:
         changes["validity"] = Validity(status="invalid", reasons=reasons)
     return Path(run_id), found.model_copy(update=changes)
+
+
+def of(name, trial, matrix, seconds):
+    """The same as part of a matrix."""
+    path, found = run(name, trial, seconds=seconds)
+    return path, found.model_copy(update={"matrix_id": matrix})
 
 
 def two(**changes):
@@ -112,11 +119,6 @@ def test_ways_within_one_node_are_curves_too():
 
 def test_matrices_that_differ_in_their_wires_only_are_set_side_by_side():
     """One node over its inner wires, and two nodes over links of two rates: the shortest way first, whenever it ran."""
-
-    def of(name, trial, matrix, seconds):
-        path, record = run(name, trial, seconds=seconds)
-        return path, record.model_copy(update={"matrix_id": matrix})
-
     inner = [
         of(kind, on_nodes(1, ranks=2, wires=[None], **DDP, interconnect=kind), "inner", seconds)
         for kind, seconds in (("loopback", 0.2), ("nvlink", 0.1))
@@ -130,6 +132,17 @@ def test_matrices_that_differ_in_their_wires_only_are_set_side_by_side():
     found = compare(curves(joined, of_one_matrix=False))
     assert [row.ratio for row in found.rows] == [None, *map(pytest.approx, (0.5, 0.25, 0.125))]
     assert across([*outer, ONE]) == across([*inner]) == {}
+
+
+def test_as_many_devices_on_more_nodes_are_no_repeats_of_those_on_fewer():
+    few, many = (
+        of(f"{nodes} nodes", on_nodes(nodes, ranks=4, **DDP, link=FAST), f"on {nodes}", seconds)
+        for nodes, seconds in ((2, 0.2), (4, 0.4))
+    )
+    (joined,) = across([many, few]).values()
+    found = compare(curves(joined, of_one_matrix=False))
+    assert [row.transport.rpartition(", ")[2] for row in found.rows] == ["2 nodes", "4 nodes"]
+    assert [row.row.throughput for row in found.rows] == pytest.approx([640, 320])  # 4 × 32 images in 0.2 and in 0.4 s
 
 
 def test_two_ways_that_came_to_the_same_wire_are_told_apart():
@@ -158,7 +171,17 @@ def test_what_a_node_sent_is_held_against_the_gradients(compared):
     assert fast.sent_bytes == pytest.approx(1.01 * MEGABYTE)
     assert (fast.gradient_bytes, fast.expected_bytes) == (MEGABYTE, MEGABYTE)
     assert slow.factor == pytest.approx(1.1)
-    assert slow.expected_factor == 1.0
+    assert slow.needed_factors == (1.0,)
+
+
+def test_of_several_ranks_a_node_the_algorithm_may_send_less_than_a_ring():
+    found = compare(curves([run(str(link), two(ranks=4, link=link), seconds=0.1) for link in (FAST, SLOW)]))
+    assert {row.needed_factors for row in found.rows} == {(1.0, 1.5)}
+    assert "of 1.000 to 1.500" in transports.markdown(found)
+    right = transports_figure(found).axes[1]
+    assert [line.get_xdata()[0] for line in right.lines] == pytest.approx([1.0, 1.5] * 2)
+    *_, drawn = page_figures.transports(found, name="m", runs={})
+    assert [series.y for series in drawn.series[1:]] == [pytest.approx((least, least)) for least in (1.0, 1.5)]
 
 
 def test_the_probe_is_that_of_the_largest_message(compared):

@@ -7,7 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.report import ablation, cross_check, figures, inputs, overhead, pass_notes, profile, telemetry, transports
+from runner.report import (
+    ablation,
+    cross_check,
+    figures,
+    inputs,
+    networks,
+    overhead,
+    pass_notes,
+    profile,
+    telemetry,
+    transports,
+)
 from runner.report import sweep as sweeping
 from runner.report.page import curves as over
 from runner.report.page import figures as drawn
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
     from runner.report.comparison import Comparison
     from runner.report.cross_check import CrossCheck
     from runner.report.inputs import InputReport
+    from runner.report.networks import Networks
     from runner.report.overhead import OverheadReport
     from runner.report.publish import Measured, Watched
     from runner.report.summary import Row, Summary
@@ -174,6 +186,26 @@ def checked(found: CrossCheck) -> Block:
         tables=(Table(title="Engines", columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for row in found.rows for run in row.runs)),
+        stem=found.name,
+    )
+
+
+def several(found: Networks) -> Block:
+    """The block of networks that were trained alike on one device and on more."""
+    table = networks.block(found)
+    ends = [(network, network.rows[-1]) for network in found.networks if network.rows[-1].efficiency is not None]
+    lead = "; ".join(
+        f"{one.label}: {figures.figure(100 * (row.efficiency or 0))} % on {row.devices}" for one, row in ends
+    )
+    return Block(
+        anchor=anchor(found.name),
+        title=f"{found.title}: scaling",
+        lead=lead or "no usable run on several devices",
+        lines=(*found.how, found.ground, networks.LEGEND),
+        figures=drawn.by_network(found),
+        tables=(Table(title="Networks", columns=table.headers, rows=table.rows),),
+        notes=found.notes,
+        runs=tuple(run for network in found.networks for own in network.runs for run in own),
         stem=found.name,
     )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runner.report.ablation import Ablation
     from runner.report.cross_check import CrossCheck
     from runner.report.inputs import InputReport
+    from runner.report.networks import Networks
     from runner.report.overhead import OverheadReport
     from runner.report.publish import Measured, Watched
     from runner.report.sweep import Sweep
@@ -30,6 +31,10 @@ CHAPTERS: Final = {
         "What a published source measured, run again here: its figures with the measured points beside them.",
     ),
     "comparisons": ("Interconnects", "The same training over several transports."),
+    "networks": (
+        "Networks",
+        "Several networks, trained alike on one device and on more: how well each scales.",
+    ),
     "matrices": (
         "Scaling",
         "Runs that differ in the number of devices only: throughput, training time, speedup against the ideal.",
@@ -72,6 +77,10 @@ class Collected:
     def wires(self, measured: Measured, *, name: str) -> None:
         """Add the comparison of matrices that differ in their wires only."""
         self.chapters["comparisons"] += blocks.comparison(measured, name=name)
+
+    def networks(self, found: Iterable[Networks]) -> None:
+        """Add networks that were trained alike on one device and on more."""
+        self.chapters["networks"] += map(blocks.several, found)
 
     def passes(self, found: Iterable[tuple[Path, RunRecord]]) -> None:
         """Add passes under a profiler."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runner.report.comparison import ComparedRow, Comparison
     from runner.report.cross_check import CrossCheck
     from runner.report.inputs import InputReport
+    from runner.report.networks import Networks
     from runner.report.summary import Row, Summary
     from runner.report.sweep import Sweep
     from runner.results import RunRecord
@@ -181,20 +182,28 @@ def _bytes(
         y=tuple((row.sent_bytes or 0) / 1e6 for row in drawn),
         runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
     )
-    needed = Series(
-        name="what the algorithm needs",
-        kind="ideal",
-        x=places,
-        y=tuple(None if row.expected_bytes is None else row.expected_bytes / 1e6 for row in drawn),
-    )
+    needed = [
+        Series(name=f"what {words}", kind="ideal", x=places, y=tuple(value and value / 1e6 for value in values))
+        for words, values in _needed(drawn).items()
+    ]
     return Figure(
         name=f"{name}-bytes",
         title=f"Bytes a step, {comparison.title}",
         shape="lying",
         x="transport",
         y="sent by a node in a step (MB)",
-        series=(sent, needed),
+        series=(sent, *needed),
     )
+
+
+def _needed(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:
+    """Bytes that the algorithm has a node send, by which it may be."""
+    if all(len(row.needed_bytes) < 2 for row in rows):  # noqa: PLR2004
+        return {"the algorithm needs": tuple(row.expected_bytes for row in rows)}
+    return {
+        "a tree between nodes needs": tuple(row.least_bytes for row in rows),
+        "a ring over all ranks needs": tuple(row.expected_bytes for row in rows),
+    }
 
 
 def against_batch(sweep: Sweep) -> tuple[Figure, ...]:
@@ -254,6 +263,43 @@ def by_input(found: InputReport) -> tuple[Figure, ...]:
             notes=tuple(
                 f"not drawn: {source.label} {source.row.status}" for source in found.sources if source not in rows
             ),
+        ),
+    )
+
+
+def by_network(found: Networks) -> tuple[Figure, ...]:
+    """Efficiency of each network against the number of devices."""
+    series = []
+    for network in found.networks:
+        points = [
+            (row, runs) for row, runs in zip(network.rows, network.runs, strict=True) if row.efficiency is not None
+        ]
+        if len(points) < 2:  # noqa: PLR2004
+            continue
+        intervals = [row.efficiency_ci95.scaled(100) if row.efficiency_ci95 else None for row, _ in points]
+        low, high = _ends(intervals)
+        series.append(
+            Series(
+                name=f"{network.label}, batch {network.batch:,}",
+                x=tuple(float(row.scale) for row, _ in points),
+                y=tuple(100 * (row.efficiency or 0) for row, _ in points),
+                low=low,
+                high=high,
+                degraded=tuple(row.status == "degraded" for row, _ in points),
+                runs=tuple(runs for _, runs in points),
+            )
+        )
+    if not series:
+        return ()
+    return (
+        Figure(
+            name=f"{found.name}-efficiency",
+            title=f"Efficiency, {found.title}",
+            x="devices",
+            y="efficiency (%)",
+            log=True,
+            series=tuple(series),
+            interval=BOOTSTRAP,
         ),
     )
 

@@ -1,0 +1,137 @@
+"""Records on file → the `Networks` among them: networks that were trained alike on one device and on more and more. Pure.
+
+A network's runs may be of several matrices: those that share the key of their speedups (`Trial.key`) and their wires are one curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runner.across.alike import Names, Run, slug
+from runner.compare.identity import device_name
+from runner.emulation.link import Link
+from runner.report import figures
+from runner.report.networks import Network, Networks
+from runner.results import RunRecord
+from runner.summarize import between, summarize, version_of
+from runner.trial import Horovod, Trial
+
+SCALES: Final = 3
+"""Numbers of devices that one network has at the least: what two have in common is no curve."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What the networks of a report have in common."""
+
+    framework: str
+    version: str
+    engine: str
+    device: str
+    device_name: str
+    mode: str
+    precision: str
+    scaling: str
+    way: str
+    horovod: Horovod | None
+    xla: bool
+    techniques: tuple[str, ...]
+    data: str
+    decode: str
+    wires: tuple[str, str | None, str | None, Link | None]
+
+
+def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
+    """Find what several networks were trained on; passes under a profiler, trainings at once and other programs are left out.
+
+    Args:
+        runs: run directories and their records, in any order; invalid ones have no figure.
+    """
+    alone: dict[str, list[Run]] = {}
+    kinds: dict[_Kind, dict[str, list[Run]]] = {}
+    for path, record in runs:
+        trial = record.trial
+        if not isinstance(trial, Trial) or trial.mode != "train" or record.profiled or record.concurrent:
+            continue
+        if trial.world_size == 1:
+            alone.setdefault(trial.key, []).append((path, record))
+        else:
+            kinds.setdefault(_kind(record, trial), {}).setdefault(trial.key, []).append((path, record))
+    names = Names()
+    found = []
+    for kind, curves in kinds.items():
+        whole = {key: [*alone[key], *own] for key, own in curves.items() if key in alone}
+        if len(whole) > 1 and max(len(_scales(own)) for own in whole.values()) >= SCALES:
+            found.append(_report(kind, list(whole.values()), name=names.take(_name(kind))))
+    return tuple(found)
+
+
+def _kind(record: RunRecord, trial: Trial) -> _Kind:
+    return _Kind(
+        framework=trial.framework,
+        version=version_of(record),
+        engine=record.engine,
+        device=trial.device,
+        device_name=device_name(record),
+        mode=trial.mode,
+        precision=trial.precision,
+        scaling=trial.scaling,
+        way=trial.way,
+        horovod=trial.horovod,
+        xla=trial.xla,
+        techniques=trial.techniques,
+        data=trial.dataset.digest if trial.dataset else "synthetic",
+        decode=trial.decode,
+        wires=(trial.interconnect, trial.iface, trial.hca, trial.link),
+    )
+
+
+def _scales(runs: Sequence[Run]) -> set[int]:
+    return {record.trial.world_size for _, record in runs}
+
+
+def _name(kind: _Kind) -> str:
+    return slug(("networks", kind.framework, kind.version, kind.precision, kind.wires[0], kind.device))
+
+
+def _report(kind: _Kind, curves: Sequence[Sequence[Run]], *, name: str) -> Networks:
+    every = [run for own in curves for run in own]
+    largest = max(every, key=lambda run: run[1].trial.world_size)
+    own = tuple(sorted((_network(runs) for runs in curves), key=lambda one: one.label))
+    over = " or ".join(dict.fromkeys(between(record) for _, record in every if record.trial.world_size > 1))
+    data = "synthetic data" if kind.data == "synthetic" else "images of a data set"
+    return Networks(
+        name=name,
+        title=f"{kind.framework} {kind.version}: {len(own)} networks",
+        setting=f"{kind.precision}, {kind.scaling} scaling, {kind.way} over {over}, {data}",
+        techniques=kind.techniques,
+        ground=figures.ground(summarize([largest])),
+        networks=own,
+        notes=tuple(_notes(own)),
+    )
+
+
+def _network(runs: Sequence[Run]) -> Network:
+    summary = summarize(runs)
+    trial = runs[0][1].trial
+    assert isinstance(trial, Trial)  # noqa: S101 - no other has a kind
+    size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
+    return Network(
+        label=f"{trial.model}{size}",
+        batch=trial.batch_per_device if trial.scaling == "weak" else trial.global_batch,
+        unit=figures.units(summary),
+        rows=summary.rows,
+        runs=tuple(
+            tuple(record.run_id for _, record in runs if record.trial.world_size == row.scale) for row in summary.rows
+        ),
+    )
+
+
+def _notes(found: Sequence[Network]) -> Iterator[str]:
+    """What is wrong with single rows."""
+    for network in found:
+        for row in network.rows:
+            if row.reasons:
+                yield f"{network.label}, {row.devices} {row.status}: {'; '.join(row.reasons)}"

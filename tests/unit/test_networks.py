@@ -1,0 +1,112 @@
+"""Prevents: a network's efficiency to the baseline of another one or of other wires, matrices of one training that are not joined, a table of
+what was trained differently, and one that shows what may not be used.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import examples
+import pytest
+from records import events, record
+from swept import leave
+from wires import DDP, on_nodes
+
+from runner.across.networks import networks
+from runner.grading.measure import measure
+from runner.report.networks import block, efficiency_figure, markdown, reports, to_csv
+from runner.report.page.blocks import several
+from runner.reports import report
+
+pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
+
+
+def ran(model, devices, rate, *, matrix="m", status="valid", **changes):
+    """A run of `rate` images/s in steps of 32 images a device; the key is the model's."""
+    shared = {"model": model, "key": model, **changes}
+    trial = examples.trial(framework="pytorch", **shared)
+    if devices > 1:
+        trial = on_nodes(1, ranks=devices, wires=[None], **{**DDP, "interconnect": "shm", **shared})
+    found = record(run_id=f"{matrix}-{model}-{devices}-{len(changes)}", trial=trial, status=status)
+    figures = measure(events(trial, seconds=32 * devices / rate), started=0.0, unit="images/s")
+    transport = found.transport.model_copy(update={"used": trial.interconnect if devices > 1 else "none"})
+    changed = {"matrix_id": matrix, "measurement": figures, "transport": transport}
+    return Path(found.run_id), found.model_copy(update=changed)
+
+
+# lenet: 100, 180 and 320 images/s; alexnet: 50 and 45 a device less than one.
+LENET = (ran("lenet", 1, 100), ran("lenet", 4, 320), ran("lenet", 2, 180, matrix="later"))
+ALEXNET = (ran("alexnet", 1, 50), ran("alexnet", 2, 90))
+
+
+def test_efficiencies_are_to_the_networks_own_baseline_whatever_matrix_they_are_of():
+    (found,) = networks((*LENET, *ALEXNET))
+    assert [network.label for network in found.networks] == ["alexnet 32×32", "lenet 32×32"]
+    alexnet, lenet = found.networks
+    assert [row.scale for row in lenet.rows] == [1, 2, 4]
+    assert [row.efficiency for row in lenet.rows] == pytest.approx([1, 0.9, 0.8])
+    assert [row.speedup for row in lenet.rows] == pytest.approx([1, 1.8, 3.2])
+    assert [row.efficiency for row in alexnet.rows] == pytest.approx([1, 0.9])
+    assert lenet.runs == (("m-lenet-1-0",), ("later-lenet-2-0",), ("m-lenet-4-0",))
+    assert found.name == "networks-pytorch-1.9.1-fp32-shm-cpu"
+    assert found.setting == "fp32, weak scaling, ddp over shm, synthetic data"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"precision": "bf16"},
+        {"interconnect": "loopback"},
+        {"scaling": "strong"},
+        {"techniques": ("large-buckets",)},
+        {"mode": "converge"},
+        {"strategy": "horovod"},
+    ],
+)
+def test_what_was_trained_differently_is_another_table(changes):
+    other = tuple(ran("alexnet", devices, rate, **changes) for devices, rate in ((1, 50), (2, 90)))
+    assert networks((*LENET, *other)) == ()
+    assert len(networks((*LENET, *ALEXNET, *other))) == 1
+
+
+def test_two_scales_of_each_are_no_curves_and_one_network_is_no_comparison():
+    assert networks((*LENET[:2], *ALEXNET)) == ()
+    assert networks(LENET) == ()
+    assert networks((*LENET, ALEXNET[1])) == ()  # no baseline
+
+
+def test_what_may_not_be_used_shows_no_figure_and_says_why():
+    lost = ran("alexnet", 2, 90, status="invalid")
+    (found,) = networks((*LENET, ALEXNET[0], lost))
+    assert [row.efficiency for row in found.networks[0].rows] == [pytest.approx(1), None]
+    assert found.notes == (f"alexnet 32×32, 2 CPU workers invalid: {lost[1].validity.reasons[0]}",)
+    assert [axis.get_label() for axis in efficiency_figure(found).axes[0].lines[:1]] == ["lenet 32×32, batch 32"]
+
+
+def test_every_form_has_the_same_figures():
+    (found,) = networks((*LENET, *ALEXNET))
+    table = block(found)
+    column = table.headers.index("efficiency (%) ±")
+    assert [row[column].partition(" ")[0] for row in table.rows] == ["100.0", "90.000", "100.0", "90.000", "80.000"]
+    assert f"| {' | '.join(table.rows[-1])} |" in markdown(found)
+    lines = list(csv.DictReader(io.StringIO(to_csv(found))))
+    assert [float(line["efficiency"]) for line in lines] == pytest.approx([1, 0.9, 1, 0.9, 0.8])
+    assert lines[-1]["runs"] == "m-lenet-4-0"
+    (figure,) = several(found).figures
+    assert [series.y for series in figure.series] == [pytest.approx((100, 90)), pytest.approx((100, 90, 80))]
+    assert several(found).lead == "alexnet 32×32: 90.00 % on 2 CPU workers; lenet 32×32: 80.00 % on 4 CPU workers"
+    drawn = efficiency_figure(found).axes[0]
+    assert [list(line.get_ydata()) for line in drawn.lines if line.get_label() == "lenet 32×32, batch 32"] == [
+        pytest.approx([100, 90, 80])
+    ]
+
+
+def test_the_report_of_a_directory_has_it(tmp_path):
+    for run in (*LENET, *ALEXNET):
+        leave(tmp_path, run)
+    report([tmp_path], out=tmp_path / "out")
+    (found,) = networks((*LENET, *ALEXNET))
+    assert set(reports(found)) <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert "## Networks" in (tmp_path / "out/report.md").read_text("utf-8")
