@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
+from runner import compiled
 from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
 from runner.engines.base import EngineError
@@ -119,6 +120,7 @@ class Matrix:
     def _run(self, job: Job, shown: Progress, baseline: RunRecord | None) -> Run:
         """Run one trial and leave its record, whatever becomes of it."""
         trial, run_id = job.trial, job.run_id
+        compiled.make_ready(job.mounts, user=job.user)
         specs = launch(job)
         beside = samplers(job, self.prepared, hz=self.request.telemetry_hz)
         describer = self.prepared.describer
@@ -254,6 +256,11 @@ def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
 def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -> Job:
     """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
     describer = prepared.describer
+    remote = ground.fleet.way == "hosts"
+    store = None if remote else compiled.store_for(trial, engine=describer.name, software=ground.image.software)
+    mounts = describer.mounts(prepared.data)
+    if store:
+        mounts += (compiled.mount(store, place=describer.place(store)),)
     nodes = {}
     for member in ground.fleet.members:
         ports = free_ports(PORTS) if ground.fleet.way == "here" else turned(member.node.ports, run_id)
@@ -265,10 +272,11 @@ def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -
         site=describer.site(prepared.data),
         image=prepared.image_used.reference,
         user=describer.user(),
-        mounts=describer.mounts(prepared.data),
-        remote=ground.fleet.way == "hosts",
+        mounts=mounts,
+        remote=remote,
         tools=prepared.tools,
         entrypoint=ground.image.entrypoint,
+        compiled=describer.place(store) if store else None,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.engines.base import Engine
-from runner.engines.user import IMAGE_USER
+from runner.engines.user import give
 from runner.execute import run_tool
 from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.trial import Dataset
@@ -81,8 +81,7 @@ def pack(
     draft = target.parent.with_name(f"{target.parent.name}.{os.getpid()}.part")
     draft.mkdir(parents=True)
     try:
-        if engine.user() == IMAGE_USER and os.getuid() == 0:
-            os.chown(draft, *(int(part) for part in IMAGE_USER.split(":")))
+        give(draft, engine.user())
         words = (packer.program, target.name, *size)
         run_tool(engine, _spec(data, engine, image, out=draft, cpus=cpus, words=words), say)
         draft.replace(target.parent)
@@ -94,7 +93,7 @@ def pack(
 def _spec(
     data: Dataset, engine: Engine, image: str, *, out: Path, cpus: tuple[int, ...], words: tuple[str, ...]
 ) -> ContainerSpec:
-    """The packer's container: the only one that may write anywhere, and only into the new directory."""
+    """The packer's container: it may write into the new directory, and nowhere else."""
     program, name, *more = words
     site = engine.site(Path(data.path))
     mounts = (*engine.mounts(Path(data.path)), Mount(source=str(out), target=engine.place(out), read_only=False))

@@ -22,7 +22,7 @@ LABEL_ROLE = "dlscale.role"
 
 
 class Mount(BaseModel):
-    """A directory, file or named volume of the host inside the container, read-only unless a tool has to write there."""
+    """A directory, file or named volume of the host inside the container, read-only unless a job has to write there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -88,6 +88,9 @@ def training_parser(description, *, models):
     parser.add_argument(
         "--techniques", type=words, default=(), help="PyTorch: WORD,...: ways to train faster than the plain program"
     )
+    parser.add_argument(
+        "--compiled", help="PyTorch, with --techniques=compile: where what was compiled is kept for the next run"
+    )
     parser.add_argument("--xla", action="store_true", help="TensorFlow: compile the step with XLA")
     parser.add_argument("--learning-rate", required=True, type=float)
     return parser

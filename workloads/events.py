@@ -19,6 +19,8 @@ bandwidth     operation ("all_reduce", "push_pull"), size_bytes, elements, dtype
               before the first step: `probe.py`
 compute       seconds (a list, one for each forward and backward pass whose gradients are dropped): `probe.py`
 first_step    (none) emitted once the first iteration's result is on the device
+compiled      fresh, kept: graphs of the network that its compiler made anew, and those that an earlier run had left; after the first step,
+              by programs that compile
 warmup_end    iterations
 window        index, start, iterations, samples, seconds; step_seconds (a list, or null where the framework can't time a step);
               input_seconds (of `seconds`, how long the loop waited for its next batch, or null); units (only where throughput counts

@@ -13,6 +13,7 @@ The program hands over an object with these methods, and `measure` decides when 
     batches         the `Batches` from which `step` takes its input
     exchange(n), alone()  what `probe.py` asks for, with a probe
     validate()      what `convergence.py` asks for, with --epoch-iterations
+    compiled()      where its network is compiled: {fresh, kept} of the event `compiled`
 
 Where throughput counts something else than samples, the source of the batches has `units`: how much of it was in all batches so far.
 Where it prepares them ahead of the loop, it has `ahead`: how many may lie ready at most; with real data it is then timed by itself.
@@ -138,6 +139,8 @@ def measure(training, events, *, iterations, warmup, window, samples, probe=(), 
     losses = [training.step()]
     training.synchronize()
     events.emit("first_step")
+    if hasattr(training, "compiled"):
+        events.emit("compiled", **training.compiled())
     losses += [training.step() for _ in range(warmup - 1)]
     training.synchronize()
     events.loss(0, training.read(losses))

@@ -99,7 +99,7 @@ def _report(places: dict[_Place, list[Run]], *, name: str) -> CrossCheck:
         unit=figures.units(first),
         bare=BAREST[barest],
         rows=rows,
-        notes=tuple(_notes(rows, bare=BAREST[barest])),
+        notes=tuple(_notes(rows, places.values(), bare=BAREST[barest])),
     )
 
 
@@ -135,9 +135,14 @@ def _first_step_s(records: Iterable[RunRecord]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _notes(rows: Sequence[EngineRow], *, bare: str) -> Iterator[str]:
-    """What is wrong with single rows, and why two can't be compared."""
+def _notes(rows: Sequence[EngineRow], places: Iterable[Sequence[Run]], *, bare: str) -> Iterator[str]:
+    """What is wrong with single rows, why two can't be compared, and which first steps did not wait for a compiler."""
     others = [row.software for row in rows if row.engine == bare]
+    for row, own in zip(rows, places, strict=True):
+        compiled = [graphs for _, record in own if (graphs := record.measurement.compiled)]
+        found = sum(not graphs.fresh for graphs in compiled)
+        if found:
+            yield f"{row.label}: {found} of {len(compiled)} runs found their network compiled by an earlier one, and began sooner"
     for row in rows:
         if row.row.reasons:
             yield f"{row.label} {row.row.status}: {'; '.join(row.row.reasons)}"

@@ -15,6 +15,7 @@ from runner.events.profile import FlopCount, Memory, ProfileKind, ProfileStart, 
 from runner.events.quality import Accuracy, Epoch, Validated
 from runner.events.training import (
     BatchUsed,
+    Compiled,
     Data,
     Env,
     Eval,
@@ -36,6 +37,7 @@ __all__ = [
     "Bandwidth",
     "BatchUsed",
     "Bytes",
+    "Compiled",
     "Compute",
     "Data",
     "Env",
@@ -77,6 +79,7 @@ Event = Annotated[
     | Env
     | Phase
     | FirstStep
+    | Compiled
     | WarmupEnd
     | Window
     | Loss

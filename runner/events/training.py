@@ -68,6 +68,14 @@ class FirstStep(EventBase):
     event: Literal["first_step"]
 
 
+class Compiled(EventBase):
+    """Graphs of the network that its compiler made anew, and those that an earlier run had left."""
+
+    event: Literal["compiled"]
+    fresh: int
+    kept: int
+
+
 class WarmupEnd(EventBase):
     """The measured iterations begin."""
 

@@ -73,6 +73,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         accuracy=quality.accuracy(events),
         batch=quality.batch(events),
         input_alone_per_s=math.fsum(alone) if alone else None,
+        compiled=metrics.compiled(events),
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from runner.events import Eval, Event, Loss, Usage, Window
+from runner.events import Compiled, Eval, Event, Loss, Usage, Window
 from runner.flop.model import FlopFigures
 from runner.frozen import Frozen
 from runner.grading.attribution import Exchange, StepParts
@@ -112,13 +112,20 @@ class Used(Frozen):
     memory_peak_mib: float | None
 
 
+class CompiledGraphs(Frozen):
+    """Graphs that compilers made anew, and those that an earlier run had left."""
+
+    fresh: int
+    kept: int
+
+
 class Measurement(Frozen):
     """All figures of one run, from its events; `flop` also from what its devices are.
 
     `probe` are exchanges that were timed before the first step, `step_parts` is where the time of a step went, `gradient_bytes` what
     a device hands over to be exchanged in one step, `flop` what the arithmetic of the model came to, `epochs` how a training that is
     watched converged, `accuracy` and `batch` what inference came to and ran with, `input_alone_per_s` the samples a second that the input
-    pipelines of all ranks deliver while nobody trains; empty or None where the program tells nothing of it.
+    pipelines of all ranks deliver while nobody trains, `compiled` how many graphs of the network compilers made, on all ranks; empty or None where the program tells nothing of it.
     """
 
     throughput: Throughput | None
@@ -144,6 +151,7 @@ class Measurement(Frozen):
     accuracy: AccuracyFigures | None = None
     batch: BatchUsed | None = None
     input_alone_per_s: float | None = None
+    compiled: CompiledGraphs | None = None
 
 
 @dataclass(frozen=True)
@@ -290,6 +298,12 @@ def evaluations(events: Sequence[Event]) -> dict[str, tuple[Evaluation, ...]]:
         if isinstance(event, Eval):
             found.setdefault(event.rank, []).append(Evaluation(iteration=event.iteration, losses=event.losses))
     return {str(rank): tuple(sorted(own, key=lambda e: e.iteration)) for rank, own in sorted(found.items())}
+
+
+def compiled(events: Sequence[Event]) -> CompiledGraphs | None:
+    """What compilers made for all ranks; None where none was at work."""
+    told = [event for event in events if isinstance(event, Compiled)]
+    return CompiledGraphs(fresh=sum(one.fresh for one in told), kept=sum(one.kept for one in told)) if told else None
 
 
 def used(events: Sequence[Event]) -> dict[str, Used]:

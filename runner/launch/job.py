@@ -82,6 +82,7 @@ class Job:
         seats: the nodes, in the order of the ranks.
         user: numeric `uid:gid` inside containers.
         mounts: the directories that the engine has to bring in (programs, data).
+        compiled: where compilers keep what they make, as the job sees it; None where there are none, or nothing is kept.
         remote: whether its nodes are other machines, which a cut network leaves alone.
         tools: image that emulated nodes are made of, with Python and tc; None where there are none.
         entrypoint: what the image puts before every command.
@@ -97,6 +98,7 @@ class Job:
     remote: bool = False
     tools: str | None = None
     entrypoint: tuple[str, ...] = ()
+    compiled: str | None = None
 
     @property
     def head(self) -> Seat:
@@ -165,6 +167,7 @@ def program(job: Job) -> tuple[str, ...]:
         "epoch-iterations": trial.epoch_iterations,
         "fit": trial.fit if trial.mode == "infer" else None,
         "techniques": ",".join(trial.techniques) or None,
+        "compiled": job.compiled,
         "decode": trial.decode if trial.decode != "cpu" else None,
     }
     flags |= {name: value for name, value in of_workload.items() if value is not None}

@@ -10,9 +10,11 @@ from goldens import on_file
 from runner.engines import docker_options, local
 from runner.launch import DEFAULT_STRATEGY, STRATEGIES, launch
 from runner.launch.job import Job
+from runner.spec import Mount
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "launch"
 NSIGHT = "/opt/nvidia/nsight-compute/2025.3.0"
+KEPT = Mount(source="/cache/dlscale/compiled/0123456789abcdef", target="/dlscale/out", read_only=False)
 GPUS = {"device": "gpu", "cpus_per_worker": None, "threads": 4, "batch_per_device": 64}
 
 CASES: dict[str, tuple[Job, str | None]] = {
@@ -56,6 +58,8 @@ CASES: dict[str, tuple[Job, str | None]] = {
                 techniques=("channels-last", "fused-optimizer", "compile", "cuda-graphs"),
                 **GPUS,
             ),
+            mounts=(*examples.job(examples.trial()).mounts, KEPT),
+            compiled=KEPT.target,
             node=examples.gpu_node(),
         ),
         "cdi",

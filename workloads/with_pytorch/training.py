@@ -40,7 +40,7 @@ from events import Events, process_start
 from loop import Batches, report
 from placement import pin
 from profiling import Regions
-from with_pytorch import techniques
+from with_pytorch import compiled, techniques
 from with_pytorch.device import check as check_device
 from with_pytorch.device import environment, set_up
 
@@ -212,9 +212,11 @@ class Supervised(Training):
             from with_pytorch import captured
 
             captured.stream()
-        self.net = self.place(techniques.rebuilt(self.network(), names))
+        self.net = self.computed = self.place(techniques.rebuilt(self.network(), names))
         self.parameters = list(self.net.parameters())
-        self.computed = torch.compile(self.net) if "compile" in names else self.net
+        if "compile" in names:
+            compiled.keep(args.compiled)
+            self.computed, self.compiled = torch.compile(self.net), compiled.graphs
         self.model = ranks.model(self.computed)
         self.reseed()
         rates = {"momentum": args.momentum, "weight_decay": args.weight_decay}

@@ -102,7 +102,16 @@ def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_
     parser = arguments.training_parser("", models=("lenet",))
     optional = [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"]
     profile = ["profile", "profile_after", "profile_iterations", "profile_region"]
-    assert optional == ["kvstore", "compression", "probe", *profile, "epoch_iterations", "techniques", "xla"]
+    assert optional == [
+        "kvstore",
+        "compression",
+        "probe",
+        *profile,
+        "epoch_iterations",
+        "techniques",
+        "compiled",
+        "xla",
+    ]
 
 
 def test_of_an_inference_only_the_training_before_it_may_be_left_out():

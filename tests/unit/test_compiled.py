@@ -1,0 +1,111 @@
+"""What compilers made of a network, kept for the next run.
+
+Prevents: a training that may write to another directory of this machine than that one, or to it without compiling anything; one software's
+work shown to another; a directory that others can read or that the job can't write to; a record that hides that nothing was compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import test_given_image
+from test_cross_checks import DOCKER, HOST
+from test_given_image import USR, request
+
+from runner import compiled, ground, prepare
+from runner.across.cross_check import cross_checks
+from runner.events.parse import parse_line
+from runner.grading import metrics
+from runner.grading.metrics import CompiledGraphs
+from runner.launch import launch
+from runner.matrix import make_job
+from runner.planning.plan import plan
+from runner.spec import Mount
+
+machine = test_given_image.machine
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("DLSCALE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "compiled"
+
+
+def job(**changes):
+    asked = request(gpus=(1,), mounts=USR, precision="bf16", **changes)
+    there = ground.look(asked)
+    (trial,) = plan(asked, there)
+    return make_job(trial, there, prepare.foresee(there, packed_at=None), run_id="r")
+
+
+def writable(found):
+    return [mount for mount in found.mounts if not mount.read_only]
+
+
+def test_a_training_that_compiles_has_one_directory_to_write_to_and_is_told_which(machine, cache):
+    found = job(preset="tuned")
+    (store,) = writable(found)
+    assert store.target == "/dlscale/out"
+    assert Path(store.source).parent == cache
+    (container,) = launch(found)
+    assert "--compiled=/dlscale/out" in container.argv
+    assert not cache.exists()  # nothing is made before a run
+
+
+@pytest.mark.parametrize("names", [(), ("channels-last", "cuda-graphs")])
+def test_a_training_that_does_not_compile_has_none(machine, cache, names):
+    found = job(techniques=names, warmup=20)
+    assert writable(found) == []
+    (container,) = launch(found)
+    assert not any(word.startswith("--compiled") for word in container.argv)
+
+
+def test_each_software_and_engine_has_its_own(machine, cache):
+    trial = job(preset="tuned").trial
+    stores = {
+        compiled.store_for(trial, engine=engine, software=software)
+        for engine in ("docker", "host")
+        for software in ("sha256:7", "sha256:8")
+    }
+    assert len(stores) == 4
+    assert compiled.store_for(trial, engine="docker", software="sha256:7") in stores
+
+
+def test_it_is_the_jobs_own_and_closed_to_others(tmp_path):
+    store, shown = tmp_path / "a" / "b", tmp_path / "programs"
+    mounts = (Mount(source=str(shown), target="/programs"), compiled.mount(store, place="/dlscale/out"))
+    for _ in range(2):
+        compiled.make_ready(mounts, user="10001:10001")
+    assert stat.S_IMODE(store.stat().st_mode) == 0o700
+    assert store.stat().st_uid == (10001 if os.getuid() == 0 else os.getuid())
+    assert not shown.exists()
+
+
+def test_a_record_tells_what_was_compiled_on_all_ranks():
+    said = [
+        parse_line(
+            f'::dlscale:: {{"event": "compiled", "rank": {rank}, "t": 1.0, "fresh": {fresh}, "kept": {kept}}}',
+            received=1.0,
+            container="w0",
+        )
+        for rank, fresh, kept in ((0, 2, 0), (1, 0, 2))
+    ]
+    assert metrics.compiled(said) == CompiledGraphs(fresh=2, kept=2)
+    assert metrics.compiled([]) is None
+
+
+def test_first_steps_that_did_not_wait_for_a_compiler_are_not_set_beside_others_without_a_word():
+    def with_graphs(run, *, fresh, kept):
+        path, record = run
+        graphs = CompiledGraphs(fresh=fresh, kept=kept)
+        measurement = record.measurement.model_copy(update={"compiled": graphs})
+        return path, record.model_copy(update={"measurement": measurement})
+
+    (found,) = cross_checks((with_graphs(DOCKER, fresh=0, kept=2), with_graphs(HOST, fresh=2, kept=0)))
+    assert found.notes == (
+        "docker, hostroot:1: 1 of 1 runs found their network compiled by an earlier one, and began sooner",
+    )
+    assert cross_checks((DOCKER, HOST))[0].notes == ()

@@ -1,0 +1,26 @@
+"""What TorchInductor and Triton make of a network, kept in a directory for the next run of the same program.
+
+keep(directory)     from here on, both compilers look there first
+graphs()            how many graphs were compiled, and how many were found
+"""
+
+import os
+from pathlib import Path
+
+
+def keep(directory):
+    """Have both compilers keep their work in a directory; one that can't be written to is left alone, and so is None."""
+    if directory and os.access(directory, os.W_OK | os.X_OK):
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(directory, "inductor"))
+        os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
+
+
+def graphs():
+    """TorchInductor's own counters; a graph that its cache can't hold is made anew every time."""
+    from torch._dynamo.utils import counters
+
+    told = counters["inductor"]
+    return {
+        "fresh": told["fxgraph_cache_miss"] + told["fxgraph_cache_bypass"],
+        "kept": told["fxgraph_cache_hit"],
+    }
