@@ -37,7 +37,7 @@ Technique = Literal[
     "one-pass-norms",
     "cuda-graphs",
     "local-statistics",
-    "large-buckets",
+    "one-message",
     "bf16-gradients",
 ]
 Interconnect = Literal["auto", "nvlink", "pcie", "shm", "loopback", "ethernet", "infiniband", "roce"]

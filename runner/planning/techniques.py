@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 # Compute capability from which on tensor cores take bf16 (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BF16_FROM: Final = (8, 0)
-_BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"local-statistics", "large-buckets", "bf16-gradients"})
+_BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"local-statistics", "one-message", "bf16-gradients"})
+# Between nodes, where an exchange takes as long as a backward pass, it has to be hidden by it.
+_WITHIN_A_NODE: Final[frozenset[Technique]] = frozenset({"one-message"})
 # What a graph can't record: Horovod sends from a thread of its own.
 _NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
 # Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
@@ -48,13 +50,13 @@ def settle(request: Request, ground: Ground) -> Request:
     if "precision" not in request.model_fields_set and _has_bf16(ground):
         precision = "bf16"
     tuned = request.model_copy(update={"techniques": offered, "precision": precision})
-    if _no_graph(tuned):
-        return tuned.model_copy(update={"techniques": tuple(name for name in offered if name != "cuda-graphs")})
-    return tuned
+    slower = {"cuda-graphs"} if _no_graph(tuned) else set()
+    slower |= _WITHIN_A_NODE if len(ground.fleet.members) > 1 else set()
+    return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in slower)})
 
 
 def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
-    """Those of a request that mean something for one strategy: buckets lie between ranks, and are DistributedDataParallel's.
+    """Those of a request that mean something for one strategy: what is between ranks is of those that torchrun started.
 
     Args:
         request: settled.

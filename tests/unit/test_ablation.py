@@ -134,7 +134,7 @@ def test_the_lines_that_are_run_add_one_technique_each():
     assert lines[-2].techniques[-1] == "cuda-graphs"
     several = list(stages(Request(gpus=(2,), precision="tf32"), on, scale=2, batches=()))
     assert {line.precision for line in several} == {"tf32"}
-    assert several[-1].techniques[-4:] == ("cuda-graphs", "local-statistics", "large-buckets", "bf16-gradients")
+    assert several[-1].techniques[-4:] == ("cuda-graphs", "local-statistics", "one-message", "bf16-gradients")
 
 
 def test_where_there_is_no_technique_there_is_nothing_to_run():

@@ -60,7 +60,7 @@ def test_efficiencies_are_to_the_networks_own_baseline_whatever_matrix_they_are_
         {"precision": "bf16"},
         {"interconnect": "loopback"},
         {"scaling": "strong"},
-        {"techniques": ("large-buckets",)},
+        {"techniques": ("one-message",)},
         {"mode": "converge"},
         {"strategy": "horovod"},
     ],

@@ -6,18 +6,18 @@ Also prevents: records from before techniques that seem to have had none, and so
 import json
 
 import pytest
-from test_plan import ground, of
+from test_plan import Fleet, Member, NodeWires, examples, ground, of
 
 from runner.errors import RequestError
 from runner.planning.plan import plan
-from runner.planning.techniques import of_older
+from runner.planning.techniques import of_older, settle
 from runner.request import Request, refuse_contradictions
 from runner.results import read_record
 
 ALL = (
     *("channels-last", "fused-optimizer", "space-to-depth", "pooling-kernel"),
     *("compile", "one-pass-norms", "cuda-graphs"),
-    *("local-statistics", "large-buckets", "bf16-gradients"),
+    *("local-statistics", "one-message", "bf16-gradients"),
 )
 
 
@@ -36,6 +36,15 @@ def test_tuned_is_all_that_means_something_at_each_scale():
     assert two.techniques == ALL
     assert (one.precision, two.precision) == ("bf16", "bf16")
     assert one.key == two.key
+
+
+def test_between_nodes_tuned_hides_the_exchange_and_who_asks_for_one_message_gets_it():
+    members = tuple(Member(examples.gpu_node(2, name=name), NodeWires()) for name in ("n1", "n2"))
+    on = ground("pytorch", "gpu", fleet=Fleet("hosts", "n1 and n2", members))
+    settled = settle(Request(preset="tuned", nodes=2), on)
+    assert settled.techniques == tuple(name for name in ALL if name != "one-message")
+    asked = Request(techniques=("one-message",), nodes=2)
+    assert settle(asked, on) == asked
 
 
 def test_tuned_keeps_the_precision_that_was_asked_for():
@@ -111,8 +120,6 @@ def test_what_programs_did_before_it_could_be_asked_for(trial, had):
 
 
 def test_a_record_from_before_tells_what_its_program_did(tmp_path):
-    from test_plan import examples
-
     source = next(
         path
         for path in sorted((examples.ROOT / "results/h200").rglob("record.json"))

@@ -25,7 +25,7 @@ from with_pytorch.training import Supervised, run
 class Recognizer(Supervised):
     """The network, and this rank's utterances, whose lengths no step has twice."""
 
-    offered = frozenset({"fused-optimizer", "large-buckets", "bf16-gradients"})
+    offered = frozenset({"fused-optimizer", "one-message", "bf16-gradients"})
 
     @property
     def clip_norm(self):

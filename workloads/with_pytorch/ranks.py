@@ -12,7 +12,6 @@ from probe import part
 from torch import distributed
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
-from with_pytorch.techniques import BUCKET_MIB, LARGE_BUCKET_MIB
 
 
 class Alone:
@@ -68,8 +67,32 @@ class AllReduce:
         return [self.buffer.cpu().numpy()]
 
 
+class Message:
+    """All gradients of one optimizer in one buffer, packed and unpacked by a few kernels for all of them together.
+
+    A view for each lies in it as the gradient does, so that a copy is one sweep over memory.
+    """
+
+    def __init__(self, gradients, dtype):
+        self.buffer = torch.zeros(sum(g.numel() for g in gradients), dtype=dtype, device=gradients[0].device)
+        self.views, begin = [], 0
+        for gradient in gradients:
+            self.views.append(self.buffer.as_strided(gradient.size(), gradient.stride(), begin))
+            begin += gradient.numel()
+
+    def average(self, gradients, world_size):
+        torch._foreach_copy_(self.views, gradients)
+        self.buffer.div_(world_size)
+        distributed.all_reduce(self.buffer)
+        torch._foreach_copy_(gradients, self.views)
+
+
 class Ddp(Alone):
-    """The ranks that torchrun started; NCCL between GPUs, Gloo between CPU workers."""
+    """The ranks that torchrun started; NCCL between GPUs, Gloo between CPU workers.
+
+    DistributedDataParallel sends gradients while others are still made. Where wires are fast that hides little, and costs more: a copy of
+    each gradient by itself, and multiprocessors that kernels of both take from each other. `one-message` sends all of them afterwards.
+    """
 
     def __init__(self, device, techniques):
         on_gpu = device.type == "cuda"
@@ -79,20 +102,33 @@ class Ddp(Alone):
         distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
         self.device, self.techniques = device, techniques
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
+        self.messages = {}
 
     def model(self, model):
-        names = self.techniques
-        bucket_mib = LARGE_BUCKET_MIB if "large-buckets" in names else BUCKET_MIB
-        model = DistributedDataParallel(
-            model,
-            static_graph=True,
-            gradient_as_bucket_view=True,
-            bucket_cap_mb=bucket_mib,
-            broadcast_buffers="local-statistics" not in names,
-        )
-        if "bf16-gradients" in names:
+        shared = "local-statistics" not in self.techniques
+        if "one-message" in self.techniques:
+            self.share([*model.parameters(), *model.buffers()])
+            if shared:
+                model.register_forward_pre_hook(lambda *_: self.share(list(model.buffers())))
+            return model
+        buffers = {} if shared else {"broadcast_buffers": False}
+        model = DistributedDataParallel(model, static_graph=True, gradient_as_bucket_view=True, **buffers)
+        if "bf16-gradients" in self.techniques:
             model.register_comm_hook(None, default_hooks.bf16_compress_hook)
         return model
+
+    def update(self, optimizer, scaler, *, clip_norm=None):
+        if "one-message" in self.techniques:
+            self.average(optimizer)
+        super().update(optimizer, scaler, clip_norm=clip_norm)
+
+    def average(self, optimizer):
+        """Average the gradients of an optimizer's parameters over all ranks."""
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if optimizer not in self.messages:
+            dtype = torch.bfloat16 if "bf16-gradients" in self.techniques else gradients[0].dtype
+            self.messages[optimizer] = Message(gradients, dtype)
+        self.messages[optimizer].average(gradients, self.world_size)
 
     def share(self, tensors):
         for tensor in tensors:

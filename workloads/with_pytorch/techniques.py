@@ -8,7 +8,7 @@
     one-pass-norms    statistics of batch normalizations are two sums, made in one reading (`norms.py`)
     cuda-graphs       a whole step is recorded once and launched as one (`captured.py`)
     local-statistics  each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
-    large-buckets     gradients travel in few large messages
+    one-message       gradients travel all together after the backward pass, packed by a few kernels
     bf16-gradients    gradients travel between ranks in bf16
 
 The order is that of the lines of an ablation. None changes what is computed, but for rounding; bf16-gradients rounds what it sends.
@@ -25,13 +25,11 @@ TECHNIQUES = (
     "one-pass-norms",
     "cuda-graphs",
     "local-statistics",
-    "large-buckets",
+    "one-message",
     "bf16-gradients",
 )
 ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "compile", "one-pass-norms", "cuda-graphs"})
-BETWEEN_RANKS = frozenset({"local-statistics", "large-buckets", "bf16-gradients"})
-BUCKET_MIB = 25  # PyTorch's own choice
-LARGE_BUCKET_MIB = 100
+BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 # Steps before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles, and
 # DistributedDataParallel times itself (PyTorch's notes on CUDA graphs).
 EAGER_STEPS = 11
@@ -46,7 +44,9 @@ def check(args, *, offered):
         if name in ON_GPUS and args.device != "gpu":
             refuse(f"--techniques={name} is for GPUs; leave it out with --device={args.device}")
         if name in BETWEEN_RANKS and args.strategy != "ddp":
-            refuse(f"--techniques={name} is DistributedDataParallel's; leave it out with --strategy={args.strategy}")
+            refuse(
+                f"--techniques={name} joins the ranks that torchrun starts; leave it out with --strategy={args.strategy}"
+            )
     if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
         refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
     if "one-pass-norms" in args.techniques and "compile" not in args.techniques:

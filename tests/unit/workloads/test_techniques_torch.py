@@ -43,7 +43,7 @@ def test_what_goes_is_let_through():
         (asked("faster"), techniques.TECHNIQUES, "is not offered by this program; it has channels-last, "),
         (asked("compile"), ("fused-optimizer",), "it has fused-optimizer\n"),
         (asked("compile", device="cpu"), techniques.TECHNIQUES, "is for GPUs"),
-        (asked("large-buckets"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
+        (asked("one-message"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
         (asked("bf16-gradients", strategy="horovod"), techniques.TECHNIQUES, "leave it out with --strategy=horovod"),
         (asked("pooling-kernel"), techniques.TECHNIQUES, "add channels-last"),
         (asked("one-pass-norms"), techniques.TECHNIQUES, "add compile"),

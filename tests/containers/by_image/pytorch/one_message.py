@@ -1,0 +1,76 @@
+"""Inside the image: gradients that travel in one message are those that DistributedDataParallel averages.
+
+Prevents: gradients summed and not averaged, one rank's kept, those of another layer in their place, a layout that is copied askew, weights
+or running statistics that start or stay different where they are to be shared, gradients that are averaged after they were shortened.
+"""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import torch
+from torch import multiprocessing, nn
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+from with_pytorch.ranks import Ddp
+
+RANKS, STEPS = 2, 3
+
+
+def network(rank, *, local):
+    """Weights of another draw on each rank; statistics too, unless they stay with their rank, which DistributedDataParallel leaves alone."""
+    torch.manual_seed(rank)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(), nn.Linear(64, 5)
+    )
+    if not local:
+        nn.init.normal_(net[1].running_mean)
+    return net.to(memory_format=torch.channels_last)
+
+
+def trained(ranks, *, clip_norm):
+    """Parameters, buffers and the last gradients after some steps."""
+    net = network(ranks.rank, local="local-statistics" in ranks.techniques)
+    model = ranks.model(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    torch.manual_seed(100 + ranks.rank)
+    for _ in range(STEPS):
+        images, labels = torch.randn(4, 3, 13, 13), torch.randint(5, (4,))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        ranks.update(optimizer, scaler, clip_norm=clip_norm)
+    return [[p.detach() for p in net.parameters()], list(net.buffers()), [p.grad for p in net.parameters()]]
+
+
+def rank_main(rank, port):
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    ranks = Ddp(torch.device("cpu"), ())
+    for names in ((), ("local-statistics",)):
+        for clip_norm, rounding in ((None, ()), (0.01, ()), (None, ("bf16-gradients",))):
+            found = []
+            for more in ((), ("one-message", *rounding)):
+                ranks.techniques = (*names, *more)
+                found.append(trained(ranks, clip_norm=clip_norm))
+            for what, plain, packed in zip(("weights", "buffers", "gradients"), *found, strict=True):
+                # bf16 has 8 bits, and each step goes on from the one before.
+                near = 0.02 * max(one.abs().max().item() for one in plain) if rounding else 1e-7
+                for one, other in zip(plain, packed, strict=True):
+                    assert torch.allclose(one, other, rtol=1e-5, atol=near), (names, clip_norm, rounding, what)
+            for weight in found[1][0]:
+                held = [torch.empty_like(weight) for _ in range(RANKS)]
+                torch.distributed.all_gather(held, weight)
+                assert torch.equal(*held), (names, "ranks differ")
+            mean = found[1][1][0]
+            held = [torch.empty_like(mean) for _ in range(RANKS)]
+            torch.distributed.all_gather(held, mean)
+            assert not torch.equal(*held), (names, "statistics of a rank's own last batch")
+    ranks.leave()
+
+
+if __name__ == "__main__":
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        chosen = free.getsockname()[1]
+    multiprocessing.spawn(rank_main, (chosen,), nprocs=RANKS)
