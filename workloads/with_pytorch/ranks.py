@@ -107,7 +107,7 @@ class Ddp(Alone):
     def model(self, model):
         shared = "local-statistics" not in self.techniques
         if "one-message" in self.techniques:
-            self.share([*model.parameters(), *model.buffers()])
+            self.share([tensor.detach() for tensor in (*model.parameters(), *model.buffers())])
             if shared:
                 model.register_forward_pre_hook(lambda *_: self.share(list(model.buffers())))
             return model
