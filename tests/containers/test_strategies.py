@@ -36,6 +36,7 @@ PAIRS = [
     Pair("mxnet", "kvstore", ("--kvstore=dist_sync_device",)),
     Pair("mxnet", "kvstore", ("--kvstore=dist_async",), synchronous=False),
     Pair("pytorch", "ddp"),
+    Pair("pytorch", "ddp", ("--techniques=one-message",)),
     Pair("tensorflow", "mirrored", processes=1, transport="process"),
     Pair("tensorflow", "mirrored", ("--xla",), processes=1, transport="process"),
     Pair("tensorflow", "multiworker"),
