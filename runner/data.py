@@ -25,6 +25,8 @@ data_app = typer.Typer(help="Make and pack data sets.", no_args_is_help=True)
 
 SAMPLE_LOCK: Final = SUITE_ROOT / "requirements-sample.lock"
 SAMPLE_PYTHON: Final = ">=3.10"
+SMALL: Final = (96, 160)
+"""Pixels a side with which a network learns in a minute."""
 
 
 @data_app.command()
@@ -32,28 +34,42 @@ def sample(
     directory: Annotated[Path, typer.Argument(help="where to write; must not exist yet")],
     images: Annotated[str, typer.Option("--images", help="how many JPEGs", metavar="N")] = "2000",
     seed: Annotated[str, typer.Option("--seed", help="which crops", metavar="N")] = "1",
+    side: Annotated[
+        str,
+        typer.Option(
+            "--side",
+            help="their height and width in pixels; 350-500 are about as many as ImageNet's",
+            metavar="N-N",
+        ),
+    ] = "{}-{}".format(*SMALL),
 ) -> None:
     """Write real JPEGs, cut from the photographs that ship inside scikit-image and scikit-learn, one class a photograph."""
     count, number = ask.count("IMAGES", images), ask.whole("SEED", seed)
+    least, greatest = (ask.count("SIDE", word) or 0 for word in side.partition("-")[::2])
+    if not 0 < least <= greatest:
+        raise RequestError(f"SIDE={side} is no range of pixels; type for example --side=96-160")
     if directory.exists() and any(directory.iterdir()):
         raise RequestError(f"{directory} exists and is not empty; give a directory that does not exist yet")
     with progress(Console(stderr=True, highlight=False)) as shown:
-        make_sample(directory, images=count or 0, seed=number or 0, report=shown.stage)
+        make_sample(directory, images=count or 0, seed=number or 0, side=(least, greatest), report=shown.stage)
     found = dataset.inspect(directory)
     Console(highlight=False, soft_wrap=True).print(
         f"{directory}: {found.images} images in {found.classes} classes", markup=False
     )
 
 
-def make_sample(directory: Path, *, images: int, seed: int, report: Callable[[str], None]) -> None:
-    """Write so many real JPEGs into a directory that does not exist yet, or is empty.
+def make_sample(
+    directory: Path, *, images: int, seed: int, side: tuple[int, int] = SMALL, report: Callable[[str], None]
+) -> None:
+    """Write so many real JPEGs, squares of so many pixels a side, into a directory that does not exist yet, or is empty.
 
     Raises:
         RequestError: what makes them can't be installed.
     """
     python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
     program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
-    follow([str(python), program, str(directory), f"--images={images}", f"--seed={seed}"], on_line=report)
+    words = (f"--images={images}", f"--seed={seed}", f"--side={side[0]}-{side[1]}")
+    follow([str(python), program, str(directory), *words], on_line=report)
 
 
 @data_app.command()
