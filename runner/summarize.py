@@ -7,8 +7,9 @@ Of a run that has no windows, such as a bandwidth test, each repeat moves the sa
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,11 @@ from runner.report.summary import Answers, Row, Status, Summary
 from runner.results import RunRecord
 from runner.telemetry import pool
 from runner.trial import AnyTrial, ForeignTrial, Trial
+
+COSTLY: Final = 1.5
+"""Times what an exchange takes by itself: more than that, and something else than the wires costs time."""
+NOTICED: Final = 0.01
+"""Share of a step below which nobody looks for a cause."""
 
 
 def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
@@ -47,7 +53,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
         setting=setting,
         wires=_wires(by_scale),
         peak=_peak(by_scale),
-        notes=_missing_baselines(rows) if isinstance(trial, ForeignTrial) else (),
+        notes=_missing_baselines(rows) if isinstance(trial, ForeignTrial) else tuple(_costly_exchanges(rows)),
         date=first.provenance.recorded_at.date().isoformat(),
         record_dirs=tuple(path for path, _ in records),
     )
@@ -110,6 +116,23 @@ def _missing_baselines(rows: Sequence[Row]) -> tuple[str, ...]:
         for row in rows
         if row.scale > 1 and row.usable and row.speedup is None
     )
+
+
+def _costly_exchanges(rows: Sequence[Row]) -> Iterator[str]:
+    """Where the exchange adds far more to a step than it takes by itself: then its wires are not the limit."""
+    update_s = next((row.parts.rest_s for row in rows if row.scale == 1 and row.parts), None)
+    if update_s is None:
+        return
+    for row in rows:
+        alone_s = row.parts.exchange_alone_s if row.parts else None
+        if row.parts is None or row.parts.rest_s is None or not alone_s:
+            continue
+        added_s = row.parts.rest_s - update_s
+        if added_s > COSTLY * alone_s and added_s > NOTICED * row.parts.step_s:
+            yield (
+                f"{row.devices}: the exchange adds {1e3 * added_s:.2f} ms to a step and takes {1e3 * alone_s:.2f} ms by itself: to send "
+                "while devices compute slows both, or the host starts their work too late; the wires are not the limit"
+            )
 
 
 def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows], *, unit: str) -> Row:

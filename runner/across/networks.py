@@ -14,6 +14,7 @@ from runner.compare.identity import device_name
 from runner.emulation.link import Link
 from runner.report import figures
 from runner.report.networks import Network, Networks
+from runner.report.summary import Row
 from runner.results import RunRecord
 from runner.summarize import between, summarize, version_of
 from runner.trial import Horovod, Trial
@@ -109,7 +110,7 @@ def _report(kind: _Kind, curves: Sequence[Sequence[Run]], *, name: str) -> Netwo
         techniques=kind.techniques,
         ground=figures.ground(summarize([largest])),
         networks=own,
-        notes=tuple(_notes(own)),
+        notes=tuple(f"{network.label}, {note}" for network in own for note in network.notes),
     )
 
 
@@ -123,15 +124,13 @@ def _network(runs: Sequence[Run]) -> Network:
         batch=trial.batch_per_device if trial.scaling == "weak" else trial.global_batch,
         unit=figures.units(summary),
         rows=summary.rows,
+        notes=(*_reasons(summary.rows), *summary.notes),
         runs=tuple(
             tuple(record.run_id for _, record in runs if record.trial.world_size == row.scale) for row in summary.rows
         ),
     )
 
 
-def _notes(found: Sequence[Network]) -> Iterator[str]:
+def _reasons(rows: Sequence[Row]) -> Iterator[str]:
     """What is wrong with single rows."""
-    for network in found:
-        for row in network.rows:
-            if row.reasons:
-                yield f"{network.label}, {row.devices} {row.status}: {'; '.join(row.reasons)}"
+    return (f"{row.devices} {row.status}: {'; '.join(row.reasons)}" for row in rows if row.reasons)

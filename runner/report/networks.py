@@ -44,6 +44,7 @@ class Network(Frozen):
         batch: samples of a device; of all with strong scaling.
         unit: of its throughput.
         rows: by scale.
+        notes: what these figures alone would hide.
         runs: (rows,) ids of the runs behind each.
     """
 
@@ -51,6 +52,7 @@ class Network(Frozen):
     batch: int
     unit: str
     rows: tuple[Row, ...]
+    notes: tuple[str, ...]
     runs: tuple[tuple[str, ...], ...]
 
 

@@ -7,6 +7,7 @@ import pytest
 from records import events, record
 
 from runner.flop.model import FlopFigures
+from runner.grading.attribution import StepParts
 from runner.grading.measure import measure
 from runner.outcome import Outcome
 from runner.results import Validity
@@ -48,6 +49,32 @@ def test_repeats_are_pooled_and_speedup_is_the_ratio_of_the_pools():
     assert one.throughput_ci95.low < one.throughput < one.throughput_ci95.high
     assert two.efficiency_ci95.high == pytest.approx(two.speedup_ci95.high / 2)
     assert one.training_time_s == pytest.approx(6.0)
+
+
+def exchanging(run, *, step_s, rest_s, alone_s=None):
+    path, found = run
+    parts = StepParts.model_validate(
+        {**dict.fromkeys(StepParts.model_fields), "step_s": step_s, "rest_s": rest_s, "exchange_alone_s": alone_s}
+    )
+    measurement = found.measurement.model_copy(update={"step_parts": parts})
+    return path, found.model_copy(update={"measurement": measurement})
+
+
+@pytest.mark.parametrize(
+    ("rest_s", "alone_s", "said"),
+    [
+        (0.0025, 0.001, "the exchange adds 2.00 ms to a step and takes 1.00 ms by itself"),
+        (0.0020, 0.001, None),  # 1.5 ms: as much as may be lost to hiding it
+        (0.0009, 0.0001, None),  # 0.4 ms of 50: nobody would notice
+        (0.0025, None, None),
+    ],
+)
+def test_an_exchange_that_costs_more_than_it_takes_is_named(rest_s, alone_s, said):
+    one = exchanging(run("a"), step_s=0.048, rest_s=0.0005)
+    two = exchanging(run("b", scale=2), step_s=0.05, rest_s=rest_s, alone_s=alone_s)
+    notes = summarize([one, two]).notes
+    assert [said in note for note in notes] == ([True] if said else [])
+    assert summarize([two]).notes == ()
 
 
 def computing(run, peak_tflops):
