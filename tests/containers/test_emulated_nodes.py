@@ -70,8 +70,8 @@ print(json.dumps({
     "before": before,
     "after": qdiscs(),
     "interfaces": sorted(name for _, name in socket.if_nameindex() if pathlib.Path(f"/sys/class/net/{name}/address").read_text().strip("0:\\n")),
-    "reach_host": can(lambda: socket.create_connection((host, 1), timeout=5)),
-    "reach_out": can(lambda: socket.create_connection(("192.0.2.1", 80), timeout=5)),
+    "reach_host": can(lambda: socket.create_connection((host, 1), timeout=5).getpeername()),
+    "reach_out": can(lambda: socket.create_connection(("192.0.2.1", 80), timeout=5).getpeername()),
     "look_up": can(lambda: socket.gethostbyname("example.org")),
     "shape": subprocess.run(["tc", "qdisc", "delete", "dev", "eth0", "root"], capture_output=True, text=True).stderr.strip(),
 }))
