@@ -1,12 +1,19 @@
-"""The command line in a process of its own, for tests that need an engine."""
+"""The command line in a process of its own, for tests that need an engine.
 
+What runs to its end is forked from a process that has loaded the suite and nothing else, as loading it takes longer than most commands.
+"""
+
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.report import ahead
 from runner.results import read_record
 from runner.spec import LABEL_RUN
 
@@ -30,20 +37,49 @@ class Ended:
         return next(record for record in self.records if record.trial.world_size == scale)
 
 
-QUICK = ("--model=resnet18", "--batch=4", "--iterations=12", "--warmup=2", "--repeat=1")
+QUICK = ("--model=lenet", "--batch=4", "--iterations=12", "--warmup=2", "--repeat=1")
+
+
+LOADED = multiprocessing.get_context("forkserver")
+LOADED.set_forkserver_preload(["runner.cli", "runner.reports", *ahead.MODULES])
+
+
+def in_loaded(argv, environment, stdout, stderr):
+    """What a fork of the loaded process does: the words of `argv` as `python -m runner` has them, its output to two files."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(ROOT)
+    for number, (path, how) in enumerate(((os.devnull, "r"), (stdout, "w"), (stderr, "w"))):
+        with Path(path).open(how) as file:
+            os.dup2(file.fileno(), number)
+    sys.argv = [str(ROOT / "runner" / "__main__.py"), *argv]
+    from runner.cli import main
+
+    main()
 
 
 def call(*words, out=None, timeout=900):
-    """Run a command to its end; a small training unless told otherwise."""
-    argv = [sys.executable, "-m", "runner", *map(str, words)]
+    """Run a command to its end; a small training unless told otherwise.
+
+    Raises:
+        TimeoutError: it did not end; it was killed.
+    """
+    argv = [*map(str, words)]
     if words[0] == "bench":
         told = {str(word).partition("=")[0] for word in words}
         told |= {"--iterations"} if "--epochs" in told else set()
         argv += [flag for flag in QUICK if flag.partition("=")[0] not in told]
     if out:
         argv.append(f"--out={out}")
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
-    return Ended(done.returncode, done.stdout, done.stderr, Path(out) if out else Path())
+    with tempfile.TemporaryDirectory() as folder:
+        said = [Path(folder) / name for name in ("stdout", "stderr")]
+        process = LOADED.Process(target=in_loaded, args=(argv, dict(os.environ), *map(str, said)))
+        process.start()
+        process.join(timeout)
+        if process.exitcode is None:
+            process.kill()
+            raise TimeoutError(f"{argv} did not end within {timeout} s: {said[1].read_text()}")
+        return Ended(process.exitcode, *(path.read_text() for path in said), Path(out) if out else Path())
 
 
 @contextmanager

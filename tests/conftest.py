@@ -1,11 +1,17 @@
 """What all tests share: skips are failures where DLSCALE_NO_SKIP says that this machine must be able to run everything."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).parent
+
+
+def pytest_configure():
+    """A shell has what it starts in the background ignore Ctrl-C, and so would all that the tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -20,7 +26,12 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Keep to one worker, in their order, the tests that use what there is one of: the engine, the machine's network, its browser."""
+    """Keep to one worker, in their order, the tests that use what there is one of: the engine, the machine's network, its browser.
+
+    The browser has a worker's time of its own, and a test that is marked `beside` uses the engine for itself alone: it neither counts nor
+    removes what runs there.
+    """
     for item in items:
-        if "unit" not in item.path.relative_to(TESTS).parts[:1]:
-            item.add_marker(pytest.mark.xdist_group("machine"))
+        kind = item.path.relative_to(TESTS).parts[0]
+        if kind != "unit" and not item.get_closest_marker("beside"):
+            item.add_marker(pytest.mark.xdist_group("browser" if kind == "browser" else "machine"))

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/containers/by_image").glob("*/*.py"))
 
 
+@pytest.mark.beside
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_script(client, script):
     framework = Path(script).parent.name

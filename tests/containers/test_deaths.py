@@ -17,7 +17,7 @@ from waiting import wait_until
 
 from runner.spec import LABEL_RUN
 
-# The baseline on one device runs to its end first; the run on two then has some seconds to be killed in.
+# A baseline on one device runs to its end first; the run on two then has some seconds to be killed in.
 LONG = (
     *("--device=cpu", "--model=lenet", "--image-size=32", "--batch=4", "--workers=2", "--repeat=1"),
     *("--iterations=1000", "--warmup=2"),
@@ -55,17 +55,17 @@ def in_its_windows(out):
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
-def test_a_killed_rank_ends_the_run_and_is_named(client, start, tmp_path, pair):
-    words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings)
-    process = start("bench", *words, *LONG, f"--out={tmp_path}")
-    assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
-    assert process.poll() is None, process.communicate()[1]
-    of_the_run = [psutil.Process(pid) for pid in ranks(client, pair).values()]
-    assert len(of_the_run) == pair.processes
-    os.kill(ranks(client, pair)[pair.processes - 1], signal.SIGKILL)
-    assert wait_until(lambda: not running(client), ENDS_WITHIN_S), "containers were left running"
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 3, stderr
+def test_a_killed_rank_ends_the_run_and_is_named(client, start, one_baseline, tmp_path, pair):
+    with one_baseline(pair, LONG, tmp_path):
+        process = start("bench", *pair.words, *LONG, f"--out={tmp_path}")
+        assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
+        assert process.poll() is None, process.communicate()[1]
+        of_the_run = [psutil.Process(pid) for pid in ranks(client, pair).values()]
+        assert len(of_the_run) == pair.processes
+        os.kill(ranks(client, pair)[pair.processes - 1], signal.SIGKILL)
+        assert wait_until(lambda: not running(client), ENDS_WITHIN_S), "containers were left running"
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 3, stderr
     (path,) = tmp_path.glob("*-2cpu-r1/record.json")
     record = json.loads(path.read_text())
     assert record["outcome"]["status"] == "failed"

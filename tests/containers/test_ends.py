@@ -11,8 +11,7 @@ from waiting import wait_until
 LONG = (
     "--framework=mxnet",
     "--device=cpu",
-    "--model=resnet18",
-    "--image-size=32",
+    "--model=lenet",
     "--batch=4",
     "--iterations=100000",
     "--repeat=1",

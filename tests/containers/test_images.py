@@ -18,6 +18,8 @@ from runner.images.build import LABEL_BUILDER, ensure
 from runner.images.mirror import debian_sources
 from runner.images.wheelhouse import Target, sha256
 
+pytestmark = pytest.mark.beside
+
 CATALOG = load_images(ROOT)
 CPU = [image for image in CATALOG.everything if image.device == "cpu"]
 MODULES = {"pytorch": "torch"}

@@ -24,6 +24,10 @@ class Pair:
     synchronous: bool = True
     transport: str = "loopback"
 
+    @property
+    def words(self):
+        return (f"--framework={self.framework}", f"--strategy={self.strategy}", *self.settings)
+
     def __str__(self):
         return "-".join(
             (self.framework, self.strategy, *(word.rpartition("=")[2].lstrip("-") for word in self.settings))
@@ -53,10 +57,10 @@ def pair(request):
 
 
 @pytest.fixture(scope="module")
-def ended(pair, dlscale, tmp_path_factory):
+def ended(pair, dlscale, one_baseline, tmp_path_factory):
     out = tmp_path_factory.mktemp(str(pair))
-    words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings)
-    done = dlscale("bench", *words, *TRAINING, "--workers=1,2", out=out)
+    with one_baseline(pair, TRAINING, out):
+        done = dlscale("bench", *pair.words, *TRAINING, "--workers=2", out=out)
     assert done.code == 0, done.stderr
     return done
 

@@ -68,4 +68,3 @@ addEventListener('afterprint', () => {
   if (kept) theme(kept);
   kept = undefined;
 });
-performance.mark('dlscale-shown');

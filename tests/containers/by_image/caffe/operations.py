@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 import caffe
@@ -16,6 +17,7 @@ import data_caffe
 from flop import per_sample
 from models_caffe import BUILDERS, extend
 from prototxt_caffe import Net
+from undrawn import undrawn
 
 REFERENCE = json.loads((Path(__file__).parents[3] / "golden/flop_per_sample.json").read_text())
 MULTIPLIES = {"Convolution", "InnerProduct"}
@@ -39,7 +41,7 @@ for name, (image_size, _) in catalog.items():
         data_caffe.synthetic(net, batch=1, image_size=size, num_classes=1000, seed=1)
         extend(net, name, size, 1000)
         with tempfile.NamedTemporaryFile("w", suffix=".prototxt") as file:
-            file.write(net.text())
+            file.write(undrawn(net.text()))
             file.flush()
             assert layers(caffe.Net(file.name, caffe.TRAIN)) == net.multiplied, (name, size)
         ours, theirs = per_sample(net.multiplied), REFERENCE[name][str(size)]

@@ -9,12 +9,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 import caffe
 import data_caffe
 from models_caffe import BUILDERS, extend
 from prototxt_caffe import Net
+from undrawn import undrawn
 
 STATISTICS = {"BatchNorm": 3, "Bias": 1}  # blobs that are not trained, the first of their layer
 
@@ -25,7 +27,7 @@ for name, (image_size, expected) in catalog.items():
     data_caffe.synthetic(net, batch=1, image_size=image_size, num_classes=1000, seed=1)
     extend(net, name, image_size, 1000)
     with tempfile.NamedTemporaryFile("w", suffix=".prototxt") as file:
-        file.write(net.text())
+        file.write(undrawn(net.text()))
         file.flush()
         built = caffe.Net(file.name, caffe.TRAIN)
     layers = [list(layer.blobs)[STATISTICS.get(layer.type, 0) :] for layer in built.layers]

@@ -8,11 +8,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 import caffe
 from models_caffe import BUILDERS, extend
 from prototxt_caffe import Net
+from undrawn import undrawn
 
 # Maps before the classifier at 33 pixels, by hand: AlexNet 33, 16, 7, 3; LeNet 29, 14, 10, 5; VGG 33, 16, 8, 4, 2, 1.
 LAST_MAPS = {"alexnet": (256, 3, 3), "lenet": (50, 5, 5), "vgg16": (512, 1, 1), "vgg19": (512, 1, 1)}
@@ -31,7 +33,7 @@ with tempfile.TemporaryDirectory() as folder:
             shapes = f"shape {{ dim: 1 dim: 3 dim: {image_size} dim: {image_size} }} shape {{ dim: 1 }}"
             net.layer("DummyData", [], ["data", "label"], f"dummy_data_param {{ {shapes} }}")
             extend(net, name, image_size, 10)
-            built = build(net.text(), folder)
+            built = build(undrawn(net.text()), folder)
             for blob, (channels, size) in net.shapes.items():
                 found = built.blobs[blob].data.shape
                 # An inner product leaves a vector, global pooling a map of one pixel.
