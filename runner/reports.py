@@ -32,6 +32,7 @@ from runner.report.page import export, picture, render
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import markdown
 from runner.report.page.model import Page
+from runner.report.progress import progress
 from runner.report.publish import Measured, of_comparison, redraw, save, watched
 from runner.results import RECORD, RunRecord, check_writable, folders_under, read_record, records_under, write_report
 from runner.studies.again import SUFFIX
@@ -43,6 +44,8 @@ KEPT_PAGE: Final = "report.md"
 """The page without figures, which is kept with the records."""
 BESIDE: Final = "report-figures"
 """Folder of the page's figures as PNG and CSV."""
+TOLD: Final = 25
+"""Figures after which a line says how far it is; they take a few seconds."""
 
 
 def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool = True) -> None:
@@ -228,11 +231,14 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
     """Write the page in both forms and, beside it, each of its figures as PNG and CSV."""
     page = _page(found)
     check_writable(place / BESIDE)
-    for figure in page.figures:
-        write_report(place / BESIDE, f"{figure.name}.csv", export.to_csv(figure))
-        drawn = picture.png(figure)
-        if drawn:
-            write_report(place / BESIDE, f"{figure.name}.png", drawn)
+    with progress(Console(stderr=True, highlight=False)) as shown:
+        for number, figure in enumerate(page.figures):
+            if number and number % TOLD == 0:
+                shown.stage(f"{number} of {len(page.figures)} figures drawn")
+            write_report(place / BESIDE, f"{figure.name}.csv", export.to_csv(figure))
+            drawn = picture.png(figure)
+            if drawn:
+                write_report(place / BESIDE, f"{figure.name}.png", drawn)
     console.print(f"figures: {len(page.figures)} as PNG and CSV in {place / BESIDE}", style="dim", markup=False)
     now = datetime.now(timezone.utc)
     dated = page.model_copy(update={"made": f"{page.made} at {now:%Y-%m-%d %H:%M} UTC"})

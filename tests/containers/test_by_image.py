@@ -39,6 +39,7 @@ def test_script(client, script):
         network_mode="none",
         read_only=True,
         tmpfs={"/tmp": "size=256m"},
+        cpu_shares=128,  # of 1,024: the tests that have the engine to themselves are those that all others wait for
         remove=True,
         stderr=True,
     )

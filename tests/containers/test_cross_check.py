@@ -79,14 +79,11 @@ def test_a_framework_that_is_not_installed_is_refused_before_anything_starts(pyt
 
 
 def test_an_overhead_leaves_all_that_its_report_is_made_of(python, dlscale, tmp_path):
-    done = dlscale("overhead", *SMALL, "--engine=docker", "--beside-host", "--repeat=2", out=tmp_path / "out")
+    done = dlscale("overhead", *SMALL, "--engine=docker", "--beside-host", "--repeat=1", out=tmp_path / "out")
     assert done.code == 0, done.stderr
     (path,) = (tmp_path / "out").glob("overhead-*.json")
     raw = read_overhead(path)
-    assert [[one.side for one in each] for each in raw.rounds] == [
-        ["suite", "unwatched", "host", "bare"],
-        ["bare", "host", "unwatched", "suite"],
-    ]
+    assert [[one.side for one in each] for each in raw.rounds] == [["suite", "unwatched", "host", "bare"]]
     records = {record.run_id: record for _, record in records_under(tmp_path / "out")}
     sides = {one.run_id: one.side for each in raw.rounds for one in each if one.run_id}
     assert set(sides) == set(records)

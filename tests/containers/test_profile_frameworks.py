@@ -20,6 +20,8 @@ from runner.profile import analyse
 from runner.profile.classify import operator
 from runner.tables import lines_file, read
 
+pytestmark = pytest.mark.beside
+
 ROOT = Path(__file__).parents[2]
 BEFORE, ITERATIONS = 7, 3
 FLAGS = (

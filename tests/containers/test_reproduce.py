@@ -30,7 +30,6 @@ ROWS = {
         "infer.vgg16.1gpus.batch1",
         "infer.vgg16.1gpus.batch10000",
         "infer-cpu.vgg16.cpu",
-        "quantised.cpu.fp32",
         "quantised.cpu.int8",
     ],
     "nyu-profiling": [
