@@ -45,7 +45,7 @@ def samplers():
 
 @pytest.fixture(scope="module")
 def ended(dlscale, tmp_path_factory):
-    done = dlscale("bench", *TRAINING, "--workers=2", "--iterations=1200", out=tmp_path_factory.mktemp("watched"))
+    done = dlscale("bench", *TRAINING, "--workers=2", "--iterations=600", out=tmp_path_factory.mktemp("watched"))
     assert done.code == 0, done.stderr
     return done
 
