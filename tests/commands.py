@@ -75,10 +75,13 @@ def call(*words, out=None, timeout=900):
         said = [Path(folder) / name for name in ("stdout", "stderr")]
         process = LOADED.Process(target=in_loaded, args=(argv, dict(os.environ), *map(str, said)))
         process.start()
-        process.join(timeout)
-        if process.exitcode is None:
+        try:
+            process.join(timeout)
+            if process.is_alive():
+                raise TimeoutError(f"{argv} did not end within {timeout} s: {said[1].read_text()}")
+        finally:
             process.kill()
-            raise TimeoutError(f"{argv} did not end within {timeout} s: {said[1].read_text()}")
+            process.join()
         return Ended(process.exitcode, *(path.read_text() for path in said), Path(out) if out else Path())
 
 

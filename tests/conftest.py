@@ -26,10 +26,10 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Keep to one worker, in their order, the tests that use what there is one of: the engine, the machine's network, its browser.
+    """Keep to one worker, in their order, the tests that use what there is one of: the engine, the machine's network.
 
-    The browser has a worker's time of its own, and a test that is marked `beside` uses the engine for itself alone: it neither counts nor
-    removes what runs there.
+    The browser's share a page and keep together too, beside those. A test that is marked `beside` goes anywhere: it neither counts nor removes
+    what others run on the engine.
     """
     for item in items:
         kind = item.path.relative_to(TESTS).parts[0]

@@ -32,8 +32,6 @@ def test_the_command_works(command, sample, tmp_path, client, passes):
         if not command.startswith("make rig"):
             assert Path("/run/dlscale-rig/0/hosts.yaml").exists(), "the rig of the command before is not there"
     words = shortened(placed(command, sample, tmp_path), out=passes if "PROFILE=" in command else tmp_path / "out")
-    if words == ["make", "report"]:
-        words.append(f"DIR={some_results(tmp_path)}")
     if words[:2] == ["make", "profile"]:
         words[2] = f"RUN={passes}"
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL)
@@ -56,8 +54,8 @@ def placed(command, sample, tmp_path):
 def some_results(folder):
     """A copy of a matrix of those that are kept with the suite, which `make report` draws all of."""
     for run in ROOT.glob("results/epyc-2core/*-2d6e-*"):
-        shutil.copytree(run, folder / "results" / run.name)
-    return folder / "results"
+        shutil.copytree(run, folder / run.name)
+    return folder
 
 
 def shortened(words, *, out):
@@ -71,6 +69,8 @@ def shortened(words, *, out):
         return [*words[:2], f"--out={out}", *words[2:]]
     if words[:2] == ["make", "reproduce"]:  # test_reproduce.py runs them for real
         return [*words, "DRY_RUN=1"]
+    if words == ["make", "report"]:
+        return [*words, f"DIR={some_results(out)}"]
     if words[:2] == ["make", "overhead"]:
         return [*words, "MODEL=lenet", "REPEAT=1", f"OUT={out}"]
     return words

@@ -61,7 +61,7 @@ def ended(pair, dlscale, one_baseline, tmp_path_factory):
     out = tmp_path_factory.mktemp(str(pair))
     with one_baseline(pair, TRAINING, out):
         done = dlscale("bench", *pair.words, *TRAINING, "--workers=2", out=out)
-    assert done.code == 0, done.stderr
+        assert done.code == 0, done.stderr
     return done
 
 

@@ -28,7 +28,7 @@ def build(text, folder):
 
 with tempfile.TemporaryDirectory() as folder:
     for name in BUILDERS:
-        for image_size in (32, 33, 96, 224, 299):
+        for image_size in (32, 33, 64, 95, 96, 224, 256, 299):
             net = Net(name, nvidia=False)
             shapes = f"shape {{ dim: 1 dim: 3 dim: {image_size} dim: {image_size} }} shape {{ dim: 1 }}"
             net.layer("DummyData", [], ["data", "label"], f"dummy_data_param {{ {shapes} }}")

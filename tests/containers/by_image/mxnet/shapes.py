@@ -12,7 +12,7 @@ from models_mxnet import BUILDERS
 from with_mxnet.shim import mx
 
 for name, builder in BUILDERS.items():
-    for image_size in (32, 33, 96, 224, 299):
+    for image_size in (32, 33, 64, 95, 96, 224, 256, 299):
         output = builder(image_size=image_size, num_classes=10)(mx.sym.var("images"))
         _, (shape,), _ = output.infer_shape(images=(2, 3, image_size, image_size))
         assert shape == (2, 10), f"{name} at {image_size} pixels gives {shape}"
