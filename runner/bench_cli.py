@@ -68,6 +68,10 @@ def bench(
     oversubscribe: Annotated[
         bool, typer.Option("--oversubscribe", help="let more CPU workers run than there are cores; degrades the record")
     ] = False,
+    threads: Annotated[
+        Text,
+        flag("--threads", help="computing threads of each process (default: one for each of its cores)", metavar="N"),
+    ] = None,
     interconnect: Annotated[
         Text,
         flag(
@@ -209,6 +213,7 @@ def bench(
         "techniques": ask.choices("TECHNIQUES", techniques, ask.Technique),
         "xla": xla or None,
         "oversubscribe": oversubscribe or None,
+        "threads": ask.count("THREADS", threads),
         "interconnect": ask.choices("INTERCONNECT", interconnect, ask.Interconnect),
         "iface": iface or None,
         "hca": hca or None,

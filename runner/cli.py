@@ -172,6 +172,7 @@ def overhead(
     precision: Annotated[Text, flag("--precision", help="fp32 (default), tf32, fp16 or bf16")] = None,
     preset: Annotated[Text, flag("--preset", help="reference (default) or tuned")] = None,
     techniques: Annotated[Text, flag("--techniques", help="some of those that --preset=tuned has")] = None,
+    threads: Annotated[Text, flag("--threads", help="of each process (default: one a core)", metavar="N")] = None,
     iterations: Annotated[Text, flag("--iterations", help="measured iterations", metavar="N")] = None,
     warmup: Annotated[Text, flag("--warmup", help="iterations before the measured ones", metavar="N")] = None,
     seed: Annotated[Text, flag("--seed", help="seed of weights and data (default: 1)", metavar="N")] = None,
@@ -196,6 +197,7 @@ def overhead(
         "precision": ask.choice("PRECISION", precision, ask.Precision),
         "preset": ask.choice("PRESET", preset, ask.Preset),
         "techniques": ask.choices("TECHNIQUES", techniques, ask.Technique),
+        "threads": ask.count("THREADS", threads),
         "iterations": ask.count("ITERATIONS", iterations),
         "warmup": ask.count("WARMUP", warmup),
         "seed": ask.whole("SEED", seed),
@@ -229,6 +231,7 @@ def ablate(
     data: Annotated[
         Text, flag("--data", help="folder of JPEGs: compare losses too, plain ones of three seeds", metavar="PATH")
     ] = None,
+    threads: Annotated[Text, flag("--threads", help="of each process (default: one a core)", metavar="N")] = None,
     iterations: Annotated[Text, flag("--iterations", help="measured iterations", metavar="N")] = None,
     warmup: Annotated[Text, flag("--warmup", help="iterations before the measured ones", metavar="N")] = None,
     repeat: Annotated[Text, flag("--repeat", help="rounds through all lines (default: 3)", metavar="N")] = None,
@@ -250,6 +253,7 @@ def ablate(
         "image_size": ask.count("IMAGE_SIZE", image_size),
         "precision": ask.choice("PRECISION", precision, ask.Precision),
         "data": Path(data) if data else None,
+        "threads": ask.count("THREADS", threads),
         "iterations": ask.count("ITERATIONS", iterations),
         "warmup": ask.count("WARMUP", warmup),
         "repeat": ask.count("REPEAT", repeat),

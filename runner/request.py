@@ -61,6 +61,7 @@ class Request(BaseModel):
         controller, operations, fusion_threshold_mib, cycle_time_ms, compression: Horovod's own, with strategy `horovod`.
         xla: compile the step with XLA (TensorFlow).
         oversubscribe: let CPU workers share cores.
+        threads: of each process, instead of one for each of its cores.
         interconnect: what carries the gradients; several are a sweep, one trial each.
         iface, hca: network interface and RDMA adapter by name.
         hosts: file or list of the machines to run on.
@@ -111,6 +112,7 @@ class Request(BaseModel):
     preset: Preset = "reference"
     techniques: tuple[Technique, ...] = ()
     oversubscribe: bool = False
+    threads: int | None = None
     interconnect: tuple[Interconnect, ...] = ("auto",)
     iface: str | None = None
     hca: str | None = None

@@ -37,7 +37,8 @@ class Ended:
         return next(record for record in self.records if record.trial.world_size == scale)
 
 
-QUICK = ("--model=lenet", "--batch=4", "--iterations=12", "--warmup=2", "--repeat=1")
+# One thread: where a process beside has a core for a moment, all threads of a training wait for the one that had it, and turn meanwhile.
+QUICK = ("--model=lenet", "--batch=4", "--iterations=12", "--warmup=2", "--repeat=1", "--threads=1")
 
 
 LOADED = multiprocessing.get_context("forkserver")
@@ -59,11 +60,7 @@ def in_loaded(argv, environment, stdout, stderr):
 
 
 def call(*words, out=None, timeout=900):
-    """Run a command to its end; a small training unless told otherwise.
-
-    Raises:
-        TimeoutError: it did not end; it was killed.
-    """
+    """Run a command to its end as `to_its_end` does; a small training unless told otherwise."""
     argv = [*map(str, words)]
     if words[0] == "bench":
         told = {str(word).partition("=")[0] for word in words}
@@ -71,6 +68,15 @@ def call(*words, out=None, timeout=900):
         argv += [flag for flag in QUICK if flag.partition("=")[0] not in told]
     if out:
         argv.append(f"--out={out}")
+    return to_its_end(argv, out=out, timeout=timeout)
+
+
+def to_its_end(argv, *, out=None, timeout=900):
+    """Run a command to its end; `out` is where it has its records put.
+
+    Raises:
+        TimeoutError: it did not end; it was killed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("stdout", "stderr")]
         process = LOADED.Process(target=in_loaded, args=(argv, dict(os.environ), *map(str, said)))
@@ -105,6 +111,13 @@ def left_running():
             process.communicate()
 
 
-def running(client):
-    """Names of the suite's running containers."""
-    return [container.name for container in client.containers.list(filters={"label": LABEL_RUN}, ignore_removed=True)]
+def containers_of(client, folder, **which):
+    """The containers of the runs whose directories are in `folder` or below: other tests have theirs on the same engine."""
+    found = client.containers.list(filters={"label": LABEL_RUN}, ignore_removed=True, **which)
+    runs = {path.name for path in Path(folder).rglob("*") if path.is_dir()} if found else set()
+    return [container for container in found if container.labels[LABEL_RUN] in runs]
+
+
+def running(client, folder):
+    """Names of the running containers of the runs in `folder`."""
+    return [container.name for container in containers_of(client, folder)]

@@ -1,7 +1,9 @@
 """What all tests share: skips are failures where DLSCALE_NO_SKIP says that this machine must be able to run everything."""
 
+import fcntl
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,14 +26,35 @@ def pytest_runtest_makereport(item, call):
         report.longrepr = f"skipped where nothing may be: {reason}"
 
 
+# What tests in a folder, or of a file, share, so that they keep to one worker and to their order. The README's commands make a rig too.
+GROUPS = {
+    "browser": "page",
+    "engines": "engine",
+    "containers": "engine",
+    "hosts": "rig",
+    "containers/test_readme.py": "rig",
+}
+
+
+def group(item):
+    """What a test shares with others; None where it goes to any worker: unit tests, and those that are marked `beside`."""
+    path = item.path.relative_to(TESTS)
+    return None if item.get_closest_marker("beside") else GROUPS.get(str(path), GROUPS.get(path.parts[0]))
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Keep to one worker, in their order, the tests that use what there is one of: the engine, the machine's network.
-
-    The browser's share a page and keep together too, beside those. A test that is marked `beside` goes anywhere: it neither counts nor removes
-    what others run on the engine.
-    """
     for item in items:
-        kind = item.path.relative_to(TESTS).parts[0]
-        if kind != "unit" and not item.get_closest_marker("beside"):
-            item.add_marker(pytest.mark.xdist_group("browser" if kind == "browser" else "machine"))
+        if name := group(item):
+            item.add_marker(pytest.mark.xdist_group(name))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """A test that is marked `alone` removes what others run on the engine, and waits until none does."""
+    if group(item) not in {"engine", "rig"}:
+        yield
+        return
+    with (Path(tempfile.gettempdir()) / "dlscale-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+        yield

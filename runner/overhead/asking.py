@@ -11,7 +11,7 @@ from runner.trial import Trial
 
 BARE: Final = {name: f"imagenet_cnn/bare_{name}.py" for name in ("mxnet", "pytorch", "tensorflow")}
 """Plain loops by framework, in `workloads/`."""
-GIVEN: Final = ("batch", "image_size", "precision", "preset", "techniques", "iterations", "warmup", "seed")
+GIVEN: Final = ("batch", "image_size", "precision", "preset", "techniques", "threads", "iterations", "warmup", "seed")
 """Fields of a request that are passed on where the user gave them; all else is said anyway."""
 
 

@@ -240,7 +240,7 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         epoch_iterations = samples // (batch * scale)
         iterations = (request.epochs or EPOCHS) * epoch_iterations
     fewest = min(len(member.node.cores) for member in ground.fleet.members[:nodes])
-    threads = cell.share or max(1, fewest * nodes // processes)
+    cores = cell.share or max(1, fewest * nodes // processes)
     warmup = request.warmup or workload.defaults[cell.ground.device].warmup
     num_classes = workload.num_classes
     if ground.dataset and num_classes is not None:
@@ -285,8 +285,8 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         interconnect=way.interconnect,
         iface=request.iface if nodes > 1 else None,
         hca=request.hca if nodes > 1 else None,
-        threads=threads,
-        loader_workers=_loader_workers(request, threads) if ground.dataset else 0,
+        threads=_threads(request, cores),
+        loader_workers=_loader_workers(request, cores) if ground.dataset else 0,
         cpus_per_worker=cell.share,
         repeat=repeat,
         key=_key(cell, num_classes),
@@ -296,6 +296,21 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         techniques=techniques.of_trial(request, strategy=chosen.name),
         decode=request.decode,
     )
+
+
+def _threads(request: Request, cores: int) -> int:
+    """Computing threads of a process, one for each of its cores at most.
+
+    Raises:
+        RequestError: more were asked for.
+    """
+    if request.threads is None:
+        return cores
+    if request.threads > cores:
+        raise RequestError(
+            f"THREADS={request.threads} asked, and {cores} cores are there for each rank; ask for {cores} or fewer"
+        )
+    return request.threads
 
 
 def _loader_workers(request: Request, cores: int) -> int:
@@ -357,5 +372,6 @@ def _key(cell: _Cell, num_classes: int | None) -> str:
             **({"techniques": request.techniques} if request.techniques else {}),
             **({"decode": request.decode} if request.decode != "cpu" else {}),
             **({"loader_workers": request.loader_workers} if request.loader_workers else {}),
+            **({"threads": request.threads} if request.threads else {}),
         }
     )

@@ -89,7 +89,7 @@ def sample(dlscale, tmp_path_factory):
 
 
 @pytest.fixture
-def nothing_left(client):
-    """After the test, no container of the suite may be running."""
+def nothing_left(client, tmp_path_factory):
+    """After the test, no container may be running of any run that this process had made."""
     yield
-    assert running(client) == []
+    assert running(client, tmp_path_factory.getbasetemp()) == []

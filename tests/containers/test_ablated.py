@@ -19,6 +19,7 @@ def test_each_technique_reaches_the_program_and_learns_what_the_plain_one_learns
         "--warmup=4",
         "--workers=1",
         "--repeat=1",
+        "--threads=1",
     )
     ended = dlscale("ablate", *words, f"--data={sample}", out=tmp_path)
     assert ended.code == 0, ended.stderr

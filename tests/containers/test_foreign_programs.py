@@ -5,16 +5,12 @@ outlive their runner, and images without Python, without a shell, or not there a
 import io
 import json
 import re
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
-from commands import ROOT, Ended
+from commands import ROOT, containers_of, to_its_end
 from waiting import wait_until
-
-from runner.spec import LABEL_RUN
 
 PROGRAMS = ROOT / "tests" / "containers" / "foreign"
 LOGS = ROOT / "tests" / "golden" / "dialects"
@@ -22,16 +18,6 @@ MXNET = "dlscale/mxnet:1.9.1"
 CAFFE = "dlscale/caffe:1.0"
 SPEEDOMETER = ("python3", "/dlscale/data/speedometer.py")
 CHATTER = "echo Hello there; while :; do echo still here; sleep 0.2; done"
-
-
-def containers_of(client, out, **which):
-    """The containers of the runs whose directories are in `out`; other runs of this machine have theirs."""
-    runs = [path.name for path in out.glob("*") if path.is_dir()]
-    return [
-        found
-        for run in runs
-        for found in client.containers.list(filters={"label": f"{LABEL_RUN}={run}"}, ignore_removed=True, **which)
-    ]
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +32,9 @@ def bench(client, tmp_path):
     """Benchmark a command once, in a process of its own."""
 
     def call(image, *words, flags=(), timeout=300):
-        argv = [sys.executable, "-m", "runner", "bench", "--image", image, "--device=cpu", "--repeat=1", *flags]
-        argv += [f"--out={tmp_path / 'out'}", "--", *words]
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
-        return Ended(done.returncode, done.stdout, done.stderr, tmp_path / "out")
+        out = tmp_path / "out"
+        argv = ["bench", "--image", image, "--device=cpu", "--repeat=1", *flags, f"--out={out}", "--", *words]
+        return to_its_end(argv, out=out, timeout=timeout)
 
     return call
 

@@ -12,7 +12,7 @@ from commands import ROOT
 
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 COMMANDS = [line.partition(" #")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
-SMALL = ("ITERATIONS=4", "WARMUP=1", "REPEAT=1", "DEVICE=cpu")
+SMALL = ("ITERATIONS=4", "WARMUP=1", "REPEAT=1", "DEVICE=cpu", "THREADS=1")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,10 @@ def passes(tmp_path_factory):
     return tmp_path_factory.mktemp("passes")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(command, marks=pytest.mark.alone) if command == "make clean" else command for command in COMMANDS],
+)
 def test_the_command_works(command, sample, tmp_path, client, passes):
     if command == "make test":
         assert "make test" in (ROOT / ".ci" / "run").read_text()  # it is what runs this
@@ -62,7 +65,7 @@ def shortened(words, *, out):
     """The same command, with less to do and its records elsewhere."""
     if words[:2] in (["make", "bench"], ["make", "compare-interconnects"]):
         told = {word.partition("=")[0] for word in words}
-        left_out = {"DEVICE"} if "GPUS" in told else {"ITERATIONS"} if "MODE=converge" in words else set()
+        left_out = {"DEVICE", "THREADS"} if "GPUS" in told else {"ITERATIONS"} if "MODE=converge" in words else set()
         few = [small for small in SMALL if small.partition("=")[0] not in told | left_out]
         return [*words, *few, f"OUT={out}", *([] if "BATCH" in told else ["BATCH=4"])]
     if words[1] == "bench":  # dlscale's own
@@ -72,7 +75,7 @@ def shortened(words, *, out):
     if words == ["make", "report"]:
         return [*words, f"DIR={some_results(out)}"]
     if words[:2] == ["make", "overhead"]:
-        return [*words, "MODEL=lenet", "REPEAT=1", f"OUT={out}"]
+        return [*words, "MODEL=lenet", "REPEAT=1", "THREADS=1", f"OUT={out}"]
     return words
 
 

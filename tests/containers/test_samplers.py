@@ -5,15 +5,16 @@ Prevents: a mean over the warm-up, samples that nobody can read afterwards, a sa
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
-from commands import left_running, running
+from commands import containers_of, left_running, running
 from waiting import wait_until
 
 from runner.regrade import regrade
 from runner.results import read_plan, read_table
-from runner.spec import LABEL_RUN
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -24,22 +25,19 @@ TRAINING = (
     "--batch=8",
     "--warmup=4",
     "--repeat=1",
+    "--threads=1",
     "--device=cpu",
 )
 
 
-def samplers():
-    """Process ids of the samplers of this machine."""
+def samplers(runner):
+    """The sampler processes of a command that was left running."""
     found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if any(word.endswith(b"/monitor.py") for word in words) and not any(
-            word.endswith(b"/lease.py") for word in words
-        ):
-            found.append(int(entry.name))
+    for process in psutil.Process(runner.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            programs = {Path(word).name for word in process.cmdline()}
+            if "monitor.py" in programs and "lease.py" not in programs:
+                found.append(process)
     return found
 
 
@@ -109,18 +107,17 @@ def test_nobody_looks_on_where_nobody_should(dlscale, tmp_path):
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
 def test_the_sampler_ends_with_the_runner(client, tmp_path, sign):
-    assert samplers() == []
     with left_running() as begin:
         process = begin("bench", *TRAINING, "--workers=1", "--iterations=100000", f"--out={tmp_path}")
         assert wait_until(lambda: list(tmp_path.glob("*/telemetry.jsonl")), 60)
-        assert samplers()
+        watching = samplers(process)
+        assert watching
         process.send_signal(sign)
         process.communicate(timeout=60)
-    assert wait_until(lambda: samplers() == [], 10)
-    assert wait_until(lambda: running(client) == [], 15)
+    assert wait_until(lambda: not any(sampler.is_running() for sampler in watching), 10)
+    assert wait_until(lambda: running(client, tmp_path) == [], 15)
     # Nobody is there any more to remove the container that ended with its runner.
-    (run,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    for container in client.containers.list(all=True, filters={"label": f"{LABEL_RUN}={run.name}"}):
+    for container in containers_of(client, tmp_path, all=True):
         container.remove()
 
 
@@ -128,8 +125,10 @@ def test_a_sampler_that_is_killed_costs_the_run_nothing_but_its_samples(tmp_path
     with left_running() as begin:
         process = begin("bench", *TRAINING, "--workers=1", "--iterations=1500", f"--out={tmp_path}")
         assert wait_until(lambda: list(tmp_path.glob("*/telemetry.jsonl")), 60)
-        for pid in samplers():
-            os.kill(pid, signal.SIGKILL)
+        watching = samplers(process)
+        assert watching
+        for sampler in watching:
+            sampler.kill()
         _, stderr = process.communicate(timeout=120)
     assert process.returncode == 0, stderr
     (path,) = tmp_path.glob("*/record.json")

@@ -23,7 +23,7 @@ TRAINING = (
         "--workers=2",
         "--nodes=2",
     ),
-    *("--warmup=2", "--repeat=1", "--inactivity-timeout=30s"),
+    *("--warmup=2", "--repeat=1", "--threads=1", "--inactivity-timeout=30s"),
 )
 # The baseline on one device takes seconds, the run on two nodes over a narrow link a minute, with a window every few seconds.
 LONG = (*TRAINING, "--iterations=240")
@@ -93,7 +93,7 @@ def test_an_engine_that_ends_in_mid_run(rig, out, training, engine, stop):
     reason = ends(process, out)
     assert "n2" in reason, reason
     assert "\n" not in reason
-    assert running(engine(rig.nodes[0])) == []
+    assert running(engine(rig.nodes[0]), out) == []
     assert {path: records(out)[path] for path in before} == before
 
 
@@ -104,10 +104,10 @@ def test_a_link_that_is_cut_in_mid_run(rig, out, training, engine, way):
     rig.cut_link("n2")
     reason = ends(process, out)
     assert reason.startswith("n2"), reason
-    assert running(engine(rig.nodes[0])) == []
+    assert running(engine(rig.nodes[0]), out) == []
     assert {path: records(out)[path] for path in before} == before
     # The node that was cut off ends its own part when it has heard nothing for its heartbeat.
-    assert wait_until(lambda: running(engine(rig.nodes[1])) == [], 100)
+    assert wait_until(lambda: running(engine(rig.nodes[1]), out) == [], 100)
 
 
 def test_ssh_that_is_refused(rig, tmp_path):
@@ -123,11 +123,12 @@ def test_ssh_that_is_refused(rig, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("setting", "way"), [("--strategy=ddp", "ssh"), ("--strategy=horovod", "unix"), ("--framework=mxnet", "unix")]
+    "how", [("--strategy=ddp", "ssh"), ("--strategy=horovod", "unix"), ("--framework=mxnet", "unix")]
 )
-def test_kill_9_of_the_runner_ends_the_job_on_every_node(rig, training, engine, setting, way):
+def test_kill_9_of_the_runner_ends_the_job_on_every_node(rig, out, training, engine, how):
     """Also what waits beside the ranks: Horovod's ssh servers, a store's scheduler and servers."""
+    setting, way = how
     process = training(setting, way=way)
     process.kill()
     for node in rig.nodes[:2]:
-        assert wait_until(lambda node=node: running(engine(node)) == [], 15), node.name
+        assert wait_until(lambda node=node: running(engine(node), out) == [], 15), node.name

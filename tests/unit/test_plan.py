@@ -133,6 +133,15 @@ def test_more_workers_than_cores_run_only_where_that_was_asked_for_and_it_is_rec
     assert not plan(Request(workers=(2,), oversubscribe=True, repeat=1), ground())[-1].oversubscribed
 
 
+def test_a_process_has_a_thread_for_each_of_its_cores_or_as_few_as_were_asked_for():
+    usual, one = (plan(Request(workers=(1,), repeat=1, threads=threads), ground())[0] for threads in (None, 1))
+    assert (usual.threads, usual.cpus_per_worker) == (2, 2)
+    assert (one.threads, one.cpus_per_worker) == (1, 2)
+    assert usual.key != one.key
+    with pytest.raises(RequestError, match="THREADS=3 asked, and 2 cores are there for each rank; ask for 2 or fewer"):
+        plan(Request(workers=(1,), repeat=1, threads=3), ground())
+
+
 def test_scale_repeat_and_wires_do_not_change_the_key():
     trials = plan(Request(gpus=(1, 2, 4), repeat=2), ground("pytorch", "gpu"))
     assert len({t.key for t in trials}) == 1

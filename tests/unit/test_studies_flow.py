@@ -175,7 +175,9 @@ def test_a_second_call_runs_nothing_again(run, tmp_path):
 def test_cells_can_be_chosen_by_the_beginning_of_their_names(run, tmp_path):
     bench = Bench()
     run(bench, cells=("caffe", "tensorflow-cpu"))
-    assert [request.framework for request in bench.asked] == ["caffe", "tensorflow"]
+    # A core in place of a GPU computes with one thread, the processor that the source means with one a core.
+    asked = [(request.framework, request.threads) for request in bench.asked]
+    assert asked == [("caffe", None), ("caffe", 1), ("tensorflow", None)]
     (made,) = reproductions(tmp_path)
     assert {cell.block for cell in made.cells} == {"caffe", "caffe-cpu", "tensorflow-cpu"}
     with pytest.raises(RequestError, match="CELLS=nothing: no cell of STUDY=dell-p100 begins so"):

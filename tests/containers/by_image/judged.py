@@ -5,12 +5,10 @@ for nothing, one has the colour of another class. So a network that tells colour
 """
 
 import io
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from probed import of, read
+from probed import of, ran
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}
@@ -47,18 +45,11 @@ def folder(jpeg=drawn):
     return root
 
 
-def ran(*argv):
-    """Run a command to its end: its events."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return read(done.stdout)
-
-
-def converge(framework, data, *more, launcher=(sys.executable,), processes=1):
+def converge(framework, data, *more, launcher=(), ranks=({},), processes=1):
     """Train three epochs; hold what they were validated on to the whole set, each image once over all ranks."""
     program = str(WORKLOADS / f"imagenet_cnn/train_{framework}.py")
     lengths = ("--batch=4", "--iterations=60", "--epoch-iterations=20", "--window=8", f"--data={data}")
-    events = ran(*launcher, program, *COMMON, *TRAIN, *lengths, *more)
+    events = ran(*launcher, program, *COMMON, *TRAIN, *lengths, *more, ranks=ranks)
     epochs = of(events, "epoch")
     for number in (1, 2, 3):
         found = [event for event in epochs if event["epoch"] == number]
@@ -83,7 +74,7 @@ def infer(framework, data, precision, *more):
     """Train a little, and hold predictions at a precision against labels and against those in fp32."""
     program = str(WORKLOADS / f"imagenet_cnn/infer_{framework}.py")
     lengths = ("--batch=3", "--iterations=5", "--window=2", "--fit=60", f"--data={data}", f"--precision={precision}")
-    events = ran(sys.executable, program, *COMMON, *lengths, *more)
+    events = ran(program, *COMMON, *lengths, *more)
     (accuracy,), (batch,), (stop,) = of(events, "accuracy"), of(events, "batch"), of(events, "run_stop")
     assert (accuracy["precision"], accuracy["reference"], accuracy["fit_iterations"]) == (precision, "fp32", 60)
     assert accuracy["samples"] == SAMPLES

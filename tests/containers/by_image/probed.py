@@ -4,9 +4,9 @@ The network has dropout unless told otherwise, so that a random number drawn by 
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from programs import run
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 PREFIX = "::dlscale:: "
@@ -24,11 +24,9 @@ def read(text):
     return [json.loads(line) for line in lines]
 
 
-def ran(*argv):
-    """Run a command to its end: its events."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return read(done.stdout)
+def ran(*argv, **how):
+    """Run a program to its end: its events."""
+    return read(run(*argv, **how))
 
 
 def of(events, name):
@@ -61,5 +59,5 @@ def hold(train, *, processes, operation):
 
 
 def program(name, model="googlenet"):
-    """The command of a training program in this image, with the flags that all share."""
-    return sys.executable, str(WORKLOADS / "imagenet_cnn" / f"train_{name}.py"), f"--model={model}", *FLAGS
+    """A training program and the flags that all share."""
+    return str(WORKLOADS / "imagenet_cnn" / f"train_{name}.py"), f"--model={model}", *FLAGS

@@ -1,9 +1,9 @@
 """Runs training programs under their profilers and reads the rows that they write. No script by itself."""
 
 import json
-import subprocess
 
 from probed import read
+from programs import run
 
 PREFIX = "::dlscale-rows:: "
 
@@ -26,7 +26,5 @@ class Pass(list):
 
 
 def passed(*argv):
-    """Run a command to its end."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    return Pass(done.stdout)
+    """Run a program to its end."""
+    return Pass(run(*argv))

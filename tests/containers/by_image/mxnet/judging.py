@@ -65,7 +65,7 @@ def strategies_validate_one_network(data):
         "device": judged.converge("mxnet", data, "--batch=2", "--devices=2", "--strategy=kvstore", "--kvstore=device"),
         "dist_sync": judged.converge(
             *("mxnet", data, "--batch=2", "--strategy=kvstore", "--kvstore=dist_sync"),
-            launcher=(sys.executable, __file__, "job", sys.executable),
+            launcher=(__file__, "job", sys.executable),
             processes=2,
         ),
     }

@@ -21,11 +21,12 @@ MEETING = {
 ports = iter(range(20001, 20100))
 
 
-def job(kvstore):
+def job(kvstore, model="googlenet"):
     def train(*more):
         env = {**os.environ, **MEETING, "DMLC_PS_ROOT_PORT": str(next(ports))}
         shim = (sys.executable, str(WORKLOADS / "with_mxnet/shim.py"))
-        worker = (*program("mxnet"), "--devices=1", "--strategy=kvstore", f"--kvstore={kvstore}", *more)
+        words = ("--devices=1", "--strategy=kvstore", f"--kvstore={kvstore}", *more)
+        worker = (sys.executable, *program("mxnet", model), *words)
         roles = {"scheduler": [shim], "server": [shim], "worker": [worker, worker]}
         started = [
             subprocess.Popen(argv, env={**env, "DMLC_ROLE": role}, stdout=subprocess.PIPE, text=True)
@@ -47,7 +48,7 @@ hold(job("dist_sync"), processes=2, operation="push_pull")
 hold(on_two_devices, processes=1, operation="push_pull")
 
 # Who steps first is left to chance, so that only the sums, the first loss and the fall of the others can be held to anything.
-asynchronous = job("dist_async")("--probe=65536,1048576")
+asynchronous = job("dist_async", "lenet")("--probe=65536,1048576")
 assert [event["wrong"] for event in of(asynchronous, "bandwidth")] == [0, 0]
 first, last = losses(asynchronous)[0], min(losses(asynchronous))
 assert last < first, losses(asynchronous)

@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import judged
 from flags import infer_parser
 from infer_pytorch import Predictor
-from probed import losses
+from probed import losses, ran
+from programs import torchrun
 from train_pytorch import Cnn, command_line
 from with_pytorch.ranks import Alone
 
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
 LENGTHS = ("--batch=4", "--iterations=20", "--window=2")
 CPU = torch.device("cpu")
 
@@ -88,8 +88,8 @@ def validations_change_no_training(data):
             (linked / name / f"{number:02}.jpg").unlink()
     program = str(judged.WORKLOADS / "imagenet_cnn/train_pytorch.py")
     words = (*judged.COMMON, *judged.TRAIN, *LENGTHS)
-    plain = judged.ran(sys.executable, program, *words, f"--data={linked}")
-    watched = judged.ran(sys.executable, program, *words, f"--data={data}", "--epoch-iterations=10")
+    plain = ran(program, *words, f"--data={linked}")
+    watched = ran(program, *words, f"--data={data}", "--epoch-iterations=10")
     assert losses(plain) == losses(watched)
 
 
@@ -116,6 +116,6 @@ if __name__ == "__main__":
     validations_change_no_training(folder)
     precisions_are_what_they_say()
     judged.converge("pytorch", folder)
-    judged.converge("pytorch", folder, "--strategy=ddp", "--batch=2", launcher=(sys.executable, *TORCHRUN), processes=2)
+    judged.converge("pytorch", folder, "--strategy=ddp", "--batch=2", ranks=torchrun(2), processes=2)
     for name in ("fp32", "bf16", "int8"):
         judged.infer("pytorch", folder, name)

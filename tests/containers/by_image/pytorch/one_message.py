@@ -73,4 +73,4 @@ if __name__ == "__main__":
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         chosen = free.getsockname()[1]
-    multiprocessing.spawn(rank_main, (chosen,), nprocs=RANKS)
+    multiprocessing.start_processes(rank_main, (chosen,), nprocs=RANKS, start_method="fork")

@@ -8,11 +8,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from probed import hold, program, ran
+from programs import torchrun
 
-PYTHON, *PROGRAM = program("pytorch")
-TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
+PROGRAM = (*program("pytorch"), "--devices=1")
 
-hold(
-    lambda *more: ran(*TORCHRUN, *PROGRAM, "--devices=1", "--strategy=ddp", *more), processes=2, operation="all_reduce"
-)
-hold(lambda *more: ran(PYTHON, *PROGRAM, "--devices=1", "--strategy=single", *more), processes=1, operation=None)
+hold(lambda *more: ran(*PROGRAM, "--strategy=ddp", *more, ranks=torchrun(2)), processes=2, operation="all_reduce")
+hold(lambda *more: ran(*PROGRAM, "--strategy=single", *more), processes=1, operation=None)

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from probed import losses, of, program
 from profiled import passed
 
-PYTHON, *PROGRAM = program("pytorch", "lenet")
-PROGRAM += ["--techniques=fused-optimizer"]  # one operator a step, which tells where the update is
-TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
+# One operator a step, which tells where the update is.
+PROGRAM = (*program("pytorch", "lenet"), "--techniques=fused-optimizer")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
 REGIONS = {"input", "forward", "backward", "optimizer"}
 EDGES = ("start", "stop")
 WHERE = {
@@ -33,7 +33,7 @@ WHERE = {
 
 
 def single(*more):
-    return passed(PYTHON, *PROGRAM, "--devices=1", "--strategy=single", *more)
+    return passed(*PROGRAM, "--devices=1", "--strategy=single", *more)
 
 
 def clocks_agree():
@@ -111,7 +111,7 @@ def one_rank_traces_all_regions():
     assert {phase: event["flop_per_sample"] for phase, event in counts.items()} == begun["flop_per_sample"]
     assert sum(counts["forward"]["operators"].values()) == counts["forward"]["flop_per_sample"]
     # 8 + 3 steps train as 2 + 9 do that are measured.
-    plain = passed(PYTHON, *PROGRAM, "--iterations=9", "--devices=1", "--strategy=single")
+    plain = single("--iterations=9")
     assert ended_with["iterations"] == 11
     assert losses(events) == losses(plain)
     assert of(plain, "run_stop")[0]["parameter_norm"] == ended_with["parameter_norm"]

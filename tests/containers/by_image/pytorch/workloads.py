@@ -15,8 +15,8 @@ import alone
 import speech
 from probed import SIZES, WORKLOADS, losses, of, ran
 from profiled import passed
+from programs import torchrun
 
-LAUNCH = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2")
 TWENTY = ("--iterations=18", "--warmup=2", "--window=9", *alone.SHARED)
 # Neither batch normalization, which sees a rank's own batch, nor dropout, which draws each rank's own numbers.
 PROGRAMS = {
@@ -30,12 +30,7 @@ TOLERANCE = 1e-3
 
 def one(workload, *words):
     flags = (*PROGRAMS[workload], *TWENTY, "--strategy=single", "--batch=4", *words)
-    return (sys.executable, str(WORKLOADS / workload / "train_pytorch.py"), *flags)
-
-
-def two(workload, *words):
-    python, *command = one(workload, *words)
-    return (python, *LAUNCH, *command, "--strategy=ddp", "--batch=2")
+    return (str(WORKLOADS / workload / "train_pytorch.py"), *flags)
 
 
 def by_rank(events, name):
@@ -45,7 +40,9 @@ def by_rank(events, name):
 
 
 def ranks_train_one_model(workload):
-    single, double = ran(*one(workload)), ran(*two(workload, f"--probe={','.join(map(str, SIZES))}"))
+    single = ran(*one(workload))
+    words = ("--strategy=ddp", "--batch=2", f"--probe={','.join(map(str, SIZES))}")
+    double = ran(*one(workload, *words), ranks=torchrun(2))
     lost = losses(single)
     each = [[value for event in own for value in event["values"]] for own in by_rank(double, "loss")]
     assert len(lost) == 20
@@ -98,5 +95,5 @@ def a_profiler_trains_as_ever(workload, single):
 
 for name in PROGRAMS:
     a_profiler_trains_as_ever(name, ranks_train_one_model(name))
-events = passed(*one("deepspeech2", "--profile=kernels", "--profile-iterations=2", "--profile-after=8"))
+events = passed(*one("deepspeech2", "--profile=kernels", "--profile-iterations=1", "--profile-after=1"))
 assert {"aten::convolution_backward", "aten::gru", "aten::_ctc_loss"} <= {row["name"] for row in events.rows}

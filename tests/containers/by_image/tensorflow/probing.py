@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from probed import WORKLOADS, hold, program, ran
+sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+from probed import hold, program, ran
+from tf_workers import environment
 
-CLUSTER = "--cluster=127.0.0.1:20001,127.0.0.1:20002"
-WORKERS = (sys.executable, str(WORKLOADS / "tf_workers.py"), CLUSTER, "--first=0", "--count=2")
+CLUSTER = ["127.0.0.1:20001", "127.0.0.1:20002"]
+WORKERS = [environment(CLUSTER, rank, rank) for rank in (0, 1)]
 PROGRAM = program("tensorflow", "lenet")  # its dropout draws by rank and iteration; the others take a minute to trace
 
 hold(
-    lambda *more: ran(*WORKERS, *PROGRAM, "--devices=1", "--strategy=multiworker", *more),
+    lambda *more: ran(*PROGRAM, "--devices=1", "--strategy=multiworker", *more, ranks=WORKERS),
     processes=2,
     operation="all_reduce",
 )

@@ -1,0 +1,69 @@
+"""Runs programs to their ends; where loading a framework takes longer than they do, in forks of a process that has loaded it. No script by itself."""
+
+import multiprocessing
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+# By the end of a program's name. PyTorch's first optimizer loads torch._dynamo; MXNet is left out, as it reads variables that its programs set.
+LOADED = {"pytorch": ["torch", "torch._dynamo"], "tensorflow": ["tensorflow"]}
+SUITE = Path(__file__).parents[3]
+LIMIT_S = 500
+FORKS = multiprocessing.get_context("forkserver")
+
+
+def torchrun(count):
+    """What torchrun tells each of `count` ranks of one host."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    sizes = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(count))
+    return [{**job, **sizes, **dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))} for rank in range(count)]
+
+
+def run(program, *words, ranks=({},)):
+    """Run a Python program to its end, once for each of `ranks`, which are variables that it has beside those of this process: what it said."""
+    framework = Path(program).stem.rpartition("_")[2]
+    if framework in LOADED:
+        FORKS.set_forkserver_preload(LOADED[framework])
+        return forked([program, *words], ranks)
+    done = subprocess.run([sys.executable, program, *words], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def forked(argv, ranks):
+    """Each rank has an output of its own, so that none tears another's lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = [[Path(folder) / f"{rank}.{name}" for name in ("out", "err")] for rank in range(len(ranks))]
+        processes = [FORKS.Process(target=become, args=(argv, *both)) for both in zip(ranks, said, strict=True)]
+        # A fork would run the script that this process runs, to have its names.
+        with mock.patch.object(sys.modules["__main__"], "__file__", None):
+            for process in processes:
+                process.start()
+        for process in processes:
+            process.join(LIMIT_S)
+        for process in processes:
+            process.kill()
+            process.join()
+        outputs, errors = ("".join(path.read_text() for path in paths) for paths in zip(*said, strict=True))
+    codes = [process.exitcode for process in processes]
+    assert not any(codes), (codes, outputs[-3000:] + errors[-3000:])
+    return outputs
+
+
+def become(argv, environment, said):
+    """What a fork does: a program's words, its folder first on the path, its output to two files."""
+    multiprocessing.set_start_method(None, force=True)  # the program's own forks are as ever
+    os.environ.update(environment)
+    for number, path in enumerate(said, 1):
+        with path.open("w") as file:
+            os.dup2(file.fileno(), number)
+    sys.argv = argv
+    sys.path[:] = [str(Path(argv[0]).parent), *(path for path in sys.path if not Path(path).is_relative_to(SUITE))]
+    runpy.run_path(argv[0], run_name="__main__")
