@@ -45,11 +45,11 @@ LOADED = multiprocessing.get_context("forkserver")
 LOADED.set_forkserver_preload(["runner.cli", "runner.reports", *ahead.MODULES])
 
 
-def in_loaded(argv, environment, stdout, stderr):
-    """What a fork of the loaded process does: the words of `argv` as `python -m runner` has them, its output to two files."""
+def in_loaded(argv, environment, folder, stdout, stderr):
+    """What a fork of the loaded process does: the words of `argv` as `python -m runner` has them in a folder, its output to two files."""
     os.environ.clear()
     os.environ.update(environment)
-    os.chdir(ROOT)
+    os.chdir(folder)
     for number, (path, how) in enumerate(((os.devnull, "r"), (stdout, "w"), (stderr, "w"))):
         with Path(path).open(how) as file:
             os.dup2(file.fileno(), number)
@@ -61,7 +61,7 @@ def in_loaded(argv, environment, stdout, stderr):
 
 def call(*words, out=None, timeout=900):
     """Run a command to its end as `to_its_end` does; a small training unless told otherwise."""
-    argv = [*map(str, words)]
+    argv = [*words]
     if words[0] == "bench":
         told = {str(word).partition("=")[0] for word in words}
         told |= {"--iterations"} if "--epochs" in told else set()
@@ -71,15 +71,17 @@ def call(*words, out=None, timeout=900):
     return to_its_end(argv, out=out, timeout=timeout)
 
 
-def to_its_end(argv, *, out=None, timeout=900):
-    """Run a command to its end; `out` is where it has its records put.
+def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900):
+    """Run a command to its end; `out` is where it has its records put, `env` what its environment has beside that of this process.
 
     Raises:
         TimeoutError: it did not end; it was killed.
     """
     with tempfile.TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("stdout", "stderr")]
-        process = LOADED.Process(target=in_loaded, args=(argv, dict(os.environ), *map(str, said)))
+        process = LOADED.Process(
+            target=in_loaded, args=([*map(str, argv)], {**os.environ, **(env or {})}, cwd, *map(str, said))
+        )
         process.start()
         try:
             process.join(timeout)

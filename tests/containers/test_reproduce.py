@@ -22,7 +22,6 @@ ROWS = {
         "mxnet-inception-bn.2gpus.2nodes.eth",
     ],
     "uw-hardware": [
-        "train.vgg16.1gpus.batch64",
         "gpus.2gpus",
         "concurrent-dense.2gpus.one",
         "concurrent-dense.2gpus.sequential",

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from commands import to_its_end
 from shifted_clock import shifted_clock
 from waiting import is_running, wait_until
 
@@ -55,15 +56,14 @@ def nodes(rig, here):
 
 
 def dlscale(*words, timeout=180):
-    argv = [sys.executable, "-m", "runner", *map(str, words)]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+    return to_its_end(words, timeout=timeout)
 
 
 def doctor(hosts, *words):
     """Exit code, and findings by subject."""
     done = dlscale("doctor", "--hosts", hosts, "--json", *words)
     assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, {finding["subject"]: finding for finding in json.loads(done.stdout)}
+    return done.code, {finding["subject"]: finding for finding in json.loads(done.stdout)}
 
 
 def left(client):
@@ -240,7 +240,7 @@ def test_clean_reaches_every_host(rig, nodes):
         client.volumes.create("dlscale-old-programs", labels={LABEL_RUN: "old"})
         client.containers.create(base_image().reference, "true", name="dlscale-old-worker0", labels={LABEL_RUN: "old"})
     done = dlscale("clean", "--hosts", hosts)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted(
         f"removed {name} on {node}" for node in (N1, N2) for name in ("dlscale-old-worker0", "dlscale-old-programs")
     )
@@ -248,7 +248,7 @@ def test_clean_reaches_every_host(rig, nodes):
     rig.stop_ssh(N1)
     found[1].connection.client.volumes.create("dlscale-old-programs", labels={LABEL_RUN: "old"})
     done = dlscale("clean", "--hosts", hosts)
-    assert done.returncode == 2
+    assert done.code == 2
     assert "removed dlscale-old-programs on n2" in done.stdout
     assert "n1: no sshd listens there" in done.stderr
 

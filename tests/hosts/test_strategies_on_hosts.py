@@ -38,7 +38,6 @@ PAIRS = [
     Pair("mxnet", "horovod", ("--controller=gloo",)),
     Pair("pytorch", "horovod", ("--controller=gloo",)),
     Pair("pytorch", "horovod", ("--controller=mpi",)),
-    Pair("tensorflow", "horovod", ("--controller=gloo",)),
 ]
 
 

@@ -12,7 +12,7 @@ from runner.engines.process import run
 
 LENET = ("--device=cpu", "--model=lenet", "--image-size=32", "--batch=8", "--iterations=24", "--warmup=2", "--repeat=1")
 # The widest first: the image crosses the same wire.
-RATES = (None, 1000, 100)
+RATES = (None, 400, 100)
 WAYS = {
     "mxnet-kvstore": ("--framework=mxnet", "--strategy=kvstore"),
     "pytorch-ddp": ("--framework=pytorch", "--strategy=ddp"),

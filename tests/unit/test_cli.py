@@ -1,11 +1,10 @@
 """Bad input that starts something, or answers with a traceback: each mistake is one sentence and exit code 2."""
 
-import os
 import subprocess
-import sys
 
 import examples
 import pytest
+from commands import to_its_end
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,15 +13,7 @@ from runner.errors import RequestError
 
 
 def dlscale(*words, env=None, cwd=examples.ROOT):
-    return subprocess.run(
-        [sys.executable, "-m", "runner", *map(str, words)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(examples.ROOT), **(env or {})},
-        timeout=120,
-    )
+    return to_its_end(words, env=env, cwd=cwd, timeout=120)
 
 
 @pytest.fixture
@@ -47,7 +38,7 @@ def refused(tmp_path, *words):
         f"--out={tmp_path / 'out'}",
         env={"DLSCALE_CACHE": str(tmp_path / "cache")},
     )
-    assert done.returncode == 2, done.stderr
+    assert done.code == 2, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     sentence = done.stderr.strip()
@@ -98,13 +89,13 @@ def test_a_results_directory_that_can_not_be_written(tmp_path):
         f"--out={tmp_path / 'file' / 'x'}",
         env={"DLSCALE_CACHE": str(tmp_path / "cache")},
     )
-    assert done.returncode == 2
+    assert done.code == 2
     assert "can't be written (Not a directory); give another place with OUT=DIR" in done.stderr
 
 
 def test_gpus_on_a_machine_without_any_says_what_to_type(tmp_path):
     done = dlscale("bench", "--gpus=2", "--framework=pytorch", f"--out={tmp_path}", env={"CUDA_VISIBLE_DEVICES": ""})
-    assert done.returncode == 2
+    assert done.code == 2
     assert done.stderr.strip().endswith("ask for DEVICE=cpu WORKERS=1,2 instead")
 
 
@@ -112,7 +103,7 @@ def test_an_engine_that_does_not_answer_is_named_with_the_alternative(tmp_path):
     done = dlscale(
         "bench", "--engine=docker", "--device=cpu", f"--out={tmp_path}", env={"DOCKER_HOST": "unix:///nowhere.sock"}
     )
-    assert done.returncode == 2
+    assert done.code == 2
     assert "ENGINE=docker asked, but no Docker engine answers" in done.stderr
     assert done.stderr.strip().endswith("or ask for ENGINE=venv")
 
@@ -123,13 +114,13 @@ def test_an_engine_that_does_not_answer_is_named_with_the_alternative(tmp_path):
 )
 def test_every_command_explains_itself(command):
     done = dlscale(command, "--help")
-    assert done.returncode == 0
+    assert done.code == 0
     assert command in done.stdout
 
 
 def test_a_flag_that_does_not_exist_is_refused():
     done = dlscale("bench", "--gpu=1")
-    assert done.returncode == 2
+    assert done.code == 2
 
 
 def test_the_doctor_speaks_json_and_knows_every_image():

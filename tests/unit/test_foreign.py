@@ -3,7 +3,6 @@ no log tells, a speedup against nothing, a job that outlives its runner, and rec
 """
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import dialect_logs
 import examples
 import jsonschema
 import pytest
+from commands import to_its_end
 from records import record
 
 from runner import results
@@ -58,15 +58,7 @@ def place(node=None, data=None):
 
 
 def dlscale(*words, env=None):
-    return subprocess.run(
-        [sys.executable, "-m", "runner", "bench", *map(str, words)],
-        cwd=examples.ROOT,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **(env or {})},
-        timeout=120,
-    )
+    return to_its_end(["bench", *words], env=env, timeout=120)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +90,7 @@ def dlscale(*words, env=None):
 )
 def test_each_mistake_is_one_sentence_and_starts_nothing(tmp_path, words, says):
     done = dlscale(f"--out={tmp_path / 'out'}", *words, env={"DOCKER_HOST": "unix:///nowhere.sock"})
-    assert done.returncode == 2, done.stderr
+    assert done.code == 2, done.stderr
     assert says in done.stderr
     assert done.stderr.startswith("dlscale: ")
     assert done.stderr.count("\n") == 1

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
+from commands import Ended, to_its_end
 from made_up_source import rate, source, table
 
 from runner.errors import RequestError
@@ -24,15 +23,13 @@ from runner.published.show import Asked, select, sentence
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
 
-def published(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "runner", "published", *words], capture_output=True, text=True, check=False
-    )
+def published(*words: str) -> Ended:
+    return to_its_end(["published", *words])
 
 
 def test_without_a_name_every_source_has_its_row():
     done = published()
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     assert all(each.id in done.stdout for each in load_all())
     assert "1457 figures of 33 sources" in done.stdout
 
@@ -69,7 +66,7 @@ def test_json_has_a_figure_and_its_contradiction_as_numbers():
 )  # fmt: skip
 def test_what_is_not_there_is_one_sentence(words, said):
     done = published(*words)
-    assert done.returncode == 2
+    assert done.code == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
@@ -77,10 +74,10 @@ def test_what_is_not_there_is_one_sentence(words, said):
 def test_a_plot_is_written_where_it_was_asked_for(tmp_path):
     path = tmp_path / "curves.png"
     done = published("--model=inception-v3", f"--plot={path}")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     assert path.read_bytes().startswith(b"\x89PNG")
     refused = published("--model=inception-v3", f"--plot={path}/below.png")
-    assert refused.returncode == 2
+    assert refused.code == 2
     assert refused.stderr.strip().endswith("can't be written (Not a directory); give another file with --plot FILE.png")
 
 

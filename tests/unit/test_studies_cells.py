@@ -137,7 +137,7 @@ def test_nv_caffe_shares_512000_samples_at_each_scale():
 def test_without_gpus_workers_stand_for_them_as_far_as_there_are_cores():
     found = laid_out(STUDIES["dell-p100"], cpu_machine(), "small")
     request = found["tensorflow.2gpus"].request
-    assert (request.device, request.workers, request.gpus, request.batch) == ("cpu", (1, 2), None, 16)
+    assert (request.device, request.workers, request.gpus, request.batch) == ("cpu", (1, 2), None, 4)
     assert found["tensorflow.4gpus"].why == "4 GPUs, here are 2 CPU cores"
     assert found["caffe.2gpus"].why == "2 GPUs, and caffe 1.0 trains on one device"
     assert found["caffe-cpu.cpu"].where.gpus == 0
