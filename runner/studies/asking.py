@@ -105,9 +105,8 @@ def _request(
         "device": device,
         "gpus": scales if device == "gpu" else None,
         "workers": (scales if block.device == "gpu" else (1,)) if device == "cpu" else None,
-        "threads": 1
-        if device == "cpu" and block.device == "gpu"
-        else None,  # a core in place of a GPU, also where it is alone
+        # A core in place of a GPU, also where it is alone.
+        "threads": 1 if device == "cpu" and block.device == "gpu" else None,
         "batch": batch,
         "image_size": setting.shortened("image_size"),
         "strategy": block.strategy if several else None,
