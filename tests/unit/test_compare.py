@@ -212,7 +212,7 @@ def sides(tmp_path):
 
 def test_a_regression_fails_a_build(sides):
     done = dlscale("compare", sides / "before", sides / "after", "--fail-on-regression", "3%")
-    assert done.returncode == 4
+    assert done.code == 4
     assert "1 trial is more than 3 % slower" in done.stderr
     assert "-20.0 %" in done.stderr
     assert "slower" in done.stdout
@@ -220,11 +220,11 @@ def test_a_regression_fails_a_build(sides):
 
 @pytest.mark.parametrize("threshold", [["--fail-on-regression", "20%"], []], ids=["allowed", "not asked"])
 def test_a_regression_that_is_allowed_does_not(sides, threshold):
-    assert dlscale("compare", sides / "before", sides / "after", *threshold).returncode == 0
+    assert dlscale("compare", sides / "before", sides / "after", *threshold).code == 0
 
 
 def test_an_improvement_does_not(sides):
-    assert dlscale("compare", sides / "after", sides / "before", "--fail-on-regression", "3%").returncode == 0
+    assert dlscale("compare", sides / "after", sides / "before", "--fail-on-regression", "3%").code == 0
 
 
 def test_json_has_every_figure(sides):
@@ -264,7 +264,7 @@ def test_a_mistake_is_one_sentence(sides, words, says):
     (sides / "empty").mkdir()
     leave(sides / "other", run("other", precision="bf16"))
     done = dlscale("compare", *(word if word[:1] in ("", "-") else sides / word for word in words))
-    assert done.returncode == 2
+    assert done.code == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -274,5 +274,5 @@ def test_a_damaged_record_is_named(sides):
     path = sides / "before" / "machine" / "before-r2" / "record.json"
     path.write_text("{")
     done = dlscale("compare", sides / "before", sides / "after")
-    assert done.returncode == 0
+    assert done.code == 0
     assert "is not a run record" in done.stdout

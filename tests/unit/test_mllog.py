@@ -189,7 +189,7 @@ def test_logs_of_all_trainings_on_file(tmp_path):
     leave(tmp_path / "runs", "one", examples.trial())
     leave(tmp_path / "runs", "two", examples.trial(mode="infer"))
     done = dlscale("report", tmp_path / "runs", "--format=mllog")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     assert "no log: two, inference" in done.stdout
     text = (tmp_path / "runs" / "one.mllog.txt").read_text()
     assert len(of(mllog_checker.read(text), "tracked_stats")) == 21
@@ -199,7 +199,7 @@ def test_logs_of_all_trainings_on_file(tmp_path):
 def test_nothing_to_log_is_a_sentence(tmp_path):
     leave(tmp_path, "two", examples.trial(mode="infer"))
     done = dlscale("report", tmp_path, "--format=mllog")
-    assert done.returncode == 2
+    assert done.code == 2
     assert "holds no training that was measured" in done.stderr
 
 

@@ -61,7 +61,7 @@ def place(tmp_path):
 
 def ask(place, sql, *words):
     done = dlscale("query", sql, "--in", place, "--json", *words)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     return json.loads(done.stdout)
 
 
@@ -186,7 +186,7 @@ def test_a_mistake_is_one_sentence(place):
         (("FROM runs", "--csv", "--json"), "exclude each"),
     ):
         done = dlscale("query", *words, "--in", place)
-        assert (done.returncode, done.stdout) == (2, "")
+        assert (done.code, done.stdout) == (2, "")
         assert says in done.stderr
         assert done.stderr.strip().count("\n") == 0
 
@@ -227,7 +227,7 @@ def test_numbers_that_json_does_not_know(place):
 
 def test_tables_are_listed():
     done = dlscale("query", "--tables")
-    assert done.returncode == 0
+    assert done.code == 0
     for table in TABLES:
         assert f"{table.name}: {table.row}" in done.stdout
         for column in table.columns:
@@ -237,11 +237,11 @@ def test_tables_are_listed():
 def test_damaged_files_are_named(place):
     (place / "here" / "one" / "telemetry.parquet").write_bytes(b"no parquet")
     done = dlscale("query", "SELECT count(*) FROM telemetry", "--in", place)
-    assert done.returncode == 2
+    assert done.code == 2
     assert "one/telemetry.parquet: can't be read" in done.stderr
     (place / "here" / "two" / "record.json").write_text("{")
     done = dlscale("query", "SELECT count(*) FROM runs", "--in", place)
-    assert done.returncode == 0
+    assert done.code == 0
     assert "two/record.json: is not a run record" in done.stderr
 
 

@@ -166,13 +166,13 @@ def test_the_kept_page_is_the_same_each_time_and_held_against_the_records(runs):
     report([runs], out=None)
     assert (runs / "report.md").read_bytes() == first
     before = sorted(runs.rglob("*"))
-    assert dlscale("report", "--check", runs).returncode == 0
+    assert dlscale("report", "--check", runs).code == 0
     assert sorted(runs.rglob("*")) == before
     shutil.rmtree(runs / "m0-fp32-4")
     done = dlscale("report", "--check", runs)
-    assert done.returncode == 1
+    assert done.code == 1
     assert f"{runs / 'report.md'} differs from what the records give; run `dlscale report {runs}`" in done.stderr
-    assert dlscale("report", "--check", runs, "--format=mllog").returncode == 2
+    assert dlscale("report", "--check", runs, "--format=mllog").code == 2
 
 
 def test_every_link_of_the_kept_page_leads_to_a_file_and_every_plot_has_one(runs, tmp_path):
@@ -195,12 +195,12 @@ def test_nothing_to_draw_is_one_sentence(tmp_path):
         ):
             report([place], out=None)
     done = dlscale("report", tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dlscale: {tmp_path}: holds no run record")
 
 
 def test_where_reports_can_not_go_is_one_sentence(runs, tmp_path):
     (tmp_path / "file").touch()
     done = dlscale("report", runs, f"--out={tmp_path / 'file' / 'x'}")
-    assert done.returncode == 2
+    assert done.code == 2
     assert "can't be written (Not a directory); give another place with OUT=DIR" in done.stderr
