@@ -113,6 +113,11 @@ def left_running():
             process.communicate()
 
 
+def of_run(run_id):
+    """What the engine's lists are filtered by, for what one run has."""
+    return {"label": f"{LABEL_RUN}={run_id}"}
+
+
 def containers_of(client, folder, **which):
     """The containers of the runs whose directories are in `folder` or below: other tests have theirs on the same engine."""
     found = client.containers.list(filters={"label": LABEL_RUN}, ignore_removed=True, **which)

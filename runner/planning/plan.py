@@ -304,13 +304,7 @@ def _threads(request: Request, cores: int) -> int:
     Raises:
         RequestError: more were asked for.
     """
-    if request.threads is None:
-        return cores
-    if request.threads > cores:
-        raise RequestError(
-            f"THREADS={request.threads} asked, and {cores} cores are there for each rank; ask for {cores} or fewer"
-        )
-    return request.threads
+    return cores if request.threads is None else _at_most(cores, "THREADS", request.threads)
 
 
 def _loader_workers(request: Request, cores: int) -> int:
@@ -321,11 +315,20 @@ def _loader_workers(request: Request, cores: int) -> int:
     """
     if request.loader_workers is None:
         return min(MAX_LOADER_WORKERS, cores)
-    if request.loader_workers > cores:
+    return _at_most(cores, "LOADER_WORKERS", request.loader_workers)
+
+
+def _at_most(cores: int, variable: str, asked: int) -> int:
+    """What was asked for, if there is a core for each.
+
+    Raises:
+        RequestError: there is not.
+    """
+    if asked > cores:
         raise RequestError(
-            f"LOADER_WORKERS={request.loader_workers} asked, and {cores} cores are there for each rank; ask for {cores} or fewer"
+            f"{variable}={asked} asked, and {cores} cores are there for each rank; ask for {cores} or fewer"
         )
-    return request.loader_workers
+    return asked
 
 
 def _window(iterations: int) -> int:

@@ -13,7 +13,7 @@ import uuid
 
 import examples
 import pytest
-from commands import ROOT
+from commands import ROOT, of_run
 from waiting import wait_until
 
 from runner.cache import cache_dir
@@ -28,7 +28,6 @@ from runner.images.tools import ensure_tools
 from runner.launch import emulated, launch
 from runner.launch.job import spec
 from runner.machine.cluster import inspect_local
-from runner.spec import LABEL_RUN
 
 RATE = Link(rate_mbit=100, emulated=True)
 LIMITS = Limits(wall_s=240, silence_s=120)
@@ -159,10 +158,6 @@ def run(engine, specs, sheet=None):
         watch=lambda _: None,
     )
     return outcome, sheet
-
-
-def of_run(run_id):
-    return {"label": f"{LABEL_RUN}={run_id}"}
 
 
 def left_of(client, run_id):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import examples
 import pytest
-from commands import ROOT
+from commands import ROOT, of_run
 
 from runner import keys
 from runner.cache import cache_dir
@@ -24,7 +24,6 @@ from runner.images.base import ensure_base
 from runner.images.build import ensure
 from runner.launch import launch, ssh
 from runner.launch.job import leased
-from runner.spec import LABEL_RUN
 
 CATALOG = load_images(ROOT)
 IMAGES = {image.framework: image for image in CATALOG.everything if image.extension and image.device == "cpu"}
@@ -97,7 +96,7 @@ def run(client):
         engine = DockerEngine(client, ROOT / "workloads")
         engines = {seat.node.name: engine for seat in job.seats}
         with keys.handed_out(job, engines):
-            assert [volume.name for volume in client.volumes.list(filters=of_the_run(job))] == [ssh.volume(job)]
+            assert [volume.name for volume in client.volumes.list(filters=of_run(job.run_id))] == [ssh.volume(job)]
             outcome = execute(
                 engines=engines,
                 specs=specs or launch(job),
@@ -105,16 +104,12 @@ def run(client):
                 limits=Limits(wall_s=180, silence_s=90),
                 watch=lambda _: None,
             )
-            assert client.containers.list(all=True, filters=of_the_run(job)) == []
-            assert client.networks.list(filters=of_the_run(job)) == []
-        assert client.volumes.list(filters=of_the_run(job)) == []
+            assert client.containers.list(all=True, filters=of_run(job.run_id)) == []
+            assert client.networks.list(filters=of_run(job.run_id)) == []
+        assert client.volumes.list(filters=of_run(job.run_id)) == []
         return outcome
 
     return run
-
-
-def of_the_run(job):
-    return {"label": f"{LABEL_RUN}={job.run_id}"}
 
 
 def daemon(client, job):
