@@ -9,6 +9,7 @@ import torch
 from arguments import refuse
 from torch.utils.data import DataLoader, Dataset
 from wav_folder import WavFolder
+from with_pytorch.loading import Endless
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,10 @@ class Order:
         return self.count
 
     def __iter__(self):
-        order = speech.shuffled(self.seed, self.epoch, self.count)
-        self.epoch += 1
-        return iter(order.tolist())
+        return iter(speech.shuffled(self.seed, self.epoch, self.count).tolist())
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
 
 
 class Wavs:
@@ -100,7 +102,7 @@ class Wavs:
             persistent_workers=workers > 0,
         )
         self.device, self.skipped = device, folder.skipped
-        self.batches = itertools.chain.from_iterable(itertools.repeat(loader))
+        self.batches = Endless(loader)
         self.decoded, self.units = 0, 0.0
 
     def __next__(self):

@@ -5,7 +5,6 @@ the device as bytes, and are normalized there. An image that does not decode is 
 that are validated on are cut out of the middle; there one that does not decode counts for nothing.
 """
 
-import itertools
 import math
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from class_folders import central_square, class_folders, share, split
 from PIL import Image
 from synthetic import SHARED, samples
 from torch.utils.data import DataLoader, Dataset
+from with_pytorch.loading import Endless, leave_with
 
 __all__ = ["SHARED", "Central", "ClassFolders", "Images", "Normalize", "Synthetic", "Validation", "open_folder"]
 
@@ -151,13 +151,6 @@ def collate(drawn):
     return images, torch.tensor([label for _, label in kept]), [name for *_, names in drawn for name in names]
 
 
-def endless(loader):
-    """Batches of one epoch after the other, each in its own order."""
-    for epoch in itertools.count():
-        loader.sampler.set_epoch(epoch)
-        yield from loader
-
-
 class Normalize:
     """Brings bytes to the device and makes of them what networks take: fp32 of mean 0 and deviation 1 over ImageNet."""
 
@@ -198,7 +191,7 @@ class Images:
         self.ahead = PREFETCHED * workers
         self.decoded = 0
         self.skipped = set()
-        self.batches = endless(loaded)
+        self.batches = Endless(loaded)
 
     def __next__(self):
         images, labels, skipped = next(self.batches)
@@ -221,6 +214,7 @@ class Validation:
         # for a lock that a thread held, as one in some tens of runs with two ranks did at its first validation.
         if workers:
             iter(self.loader)
+            leave_with(self.close)
         self.normalize = Normalize(device=device, layout=layout)
         self.skipped = set()
 
@@ -229,3 +223,7 @@ class Validation:
             self.skipped.update(skipped)
             if len(labels):
                 yield self.normalize(images), labels.to(self.normalize.device, non_blocking=True)
+
+    def close(self):
+        """End the loader's processes."""
+        self.loader = None

@@ -9,7 +9,6 @@ photograph in CMYK, say) Pillow decodes. One that both refuse is named at the en
 from Pillow's by the inverse transform, the upsampling of colour, and by rounding: Pillow resizes in bytes, here it is done in fp32.
 """
 
-import atexit
 import contextlib
 import io
 import itertools
@@ -20,9 +19,10 @@ import numpy as np
 import torch
 from arguments import refuse
 from class_folders import is_whole
-from data_torch import PREFETCHED, UNDECODABLE, ClassFolders, Normalize, draw, endless, loader
+from data_torch import PREFETCHED, UNDECODABLE, ClassFolders, Normalize, draw, loader
 from PIL import Image
 from torch.nn.functional import avg_pool2d, interpolate
+from with_pytorch.loading import Endless, leave_with
 
 # Finished batches that wait for the training: one to take while the next is made.
 FINISHED = 2
@@ -136,9 +136,8 @@ class Ahead:
             self.thread.start()
         made, event = self.finished.get()
         if first:
-            # A thread in the middle of a call to CUDA while the interpreter ends would crash it. Not before the loader's processes are
-            # there: what is registered last is called first, and those may not end before this thread.
-            atexit.register(self.close)
+            # A thread in the middle of a call to CUDA while the interpreter ends would crash it.
+            leave_with(self.close)
         if isinstance(made, Exception):
             raise made
         if event:
@@ -169,7 +168,7 @@ class Decoded:
         self.decoded = 0
         self.skipped = set()
         loaded = loader(dataset, sampler, batch=batch, workers=workers, device=device, collate=collate)
-        self.encoded = endless(loaded)
+        self.encoded = Endless(loaded)
         self.batches = Ahead(self.make, device=device)
 
     def __next__(self):

@@ -15,6 +15,7 @@ from imagenet_cnn.class_folders import class_folders
 from PIL import Image, ImageOps
 from synthetic import own_images
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from with_pytorch.loading import Endless
 
 UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
@@ -71,7 +72,7 @@ class Batches:
         self.device, self.layout = device, layout
         self.decoded = 0
         self.skipped = set()
-        self.batches = endless(loader)
+        self.batches = Endless(loader)
 
     @property
     def units(self):
@@ -83,13 +84,6 @@ class Batches:
         self.skipped.update(skipped)
         images = images.to(self.device, non_blocking=True, memory_format=self.layout)
         return images.float().div_(127.5).sub_(1)
-
-
-def endless(loader):
-    """Batches of one epoch after the other, each in its own order."""
-    for epoch in itertools.count():
-        loader.sampler.set_epoch(epoch)
-        yield from loader
 
 
 def jpegs(args, ranks, *, device, layout):

@@ -1,9 +1,10 @@
 """Inside the image: JPEGs of one colour come out with the label of their folder and the colour of their file, normalized.
 
 Prevents labels shifted against images, channels swapped, a mean or deviation of another scale, a corrupt image that ends the run or
-is not named, ranks that read the same images.
+is not named, ranks that read the same images, processes of a loader that are waited for at the end.
 """
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -54,3 +55,21 @@ for workers in (0, 2):
         skipped |= batches.skipped
     assert sorted(seen) == list(range(26)), "the ranks' shares overlap or leave images out"
 assert skipped == {"red/cut.jpg", "blue/text.jpeg"}, skipped
+
+# Loaders that pin memory wait for each process that is still there when the interpreter ends; here, what comes last tells how many are.
+ENDS = f"""
+import atexit, multiprocessing, sys, torch
+atexit.register(lambda: print(len(multiprocessing.active_children())))
+sys.path[:0] = {sys.path[:2]}
+from data_torch import *
+from torch.utils.data import DistributedSampler
+dataset = ClassFolders({str(root)!r}, image_size=16)
+sampler = DistributedSampler(dataset, 1, 0, drop_last=True)
+cpu = {{"device": torch.device("cpu"), "layout": torch.contiguous_format}}
+trained_on = Images(dataset, sampler, batch=4, workers=2, **cpu)
+held_out = Validation({str(root)!r}, dataset.images, image_size=16, batch=4, workers=2, rank=0, world_size=1, **cpu)
+next(trained_on)
+print(len(multiprocessing.active_children()))
+"""
+ended = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, check=True)
+assert ended.stdout.split() == ["4", "0"], ended

@@ -59,7 +59,7 @@ def validation_is_counted_as_by_hand(data):
     assert training.net.training, "the network is left as it is validated"
     assert training.net.norm.num_batches_tracked == 0, "validation moved the statistics"
     assert torch.equal(state, torch.get_rng_state()), "validation drew random numbers"
-    trained = {name for name, _ in training.batches.source.batches.gi_frame.f_locals["loader"].dataset.images}
+    trained = {name for name, _ in training.batches.source.batches.loader.dataset.images}
     assert len(trained) == 48
     assert not trained & {name for name, _ in training.held_out.loader.dataset.images}
 
