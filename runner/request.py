@@ -34,7 +34,7 @@ Technique = Literal[
     "space-to-depth",
     "pooling-kernel",
     "compile",
-    "one-pass-norms",
+    "kernel-search",
     "cuda-graphs",
     "local-statistics",
     "one-message",

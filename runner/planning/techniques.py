@@ -29,7 +29,7 @@ _NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
 _EAGER_STEPS: Final = 11
 _OF_REGIONS: Final = frozenset({"memory", "region"})
 # What reads images as another one lays them out, and what only a compiler makes fast.
-_NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last", "one-pass-norms": "compile"}
+_NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last", "kernel-search": "compile"}
 
 
 def settle(request: Request, ground: Ground) -> Request:

@@ -16,7 +16,7 @@ from runner.results import read_record
 
 ALL = (
     *("channels-last", "fused-optimizer", "space-to-depth", "pooling-kernel"),
-    *("compile", "one-pass-norms", "cuda-graphs"),
+    *("compile", "kernel-search", "cuda-graphs"),
     *("local-statistics", "one-message", "bf16-gradients"),
 )
 
@@ -63,7 +63,7 @@ def test_each_list_of_techniques_is_a_key_of_its_own():
         (("mxnet", "cpu"), {"techniques": ("compile",)}, "not offered by FRAMEWORK=mxnet"),
         (("mxnet", "cpu"), {"preset": "tuned"}, "not offered by FRAMEWORK=mxnet"),
         (("pytorch", "gpu"), {"techniques": ("pooling-kernel",)}, "TECHNIQUES=channels-last,pooling-kernel"),
-        (("pytorch", "gpu"), {"techniques": ("one-pass-norms",)}, "TECHNIQUES=compile,one-pass-norms"),
+        (("pytorch", "gpu"), {"techniques": ("kernel-search",)}, "TECHNIQUES=compile,kernel-search"),
     ],
 )
 def test_what_is_not_offered_is_refused(where, asked, sentence):

@@ -1,6 +1,7 @@
 """What TorchInductor and Triton make of a network, kept in a directory for the next run of the same program.
 
 keep(directory)     from here on, both compilers look there first
+of(net, search=)    a network that computes what `net` does, compiled when it is first called
 graphs()            how many graphs were compiled, and how many were found
 """
 
@@ -13,6 +14,13 @@ def keep(directory):
     if directory and os.access(directory, os.W_OK | os.X_OK):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(directory, "inductor"))
         os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
+
+
+def of(net, *, search):
+    """Compile a network; `search` has each kernel timed in several shapes, which takes about as long again."""
+    import torch
+
+    return torch.compile(net, options={"max_autotune_pointwise": True} if search else None)
 
 
 def graphs():

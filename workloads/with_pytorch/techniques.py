@@ -5,7 +5,7 @@
     space-to-depth    the first convolution goes over blocks of pixels (`stems.py`)
     pooling-kernel    3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
     compile           the network is compiled by TorchInductor, which fuses what cuDNN leaves between convolutions
-    one-pass-norms    statistics of batch normalizations are two sums, made in one reading (`norms.py`)
+    kernel-search     TorchInductor times several shapes of each of its kernels and takes the fastest
     cuda-graphs       a whole step is recorded once and launched as one (`captured.py`)
     local-statistics  each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
     one-message       gradients travel all together after the backward pass, packed by a few kernels
@@ -22,13 +22,13 @@ TECHNIQUES = (
     "space-to-depth",
     "pooling-kernel",
     "compile",
-    "one-pass-norms",
+    "kernel-search",
     "cuda-graphs",
     "local-statistics",
     "one-message",
     "bf16-gradients",
 )
-ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "compile", "one-pass-norms", "cuda-graphs"})
+ON_GPUS = frozenset({"space-to-depth", "pooling-kernel", "compile", "kernel-search", "cuda-graphs"})
 BETWEEN_RANKS = frozenset({"local-statistics", "one-message", "bf16-gradients"})
 # Steps before the one that is recorded: libraries choose their algorithms in them, TorchInductor compiles, and
 # DistributedDataParallel times itself (PyTorch's notes on CUDA graphs).
@@ -49,8 +49,8 @@ def check(args, *, offered):
             )
     if "pooling-kernel" in args.techniques and "channels-last" not in args.techniques:
         refuse("--techniques=pooling-kernel reads images channels-last; add channels-last")
-    if "one-pass-norms" in args.techniques and "compile" not in args.techniques:
-        refuse("--techniques=one-pass-norms is made of operations that only a compiler joins; add compile")
+    if "kernel-search" in args.techniques and "compile" not in args.techniques:
+        refuse("--techniques=kernel-search is among the kernels that a compiler makes; add compile")
     if "cuda-graphs" in args.techniques:
         check_graphs(args)
 
@@ -81,21 +81,12 @@ def rebuilt(net, names):
                 from with_pytorch.pooling import MaxPool
 
                 setattr(module, name, MaxPool(padding=layer.padding, ceil_mode=layer.ceil_mode))
-            if "one-pass-norms" in names and isinstance(layer, nn.BatchNorm2d) and keeps(layer):
-                from with_pytorch.norms import OnePass
-
-                setattr(module, name, OnePass(layer))
     return net
 
 
 def is_stem(layer):
     """Whether a convolution reads colours, with a stride and a square kernel."""
     return layer.in_channels == 3 and layer.stride[0] == layer.stride[1] > 1 and len(set(layer.kernel_size)) == 1
-
-
-def keeps(layer):
-    """Whether a normalization has weights, and running statistics with a momentum."""
-    return layer.affine and layer.track_running_stats and layer.momentum is not None
 
 
 def halves(layer):

@@ -216,7 +216,7 @@ class Supervised(Training):
         self.parameters = list(self.net.parameters())
         if "compile" in names:
             compiled.keep(args.compiled)
-            self.computed, self.compiled = torch.compile(self.net), compiled.graphs
+            self.computed, self.compiled = compiled.of(self.net, search="kernel-search" in names), compiled.graphs
         self.model = ranks.model(self.computed)
         self.reseed()
         rates = {"momentum": args.momentum, "weight_decay": args.weight_decay}

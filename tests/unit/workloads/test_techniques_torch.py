@@ -46,7 +46,7 @@ def test_what_goes_is_let_through():
         (asked("one-message"), techniques.TECHNIQUES, "leave it out with --strategy=single"),
         (asked("bf16-gradients", strategy="horovod"), techniques.TECHNIQUES, "leave it out with --strategy=horovod"),
         (asked("pooling-kernel"), techniques.TECHNIQUES, "add channels-last"),
-        (asked("one-pass-norms"), techniques.TECHNIQUES, "add compile"),
+        (asked("kernel-search"), techniques.TECHNIQUES, "add compile"),
         (asked("cuda-graphs", strategy="horovod"), techniques.TECHNIQUES, "or ask for ddp"),
         (asked("cuda-graphs", precision="fp16"), techniques.TECHNIQUES, "ask for bf16"),
         (asked("cuda-graphs", profile="memory"), techniques.TECHNIQUES, "leave it out of such a pass"),
