@@ -22,6 +22,7 @@ from class_folders import spread
 from events import Events, finite, process_start
 from flags import infer_parser
 from flop import per_sample
+from leaving import leave
 from placement import pin
 from with_pytorch import device as devices
 
@@ -201,3 +202,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    leave()

@@ -23,6 +23,7 @@ from class_folders import class_folders, split, spread
 from events import Events, finite, process_start
 from flags import infer_parser
 from flop import per_sample
+from leaving import leave
 from placement import pin
 from with_tensorflow import device as devices
 
@@ -217,3 +218,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    leave()

@@ -1,4 +1,4 @@
-"""What every PyTorch training program needs: `run`, which is its main, and the classes that its training derives from.
+"""What every PyTorch training program needs: `run`, which is its main and does not return, and the classes that its training derives from.
 
     class Cnn(Classifier):                        # or Supervised, or Training
         def network(self): ...
@@ -37,6 +37,7 @@ import time
 import convergence
 from arguments import refuse
 from events import Events, process_start
+from leaving import leave
 from loop import Batches, report
 from placement import pin
 from profiling import Regions
@@ -294,7 +295,7 @@ class Classifier(Supervised):
 
 
 def run(program, args):
-    """Train as the command line says and report by events; `program` is a class that derives from `Training`."""
+    """Train as the command line says, report by events, and end the process; `program` is a class that derives from `Training`."""
     pin(args.cpus_per_worker)
 
     import torch
@@ -313,3 +314,4 @@ def run(program, args):
     report(training, events, args, world_size=ranks.world_size)
     training.end()
     ranks.leave()
+    leave()

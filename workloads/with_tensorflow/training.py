@@ -1,4 +1,4 @@
-"""What every TensorFlow training program needs: `run`, which is its main, and the classes that its training derives from.
+"""What every TensorFlow training program needs: `run`, which is its main and does not return, and the classes that its training derives from.
 
     class Cnn(Classifier):                        # or Training
         def network(self): ...
@@ -40,6 +40,7 @@ import time
 import convergence
 from arguments import refuse
 from events import Events, process_start
+from leaving import leave
 from loop import Batches, report
 from placement import pin
 from profiling import Regions
@@ -266,7 +267,7 @@ class Classifier(Training):
 
 
 def run(program, args):
-    """Train as the command line says and report by events; `program` is a class that derives from `Training`."""
+    """Train as the command line says, report by events, and end the process; `program` is a class that derives from `Training`."""
     pin(args.cpus_per_worker * args.devices)
     check(args)
 
@@ -285,3 +286,5 @@ def run(program, args):
     events.phase("model", imported)
     report(training, events, args, world_size=ranks.world_size)
     ranks.leave()
+    if args.strategy != "multiworker":  # whose processes take leave of each other when the interpreter takes them apart
+        leave()
