@@ -148,7 +148,10 @@ def bench(
         flag("--telemetry-hz", help="samples a second of utilisation, power, ... (default: 10; 0: none)", metavar="N"),
     ] = None,
     idle: Annotated[
-        Text, flag("--idle", help="seconds before a run in which idle power is measured (default: 3)", metavar="N")
+        Text,
+        flag(
+            "--idle", help="seconds before a run in which idle power is measured (default: what it takes)", metavar="N"
+        ),
     ] = None,
     profile: Annotated[
         Text,

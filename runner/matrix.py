@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 
 from runner import compiled
 from runner.dialects import DIALECTS, Facts, Reader
@@ -40,6 +41,9 @@ from runner.results import (
 from runner.sampling import sampling
 from runner.spec import ContainerSpec
 from runner.trial import Trial
+
+# Frameworks whose import takes well over a second, in which no GPU is used yet.
+_SLOW_TO_IMPORT: Final = frozenset({"pytorch", "tensorflow"})
 
 Run = tuple[Path, RunRecord]
 Known = Callable[[Trial, ImageUsed], Run | None]
@@ -197,6 +201,7 @@ class Matrix:
                     writer=writer,
                     watch=watch,
                     idle_s=self.request.idle_s,
+                    gpus_rest=job.trial.framework in _SLOW_TO_IMPORT,
                 ),
                 handed_out(job, self.prepared.engines),
             ):

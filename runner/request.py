@@ -81,7 +81,8 @@ class Request(BaseModel):
         dialect: what the log of that command is read in; `events` when it writes the suite's own (`workloads/events.py`).
         timeout_s, inactivity_timeout_s: wall-clock limit of one run, and limit of its silence, in seconds.
         telemetry_hz: samples a second of what the devices and the host do; 0 for none.
-        idle_s: seconds before each run in which power is measured that nothing uses, where power can be measured.
+        idle_s: seconds before each run in which power is measured that nothing uses, where power can be measured; None for what that
+            takes beyond the time in which GPUs rest anyway.
         profile: what passes under a profiler look for; each is a run of its own after the measured ones.
         profile_after: iterations before the profiler; None for as many as it takes to be steady.
         profile_iterations: iterations under it; None for five, or one where every kernel is replayed.
@@ -140,7 +141,7 @@ class Request(BaseModel):
     timeout_s: int = 3600
     inactivity_timeout_s: int = 600
     telemetry_hz: int = 10
-    idle_s: int = 3
+    idle_s: int | None = None
     profile: tuple[ProfileKind, ...] = ()
     profile_after: int | None = None
     profile_iterations: int | None = None

@@ -26,6 +26,8 @@ BEGIN_S: Final = 15.0
 END_S: Final = 5.0
 # A node that does not answer any more is not waited for longer: its sampler ends with its lease.
 LOST_S: Final = 30.0
+# A second with samples throughout, of which idle power is the mean.
+REST_S: Final = 1.5
 _LAST_WORDS: Final = 20
 
 
@@ -36,7 +38,8 @@ def sampling(
     engines: Mapping[str, Engine],
     writer: RunWriter,
     watch: Callable[[Event], None],
-    idle_s: float,
+    idle_s: float | None,
+    gpus_rest: bool = False,
 ) -> Iterator[None]:
     """Let samplers look on for as long as the block lasts.
 
@@ -45,7 +48,9 @@ def sampling(
         engines: by node, what starts its sampler.
         writer: takes their rows and events.
         watch: told of their events.
-        idle_s: seconds that they look at idle machines before the block begins, where one of them can measure power.
+        idle_s: seconds that they look at idle machines before the block begins, where one of them can measure power; None for as many as
+            idle power takes.
+        gpus_rest: whether the block leaves GPUs alone for so long at first.
     """
     samplers = [_Sampler(spec, engines[spec.node], writer, watch) for spec in specs]
     over = threading.Event()
@@ -55,7 +60,9 @@ def sampling(
         deadline = time.monotonic() + BEGIN_S
         for sampler in samplers:
             sampler.spoke.wait(deadline - time.monotonic())
-        if any(sampler.sees_power for sampler in samplers):
+        if idle_s is None:
+            idle_s = 0 if gpus_rest and not any(sampler.sees_host_power for sampler in samplers) else REST_S
+        if any(sampler.sees_host_power or sampler.sees_gpus for sampler in samplers):
             time.sleep(idle_s)
         yield
     finally:
@@ -73,7 +80,7 @@ class _Sampler:
 
     def __init__(self, spec: ContainerSpec, engine: Engine, writer: RunWriter, watch: Callable[[Event], None]) -> None:
         self.spoke = threading.Event()
-        self.sees_power = False
+        self.sees_gpus = self.sees_host_power = False
         self._spec, self._engine, self._writer, self._watch = spec, engine, writer, watch
         self._container: Container | None = None
         self._started = threading.Event()
@@ -130,7 +137,8 @@ class _Sampler:
         self._writer.event(event)
         self._watch(event)
         if isinstance(event, MonitorStart):
-            self.sees_power = bool(event.gpus) or event.sources.get("rapl", "") is None
+            self.sees_gpus = bool(event.gpus)
+            self.sees_host_power = event.sources.get("rapl", "") is None
             self.spoke.set()
         if isinstance(event, MonitorStop):
             self._said_goodbye = True

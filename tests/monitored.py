@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from runner.columns import COLUMNS
-from runner.events import MonitoredGpu, MonitorStart, MonitorStop, Net, Trouble, Window
+from runner.events import MonitoredGpu, MonitorStart, MonitorStop, Net, Phase, Trouble, Window
 from runner.telemetry import NodeSpans, Span
 
 MONITOR = "dlscale-x-monitor0"
@@ -81,7 +81,12 @@ def net(rank, node):
     )
 
 
-def spans(start=10.0, end=14.0, *, idle=(0.0, 3.0), node="here"):
-    return NodeSpans(
-        node=node, measured=Span(start=start, end=end), idle=Span(start=idle[0], end=idle[1]) if idle else None
-    )
+def phase(name, *, rank=0, t):
+    return Phase(event="phase", name=name, seconds=2.0, rank=rank, t=t, received=0.0, container=f"w{rank}")
+
+
+def spans(start=10.0, end=14.0, *, idle=(0.0, 3.0), gpus_idle=None, node="here"):
+    rests = {
+        name: Span(start=at[0], end=at[1]) if at else None for name, at in (("idle", idle), ("gpus_idle", gpus_idle))
+    }
+    return NodeSpans(node=node, measured=Span(start=start, end=end), **rests)

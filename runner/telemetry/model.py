@@ -39,11 +39,16 @@ class Span(Frozen):
 
 
 class NodeSpans(Frozen):
-    """When a node's figures were measured (the counted windows of its ranks), and when before that nothing ran on it."""
+    """When a node's figures were measured (the counted windows of its ranks), and when before that nothing ran on it.
+
+    Attributes:
+        gpus_idle: when nothing had used its GPUs yet, where less than a second of `idle` came before the job.
+    """
 
     node: str
     measured: Span
     idle: Span | None
+    gpus_idle: Span | None = None
 
 
 class ForeignProcess(Frozen):

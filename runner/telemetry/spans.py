@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
-from runner.events import Event, MonitorStart, Net, Window
+from runner.events import Event, MonitorStart, Net, Phase, Window
 from runner.telemetry.model import NodeSpans, Span
+from runner.telemetry.series import SECOND
 
 
 def node_spans(
@@ -23,24 +25,30 @@ def node_spans(
         Nothing where there are no samplers or no window counts.
     """
     ranks: dict[int, list[Window]] = {}
+    imported: dict[int, float] = {}
     for event in events:
         if isinstance(event, Window):
             ranks.setdefault(event.rank, []).append(event)
+        if isinstance(event, Phase) and event.name == "import":
+            imported[event.rank] = event.t
     common = min((len(windows) for windows in ranks.values()), default=0)
     if not monitors or common <= first_window:
         return ()
     told = {event.rank: event.node for event in events if isinstance(event, Net) and event.node}
     first = next(iter(monitors.values()))
     counted: dict[str, list[Window]] = {}
+    used: dict[str, list[float]] = {}
     for rank, windows in ranks.items():
         node = first if len(monitors) == 1 else told.get(rank, first)
         counted.setdefault(node, []).extend(sorted(windows, key=lambda w: w.index)[first_window:common])
+        used.setdefault(node, []).append(imported.get(rank, -math.inf))
     began = {event.node: event for event in events if isinstance(event, MonitorStart)}
     return tuple(
         NodeSpans(
             node=node,
             measured=Span(start=min(w.start for w in windows), end=max(w.start + w.seconds for w in windows)),
-            idle=_idle(began.get(node), started),
+            idle=(idle := _idle(began.get(node), started)),
+            gpus_idle=None if idle and idle.seconds >= SECOND else _gpus_idle(began.get(node), min(used[node])),
         )
         for node, windows in sorted(counted.items())
     )
@@ -56,3 +64,8 @@ def _idle(sampler: MonitorStart | None, started: float) -> Span | None:
         return None
     job = started - (sampler.received - sampler.t)
     return Span(start=sampler.t, end=job) if job > sampler.t else None
+
+
+def _gpus_idle(sampler: MonitorStart | None, used: float) -> Span | None:
+    """From the sampler's beginning until the first rank had imported its framework, before which no program of the suite uses a GPU."""
+    return Span(start=sampler.t, end=used) if sampler and used > sampler.t else None

@@ -109,7 +109,7 @@ class _Node:
             self._miss("gpu", (), self.sampler.sources.get("nvml") or "no NVIDIA device")
         for gpu in self.sampler.gpus:
             device = self._device(self._frame, self.sampler, f"gpu{gpu.index}", _no_pipes(gpu, self.sampler))
-            self.gpus.append(gpu_figures(device, gpu, idle=self._span.idle, own=own))
+            self.gpus.append(gpu_figures(device, gpu, idle=self._span.gpus_idle or self._span.idle, own=own))
             self.missing += device.missing
         sources = self.sampler.sources
         told = reasons(OF_PSUTIL, sources.get("psutil")) | reasons(["energy_j"], sources.get("rapl"))

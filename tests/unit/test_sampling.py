@@ -13,7 +13,7 @@ from runner.engines.local import LocalEngine
 from runner.events import MonitorStart, MonitorStop, Trouble
 from runner.launch import monitor
 from runner.results import RunPlan, RunWriter
-from runner.sampling import sampling
+from runner.sampling import REST_S, sampling
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 EVENTS = f"""
@@ -41,7 +41,7 @@ GPU = {"index": 0, "uuid": "GPU-0", "name": "H200"}
 def sample(tmp_path):
     """Let a program look on while nothing happens; what it left, and what was heard of it."""
 
-    def look_on(program, *, idle_s=0, engine=None, during=lambda: None):
+    def look_on(program, *, idle_s=0, gpus_rest=False, engine=None, during=lambda: None):
         script = tmp_path / "sampler.py"
         script.write_text(EVENTS + textwrap.dedent(program))
         engine = engine or LocalEngine(Path("/usr/bin/env"), WORKLOADS)
@@ -51,7 +51,8 @@ def sample(tmp_path):
         writer = RunWriter(tmp_path / "run")
         writer.create(plan)
         heard = []
-        with sampling((spec,), engines={"here": engine}, writer=writer, watch=heard.append, idle_s=idle_s):
+        waits = {"idle_s": idle_s, "gpus_rest": gpus_rest}
+        with sampling((spec,), engines={"here": engine}, writer=writer, watch=heard.append, **waits):
             during()
         writer.settle(plan)
         return tmp_path / "run", heard
@@ -66,11 +67,29 @@ def test_rows_and_events_are_kept_to_the_last_one(sample):
     assert len((directory / "events.jsonl").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize(("gpus", "waits"), [([GPU], True), ([], False)])
-def test_the_run_waits_for_idle_power_where_power_can_be_measured(sample, gpus, waits):
+RAPL = ", sources={'rapl': None}"
+
+
+@pytest.mark.parametrize(
+    ("seen", "idle_s", "gpus_rest", "waits"),
+    [
+        ([GPU], 0.8, False, 0.8),
+        ([GPU], 0.8, True, 0.8),  # as asked
+        ([], 0.8, False, 0),
+        ([GPU], None, False, REST_S),
+        ([GPU], None, True, 0),
+        (RAPL, None, True, REST_S),  # the host does not rest while a framework is imported
+        (RAPL, 0, False, 0),
+        ([], None, False, 0),
+    ],
+)
+def test_the_run_waits_for_idle_power_where_power_can_be_measured(sample, seen, idle_s, gpus_rest, waits):
     began = []
-    _, heard = sample(GOOD.replace("GPUS", repr(gpus)), idle_s=0.8, during=lambda: began.append(time.monotonic()))
-    assert (began[0] - heard[0].received > 0.7) == waits
+    program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
+    _, heard = sample(program, idle_s=idle_s, gpus_rest=gpus_rest, during=lambda: began.append(time.monotonic()))
+    waited = began[0] - heard[0].received
+    assert waits - 0.1 < waited
+    assert waits or waited < 0.7
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import sys
 import examples
 import pandas as pd
 import pytest
-from monitored import MONITOR, beats, frame, gpu, net, rows, spans, started, stopped, trouble, window
+from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, started, stopped, trouble, window
 
 from runner.columns import COLUMNS
 from runner.telemetry import ForeignProcess, Missing, Range, doubts, node_spans, pool, summarize
@@ -344,6 +344,31 @@ def test_the_span_of_a_node_goes_from_its_first_counted_window_to_its_last():
     (found,) = node_spans(said, monitors={MONITOR: "a"}, first_window=1, started=1005.0)
     assert (found.node, found.measured.start, found.measured.end) == ("a", 111.0, 113.25)
     assert (found.idle.start, found.idle.end) == (100.0, 105.0)  # 900 s between the clocks
+
+
+def test_gpus_are_idle_until_the_first_rank_has_its_framework_where_the_job_came_at_once():
+    said = [started(node="a", t=100.0, received=1000.0), phase("model", t=101.0)]
+    said += [phase("import", rank=rank, t=102.5 + rank) for rank in (0, 1)] + [window(rank) for rank in (0, 1)]
+    ends = {}
+    for job in (100.5, 101.5, 90.0):  # on the node's clock
+        (found,) = node_spans(said, monitors={MONITOR: "a"}, first_window=0, started=job + 900)
+        ends[job] = [span and (span.start, span.end) for span in (found.idle, found.gpus_idle)]
+    assert ends == {
+        100.5: [(100.0, 100.5), (100.0, 102.5)],
+        101.5: [(100.0, 101.5), None],
+        90.0: [None, (100.0, 102.5)],
+    }
+    (silent,) = node_spans([*said[:3], *said[4:]], monitors={MONITOR: "a"}, first_window=0, started=1000.5)
+    assert silent.gpus_idle is None  # whether the other rank had used a GPU before is not known
+
+
+def test_where_gpus_rest_longer_than_the_host_the_idle_power_of_each_is_its_own():
+    table = frame(rows(T, device="gpu0", **GPU), rows(T, device="host", **HOST))
+    rested = spans(idle=(0.0, 0.5), gpus_idle=(0.0, 3.0))
+    found = summarize(
+        table, [started(gpu()), stopped()], spans=[rested], monitors=MONITORS, samples=1, device="gpu", own=()
+    )
+    assert (found.gpus[0].idle_power_w, found.hosts[0].idle_power_w) == (pytest.approx(100.0), None)
 
 
 def test_each_host_has_its_own_clock_and_emulated_nodes_share_one():
