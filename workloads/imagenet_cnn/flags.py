@@ -14,6 +14,8 @@ MODELS = (
     "resnet50",
     "resnet101",
     "resnet152",
+    "resnet50-imagenet-stem",
+    "resnet152-imagenet-stem",
     "vgg16",
     "vgg19",
 )

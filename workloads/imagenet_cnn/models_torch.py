@@ -122,8 +122,8 @@ def bottleneck(channels_in, width, stride):
     return Residual(channels_in, 4 * width, stride, body)
 
 
-def resnet(image_size, num_classes, block, expansion, depths):
-    if is_small(image_size):
+def resnet(image_size, num_classes, block, expansion, depths, *, small_stem=True):
+    if small_stem and is_small(image_size):
         layers = [conv_bn(3, 64, 3, 1, 1, eps=1e-5)]
     else:
         layers = [conv_bn(3, 64, 7, 2, 3, eps=1e-5), nn.MaxPool2d(3, 2, padding=1)]
@@ -136,16 +136,20 @@ def resnet(image_size, num_classes, block, expansion, depths):
     return nn.Sequential(*layers, *head(channels_in, num_classes))
 
 
+RESNETS = {
+    "resnet18": partial(resnet, block=basic_block, expansion=1, depths=(2, 2, 2, 2)),
+    "resnet50": partial(resnet, block=bottleneck, expansion=4, depths=(3, 4, 6, 3)),
+    "resnet101": partial(resnet, block=bottleneck, expansion=4, depths=(3, 4, 23, 3)),
+    "resnet152": partial(resnet, block=bottleneck, expansion=4, depths=(3, 8, 36, 3)),
+}
 BUILDERS = {
     "alexnet": alexnet,
     "googlenet": googlenet,
     "inception-bn": inception_bn,
     "inception-v3": inception_v3,
     "lenet": lenet,
-    "resnet18": partial(resnet, block=basic_block, expansion=1, depths=(2, 2, 2, 2)),
-    "resnet50": partial(resnet, block=bottleneck, expansion=4, depths=(3, 4, 6, 3)),
-    "resnet101": partial(resnet, block=bottleneck, expansion=4, depths=(3, 4, 23, 3)),
-    "resnet152": partial(resnet, block=bottleneck, expansion=4, depths=(3, 8, 36, 3)),
+    **RESNETS,
+    **{f"{name}-imagenet-stem": partial(RESNETS[name], small_stem=False) for name in ("resnet50", "resnet152")},
     "vgg16": partial(vgg, depths=(2, 2, 3, 3, 3)),
     "vgg19": partial(vgg, depths=(2, 2, 4, 4, 4)),
 }
