@@ -5,14 +5,15 @@ or running statistics that start or stay different where they are to be shared, 
 """
 
 import os
-import socket
 import sys
 from pathlib import Path
 
 import torch
 from torch import multiprocessing, nn
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
+from programs import torchrun
 from with_pytorch.ranks import Ddp
 
 RANKS, STEPS = 2, 3
@@ -44,8 +45,8 @@ def trained(ranks, *, clip_norm):
     return [[p.detach() for p in net.parameters()], list(net.buffers()), [p.grad for p in net.parameters()]]
 
 
-def rank_main(rank, port):
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+def rank_main(rank, jobs):
+    os.environ.update(jobs[rank])
     ranks = Ddp(torch.device("cpu"), ())
     for names in ((), ("local-statistics",)):
         for clip_norm, rounding in ((None, ()), (0.01, ()), (None, ("bf16-gradients",))):
@@ -70,7 +71,4 @@ def rank_main(rank, port):
 
 
 if __name__ == "__main__":
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        chosen = free.getsockname()[1]
-    multiprocessing.start_processes(rank_main, (chosen,), nprocs=RANKS, start_method="fork")
+    multiprocessing.start_processes(rank_main, (torchrun(RANKS),), nprocs=RANKS, start_method="fork")

@@ -14,7 +14,7 @@ from tf_workers import environment
 
 CLUSTER = ["127.0.0.1:20001", "127.0.0.1:20002"]
 WORKERS = [environment(CLUSTER, rank, rank) for rank in (0, 1)]
-PROGRAM = program("tensorflow", "lenet")  # its dropout draws by rank and iteration; the others take a minute to trace
+PROGRAM = program("tensorflow", "lenet")  # the others take a minute to trace
 
 hold(
     lambda *more: ran(*PROGRAM, "--devices=1", "--strategy=multiworker", *more, ranks=WORKERS),
