@@ -20,7 +20,7 @@ LONG = (
     *("--device=cpu", "--model=lenet", "--image-size=32", "--batch=4", "--workers=2", "--repeat=1"),
     "--warmup=2",
 )
-ITERATIONS = {"mxnet": 1000, "pytorch": 400, "tensorflow": 400}
+ITERATIONS = {"mxnet": 1000, "pytorch": 800, "tensorflow": 800}
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
 ENDS_WITHIN_S = 10
 
