@@ -26,6 +26,8 @@ _PRIVILEGE_SEPARATION: Final = Path(
 _PING: Final = b"GET /_ping HTTP/1.0\r\n\r\n"
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0  # an engine gives its containers 15 s
+# How long a server is looked for in vain before it has ended: while it executes another program it has no arguments to be known by.
+_GONE_S: Final = 1.0
 
 
 def configure(layout: Layout) -> None:
@@ -124,10 +126,14 @@ def _start(node: RigNode, name: str, words: tuple[str, ...]) -> None:
 
 
 def _await(node: RigNode, name: str, *, configuration: Path, answers: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _START_S
+    seen = time.monotonic()
+    deadline = seen + _START_S
     while not answers():
-        ended = not remains.started_with(configuration)
-        if ended or time.monotonic() > deadline:
+        now = time.monotonic()
+        if remains.started_with(configuration):
+            seen = now
+        ended = now > seen + _GONE_S
+        if ended or now > deadline:
             last = (read_text(node.run / f"{name}.log") or "it said nothing").splitlines()[-1]
             what = "did not start" if ended else f"did not answer within {_START_S:.0f} s"
             raise RequestError(f"{name} of node {node.name} {what}: {last}")
