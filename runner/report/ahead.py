@@ -1,4 +1,4 @@
-"""What tables and plots are made with, loaded while a job that has trained to its end leaves: a second that nobody then waits for."""
+"""What tables and plots are made with, loaded while a job gets ready for a GPU, or leaves: a second that nobody then waits for."""
 
 from __future__ import annotations
 

@@ -38,7 +38,6 @@ class Watch:
         # How long a program of others goes on, and how many ranks it has, only that program knows.
         known = trial if isinstance(trial, Trial) else None
         self._ranks = known.processes if known else 1
-        # Nothing may be loaded while another training is still measured.
         self._beside_others = bool(known and known.concurrent and known.concurrent.case == "together")
         self._counted = unit
         iterations = known.iterations if known and not known.profile else None
@@ -50,9 +49,14 @@ class Watch:
         self.events.append(event)
         if event.rank != 0:
             return
+        if isinstance(event, Env):
+            self.env = event
+        if _idle_from_here(event) and not self._beside_others:
+            ahead.load()
+        self._show(event)
+
+    def _show(self, event: Event) -> None:
         match event:
-            case Env():
-                self.env = event
             case Phase(name="import"):
                 self._shown.phase("create model")
             case RunStart():
@@ -61,8 +65,6 @@ class Watch:
                 self._shown.phase("warm-up")
             case WarmupEnd():
                 self._shown.phase("measuring")
-            case RunStop() if not self._beside_others:
-                ahead.load()
             case ProfileStart():
                 self._shown.phase(f"under {event.source}")
             case Window():
@@ -86,6 +88,11 @@ class Watch:
             return
         spread = f" ± {throughput.ci95.half_width:.1f}" if throughput.ci95 else ""
         self._shown.trial_ended(f"{throughput.value:.1f}{spread} {throughput.unit} ({record.validity.status})")
+
+
+def _idle_from_here(event: Event) -> bool:
+    """Whether nothing is measured for a second: the training is over, or a GPU's first step is seconds away; cores train at once."""
+    return isinstance(event, RunStop) or (isinstance(event, Env) and event.device == "gpu")
 
 
 def title(trial: AnyTrial) -> str:
