@@ -1,7 +1,7 @@
 """Records on file → the `Ablation`s among them: runs of one training that differ in techniques, precision and batch only. Pure.
 
 Lines stand in the order in which they gain: by precision, by how many techniques, by batch; each is held against the first, the plain
-program, and against the line before. Whether a line still learns what the plain program learns is told by its losses on real data, beside
+program where that ran, and against the line before. Whether a line still learns what the plain program learns is told by its losses on real data, beside
 those of the plain program from several seeds: it has to be as near to their mean as one of them is to the mean of the others.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, get_args
 
 from runner.across.alike import Names, Run, alike, on_one_ground, ratio, slug, software, trial_of, versions
@@ -33,7 +34,7 @@ FEWEST_SEEDS: Final = 3
 
 
 def ablations(runs: Sequence[Run]) -> tuple[Ablation, ...]:
-    """Find what was trained plainly and with techniques; passes under a profiler and trainings at once are left out.
+    """Find what was trained with different techniques; passes under a profiler and trainings at once are left out.
 
     Args:
         runs: run directories and their records, in any order; invalid ones have no figure.
@@ -42,9 +43,16 @@ def ablations(runs: Sequence[Run]) -> tuple[Ablation, ...]:
     found = []
     for own in alike(runs, but=_OF_LINES, wanted=lambda trial: trial.mode == "train", also=on_one_ground):
         stages = _stages(own)
-        if len({techniques for *_, techniques in stages}) > 1 and any(not techniques for *_, techniques in stages):
+        if _differ(stages):
             found.append(_ablation(stages, name=names.take(_name(own[0]))))
     return tuple(found)
+
+
+def _differ(stages: Collection[_Stage]) -> bool:
+    """Whether techniques are told apart: against the plain program, or else at one precision and batch."""
+    sets = Counter((precision, batch) for precision, _, batch, _ in stages)
+    names = {techniques for *_, techniques in stages}
+    return len(names) > 1 and (() in names or max(sets.values()) > 1)
 
 
 def _stages(runs: Sequence[Run]) -> dict[_Stage, list[Run]]:

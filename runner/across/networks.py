@@ -20,7 +20,9 @@ from runner.summarize import between, summarize, version_of
 from runner.trial import Horovod, Trial
 
 SCALES: Final = 3
-"""Numbers of devices that one network has at the least: what two have in common is no curve."""
+"""Numbers of devices that one of two networks has at the least: what two have in common is no curve."""
+SEVERAL: Final = 3
+"""Networks of which two numbers of devices are a comparison."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
     found = []
     for kind, curves in kinds.items():
         whole = {key: [*alone[key], *own] for key, own in curves.items() if key in alone}
-        if len(whole) > 1 and max(len(_scales(own)) for own in whole.values()) >= SCALES:
+        curved = any(len(_scales(own)) >= SCALES for own in whole.values())
+        if len(whole) >= SEVERAL or (len(whole) > 1 and curved):
             found.append(_report(kind, list(whole.values()), name=names.take(_name(kind))))
     return tuple(found)
 

@@ -67,7 +67,7 @@ class Line(Frozen):
 
 
 class Ablation(Frozen):
-    """One training, plain at first, then with one technique more a line.
+    """One training with techniques more a line.
 
     Attributes:
         name: of its report.
@@ -75,7 +75,7 @@ class Ablation(Frozen):
         setting: what all lines share, in one line.
         ground: what it ran on, in one line.
         unit: of the throughput.
-        lines: the plain program first.
+        lines: the one with the fewest first, the plain program where that ran.
         notes: what the figures alone would hide.
     """
 

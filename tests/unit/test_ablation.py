@@ -65,9 +65,22 @@ def test_what_differs_in_more_is_another_training(changes):
     assert ablations((PLAIN, measured(64, 1.0, run_id="x", techniques=(LAST,), **changes))) == ()
 
 
-def test_without_a_plain_line_or_without_techniques_there_is_none():
-    assert ablations((ONE, TWO)) == ()
+def test_without_a_plain_line_the_one_with_fewest_techniques_is_the_first():
+    (found,) = ablations((TWO, ONE))
+    assert [line.label for line in found.lines] == [f"bf16, {LAST}, batch 64", f"+ {COMPILE}"]
+    assert [line.ratio for line in found.lines] == [None, pytest.approx(1.5)]
+
+
+def test_where_techniques_do_not_differ_there_is_none():
     assert ablations((PLAIN, HALF)) == ()
+    assert ablations((TWO, LARGE)) == ()
+
+
+def test_techniques_that_come_with_another_batch_or_precision_only_are_no_ablation():
+    full = measured(64, 900.0, run_id="full", techniques=(FUSED,))
+    assert ablations((ONE, LARGE)) == ()
+    assert ablations((full, ONE)) == ()
+    assert len(ablations((full, ONE, TWO))) == 1
 
 
 def test_a_line_that_may_not_be_used_has_no_figure_and_its_reason():

@@ -71,8 +71,11 @@ def test_what_was_trained_differently_is_another_table(changes):
     assert len(networks((*LENET, *ALEXNET, *other))) == 1
 
 
-def test_two_scales_of_each_are_no_curves_and_one_network_is_no_comparison():
+def test_two_scales_of_two_are_no_curves_and_one_network_is_no_comparison():
+    vgg = (ran("vgg16", 1, 20), ran("vgg16", 2, 30))
     assert networks((*LENET[:2], *ALEXNET)) == ()
+    (found,) = networks((*LENET[:2], *ALEXNET, *vgg))
+    assert [network.rows[-1].efficiency for network in found.networks] == pytest.approx([0.9, 0.8, 0.75])
     assert networks(LENET) == ()
     assert networks((*LENET, ALEXNET[1])) == ()  # no baseline
 
