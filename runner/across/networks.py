@@ -67,7 +67,8 @@ def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
     for kind, curves in kinds.items():
         whole = {key: [*alone[key], *own] for key, own in curves.items() if key in alone}
         curved = any(len(_scales(own)) >= SCALES for own in whole.values())
-        if len(whole) >= SEVERAL or (len(whole) > 1 and curved):
+        models = {record.trial.model for own in whole.values() for _, record in own if isinstance(record.trial, Trial)}
+        if len(models) >= SEVERAL or (len(whole) > 1 and curved):
             found.append(_report(kind, list(whole.values()), name=names.take(_name(kind))))
     return tuple(found)
 

@@ -76,6 +76,8 @@ def test_two_scales_of_two_are_no_curves_and_one_network_is_no_comparison():
     assert networks((*LENET[:2], *ALEXNET)) == ()
     (found,) = networks((*LENET[:2], *ALEXNET, *vgg))
     assert [network.rows[-1].efficiency for network in found.networks] == pytest.approx([0.9, 0.8, 0.75])
+    larger = (ran("lenet", 1, 20, key="larger"), ran("lenet", 2, 30, key="larger"))
+    assert networks((*LENET[:2], *ALEXNET, *larger)) == ()
     assert networks(LENET) == ()
     assert networks((*LENET, ALEXNET[1])) == ()  # no baseline
 
