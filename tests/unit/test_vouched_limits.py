@@ -1,0 +1,96 @@
+"""What results/README.md says of the H200s, held against the records.
+
+Prevents: a ratio in prose that no record gives, and a limit that is named without the figure that shows it.
+"""
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from runner.across.ablation import ablations
+from runner.overhead.again import from_file
+from runner.overhead.raw import read_overhead
+from runner.results import records_under
+
+ROOT = Path(__file__).parents[2]
+H200 = ROOT / "results/h200"
+TEXT = " ".join((ROOT / "results/README.md").read_text("utf-8").split())
+NETWORKS = ("resnet50", "resnet152", "inception-v3", "googlenet", "vgg16", "alexnet")
+
+
+def runs(topic, **wanted):
+    return [
+        record
+        for _, record in records_under(H200 / topic)
+        if all(getattr(record.trial, name) == value for name, value in wanted.items())
+    ]
+
+
+def rate(topic, **wanted):
+    (record,) = runs(topic, **wanted)
+    return record.measurement.throughput.value
+
+
+def techniques(topic, count, **wanted):
+    (record,) = [record for record in runs(topic, **wanted) if len(record.trial.techniques) == count]
+    return record
+
+
+def gain(topic, model):
+    eager, tuned = (techniques(topic, count, model=model).measurement.throughput.value for count in (2, 7))
+    return tuned / eager
+
+
+@pytest.mark.parametrize("batch", [256, 512, 1024])
+def test_tuned_over_the_eager_channels_last_loop(batch):
+    eager = techniques("ablation", 1).measurement.throughput.value
+    tuned = techniques("ablation", 7, batch_per_device=batch).measurement.throughput.value
+    assert f"| {batch:,} | {tuned:,.0f} | {tuned / eager:.2f} |" in TEXT
+
+
+def test_what_readme_says_of_the_whole_ablation():
+    first, *_, last = ablations(list(records_under(H200 / "ablation")))[0].lines
+    told = f"[{first.row.throughput:,.0f} to {last.row.throughput:,.0f} images/s](results/h200/ablation/"
+    assert told in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_power_is_what_limits_it():
+    (gpu,) = techniques("ablation", 7, batch_per_device=1024).telemetry.gpus
+    assert gpu.slowdown_percent["power cap"] == 100
+    assert (
+        f"{gpu.power_w.avg:.0f} of {gpu.power_limit_w:.0f} W, and the driver holds the clock at {gpu.sm_clock_mhz.avg:,.0f}"
+        in TEXT
+    )
+
+
+def test_each_line_learns_what_the_plain_program_learns():
+    (found,) = ablations(list(records_under(H200 / "losses")))
+    assert len(found.lines) == 8
+    assert all(line.losses.within for line in found.lines[1:])
+
+
+@pytest.mark.parametrize("model", ["resnet50-imagenet-stem", "resnet152-imagenet-stem", "resnet50"])
+def test_tuned_over_eager_on_small_images(model):
+    (gpu,) = techniques("small", 2, model=model).telemetry.gpus
+    assert f"| {model} | {gain('small', model):.2f} | {gpu.sm_active_percent.avg:.0f} |" in TEXT
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+def test_efficiency_of_one_message_and_of_ddp(model):
+    found = [efficiency("scaling-tuned", model, 2), efficiency("scaling", model, 2), efficiency("scaling", model, 4)]
+    assert f"| {model} | {' | '.join(f'{one:.3f}' for one in found)} |" in TEXT
+
+
+def efficiency(topic, model, scale):
+    one, several = (rate(topic, model=model, world_size=size) for size in (1, scale))
+    return several / one / scale
+
+
+def test_what_the_suite_costs():
+    (path,) = (H200 / "overhead").glob("overhead-*.json")
+    found = from_file(read_overhead(path), path.parent)
+    outside = statistics.median(each.outside_s for each in found.rounds)
+    assert f"{found.telemetry_ratio:.4f} of those without samplers" in TEXT
+    assert f"{found.host_ratio:.4f} of those beside the container" in TEXT
+    assert f"{outside:.2f} s" in TEXT
