@@ -12,6 +12,7 @@ MODULES: Final = (
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",
     "matplotlib.ticker",
+    "runner.report.publish",
 )
 
 
