@@ -28,16 +28,17 @@ MEGA: Final = 1_000_000
 _WHOLE_FROM: Final = 100
 LEGEND: Final = (
     "over the measured windows of all repeats: mean over time (smallest{dash}largest); idle: the lowest mean of a second before the "
-    "job; energy of all repeats together"
+    "job; energy of all repeats together; held down: why the driver kept clocks low, and for what share of the time"
 ).format(dash="\N{EN DASH}")
 
 
 def blocks(summary: Summary) -> tuple[Block, ...]:
-    """All devices together by scale, then each GPU, its pipes, and each host; columns of which nothing is known are left out."""
+    """All devices together by scale, then each GPU, its clocks, its pipes, and each host; columns of which nothing is known are left out."""
     watched = [(row, row.telemetry) for row in summary.rows if row.telemetry]
     found = (
         _block(_together(summary), [(row.devices, telemetry) for row, telemetry in watched]),
         _block(_GPU, list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))),
+        _block(_CLOCKS, list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))),
         _block(_PIPES, list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))),
         _block(_HOST, list(_named(watched, lambda one: one.hosts, lambda _: "host"))),
     )
@@ -90,6 +91,12 @@ _GPU: Final[dict[str, Callable[[GpuTelemetry], str]]] = {
     "idle (W)": lambda gpu: _number(gpu.idle_power_w),
     "energy (J)": lambda gpu: figure(gpu.energy_j),
 }
+_CLOCKS: Final[dict[str, Callable[[GpuTelemetry], str]]] = {
+    "SM clock (MHz)": lambda gpu: _spread(gpu.sm_clock_mhz),
+    "memory clock (MHz)": lambda gpu: _spread(gpu.memory_clock_mhz),
+    "limit (W)": lambda gpu: _number(gpu.power_limit_w),
+    "held down (%)": lambda gpu: _reasons(gpu.slowdown_percent),
+}
 _PIPES: Final[dict[str, Callable[[GpuTelemetry], str]]] = {
     "SM active (%)": lambda gpu: _mean(gpu.sm_active_percent),
     "occupancy (%)": lambda gpu: _mean(gpu.sm_occupancy_percent),
@@ -141,6 +148,13 @@ def _named(
 def _words(device: str) -> str:
     """``gpu0`` as ``GPU 0``, and ``gpu``, all that a node might have, as ``GPUs``."""
     return device if not device.startswith("gpu") else f"GPU {device[3:]}" if device != "gpu" else "GPUs"
+
+
+def _reasons(shares: dict[str, float] | None) -> str:
+    """``power cap 94``, or ``nothing``."""
+    if shares is None:
+        return ABSENT
+    return ", ".join(f"{reason} {_number(percent)}" for reason, percent in shares.items()) or "nothing"
 
 
 def _spread(value: Range | None) -> str:

@@ -61,9 +61,10 @@ def watched(*gpus, device="gpu", host=HOST, events=()):
     )
 
 
+CAPPED = gpu_rows(1, temperature_c=None, sm_clock_mhz=lambda t: 1980.0 - 10 * t, slowdown_bits=lambda t: 4 * (t >= 11))
 GPUS = summary(
     row(1, telemetry=watched(gpu_rows(0))),
-    row(2, telemetry=watched(gpu_rows(0), gpu_rows(1, temperature_c=None))),
+    row(2, telemetry=watched(gpu_rows(0), CAPPED)),
     unusable(4, "failed", "rank 3 ended with exit code 137"),
 )
 CPUS = summary(row(1, device="cpu worker", telemetry=watched(device="cpu")))
@@ -104,9 +105,16 @@ def test_cells_say_mean_and_extremes_and_stand_in_their_devices_line():
 
 
 def test_columns_of_which_nothing_is_known_stay_away_and_are_explained():
-    pipes = telemetry.blocks(GPUS)[2]
+    pipes = telemetry.blocks(GPUS)[3]
     assert pipes.headers == ("devices", "tensor (%)", "DRAM (%)", "by")
     assert any(note.startswith("fp32_percent, ") and "GPU 0" in note for note in telemetry.notes(GPUS))
+
+
+def test_clocks_stand_beside_what_held_them_down():
+    clocks = telemetry.blocks(GPUS)[2]
+    assert clocks.headers == ("devices", "SM clock (MHz)", "limit (W)", "held down (%)")
+    assert [row[-1] for row in clocks.rows] == ["nothing", "nothing", "power cap 75"]
+    assert clocks.rows[2][1] == "1,860 (1,840\N{EN DASH}1,880)"
 
 
 def test_a_machine_without_gpus_says_unavailable_and_shows_its_host():
