@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.across.ablation import ablations
+from runner.across.networks import networks
 from runner.overhead.again import from_file
 from runner.overhead.raw import read_overhead
 from runner.results import records_under
@@ -85,6 +86,22 @@ def test_efficiency_of_one_message_and_of_ddp(model):
 def efficiency(topic, model, scale):
     one, several = (rate(topic, model=model, world_size=size) for size in (1, scale))
     return several / one / scale
+
+
+def test_what_ddp_costs_beside_what_its_exchange_takes():
+    (found,) = networks(list(records_under(H200 / "scaling")))
+    (resnet50,) = (network for network in found.networks if network.label.startswith("resnet50 "))
+    one, four = (row.parts for row in resnet50.rows if row.scale in (1, 4))
+    assert f"takes {1e3 * (four.step_s - one.step_s):.2f} ms more than on one" in TEXT
+    assert f"exchanged in {1e3 * four.exchange_alone_s:.2f} ms" in TEXT
+
+
+def test_clocks_fall_with_vgg16():
+    alone, slower = (
+        min(gpu.sm_clock_mhz.avg for gpu in runs("scaling-tuned", model="vgg16", world_size=size)[0].telemetry.gpus)
+        for size in (1, 2)
+    )
+    assert f"to {slower:,.0f} MHz, from {alone:,.0f} on one" in TEXT
 
 
 def test_what_the_suite_costs():
