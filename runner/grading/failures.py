@@ -66,6 +66,10 @@ CAUSES: Final = (
         "shared memory ran out",
         re.compile(r"No space left on device.*shm|insufficient shared memory|bus error", re.IGNORECASE),
     ),
+    Cause(
+        "the image has no such program; install it there, or add its folder to the image's PATH",
+        re.compile(r"^lease: \S+: No such file or directory"),
+    ),
     Cause("the program could not import a module", re.compile(r"^(ModuleNotFoundError|ImportError): .*")),
 )
 

@@ -196,6 +196,7 @@ def test_without_a_rank_there_is_the_exit_code_and_the_last_lines():
     ("line", "cause"),
     [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "the device ran out of memory"),
+        ("lease: horovodrun: No such file or directory", "the image has no such program"),
         ("ModuleNotFoundError: No module named 'horovod'", "the program could not import a module"),
         (
             "RuntimeError: CUDA error: no kernel image is available for execution on the device",
