@@ -164,9 +164,7 @@ def overhead(
     beside_host: Annotated[
         bool, typer.Option("--beside-host", help="add the same training by ENGINE=host: what the container costs")
     ] = False,
-    gpus: Annotated[
-        Text, flag("--gpus", help="1: on a GPU, without a bare loop beside it (default: one CPU worker)")
-    ] = None,
+    gpus: Annotated[Text, flag("--gpus", help="1: on a GPU (default: one CPU worker)")] = None,
     batch: Annotated[Text, flag("--batch", help="samples at once", metavar="N")] = None,
     image_size: Annotated[Text, flag("--image-size", help="height and width of the input", metavar="PIXELS")] = None,
     precision: Annotated[Text, flag("--precision", help="fp32 (default), tf32, fp16 or bf16")] = None,

@@ -11,6 +11,8 @@ from runner.trial import Trial
 
 BARE: Final = {name: f"imagenet_cnn/bare_{name}.py" for name in ("mxnet", "pytorch", "tensorflow")}
 """Plain loops by framework, in `workloads/`."""
+BARE_TECHNIQUES: Final = frozenset({"channels-last", "fused-optimizer"})
+"""What PyTorch's loop can have: a plain program has these too."""
 GIVEN: Final = ("batch", "image_size", "precision", "preset", "techniques", "threads", "iterations", "warmup", "seed")
 """Fields of a request that are passed on where the user gave them; all else is said anyway."""
 
@@ -62,9 +64,28 @@ def bench(request: Request, ground: Ground, trial: Trial, *, engine: EngineName,
 
 
 def has_bare_loop(trial: Trial) -> bool:
-    """Whether the bare loop is the same training: it is the plain program of a classifier in fp32 on CPUs."""
-    plain = trial.precision == "fp32" and not trial.techniques and trial.workload == "imagenet_cnn"
-    return trial.device == "cpu" and plain
+    """Whether the bare loop is the same training: a classifier's; PyTorch's loop knows devices, precisions and what costs a word."""
+    if trial.workload != "imagenet_cnn":
+        return False
+    if trial.framework == "pytorch":
+        return trial.precision != "fp16" and BARE_TECHNIQUES.issuperset(trial.techniques)
+    return trial.device == "cpu" and trial.precision == "fp32" and not trial.techniques
+
+
+def bare(trial: Trial) -> tuple[str, ...]:
+    """The words after the program of the bare loop."""
+    flags: dict[str, object] = {
+        "model": trial.model,
+        "image-size": trial.image_size,
+        "batch": trial.batch_per_device,
+        "iterations": trial.iterations,
+        "warmup": trial.warmup,
+        "seed": trial.seed,
+        "threads": trial.threads,
+    }
+    if trial.framework == "pytorch":
+        flags |= {"device": trial.device, "precision": trial.precision, "techniques": ",".join(trial.techniques)}
+    return tuple(f"--{name}={value}" for name, value in flags.items())
 
 
 def on_host(request: Request, framework: str) -> Request:

@@ -22,7 +22,7 @@ from runner.engines.process import CommandError, run
 from runner.errors import RunFailedError
 from runner.execute import run_tool
 from runner.ground import Ground, look
-from runner.launch.job import Job, spec
+from runner.launch.job import spec
 from runner.machine.provenance import SUITE_ROOT, read_git
 from runner.matrix import make_job
 from runner.overhead import asking
@@ -148,27 +148,11 @@ def _bare(scene: _Scene) -> Command:
     lines: list[str] = []
     began = time.monotonic()
     engine = scene.prepared.engines[job.head.node.name]
-    run_tool(engine, spec(job, job.head, role="tool", argv=_argv(job)), lines.append)
+    program = f"{job.site.workloads}/{asking.BARE[scene.trial.framework]}"
+    argv = (job.site.python, program, *asking.bare(scene.trial))
+    run_tool(engine, spec(job, job.head, role="tool", argv=argv), lines.append)
     printed = Printed(rate_per_s=_figure(_RATE, lines), first_step_s=_figure(_FIRST, lines))
     return Command(side="bare", began_s=began, ended_s=time.monotonic(), printed=printed)
-
-
-def _argv(job: Job) -> tuple[str, ...]:
-    trial = job.trial
-    flags = {
-        "model": trial.model,
-        "image-size": trial.image_size,
-        "batch": trial.batch_per_device,
-        "iterations": trial.iterations,
-        "warmup": trial.warmup,
-        "seed": trial.seed,
-        "threads": trial.threads,
-    }
-    return (
-        job.site.python,
-        f"{job.site.workloads}/{asking.BARE[trial.framework]}",
-        *(f"--{name}={value}" for name, value in flags.items()),
-    )
 
 
 def _figure(pattern: re.Pattern[str], lines: Sequence[str]) -> float:

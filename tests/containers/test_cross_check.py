@@ -79,7 +79,8 @@ def test_a_framework_that_is_not_installed_is_refused_before_anything_starts(pyt
 
 
 def test_an_overhead_leaves_all_that_its_report_is_made_of(python, dlscale, tmp_path):
-    done = dlscale("overhead", *SMALL, "--engine=docker", "--beside-host", "--repeat=1", out=tmp_path / "out")
+    faster = ("--precision=bf16", "--techniques=channels-last,fused-optimizer")
+    done = dlscale("overhead", *SMALL, *faster, "--engine=docker", "--beside-host", "--repeat=1", out=tmp_path / "out")
     assert done.code == 0, done.stderr
     (path,) = (tmp_path / "out").glob("overhead-*.json")
     raw = read_overhead(path)
@@ -93,6 +94,7 @@ def test_an_overhead_leaves_all_that_its_report_is_made_of(python, dlscale, tmp_
         assert (record.telemetry is None) is (side == "unwatched")
         trial = record.trial
         assert (trial.model, trial.batch_per_device, trial.iterations, trial.warmup) == ("lenet", 8, 20, 4)
+        assert (trial.precision, trial.techniques) == ("bf16", ("channels-last", "fused-optimizer"))
     first = path.with_suffix(".csv").read_bytes()
     path.with_suffix(".csv").unlink()
     again = dlscale("report", tmp_path / "out")

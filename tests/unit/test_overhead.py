@@ -138,14 +138,25 @@ def test_what_leaves_nothing_to_measure_is_refused(asked, ground_changes, beside
     ("changes", "has"),
     [
         ({}, True),
-        ({"precision": "bf16"}, False),
-        ({"techniques": ("channels-last",)}, False),
+        ({"precision": "bf16"}, True),
+        ({"precision": "fp16"}, False),
+        ({"device": "gpu", "precision": "tf32", "techniques": ("channels-last", "fused-optimizer")}, True),
+        ({"techniques": ("channels-last", "compile")}, False),
         ({"workload": "wgan"}, False),
-        ({"device": "gpu"}, False),
+        ({"framework": "mxnet"}, True),
+        ({"framework": "mxnet", "precision": "bf16"}, False),
+        ({"framework": "tensorflow", "device": "gpu"}, False),
     ],
 )
-def test_the_bare_loop_is_beside_the_plain_program_alone(changes, has):
-    assert asking.has_bare_loop(examples.trial(framework="pytorch", **changes)) is has
+def test_the_bare_loop_is_beside_what_it_can_do_alike(changes, has):
+    assert asking.has_bare_loop(examples.trial(**{"framework": "pytorch", **changes})) is has
+
+
+def test_pytorchs_bare_loop_is_told_what_the_program_is_told():
+    asked = {"device": "gpu", "precision": "bf16", "techniques": ("channels-last",)}
+    words = asking.bare(examples.trial(framework="pytorch", **asked))
+    assert words[-3:] == ("--device=gpu", "--precision=bf16", "--techniques=channels-last")
+    assert words[:-3] == asking.bare(examples.trial(framework="mxnet"))
 
 
 # What comes of them

@@ -1,6 +1,7 @@
 """The plainest PyTorch training loop, with the network and nothing else of the suite: what its overhead is held against.
 
-    python3 bare_pytorch.py --model=resnet18 --image-size=32 --batch=32 --iterations=40 --warmup=4 --seed=1 --threads=2
+    python3 bare_pytorch.py --model=resnet18 --image-size=32 --batch=32 --iterations=40 --warmup=4 --seed=1 --threads=2 --device=cpu \
+        --precision=fp32 --techniques=channels-last,fused-optimizer
 
 Prints images/sec, and the seconds from the start of the process to the end of the first step.
 """
@@ -16,24 +17,47 @@ from models_torch import build
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flags import bare_parser
 
-args = bare_parser(__doc__.splitlines()[0]).parse_args()
+parser = bare_parser(__doc__.splitlines()[0])
+parser.add_argument("--device", required=True, choices=("cpu", "gpu"))
+parser.add_argument("--precision", required=True, choices=("fp32", "tf32", "bf16"))
+parser.add_argument("--techniques", default="", help="channels-last, fused-optimizer or both")
+args = parser.parse_args()
+techniques = set(args.techniques.split(","))
+on_gpu = args.device == "gpu"
+device = torch.device("cuda" if on_gpu else "cpu")
+layout = torch.channels_last if "channels-last" in techniques else torch.contiguous_format
 torch.set_num_threads(args.threads)
+torch.backends.cudnn.benchmark = True
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
+autocast = torch.autocast(device.type, torch.bfloat16, enabled=args.precision == "bf16")
 torch.manual_seed(args.seed)
-model = build(args.model, args.image_size, 1000)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+model = build(args.model, args.image_size, 1000).to(device, memory_format=layout)
+fused = "fused-optimizer" in techniques or None
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, fused=fused)
 loss_function = torch.nn.CrossEntropyLoss()
-images = torch.randn(args.batch, 3, args.image_size, args.image_size)
-labels = torch.randint(1000, (args.batch,))
+images = torch.randn(args.batch, 3, args.image_size, args.image_size).to(device, memory_format=layout)
+labels = torch.randint(1000, (args.batch,), device=device)
+
+
+def clock():
+    """Seconds, once the device has done all that it was given."""
+    if on_gpu:
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
 
 for iteration in range(args.warmup + args.iterations):
     if iteration == args.warmup:
-        start = time.perf_counter()
+        start = clock()
     optimizer.zero_grad()
-    loss_function(model(images), labels).backward()
+    with autocast:
+        loss = loss_function(model(images), labels)
+    loss.backward()
     optimizer.step()
     if iteration == 0:
+        clock()
         ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
         first_step = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
-print(f"images/sec {args.iterations * args.batch / (time.perf_counter() - start):.3f}")
+print(f"images/sec {args.iterations * args.batch / (clock() - start):.3f}")
 print(f"first step {first_step:.3f}")
