@@ -30,9 +30,14 @@ def ranks(client, out, pair):
     found = {}
     for container in containers_of(client, out):
         for pid, _, arguments in (row for row in container.top(ps_args="-eo pid,ppid,args")["Processes"]):
-            environment = dict(
-                word.split("=", 1) for word in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in word
-            )
+            try:
+                environ = Path(f"/proc/{pid}/environ").read_text()
+            except (
+                FileNotFoundError,
+                ProcessLookupError,
+            ):  # a helper of a rank's that has ended since, or that nobody has reaped
+                continue
+            environment = dict(word.split("=", 1) for word in environ.split("\0") if "=" in word)
             own = [environment[name] for name in RANKS if name in environment]
             if "TF_CONFIG" in environment:
                 own = [json.loads(environment["TF_CONFIG"])["task"]["index"]]
