@@ -39,7 +39,7 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     name = stamp()
     with progress(Console(stderr=True, highlight=False)) as shown:
         runs = run(request, command=command, name=name, shown=shown)
-    # pandas and matplotlib take a second to load: after the runs, not before the first step.
+    # pandas and matplotlib take a second to load: not before a job is under way (`report/ahead.py`).
     from runner.report.publish import publish  # noqa: PLC0415
 
     publish(runs, out=runs[0][0].parent, name=name, console=Console(highlight=False, soft_wrap=True))

@@ -1,8 +1,9 @@
 """Records on file → the `Ablation`s among them: runs of one training that differ in techniques, precision and batch only. Pure.
 
 Lines stand in the order in which they gain: by precision, by how many techniques, by batch; each is held against the first, the plain
-program where that ran, and against the line before. Whether a line still learns what the plain program learns is told by its losses on real data, beside
-those of the plain program from several seeds: it has to be as near to their mean as one of them is to the mean of the others.
+program where that ran, and against the line before. Whether a line still learns what the plain program learns is told by its losses on
+real data, beside those of the plain program from several seeds: it has to be as near to their mean as one of them is to the mean of the
+others.
 """
 
 from __future__ import annotations

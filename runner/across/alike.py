@@ -45,7 +45,7 @@ def on_one_ground(record: RunRecord, trial: Trial) -> tuple[str, ...]:
 
 
 def trial_of(run: Run) -> Trial:
-    """The trial of a run that `alike` gave."""
+    """The trial of a run that is one of the suite's own programs, as all are that `alike` gives."""
     trial = run[1].trial
     assert isinstance(trial, Trial)  # noqa: S101 - it gives no other
     return trial

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from runner.across.alike import Names, Run, slug
+from runner.across.alike import Names, Run, slug, trial_of
 from runner.compare.identity import device_name
 from runner.emulation.link import Link
 from runner.report import figures
@@ -67,7 +67,7 @@ def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
     for kind, curves in kinds.items():
         whole = {key: [*alone[key], *own] for key, own in curves.items() if key in alone}
         curved = any(len(_scales(own)) >= SCALES for own in whole.values())
-        models = {record.trial.model for own in whole.values() for _, record in own if isinstance(record.trial, Trial)}
+        models = {trial_of(own[0]).model for own in whole.values()}
         if len(models) >= SEVERAL or (len(whole) > 1 and curved):
             found.append(_report(kind, list(whole.values()), name=names.take(_name(kind))))
     return tuple(found)
@@ -120,8 +120,7 @@ def _report(kind: _Kind, curves: Sequence[Sequence[Run]], *, name: str) -> Netwo
 
 def _network(runs: Sequence[Run]) -> Network:
     summary = summarize(runs)
-    trial = runs[0][1].trial
-    assert isinstance(trial, Trial)  # noqa: S101 - no other has a kind
+    trial = trial_of(runs[0])
     size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
     return Network(
         label=f"{trial.model}{size}",

@@ -84,8 +84,8 @@ def bare(trial: Trial) -> tuple[str, ...]:
         "threads": trial.threads,
     }
     if trial.framework == "pytorch":
-        flags |= {"device": trial.device, "precision": trial.precision, "techniques": ",".join(trial.techniques)}
-    return tuple(f"--{name}={value}" for name, value in flags.items())
+        flags |= {"device": trial.device, "precision": trial.precision, "techniques": trial.techniques}
+    return tuple(f"--{name}={_word(value)}" for name, value in flags.items())
 
 
 def on_host(request: Request, framework: str) -> Request:

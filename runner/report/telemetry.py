@@ -35,11 +35,12 @@ LEGEND: Final = (
 def blocks(summary: Summary) -> tuple[Block, ...]:
     """All devices together by scale, then each GPU, its clocks, its pipes, and each host; columns of which nothing is known are left out."""
     watched = [(row, row.telemetry) for row in summary.rows if row.telemetry]
+    gpus = list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))
     found = (
         _block(_together(summary), [(row.devices, telemetry) for row, telemetry in watched]),
-        _block(_GPU, list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))),
-        _block(_CLOCKS, list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))),
-        _block(_PIPES, list(_named(watched, lambda one: one.gpus, lambda gpu: f"GPU {gpu.index}"))),
+        _block(_GPU, gpus),
+        _block(_CLOCKS, gpus),
+        _block(_PIPES, gpus),
         _block(_HOST, list(_named(watched, lambda one: one.hosts, lambda _: "host"))),
     )
     return tuple(block for block in found if block)

@@ -51,6 +51,7 @@ class Watch:
             return
         if isinstance(event, Env):
             self.env = event
+        # Nothing may be loaded while another training is still measured.
         if _idle_from_here(event) and not self._beside_others:
             ahead.load()
         self._show(event)

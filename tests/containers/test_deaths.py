@@ -32,11 +32,8 @@ def ranks(client, out, pair):
         for pid, _, arguments in (row for row in container.top(ps_args="-eo pid,ppid,args")["Processes"]):
             try:
                 environ = Path(f"/proc/{pid}/environ").read_text()
-            except (
-                FileNotFoundError,
-                ProcessLookupError,
-            ):  # a helper of a rank's that has ended since, or that nobody has reaped
-                continue
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # a helper of a rank's that has ended since, or that nobody has reaped
             environment = dict(word.split("=", 1) for word in environ.split("\0") if "=" in word)
             own = [environment[name] for name in RANKS if name in environment]
             if "TF_CONFIG" in environment:

@@ -28,25 +28,19 @@ def runs(topic, **wanted):
     ]
 
 
-def rate(topic, **wanted):
-    (record,) = runs(topic, **wanted)
-    return record.measurement.throughput.value
-
-
-def techniques(topic, count, **wanted):
-    (record,) = [record for record in runs(topic, **wanted) if len(record.trial.techniques) == count]
+def one(topic, *, techniques=None, **wanted):
+    """The only run of a topic that has these facts, and so many techniques where that is said."""
+    (record,) = [own for own in runs(topic, **wanted) if techniques in (None, len(own.trial.techniques))]
     return record
 
 
-def gain(topic, model):
-    eager, tuned = (techniques(topic, count, model=model).measurement.throughput.value for count in (2, 7))
-    return tuned / eager
+def rate(topic, **wanted):
+    return one(topic, **wanted).measurement.throughput.value
 
 
 @pytest.mark.parametrize("batch", [256, 512, 1024])
 def test_tuned_over_the_eager_channels_last_loop(batch):
-    eager = techniques("ablation", 1).measurement.throughput.value
-    tuned = techniques("ablation", 7, batch_per_device=batch).measurement.throughput.value
+    eager, tuned = rate("ablation", techniques=1), rate("ablation", techniques=7, batch_per_device=batch)
     assert f"| {batch:,} | {tuned:,.0f} | {tuned / eager:.2f} |" in TEXT
 
 
@@ -57,7 +51,7 @@ def test_what_readme_says_of_the_whole_ablation():
 
 
 def test_power_is_what_limits_it():
-    (gpu,) = techniques("ablation", 7, batch_per_device=1024).telemetry.gpus
+    (gpu,) = one("ablation", techniques=7, batch_per_device=1024).telemetry.gpus
     assert gpu.slowdown_percent["power cap"] == 100
     assert (
         f"{gpu.power_w.avg:.0f} of {gpu.power_limit_w:.0f} W, and the driver holds the clock at {gpu.sm_clock_mhz.avg:,.0f}"
@@ -73,32 +67,33 @@ def test_each_line_learns_what_the_plain_program_learns():
 
 @pytest.mark.parametrize("model", ["resnet50-imagenet-stem", "resnet152-imagenet-stem", "resnet50"])
 def test_tuned_over_eager_on_small_images(model):
-    (gpu,) = techniques("small", 2, model=model).telemetry.gpus
-    assert f"| {model} | {gain('small', model):.2f} | {gpu.sm_active_percent.avg:.0f} |" in TEXT
+    (gpu,) = one("small", techniques=2, model=model).telemetry.gpus
+    eager, tuned = (rate("small", techniques=count, model=model) for count in (2, 7))
+    assert f"| {model} | {tuned / eager:.2f} | {gpu.sm_active_percent.avg:.0f} |" in TEXT
 
 
 @pytest.mark.parametrize("model", NETWORKS)
 def test_efficiency_of_one_message_and_of_ddp(model):
     found = [efficiency("scaling-tuned", model, 2), efficiency("scaling", model, 2), efficiency("scaling", model, 4)]
-    assert f"| {model} | {' | '.join(f'{one:.3f}' for one in found)} |" in TEXT
+    assert f"| {model} | {' | '.join(f'{share:.3f}' for share in found)} |" in TEXT
 
 
 def efficiency(topic, model, scale):
-    one, several = (rate(topic, model=model, world_size=size) for size in (1, scale))
-    return several / one / scale
+    alone, several = (rate(topic, model=model, world_size=size) for size in (1, scale))
+    return several / alone / scale
 
 
 def test_what_ddp_costs_beside_what_its_exchange_takes():
     (found,) = networks(list(records_under(H200 / "scaling")))
     (resnet50,) = (network for network in found.networks if network.label.startswith("resnet50 "))
-    one, four = (row.parts for row in resnet50.rows if row.scale in (1, 4))
-    assert f"takes {1e3 * (four.step_s - one.step_s):.2f} ms more than on one" in TEXT
+    alone, four = (row.parts for row in resnet50.rows if row.scale in (1, 4))
+    assert f"takes {1e3 * (four.step_s - alone.step_s):.2f} ms more than on one" in TEXT
     assert f"exchanged in {1e3 * four.exchange_alone_s:.2f} ms" in TEXT
 
 
 def test_clocks_fall_with_vgg16():
     alone, slower = (
-        min(gpu.sm_clock_mhz.avg for gpu in runs("scaling-tuned", model="vgg16", world_size=size)[0].telemetry.gpus)
+        min(gpu.sm_clock_mhz.avg for gpu in one("scaling-tuned", model="vgg16", world_size=size).telemetry.gpus)
         for size in (1, 2)
     )
     assert f"to {slower:,.0f} MHz, from {alone:,.0f} on one" in TEXT
