@@ -38,7 +38,7 @@ def frame(*parts):
 
 
 def gpu(index=0, **changes):
-    facts = {"power_limit_w": 700.0, "default_power_limit_w": 700.0, "counters": "gpm"}
+    facts = {"power_limit_w": 700.0, "default_power_limit_w": 700.0, "counters": "gpm", "power_reading": "instant"}
     return MonitoredGpu(**({"index": index, "uuid": f"GPU-{index}", "name": "NVIDIA H200"} | facts | changes))
 
 

@@ -61,8 +61,9 @@ accuracy      precision, samples, correct, reference ("fp32"), reference_correct
 
 The sampler of a node (`monitor.py`), which is no rank and says 0, writes
 
-monitor_start node, hz, gpus: [{index, uuid, name, power_limit_w, default_power_limit_w, counters}], cores, sources ({source: null, or why there is
-              none of it}: "nvml", "gpm", "dcgm", "psutil", "rapl"); `counters` is "gpm", "dcgm" or null
+monitor_start node, hz, gpus: [{index, uuid, name, power_limit_w, default_power_limit_w, counters, power_reading}], cores, sources ({source:
+              null, or why there is none of it}: "nvml", "gpm", "dcgm", "psutil", "rapl"); `counters` is "gpm", "dcgm" or null,
+              `power_reading` "instant" or "usage" (on Ampere and later a mean of the second before)
 trouble       device ("gpu0", "host"), fields (names of columns), reason; once for each, when they begin to be missing
 monitor_stop  samples, seconds, cpu_s (its own)
 

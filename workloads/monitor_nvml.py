@@ -86,7 +86,14 @@ def text(value):
 
 
 class Gpu(Device):
-    """One GPU; `index` is NVML's on the host, `place` its index here. `counters` ("gpm", "dcgm", None) is what counts its pipes' work."""
+    """One GPU.
+
+    Attributes:
+        index, place: NVML's on the host, and its index here.
+        counters: what counts its pipes' work: "gpm", "dcgm", None.
+        power_reading: what its power is: that of the "instant", or what nvidia-smi shows as its "usage", which is that too up to the
+            A100 and on later GPUs the mean of the second before.
+    """
 
     asks = "NVML"
 
@@ -129,6 +136,7 @@ class Gpu(Device):
         self.model = text(self.nvml.nvmlDeviceGetName(self.handle))
         self.limit_w = self.watts(self.nvml.nvmlDeviceGetEnforcedPowerLimit)
         self.default_limit_w = self.watts(self.nvml.nvmlDeviceGetPowerManagementDefaultLimit)
+        self.power_reading = "instant" if self.tells_instant_power() else "usage"
         self.counters = "gpm" if self.gpm.open(self.handle) else None
         # The counters of PCIe have 32 bits: at the 50 GB/s of a GPU that has GPM they start again several times between two samples.
         if self.counters:
@@ -149,6 +157,7 @@ class Gpu(Device):
             "power_limit_w": self.limit_w,
             "default_power_limit_w": self.default_limit_w,
             "counters": self.counters,
+            "power_reading": self.power_reading,
         }
 
     def count_by(self, dcgm):
@@ -179,7 +188,23 @@ class Gpu(Device):
         return [self.nvml.nvmlDeviceGetMemoryInfo(self.handle).used >> 20]
 
     def power(self):
+        if self.power_reading == "instant":
+            return [self.instant_power()]
         return [self.nvml.nvmlDeviceGetPowerUsage(self.handle) / 1000]
+
+    def instant_power(self):
+        (answer,) = self.nvml.nvmlDeviceGetFieldValues(self.handle, [self.nvml.NVML_FI_DEV_POWER_INSTANT])
+        if answer.nvmlReturn:
+            raise self.nvml.NVMLError(answer.nvmlReturn)
+        return answer.value.uiVal / 1000
+
+    def tells_instant_power(self):
+        """Older drivers and older releases of nvidia-ml-py do not."""
+        try:
+            self.instant_power()
+        except (AttributeError, self.nvml.NVMLError):
+            return False
+        return True
 
     def energy(self):
         return [self.nvml.nvmlDeviceGetTotalEnergyConsumption(self.handle) / 1000]

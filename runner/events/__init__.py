@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from runner.events.base import EventBase
-from runner.events.monitor import MonitoredGpu, MonitorStart, MonitorStop, Trouble
+from runner.events.monitor import MonitoredGpu, MonitorStart, MonitorStop, PowerReading, Trouble
 from runner.events.profile import FlopCount, Memory, ProfileKind, ProfileStart, ProfileStop, Region, Regions, StepPart
 from runner.events.quality import Accuracy, Epoch, Validated
 from runner.events.training import (
@@ -59,6 +59,7 @@ __all__ = [
     "Peer",
     "Phase",
     "PortBytes",
+    "PowerReading",
     "ProfileKind",
     "ProfileStart",
     "ProfileStop",

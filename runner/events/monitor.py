@@ -8,9 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runner.events.base import EventBase
 
+PowerReading = Literal["instant", "usage"]
+
 
 class MonitoredGpu(BaseModel):
-    """A GPU that a node's sampler asks; `counters` is where its pipes' utilisation comes from, None for nowhere."""
+    """A GPU that a node's sampler asks.
+
+    Attributes:
+        counters: where its pipes' utilisation comes from, None for nowhere.
+        power_reading: by NVML_FI_DEV_POWER_INSTANT or by nvmlDeviceGetPowerUsage; None of samplers that knew the latter only.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -20,6 +27,7 @@ class MonitoredGpu(BaseModel):
     power_limit_w: float | None = None
     default_power_limit_w: float | None = None
     counters: Literal["gpm", "dcgm"] | None = None
+    power_reading: PowerReading | None = None
 
 
 class MonitorStart(EventBase):

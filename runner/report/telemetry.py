@@ -47,7 +47,27 @@ def blocks(summary: Summary) -> tuple[Block, ...]:
 
 
 def notes(summary: Summary) -> tuple[str, ...]:
-    """Why something is unknown: a line for each reason and for the devices that lack the same for it."""
+    """What to know of the figures: whose power lags, and why something is unknown."""
+    return (*_lagging(summary), *_unavailable(summary))
+
+
+def _lagging(summary: Summary) -> Iterator[str]:
+    """The GPUs whose power NVML told as its usage."""
+    named = {
+        f"GPU {gpu.index}": None
+        for row in summary.rows
+        for gpu in (row.telemetry.gpus if row.telemetry else ())
+        if gpu.power_w and gpu.power_reading != "instant"
+    }
+    if named:
+        yield (
+            f"power of {', '.join(named)} by nvmlDeviceGetPowerUsage: on Ampere and later each sample is the mean of the second before it, "
+            "so that a span of a few seconds begins with what was before it; energy does not"
+        )
+
+
+def _unavailable(summary: Summary) -> tuple[str, ...]:
+    """A line for each reason and for the devices that lack the same for it."""
     fields: dict[tuple[str, str], dict[str, None]] = {}
     for row in summary.rows:
         for entry in row.telemetry.missing if row.telemetry else ():

@@ -49,6 +49,7 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
         power_limit_w=gpu.power_limit_w,
         default_power_limit_w=gpu.default_power_limit_w,
         counters=gpu.counters,
+        power_reading=gpu.power_reading,
         utilisation=device.gauge("utilisation_percent"),
         fp32_utilisation=pipes.pop("fp32_percent"),
         power_w=device.gauge("power_w"),

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from runner.events import PowerReading
 from runner.frozen import Frozen
 
 EnergyMethod = Literal["energy counter", "integrated power"]
@@ -80,7 +81,8 @@ class GpuTelemetry(Frozen):
         utilisation: NVML's: share of time in which any kernel ran.
         fp32_utilisation: share of cycles in which the FP32 pipe was active.
         memory_utilisation_percent: NVML's: share of time in which device memory was read or written.
-        power_w: as NVML tells it, on Ampere and later its mean over the last second.
+        power_w: as NVML tells it, by `power_reading`: of the instant, or its usage, a mean of the second before on Ampere and later
+            (nvmlDeviceGetPowerUsage), which begins a short span with what was before it; None as of samplers that knew the latter only.
         temperature_rise_c: mean of the last quarter of the span less that of the first.
         energy_j: by `energy_method`; `integrated_power_j` is power over time beside it, to hold one against the other.
         idle_power_w: lowest mean over a second before the job.
@@ -99,6 +101,7 @@ class GpuTelemetry(Frozen):
     power_limit_w: float | None
     default_power_limit_w: float | None
     counters: Literal["gpm", "dcgm"] | None
+    power_reading: PowerReading | None = None
     utilisation: Range | None
     fp32_utilisation: Range | None
     power_w: Range | None

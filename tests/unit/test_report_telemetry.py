@@ -145,6 +145,20 @@ def test_a_reason_is_said_once_for_all_that_it_is_of():
     assert telemetry.notes(found).count("nvlink_rx_bytes, nvlink_tx_bytes of GPU 0 unavailable: Not Supported") == 1
 
 
+@pytest.mark.parametrize(("reading", "lags"), [("instant", False), ("usage", True), (None, True)])
+def test_power_that_lags_is_told(reading, lags):
+    found = summary(*(row(count, telemetry=read_by(reading)) for count in (1, 2)))
+    told = [note for note in telemetry.notes(found) if note.startswith("power of GPU 0 by nvmlDeviceGetPowerUsage: ")]
+    assert len(told) == lags
+
+
+def read_by(reading):
+    plain = watched(gpu_rows(0))
+    return plain.model_copy(
+        update={"gpus": tuple(gpu.model_copy(update={"power_reading": reading}) for gpu in plain.gpus)}
+    )
+
+
 def test_a_run_that_may_not_be_used_carries_no_telemetry():
     with pytest.raises(ValidationError, match="may carry no figures"):
         row(

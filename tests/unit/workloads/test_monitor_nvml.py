@@ -28,6 +28,7 @@ def test_values_in_their_units(sampled):
     (start,) = sampler.events("monitor_start")
     (gpu,) = start.gpus
     assert (gpu.index, gpu.uuid, gpu.name, gpu.counters) == (0, "GPU-0", "NVIDIA H200", "gpm")
+    assert gpu.power_reading == "instant"
     assert (gpu.power_limit_w, gpu.default_power_limit_w) == (650.0, 700.0)
     assert {name: start.sources[name] for name in ("nvml", "gpm", "dcgm")} == {
         "nvml": None,
@@ -42,7 +43,7 @@ def test_values_in_their_units(sampled):
         "utilisation_percent": 87,
         "memory_utilisation_percent": 41,
         "memory_mib": 10_241,
-        "power_w": 312.345,
+        "power_w": 298.765,
         "energy_j": 5_031.234,
         "temperature_c": 55,
         "sm_clock_mhz": 1_980,
@@ -111,7 +112,7 @@ def test_a_gpu_before_hopper_has_the_rest_and_a_reason(sampled):
     row = sampler.rows_of("gpu0", 2)[1]
     assert sampler.close() == 0
     assert set(row) & set(monitor_nvml.COUNTERS) == set()
-    assert (row["power_w"], row["pcie_rx_bytes"], row.get("nvlink_rx_bytes")) == (312.345, 1_111, None)
+    assert (row["power_w"], row["pcie_rx_bytes"], row.get("nvlink_rx_bytes")) == (298.765, 1_111, None)
     reason = "this GPU has no GPM (Hopper and later have)"
     (start,) = sampler.events("monitor_start")
     assert (start.sources["gpm"], start.sources["dcgm"]) == (reason, "no dcgmi on the PATH")
@@ -135,25 +136,42 @@ def test_an_older_nvidia_ml_py_is_asked_for_what_it_knows(sampled):
     }
 
 
+@pytest.mark.parametrize(
+    "nvml",
+    [
+        {"refuse": [pynvml.NVML_FI_DEV_POWER_INSTANT]},
+        {"forget": ["NVML_FI_DEV_POWER_INSTANT"]},
+        {"gpm": False, "forget": ["nvmlDeviceGetFieldValues"]},
+    ],
+    ids=["driver", "library", "older library"],
+)
+def test_power_is_what_nvidia_smi_shows_where_that_of_the_instant_is_not_told(sampled, nvml):
+    sampler = sampled(nvml=nvml)
+    assert sampler.rows_of("gpu0", 1)[0]["power_w"] == 312.345
+    assert sampler.close() == 0
+    (start,) = sampler.events("monitor_start")
+    assert start.gpus[0].power_reading == "usage"
+
+
 def test_a_gpu_without_an_energy_counter(sampled):
     sampler = sampled(nvml={"faults": [{"call": "nvmlDeviceGetTotalEnergyConsumption", "error": NOT_SUPPORTED}]})
     rows = sampler.rows_of("gpu0", 3)
-    assert all("energy_j" not in row and row["power_w"] == 312.345 for row in rows)
+    assert all("energy_j" not in row and row["power_w"] == 298.765 for row in rows)
     assert sampler.troubles("gpu0")["Not Supported"] == ["energy_j"]
 
 
 def test_a_call_that_fails_is_told_once_and_again_when_the_reason_changes(sampled):
     faults = [
-        {"call": "nvmlDeviceGetPowerUsage", "after": 8, "error": pynvml.NVML_ERROR_TIMEOUT},
-        {"call": "nvmlDeviceGetPowerUsage", "after": 2, "error": UNKNOWN},
+        {"call": "nvmlDeviceGetMemoryInfo", "after": 8, "error": pynvml.NVML_ERROR_TIMEOUT},
+        {"call": "nvmlDeviceGetMemoryInfo", "after": 2, "error": UNKNOWN},
     ]
     sampler = sampled(nvml={"faults": faults})
     rows = sampler.rows_of("gpu0", 14)
     assert sampler.close() == 0
-    assert ["power_w" in row for row in rows[:14]] == [True] * 2 + [False] * 12
+    assert ["memory_mib" in row for row in rows[:14]] == [True] * 2 + [False] * 12
     assert all(row["temperature_c"] == 55 for row in rows)
-    told = [(trouble.fields, trouble.reason) for trouble in sampler.events("trouble") if "power_w" in trouble.fields]
-    assert told == [(("power_w",), "Unknown Error"), (("power_w",), "Timeout")]
+    told = [(trouble.fields, trouble.reason) for trouble in sampler.events("trouble") if "memory_mib" in trouble.fields]
+    assert told == [(("memory_mib",), "Unknown Error"), (("memory_mib",), "Timeout")]
 
 
 def test_a_lost_gpu_ends_its_own_columns_alone(sampled):
@@ -169,7 +187,7 @@ def test_a_lost_gpu_ends_its_own_columns_alone(sampled):
 
 @pytest.mark.parametrize("end", ["close", "terminate"])
 def test_a_call_that_never_returns_is_left_behind(sampled, end):
-    faults = [{"call": "nvmlDeviceGetPowerUsage", "gpu": 1, "after": 2, "error": None}]
+    faults = [{"call": "nvmlDeviceGetMemoryInfo", "gpu": 1, "after": 2, "error": None}]
     sampler = sampled(nvml={"gpus": 2, "faults": faults})
     sampler.wait_for(lambda: "NVML did not answer for 2 s" in sampler.troubles("gpu1"))
     sampler.rows_of("gpu0", len(sampler.rows_of("gpu0", 0)) + 10)

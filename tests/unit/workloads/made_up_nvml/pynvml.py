@@ -4,6 +4,7 @@ MADE_UP_NVML is a JSON object:
 
     gpus     how many
     forget   names that this release does not have
+    refuse   ids of fields that this driver does not have
     gpm      whether the GPUs have it (default: yes)
     faults   [{call, gpu, after, error}]: this function's calls for this GPU (for any without one) beyond the first `after` raise the
              error code, or never return when the code is null
@@ -51,6 +52,7 @@ FIELDS = {
     real.NVML_FI_DEV_PCIE_COUNT_TX_BYTES: 2_222,
     real.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX: 3,
     real.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX: 4,
+    real.NVML_FI_DEV_POWER_INSTANT: 298_765,
 }
 
 
@@ -138,7 +140,8 @@ def nvmlDeviceGetComputeRunningProcesses(_gpu):
 @answers
 def nvmlDeviceGetFieldValues(_gpu, asked):
     told = (real.c_nvmlFieldValue_t * len(asked))()
-    for answer, (field, scope) in zip(told, asked, strict=True):
+    for answer, one in zip(told, asked, strict=True):
+        field, scope = one if isinstance(one, tuple) else (one, 0)
         nvlink = field in (
             real.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
             real.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
@@ -148,7 +151,8 @@ def nvmlDeviceGetFieldValues(_gpu, asked):
             answer.valueType, answer.value.ullVal = real.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, FIELDS[field]
         else:
             answer.valueType, answer.value.uiVal = real.NVML_VALUE_TYPE_UNSIGNED_INT, FIELDS[field]
-        answer.nvmlReturn = real.NVML_ERROR_NOT_SUPPORTED if nvlink and SETTINGS.get("nvlink") is False else 0
+        refused = (nvlink and SETTINGS.get("nvlink") is False) or field in SETTINGS.get("refuse", [])
+        answer.nvmlReturn = real.NVML_ERROR_NOT_SUPPORTED if refused else 0
     return told
 
 
