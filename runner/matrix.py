@@ -17,7 +17,6 @@ from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
 from runner.engines.base import EngineError
 from runner.execute import STOPPED, Limits, execute
-from runner.grading.grade import grade, scaling
 from runner.ground import Ground
 from runner.keys import handed_out
 from runner.launch import launch, monitor
@@ -152,6 +151,9 @@ class Matrix:
         outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         if outcome.status in ("failed", "silent", "timeout") and (apart := fleet.apart(trial.placement)):
             outcome = outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
+        # numpy takes a fifth of a second to load: not before the job is under way (`report/ahead.py`).
+        from runner.grading.grade import grade, scaling  # noqa: PLC0415
+
         graded = grade(
             trial=trial,
             outcome=outcome,

@@ -23,14 +23,14 @@ from runner.errors import RequestError, RunFailedError
 from runner.events import Event
 from runner.events.parse import Rows, parse_events
 from runner.frozen import Frozen, refuse_newer
-from runner.grading.metrics import Interval, Measurement
+from runner.grading.model import Interval, Measurement
 from runner.interconnect import Transport
 from runner.machine.provenance import Provenance
 from runner.outcome import Outcome
 from runner.planning.techniques import of_older
 from runner.profile.model import Profile
 from runner.spec import ContainerSpec
-from runner.telemetry import Telemetry
+from runner.telemetry.model import Telemetry
 from runner.trial import AnyTrial, Trial
 
 if TYPE_CHECKING:

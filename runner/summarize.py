@@ -14,12 +14,11 @@ from typing import Final
 import numpy as np
 
 from runner.grading import metrics
-from runner.grading.attribution import StepParts
-from runner.grading.metrics import GlobalWindows, Measurement, StepTime
-from runner.grading.quality import AccuracyFigures, EpochFigures
+from runner.grading.metrics import GlobalWindows
+from runner.grading.model import AccuracyFigures, EpochFigures, Measurement, StepParts, StepTime
 from runner.report.summary import Answers, Row, Status, Summary
 from runner.results import RunRecord
-from runner.telemetry import pool
+from runner.telemetry.pool import pool
 from runner.trial import AnyTrial, ForeignTrial, Trial
 
 COSTLY: Final = 1.5

@@ -6,7 +6,7 @@ import pandas as pd
 
 from runner.columns import COLUMNS
 from runner.events import MonitoredGpu, MonitorStart, MonitorStop, Net, Phase, Trouble, Window
-from runner.telemetry import NodeSpans, Span
+from runner.telemetry.model import NodeSpans, Span
 
 MONITOR = "dlscale-x-monitor0"
 SAID = {"rank": 0, "received": 0.0, "container": MONITOR}

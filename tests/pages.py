@@ -12,7 +12,7 @@ from swept import leave, measured, samples, traced, watched
 from swept import trial as gpu_trial
 
 from runner.across.sweeps import sweeps
-from runner.grading.quality import EpochFigures
+from runner.grading.model import EpochFigures
 from runner.report.page import render
 from runner.report.page.collect import Collected
 from runner.report.publish import Measured, Watched

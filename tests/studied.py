@@ -14,8 +14,7 @@ from records import events, record
 from runner import yamlfile
 from runner.catalog import load_images
 from runner.grading.measure import measure
-from runner.grading.metrics import RawWindow
-from runner.grading.quality import AccuracyFigures, EpochFigures
+from runner.grading.model import AccuracyFigures, EpochFigures, RawWindow
 from runner.profile.model import CallClassShare, CallShare, CategoryShare
 from runner.published import load as published
 from runner.studies.cells import cells

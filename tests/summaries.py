@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runner.grading.attribution import StepParts
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval, StepParts
 from runner.report.summary import Row, Summary
 
 

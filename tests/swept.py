@@ -13,7 +13,7 @@ from runner.flop.model import FlopFigures
 from runner.grading.measure import measure
 from runner.machine.provenance import Gpu
 from runner.results import EVENTS, RunPlan, RunWriter
-from runner.telemetry import summarize
+from runner.telemetry.summary import summarize
 
 MONITORS = {"dlscale-x-monitor0": "here"}
 ON_GPU = {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from runner.compare.identity import Identity, identity
 from runner.grading import metrics
+from runner.grading.model import Interval
 from runner.results import RunRecord
 from runner.summarize import machine, usable_windows, version_of
 from runner.trial import Trial
@@ -73,7 +74,7 @@ class Names:
         return name if self._given[name] == 1 else f"{name}-{self._given[name]}"
 
 
-def ratio(runs: Sequence[Run], base: Sequence[Run]) -> tuple[float | None, metrics.Interval | None]:
+def ratio(runs: Sequence[Run], base: Sequence[Run]) -> tuple[float | None, Interval | None]:
     """Throughput over that of `base` with its 95 % interval; None where one of the two has no run that may be used."""
     own, other = (usable_windows([record for _, record in some]) for some in (runs, base))
     if not own or not other:

@@ -17,7 +17,7 @@ from runner.report.summary import Status
 from runner.report.sweep import Point, Sweep
 from runner.results import RunRecord
 from runner.summarize import machine, summarize, version_of
-from runner.telemetry import GpuTelemetry, Range, Telemetry
+from runner.telemetry.model import GpuTelemetry, Range, Telemetry
 from runner.trial import Horovod, Trial
 
 

@@ -17,7 +17,8 @@ from runner.compare import ranktest
 from runner.compare.identity import Identity, differences, distance, identity, in_words
 from runner.compare.model import SIGNIFICANT, Compared, LeftOut, Pair, RankTest, Side, Unpaired, Verdict
 from runner.grading import metrics
-from runner.grading.metrics import GlobalWindows, Interval
+from runner.grading.metrics import GlobalWindows
+from runner.grading.model import Interval
 from runner.results import RunRecord
 from runner.summarize import usable_windows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from runner.frozen import Frozen
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 
 Verdict = Literal["slower", "too little", "no difference shown", "faster"]
 """In the order in which pairs are shown; `too little` was measured to tell."""

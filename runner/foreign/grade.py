@@ -14,7 +14,8 @@ from runner.dialects.nccl_tests import bus_bandwidth
 from runner.events import Event
 from runner.grading import measure
 from runner.grading.grade import Graded, finite_losses, unsettled, watch, with_doubts
-from runner.grading.metrics import MIN_STEADY_WINDOWS, Measurement, Throughput
+from runner.grading.metrics import MIN_STEADY_WINDOWS
+from runner.grading.model import Measurement, Throughput
 from runner.interconnect import Evidence, Transport
 from runner.outcome import Outcome
 from runner.request import AskedDialect

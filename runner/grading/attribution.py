@@ -12,57 +12,9 @@ import statistics
 from collections.abc import Sequence
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from runner.events import Bandwidth, Compute, Event, Window
-
-
-class Exchange(BaseModel):
-    """One size of the probe: an exchange of `size_bytes` among all devices of the job, by itself.
-
-    Attributes:
-        operation: `all_reduce` or `push_pull` (`workloads/probe.py`).
-        seconds: median of the timed exchanges, on rank 0.
-        algbw_gb_s: bytes ÷ seconds, in 1e9 bytes a second.
-        busbw_gb_s: what had to leave each device in that time.
-        wrong: elements of the result that were not the sum.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    operation: str
-    size_bytes: int
-    seconds: float
-    algbw_gb_s: float
-    busbw_gb_s: float
-    wrong: int | None
-
-
-class StepParts(BaseModel):
-    """A mean step of the steady windows, in seconds; None where a program did not tell. `step` = input + compute_slowest + rest.
-
-    Attributes:
-        step_s: wall time of a step.
-        input_waited_s: how long the loop waited for its next batch, the longest of the ranks in each window.
-        input_s: the part of it that compute did not hide: where devices work on while the loop waits, waiting costs nothing.
-        compute_s: a forward and backward pass without any exchange, mean over ranks.
-        compute_slowest_s: the same of the slowest rank, for which all others wait.
-        stragglers_s: slowest − mean; None with one rank.
-        rest_s: what is left: the exchange that compute did not hide, and the update of the weights. On one device it is the update
-            alone, so that the difference to that run is the exchange. Negative where the passes took longer than those of the job.
-        exchange_alone_s: what the probe says of an exchange of all gradients that nothing hides, in a single message.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    step_s: float
-    input_waited_s: float | None
-    input_s: float | None
-    compute_s: float | None
-    compute_slowest_s: float | None
-    stragglers_s: float | None
-    rest_s: float | None
-    exchange_alone_s: float | None
+from runner.grading.model import Exchange, StepParts
 
 
 def exchanges(events: Sequence[Event]) -> tuple[Exchange, ...]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from runner import interconnect, telemetry
+from runner import interconnect
 from runner.events import Event
 from runner.flop.figures import flop_figures
 from runner.grading import measure, metrics
-from runner.grading.metrics import Measurement, Steadiness
+from runner.grading.model import Measurement, Steadiness
 from runner.grading.sanity import check_losses
 from runner.interconnect import Transport
 from runner.machine.provenance import Provenance
@@ -23,7 +23,10 @@ from runner.profile.judge import doubts as pass_doubts
 from runner.profile.judge import faults as pass_faults
 from runner.request import Device
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
-from runner.telemetry import Telemetry
+from runner.telemetry.doubts import doubts as telemetry_doubts
+from runner.telemetry.model import Telemetry
+from runner.telemetry.spans import node_spans
+from runner.telemetry.summary import summarize
 from runner.trial import AnyTrial, ForeignTrial, Trial
 from runner.workload import Workload
 
@@ -128,9 +131,9 @@ def watch(
     if measurement.steady is None:
         return None
     first = measurement.steady.first_window
-    spans = telemetry.node_spans(events, monitors=monitors, first_window=first, started=outcome.started)
+    spans = node_spans(events, monitors=monitors, first_window=first, started=outcome.started)
     counted = metrics.counted(measurement.windows, measurement.steady)
-    return telemetry.summarize(
+    return summarize(
         samples,
         events,
         spans=spans,
@@ -146,7 +149,7 @@ def with_doubts(validity: Validity, watched: Telemetry | None, *, shared: bool =
 
     With `shared` it was to share its devices, so that others on them are no reason.
     """
-    found = telemetry.doubts(watched, shared=shared) if watched else ()
+    found = telemetry_doubts(watched, shared=shared) if watched else ()
     if validity.status == "invalid" or not found:
         return validity
     return Validity(status="degraded", reasons=(*validity.reasons, *found))

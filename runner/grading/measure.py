@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from runner.events import Data, Event, FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
 from runner.grading import attribution, metrics, quality
+from runner.grading.model import Measurement, RawWindow, Throughput
 from runner.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
@@ -15,7 +16,7 @@ WIRES, PASSES = "probe_wires", "probe_compute"
 INPUT = "input_alone"
 
 
-def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> metrics.Measurement:
+def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> Measurement:
     """Compute every figure of a run.
 
     Args:
@@ -33,7 +34,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     if joined and steady:
         kept = joined.since(steady.first_window)
         ci95 = metrics.interval(metrics.rate_distribution([kept], seed=1))
-        throughput = metrics.Throughput(value=kept.rate, ci95=ci95, unit=unit)
+        throughput = Throughput(value=kept.rate, ci95=ci95, unit=unit)
         step_parts = attribution.step_parts(
             events,
             first_window=steady.first_window,
@@ -45,7 +46,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     data = [event for event in events if isinstance(event, Data)]
     alone = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
     decoded = [event.decoded for event in data if event.decoded is not None]
-    return metrics.Measurement(
+    return Measurement(
         throughput=throughput,
         training_time_s=float(joined.seconds.sum()) if joined else None,
         first_step_s=max(first_steps) - started - _longest(events, WIRES) if first_steps else None,
@@ -54,9 +55,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         iterations=min((stop.iterations for stop in stops), default=0),
         steady=steady,
         windows=tuple(
-            metrics.RawWindow(
-                rank=w.rank, index=w.index, start=w.start, samples=w.samples, seconds=w.seconds, units=w.units
-            )
+            RawWindow(rank=w.rank, index=w.index, start=w.start, samples=w.samples, seconds=w.seconds, units=w.units)
             for w in sorted(windows, key=lambda w: (w.rank, w.index))
         ),
         losses=metrics.losses(events),

@@ -9,17 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from runner.events import Compiled, Eval, Event, Loss, Usage, Window
-from runner.flop.model import FlopFigures
-from runner.frozen import Frozen
-from runner.grading.attribution import Exchange, StepParts
-from runner.grading.quality import AccuracyFigures, BatchUsed, EpochFigures
+from runner.grading.model import CompiledGraphs, Evaluation, Interval, RawWindow, Steadiness, StepMethod, StepTime, Used
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -27,131 +22,6 @@ STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
 
 Floats = npt.NDArray[np.float64]
-StepMethod = Literal["step", "window-mean", "latency"]
-
-
-class Interval(Frozen):
-    """A 95 % confidence interval, in the unit of the figure that it belongs to."""
-
-    low: float
-    high: float
-
-    @property
-    def half_width(self) -> float:
-        """Half the distance between the ends: the figure after `±`."""
-        return (self.high - self.low) / 2
-
-    def scaled(self, factor: float) -> Interval:
-        """The interval of the figure times a positive factor."""
-        return Interval(low=self.low * factor, high=self.high * factor)
-
-
-class RawWindow(Frozen):
-    """One window of one rank as the program wrote it.
-
-    `start` is in seconds of that rank's monotonic clock; `units` is the amount of what throughput counts where that is not the sample.
-    """
-
-    rank: int
-    index: int
-    start: float
-    samples: int
-    seconds: float
-    units: float | None = None
-
-
-class Throughput(Frozen):
-    """Global samples, or units, ÷ synchronized wall seconds, with its interval; `unit` e.g. `images/s`."""
-
-    value: float
-    ci95: Interval | None
-    unit: str
-
-
-class StepTime(Frozen):
-    """Percentiles of the step time in seconds, and how steps were timed.
-
-    With `latency` a step is a batch of inference, from its input to its predictions on the host.
-    """
-
-    p50: float
-    p90: float
-    p99: float
-    method: StepMethod
-
-
-class Steadiness(Frozen):
-    """Where the steady state begins.
-
-    Attributes:
-        first_window: index of the first window that counts.
-        steady: False when the rate never settled; then all windows count.
-        drift: relative difference between the mean rates of the later and the earlier half of the counted windows.
-    """
-
-    first_window: int
-    steady: bool
-    drift: float
-
-
-class Evaluation(Frozen):
-    """Losses of one process' devices on the batch that all ranks share, after `iteration` iterations; None where not finite."""
-
-    iteration: int
-    losses: tuple[float | None, ...]
-
-
-class Used(Frozen):
-    """What one container used: CPU seconds within the measured windows, and memory in MiB at their end and at most in its life.
-
-    None where the kernel does not tell.
-    """
-
-    cpu_s: float | None
-    memory_mib: float | None
-    memory_peak_mib: float | None
-
-
-class CompiledGraphs(Frozen):
-    """Graphs that compilers made anew, and those that an earlier run had left."""
-
-    fresh: int
-    kept: int
-
-
-class Measurement(Frozen):
-    """All figures of one run, from its events; `flop` also from what its devices are.
-
-    `probe` are exchanges that were timed before the first step, `step_parts` is where the time of a step went, `gradient_bytes` what
-    a device hands over to be exchanged in one step, `flop` what the arithmetic of the model came to, `epochs` how a training that is
-    watched converged, `accuracy` and `batch` what inference came to and ran with, `input_alone_per_s` the samples a second that the input
-    pipelines of all ranks deliver while nobody trains, `compiled` how many graphs of the network compilers made, on all ranks; empty or None where the program tells nothing of it.
-    """
-
-    throughput: Throughput | None
-    training_time_s: float | None
-    first_step_s: float | None
-    step_time_s: StepTime | None
-    samples: int
-    iterations: int
-    steady: Steadiness | None
-    windows: tuple[RawWindow, ...]
-    losses: dict[str, tuple[float | None, ...]]
-    evaluations: dict[str, tuple[Evaluation, ...]] = Field(default={})
-    parameter_norms: dict[str, float | None]
-    parameters: int | None
-    images_decoded: int | None
-    images_skipped: tuple[str, ...]
-    gradient_bytes: int | None = None
-    probe: tuple[Exchange, ...] = ()
-    step_parts: StepParts | None = None
-    used: dict[str, Used] = Field(default={})
-    flop: FlopFigures | None = None
-    epochs: tuple[EpochFigures, ...] = ()
-    accuracy: AccuracyFigures | None = None
-    batch: BatchUsed | None = None
-    input_alone_per_s: float | None = None
-    compiled: CompiledGraphs | None = None
 
 
 @dataclass(frozen=True)

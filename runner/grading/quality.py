@@ -8,57 +8,7 @@ from statistics import fmean
 
 from runner.events import Accuracy, Epoch, Event
 from runner.events import BatchUsed as BatchEvent
-from runner.frozen import Frozen
-
-
-class EpochFigures(Frozen):
-    """One epoch: losses in nats, the share of validation samples that were classified right, and the time of its training.
-
-    Attributes:
-        train_loss: mean of the ranks' mean losses over the epoch; None where one is not finite.
-        val_loss: mean loss of a validation sample; None where it is not finite.
-        seconds: of training, of the slowest rank; validation is in no figure of time.
-        elapsed_s: of training, from the first epoch on.
-    """
-
-    epoch: int
-    iterations: int
-    train_loss: float | None
-    val_loss: float | None
-    accuracy_percent: float
-    validation_samples: int
-    seconds: float
-    elapsed_s: float
-
-
-class AccuracyFigures(Frozen):
-    """Accuracy of predictions at a precision, and of the same network in `reference` precision on the same samples.
-
-    Attributes:
-        agree_percent: share of samples for which both predict the same class.
-        fit_iterations: for how many iterations the network was trained before; without any, accuracy is chance.
-    """
-
-    precision: str
-    samples: int
-    percent: float
-    reference: str
-    reference_percent: float
-    agree_percent: float
-    fit_iterations: int
-
-    @property
-    def difference(self) -> float:
-        """What the precision costs, in percentage points; negative where it loses."""
-        return self.percent - self.reference_percent
-
-
-class BatchUsed(Frozen):
-    """The batch that inference ran with; `reason` says why it is not the one asked for."""
-
-    asked: int
-    used: int
-    reason: str | None
+from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures
 
 
 def epochs(events: Sequence[Event]) -> tuple[EpochFigures, ...]:

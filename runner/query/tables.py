@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from runner.columns import COLUMNS, Kind, TableName
-from runner.grading.metrics import RawWindow
-from runner.grading.quality import EpochFigures
+from runner.grading.model import EpochFigures, RawWindow
 from runner.on_file import Run
 from runner.published.derive import scaled
 from runner.published.model import Conditions, Published, Row

@@ -1,4 +1,4 @@
-"""What tables and plots are made with, loaded while a job gets ready for a GPU, or leaves: a second that nobody then waits for."""
+"""What figures, tables and plots are made with, loaded while a job gets ready for a GPU, or leaves: a second that nobody then waits for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 MODULES: Final = (
     "pyarrow.parquet",
     "pandas",
+    "runner.grading.grade",
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",
     "matplotlib.ticker",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.report.summary import Row
 
 

@@ -10,7 +10,7 @@ import io
 from typing import Final
 
 from runner.frozen import Frozen
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block, section
 from runner.report.figures import figure, half_width
 from runner.report.summary import Row

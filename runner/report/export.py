@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from runner.grading.attribution import StepParts
+from runner.grading.model import StepParts
 from runner.report import figures, modes, telemetry
 from runner.report.block import escaped, line
 
 if TYPE_CHECKING:
-    from runner.grading.metrics import Interval
+    from runner.grading.model import Interval
     from runner.report.summary import Row, Summary
 
 # Of a row's telemetry, what stands in its line of the CSV.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runner.report.block import ABSENT, Block
 
 if TYPE_CHECKING:
-    from runner.grading.metrics import Interval
+    from runner.grading.model import Interval
     from runner.report.summary import Row, Summary
 
 

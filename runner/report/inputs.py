@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from runner.frozen import Frozen
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block, section
 from runner.report.figures import figure, half_width
 from runner.report.summary import Row

@@ -16,7 +16,7 @@ from runner.report.figures import figure
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from runner.grading.quality import EpochFigures
+    from runner.grading.model import EpochFigures
     from runner.report.summary import Answers, Row, Summary
 
 MOST_EPOCHS: Final = 12

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runner.grading.attribution import StepParts
-    from runner.grading.metrics import Interval
+    from runner.grading.model import Interval, StepParts
 
 LEGEND: Final = (
     "batch: of one device, of all with strong scaling; ± = half the width of the 95 % bootstrap interval over processes and the windows in "

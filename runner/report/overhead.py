@@ -12,7 +12,7 @@ import statistics
 from typing import TYPE_CHECKING, Final
 
 from runner.frozen import Frozen
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.overhead.raw import SideName
 from runner.report.block import ABSENT, Block, laid_out, section
 from runner.report.figures import figure, half_width

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runner.grading.metrics import Interval
+    from runner.grading.model import Interval
     from runner.report.summary import Row, Summary
 
 _LINEAR_UP_TO = 8

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runner.telemetry import Telemetry
+    from runner.telemetry.model import Telemetry
 
 Floats = npt.NDArray[np.float64]
 _NAMED_UP_TO: Final = 7

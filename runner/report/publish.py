@@ -28,7 +28,7 @@ from runner.report.transports_plot import transports_png
 from runner.report.watch import title
 from runner.results import RunRecord, read_table, write_report
 from runner.summarize import summarize
-from runner.telemetry import Telemetry
+from runner.telemetry.model import Telemetry
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,10 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from runner.grading.attribution import StepParts
-from runner.grading.metrics import Interval, StepTime
-from runner.grading.quality import AccuracyFigures, BatchUsed, EpochFigures
-from runner.telemetry import Telemetry
+from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures, Interval, StepParts, StepTime
+from runner.telemetry.model import Telemetry
 
 Status = Literal["valid", "degraded", "invalid", "failed"]
 

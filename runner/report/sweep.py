@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.report.block import ABSENT, line
 from runner.report.figures import figure, half_width
 from runner.report.profile_plot import sweep_png

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from runner.report.summary import Row, Summary
-    from runner.telemetry import GpuTelemetry, HostTelemetry, Range, Telemetry
+    from runner.telemetry.model import GpuTelemetry, HostTelemetry, Range, Telemetry
 
 Subject = TypeVar("Subject", "Telemetry", "GpuTelemetry", "HostTelemetry")
 Part = TypeVar("Part", "GpuTelemetry", "HostTelemetry")

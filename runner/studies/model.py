@@ -12,7 +12,7 @@ from typing import Literal
 
 from runner.emulation.link import Link
 from runner.frozen import Frozen
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.published.findings import Finding
 from runner.published.model import Conditions
 from runner.published.source import Identifier

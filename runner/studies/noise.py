@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 
 PERMUTATIONS: Final = 9_999
 SIGNIFICANCE: Final = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.studies.model import Altered, Cell, CellOutcome, Comparison, Judgement, Machine, Observation, Reproduction
 from runner.studies.study import Study
 

@@ -1,34 +1,13 @@
 """What devices and hosts did while a run was measured: from the samples of each node's sampler to figures, and doubts about them.
 
+    model       the figures of a record
+    spans       when they were measured, on each node's clock
+    series      one quantity over time → its figures over a span
+    device      the samples of one device, and what is missing with its reason
+    gpu, host   the figures of one
+    summary     all of a run
+    pool        those of several runs together
+    doubts      what they say against the run
+
 Values in, values out. What can't be had stays away and is named with its reason; nothing is guessed over a hole in the samples.
 """
-
-from runner.telemetry.doubts import doubts
-from runner.telemetry.model import (
-    ForeignProcess,
-    GpuTelemetry,
-    HostTelemetry,
-    Missing,
-    NodeSpans,
-    Range,
-    Span,
-    Telemetry,
-)
-from runner.telemetry.pool import pool
-from runner.telemetry.spans import node_spans
-from runner.telemetry.summary import summarize
-
-__all__ = [
-    "ForeignProcess",
-    "GpuTelemetry",
-    "HostTelemetry",
-    "Missing",
-    "NodeSpans",
-    "Range",
-    "Span",
-    "Telemetry",
-    "doubts",
-    "node_spans",
-    "pool",
-    "summarize",
-]

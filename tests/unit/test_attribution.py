@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.events import Bandwidth, Compute, FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
-from runner.grading.attribution import Exchange, exchange_seconds, exchanges, step_parts
+from runner.grading.attribution import exchange_seconds, exchanges, step_parts
 from runner.grading.measure import measure, phases
+from runner.grading.model import Exchange
 
 SAID = {"t": 0.0, "received": 0.0, "container": "c"}
 

@@ -18,7 +18,7 @@ from runner.compare.judge import compare, verdict
 from runner.compare.show import markdown, notes
 from runner.errors import RequestError
 from runner.grading.measure import measure
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.results import write_record
 from runner.trial import Dataset, ProfilePass
 

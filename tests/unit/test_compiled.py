@@ -19,7 +19,7 @@ from runner import compiled, ground, prepare
 from runner.across.cross_check import cross_checks
 from runner.events.parse import parse_line
 from runner.grading import metrics
-from runner.grading.metrics import CompiledGraphs
+from runner.grading.model import CompiledGraphs
 from runner.launch import launch
 from runner.matrix import make_job
 from runner.planning.plan import plan

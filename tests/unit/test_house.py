@@ -204,10 +204,17 @@ def test_no_package_source_or_path_of_one_machine_is_handed_out():
     assert set(found) <= ALLOWED
 
 
-def test_the_command_line_starts_without_the_heavy_libraries():
-    """`dlscale --help` and a refused request must answer at once: matplotlib, pandas and docker cost a second together."""
-    heavy = ["docker", "matplotlib", "numpy", "pandas", "psutil", "pynvml", "requests"]
-    code = f"import sys, runner.cli; print(*[name for name in {heavy} if name in sys.modules])"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("runner.cli", ["docker", "matplotlib", "numpy", "pandas", "psutil", "pynvml", "requests"]),
+        ("runner.bench", ["matplotlib", "numpy", "pandas", "pyarrow"]),
+    ],
+    ids=["a refused request", "a job"],
+)
+def test_what_must_begin_at_once_begins_without_the_heavy_libraries(module, heavy):
+    """matplotlib, pandas, numpy and docker cost a second together."""
+    code = f"import sys, {module}; print(*[name for name in {heavy} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert loaded.stdout.split() == []
 

@@ -10,7 +10,7 @@ from records import provenance
 from swept import leave, measured, samples
 
 from runner.across.inputs import inputs
-from runner.grading.attribution import StepParts
+from runner.grading.model import StepParts
 from runner.report.inputs import block, markdown
 from runner.report.page.blocks import fed
 from runner.reports import report

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from runner.events import Usage
 from runner.grading import metrics
-from runner.grading.metrics import GlobalWindows, RawWindow, Used, used
+from runner.grading.metrics import GlobalWindows, used
+from runner.grading.model import RawWindow, Used
 
 
 def window(rank, index, start, samples, seconds):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 import studied
 
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.report.page import picture, studies
 from runner.studies.load import DIRECTORY
 from runner.studies.model import Comparison

@@ -3,6 +3,7 @@ rank never ended, and a cost of a precision with the wrong sign."""
 
 from runner.events import Accuracy, BatchUsed, Epoch, Validated
 from runner.grading import quality
+from runner.grading.model import BatchUsed as BatchFigures
 
 COMMON = {"t": 1.0, "container": "worker0", "received": 1.0}
 
@@ -70,5 +71,5 @@ def test_what_a_precision_costs_is_negative_where_it_loses():
 
 def test_a_batch_says_what_became_of_it():
     said = BatchUsed(event="batch", rank=0, asked=10000, used=512, reason="10000 images take 61 GiB", **COMMON)
-    assert quality.batch([said]) == quality.BatchUsed(asked=10000, used=512, reason="10000 images take 61 GiB")
+    assert quality.batch([said]) == BatchFigures(asked=10000, used=512, reason="10000 images take 61 GiB")
     assert quality.batch([]) is None

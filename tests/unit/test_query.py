@@ -18,7 +18,7 @@ from test_cli import dlscale
 
 from runner.columns import COLUMNS
 from runner.errors import RequestError
-from runner.grading.quality import EpochFigures
+from runner.grading.model import EpochFigures
 from runner.published.load import load_all
 from runner.query.columns import columns_of, meanings
 from runner.query.database import Database

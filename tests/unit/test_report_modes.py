@@ -11,8 +11,7 @@ import pytest
 from records import record
 from rich.console import Console
 
-from runner.grading.metrics import StepTime
-from runner.grading.quality import AccuracyFigures, BatchUsed, EpochFigures
+from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures, StepTime
 from runner.report import modes
 from runner.report.export import markdown, to_csv
 from runner.report.table import scaling_table

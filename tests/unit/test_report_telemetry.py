@@ -24,7 +24,8 @@ from summaries import row, summary, unusable
 from runner.report import export, telemetry
 from runner.report.power_plot import power_figure, power_png
 from runner.report.table import print_report
-from runner.telemetry import Range, summarize
+from runner.telemetry.model import Range
+from runner.telemetry.summary import summarize
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 MONITORS = {"dlscale-x-monitor0": "here"}

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from summaries import CPUS, GPUS, NODES, parts, row, summary, unusable
 
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.report import export, figures
 from runner.report.summary import Row
 from runner.report.table import print_report

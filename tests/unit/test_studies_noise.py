@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.studies.noise import Amount, contrast, difference, order, over_repeats, ratio
 
 

@@ -14,8 +14,7 @@ from records import events, record
 from studied import observation
 
 from runner.grading.measure import measure
-from runner.grading.metrics import RawWindow
-from runner.grading.quality import AccuracyFigures, EpochFigures
+from runner.grading.model import AccuracyFigures, EpochFigures, RawWindow
 from runner.profile.model import CallClassShare, CallShare, CategoryShare, Copies
 from runner.published import load as published
 from runner.studies.model import Altered, Cell, CellRun, Run

@@ -11,7 +11,7 @@ from decimal import Decimal
 from made_up_study import cpu_machine
 from rich.console import Console
 
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.published.findings import Finding
 from runner.published.model import Conditions
 from runner.studies import show, words

@@ -7,8 +7,8 @@ import pytest
 from records import events, record
 
 from runner.flop.model import FlopFigures
-from runner.grading.attribution import StepParts
 from runner.grading.measure import measure
+from runner.grading.model import StepParts
 from runner.outcome import Outcome
 from runner.results import Validity
 from runner.summarize import summarize, version_of

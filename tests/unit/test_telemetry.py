@@ -16,7 +16,11 @@ import pytest
 from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, started, stopped, trouble, window
 
 from runner.columns import COLUMNS
-from runner.telemetry import ForeignProcess, Missing, Range, doubts, node_spans, pool, summarize
+from runner.telemetry.doubts import doubts
+from runner.telemetry.model import ForeignProcess, Missing, Range
+from runner.telemetry.pool import pool
+from runner.telemetry.spans import node_spans
+from runner.telemetry.summary import summarize
 
 MONITORS = {MONITOR: "here"}
 T = beats(0, 16)
@@ -464,9 +468,8 @@ def test_one_repeat_pooled_is_itself():
 
 
 def test_whoever_only_reads_a_record_loads_no_pandas():
-    code = (
-        "import sys, runner.telemetry; print([name for name in ('pandas', 'pyarrow', 'pynvml') if name in sys.modules])"
-    )
+    heavy = ("numpy", "pandas", "pyarrow", "pynvml")
+    code = f"import sys, runner.results; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=examples.ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from runner.telemetry import Span
+from runner.telemetry.model import Span
 from runner.telemetry.series import GAP_PERIODS, NO_SAMPLE, RESET, Series
 
 SECOND = Span(start=0.0, end=1.0)

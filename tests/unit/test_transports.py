@@ -19,8 +19,8 @@ from wires import DDP, ITERATIONS, on_nodes, sent, start
 from runner import interconnect
 from runner.across.transports import across, compare, curves
 from runner.emulation.link import Link
-from runner.grading.attribution import Exchange
 from runner.grading.measure import measure
+from runner.grading.model import Exchange
 from runner.report import transports
 from runner.report.page import figures as page_figures
 from runner.report.publish import publish

@@ -12,7 +12,7 @@ from runner.report import power_plot
 from runner.report.page.model import Figure, Series
 
 if TYPE_CHECKING:
-    from runner.grading.quality import EpochFigures
+    from runner.grading.model import EpochFigures
     from runner.report.publish import Watched
     from runner.results import RunRecord
 

@@ -15,7 +15,7 @@ from runner.report.page.model import Figure, Series
 from runner.report.profile import worked
 
 if TYPE_CHECKING:
-    from runner.grading.metrics import Interval
+    from runner.grading.model import Interval
     from runner.report.ablation import Ablation
     from runner.report.comparison import ComparedRow, Comparison
     from runner.report.cross_check import CrossCheck

@@ -16,7 +16,7 @@ from runner.report.page.verdicts import tables
 from runner.studies import words
 
 if TYPE_CHECKING:
-    from runner.grading.metrics import Interval
+    from runner.grading.model import Interval
     from runner.studies.model import Observation, Reproduction
 
 AXES: Final = {

@@ -12,8 +12,7 @@ from typing import Final
 
 from runner.studies.model import Run
 from runner.studies.observe.gather import NO_GPU, Gathered
-from runner.telemetry import GpuTelemetry, Range, Telemetry
-from runner.telemetry.model import HostTelemetry
+from runner.telemetry.model import GpuTelemetry, HostTelemetry, Range, Telemetry
 
 _UTILISATION: Final = ("gpu_utilisation", "gpu_utilisation_min", "gpu_utilisation_avg", "gpu_utilisation_max")
 _UNWATCHED: Final = "these runs were not watched (TELEMETRY_HZ=0)"

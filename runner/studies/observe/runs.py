@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import fmean, median
 
 from runner.grading import metrics
-from runner.grading.metrics import Interval
+from runner.grading.model import Interval
 from runner.planning.concurrency import total_s
 from runner.results import RunRecord
 from runner.studies.model import Run
