@@ -252,8 +252,10 @@ def bench(
         "command": tuple(command) if command else None,
     }
     request = given.request_of(asked)
-    from runner import bench as own  # noqa: PLC0415 - commands load what they need
-    from runner.foreign import flow as foreign  # noqa: PLC0415
-
-    flow = foreign if request.command else own
-    raise typer.Exit(flow.dry_run(request) if dry_run else flow.bench(request, command=tuple(sys.argv)))
+    if request.command:  # commands load what they need
+        from runner.foreign.flow import bench as run  # noqa: PLC0415
+        from runner.foreign.flow import dry_run as plan  # noqa: PLC0415
+    else:
+        from runner.bench import bench as run  # noqa: PLC0415
+        from runner.bench import dry_run as plan  # noqa: PLC0415
+    raise typer.Exit(plan(request) if dry_run else run(request, command=tuple(sys.argv)))
