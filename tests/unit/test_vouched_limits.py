@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from runner.across.ablation import ablations
+from runner.across.alike import ratio
 from runner.across.networks import networks
 from runner.overhead.again import from_file
 from runner.overhead.raw import read_overhead
+from runner.report.block import ABSENT
 from runner.results import records_under
 
 ROOT = Path(__file__).parents[2]
@@ -20,17 +22,18 @@ TEXT = " ".join((ROOT / "results/README.md").read_text("utf-8").split())
 NETWORKS = ("resnet50", "resnet152", "inception-v3", "googlenet", "vgg16", "alexnet")
 
 
-def runs(topic, **wanted):
+def runs(topic, *, techniques=None, **wanted):
+    """The runs of a topic that have these facts, and so many techniques where that is said."""
     return [
-        record
-        for _, record in records_under(H200 / topic)
+        (path, record)
+        for path, record in records_under(H200 / topic)
         if all(getattr(record.trial, name) == value for name, value in wanted.items())
+        and techniques in (None, len(record.trial.techniques))
     ]
 
 
-def one(topic, *, techniques=None, **wanted):
-    """The only run of a topic that has these facts, and so many techniques where that is said."""
-    (record,) = [own for own in runs(topic, **wanted) if techniques in (None, len(own.trial.techniques))]
+def one(topic, **wanted):
+    ((_, record),) = runs(topic, **wanted)
     return record
 
 
@@ -38,10 +41,17 @@ def rate(topic, **wanted):
     return one(topic, **wanted).measurement.throughput.value
 
 
-@pytest.mark.parametrize("batch", [256, 512, 1024])
+@pytest.mark.parametrize("batch", [256, 512, 1024, 2048])
 def test_tuned_over_the_eager_channels_last_loop(batch):
-    eager, tuned = rate("ablation", techniques=1), rate("ablation", techniques=7, batch_per_device=batch)
-    assert f"| {batch:,} | {tuned:,.0f} | {tuned / eager:.2f} |" in TEXT
+    cells = [f"{batch:,}"]
+    for topic in ("ablation", "tuned"):
+        found = [record.measurement.throughput.value for _, record in runs(topic, techniques=7, batch_per_device=batch)]
+        assert len(found) <= 1
+        eager = rate(topic, techniques=1)
+        cells += [text for tuned in found for text in (f"{tuned:,.0f}", f"{tuned / eager:.2f}")] or [ABSENT, ABSENT]
+    third = [record.measurement.throughput.value for _, record in runs("tuned-large-batches", batch_per_device=batch)]
+    cells += [f"{tuned:,.0f}" for tuned in third] or [ABSENT]
+    assert f"| {' | '.join(cells)} |" in TEXT
 
 
 def test_what_readme_says_of_the_whole_ablation():
@@ -57,6 +67,8 @@ def test_power_is_what_limits_it():
         f"{gpu.power_w.avg:.0f} of {gpu.power_limit_w:.0f} W, and the driver holds the clock at {gpu.sm_clock_mhz.avg:,.0f}"
         in TEXT
     )
+    (faster,) = one("tuned-large-batches", batch_per_device=1024).telemetry.gpus
+    assert f"where the same watts carry {faster.sm_clock_mhz.avg:,.0f} MHz" in TEXT
 
 
 def test_each_line_learns_what_the_plain_program_learns():
@@ -67,9 +79,9 @@ def test_each_line_learns_what_the_plain_program_learns():
 
 @pytest.mark.parametrize("model", ["resnet50-imagenet-stem", "resnet152-imagenet-stem", "resnet50"])
 def test_tuned_over_eager_on_small_images(model):
-    (gpu,) = one("small", techniques=2, model=model).telemetry.gpus
-    eager, tuned = (rate("small", techniques=count, model=model) for count in (2, 7))
-    assert f"| {model} | {tuned / eager:.2f} | {gpu.sm_active_percent.avg:.0f} |" in TEXT
+    eager, tuned = (runs("small", techniques=count, model=model) for count in (2, 7))
+    active = statistics.mean(gpu.sm_active_percent.avg for _, record in eager for gpu in record.telemetry.gpus)
+    assert f"| {model} | {ratio(tuned, eager)[0]:.2f} | {active:.0f} |" in TEXT
 
 
 @pytest.mark.parametrize("model", NETWORKS)
@@ -99,10 +111,46 @@ def test_clocks_fall_with_vgg16():
     assert f"to {slower:,.0f} MHz, from {alone:,.0f} on one" in TEXT
 
 
-def test_what_the_suite_costs():
-    (path,) = (H200 / "overhead").glob("overhead-*.json")
-    found = from_file(read_overhead(path), path.parent)
+@pytest.mark.parametrize("strategy", ["ddp", "horovod"])
+def test_horovod_beside_ddp(strategy):
+    record = one("horovod", strategy=strategy)
+    alone = next(own for place, own in runs("horovod", world_size=1) if place.name.startswith(record.matrix_id))
+    one_gpu, two = (own.measurement.throughput.value for own in (alone, record))
+    parts = record.measurement.step_parts
+    seconds = f"{1e3 * parts.exchange_alone_s:.2f} | {1e3 * parts.rest_s:.2f}"
+    assert f"| {strategy} | {one_gpu:,.0f} | {two:,.0f} | {two / one_gpu / 2:.3f} | {seconds} |" in TEXT
+
+
+def overhead(path):
+    return from_file(read_overhead(path), path.parent)
+
+
+@pytest.mark.parametrize("path", sorted((H200 / "overhead").glob("overhead-*.json")), ids=lambda path: path.stem)
+def test_what_the_suite_costs(path):
+    found = overhead(path)
+    bare = found.ratios_to("bare")
     outside = statistics.median(each.outside_s for each in found.rounds)
-    assert f"{found.telemetry_ratio:.4f} of those without samplers" in TEXT
-    assert f"{found.host_ratio:.4f} of those beside the container" in TEXT
-    assert f"{outside:.2f} s" in TEXT
+    cells = [f"{found.telemetry_ratio:.4f}", f"{found.host_ratio:.4f}"]
+    cells += [f"{statistics.median(bare):.4f}" if bare else ABSENT, f"{outside:.2f}"]
+    assert f"| {path.stem.split('-')[1]} | {' | '.join(cells)} |" in TEXT
+
+
+def test_where_the_gpu_waits_for_launches_costs_can_not_be_told():
+    (path,) = (H200 / "overhead-small").glob("overhead-*.json")
+    rounds = overhead(path).ratios_to("bare")
+    assert len(rounds) == 3
+    assert f"the suite had {min(rounds):.3f} to {max(rounds):.3f} of the bare loop's images/s" in TEXT
+
+
+def test_power_over_time_against_the_energy_counter():
+    told = {"instant": [], None: []}
+    for topic in H200.iterdir():
+        for _, record in records_under(topic) if topic.is_dir() else ():
+            for gpu in record.telemetry.gpus if record.telemetry else ():
+                if gpu.energy_method == "energy counter" and gpu.integrated_power_j:
+                    off = 100 * abs(gpu.integrated_power_j / gpu.energy_j - 1)
+                    told[gpu.power_reading].append((off, gpu.measured_s))
+    off, seconds = max(told[None])
+    assert seconds < 1
+    assert f"within {max(told['instant'])[0]:.1f} %; as the mean" in TEXT
+    assert f"as much as {off:.0f} % in spans shorter than a second" in TEXT
