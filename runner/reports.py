@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -17,6 +17,7 @@ from runner.across.ablation import ablations
 from runner.across.cross_check import cross_checks
 from runner.across.inputs import inputs
 from runner.across.networks import networks
+from runner.across.strategies import strategies
 from runner.across.sweeps import sweeps
 from runner.across.transports import across
 from runner.errors import DlscaleError, RequestError
@@ -27,6 +28,7 @@ from runner.report import cross_check, sweep
 from runner.report import inputs as input_report
 from runner.report import networks as network_report
 from runner.report import overhead as overhead_report
+from runner.report import strategies as strategy_report
 from runner.report.overhead import OverheadReport
 from runner.report.page import export, picture, render
 from runner.report.page.collect import Collected
@@ -39,6 +41,7 @@ from runner.studies.again import SUFFIX
 from runner.studies.model import Reproduction
 
 Run = tuple[Path, RunRecord]
+Found = TypeVar("Found")
 PAGE: Final = "report.html"
 KEPT_PAGE: Final = "report.md"
 """The page without figures, which is kept with the records."""
@@ -168,26 +171,22 @@ def _draw_across(runs: Sequence[Run], found: Collected, *, out: Path | None, con
         if measured.comparison:
             keep(of_comparison(measured.comparison, name=name))
         found.wires(measured, name=name)
-    several = networks(runs)
-    for one in several:
-        keep(network_report.reports(one))
-    found.networks(several)
-    among = sweeps(runs)
-    for swept in among:
-        keep(sweep.reports(swept))
-    found.sweeps(among)
-    fed = inputs(runs)
-    for training in fed:
-        keep(input_report.reports(training))
-    found.inputs(fed)
-    faster = ablations(runs)
-    for ablation in faster:
-        keep(ablation_report.reports(ablation))
-    found.ablations(faster)
-    beside = cross_checks(runs)
-    for check in beside:
-        keep(cross_check.reports(check))
-    found.engines(beside)
+
+    def add(
+        own: Sequence[Found],
+        reports_of: Callable[[Found], Mapping[str, str | bytes | None]],
+        to: Callable[[Sequence[Found]], None],
+    ) -> None:
+        for one in own:
+            keep(reports_of(one))
+        to(own)
+
+    add(networks(runs), network_report.reports, found.networks)
+    add(strategies(runs), strategy_report.reports, found.strategies)
+    add(sweeps(runs), sweep.reports, found.sweeps)
+    add(inputs(runs), input_report.reports, found.inputs)
+    add(ablations(runs), ablation_report.reports, found.ablations)
+    add(cross_checks(runs), cross_check.reports, found.engines)
 
 
 def _link(path: Path, page: Path) -> str:

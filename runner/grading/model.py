@@ -196,12 +196,17 @@ class BatchUsed(Frozen):
 
 
 class Measurement(Frozen):
-    """All figures of one run, from its events; `flop` also from what its devices are.
+    """All figures of one run, from its events; empty or None where the program tells nothing of them.
 
-    `probe` are exchanges that were timed before the first step, `step_parts` is where the time of a step went, `gradient_bytes` what
-    a device hands over to be exchanged in one step, `flop` what the arithmetic of the model came to, `epochs` how a training that is
-    watched converged, `accuracy` and `batch` what inference came to and ran with, `input_alone_per_s` the samples a second that the input
-    pipelines of all ranks deliver while nobody trains, `compiled` how many graphs of the network compilers made, on all ranks; empty or None where the program tells nothing of it.
+    Attributes:
+        gradient_bytes: what a device hands over to be exchanged in one step.
+        probe: exchanges that were timed before the first step.
+        step_parts: where the time of a step went.
+        flop: what the arithmetic of the model came to, also from what its devices are.
+        epochs: how a training that is watched converged.
+        accuracy, batch: what inference came to, and ran with.
+        input_alone_per_s: samples a second that the input pipelines of all ranks deliver while nobody trains.
+        compiled: how many graphs of the network compilers made, on all ranks.
     """
 
     throughput: Throughput | None

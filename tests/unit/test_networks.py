@@ -6,34 +6,17 @@ from __future__ import annotations
 
 import csv
 import io
-from pathlib import Path
 
-import examples
 import pytest
-from records import events, record
+from scaled import ran
 from swept import leave
-from wires import DDP, on_nodes
 
 from runner.across.networks import networks
-from runner.grading.measure import measure
 from runner.report.networks import block, efficiency_figure, markdown, reports, to_csv
 from runner.report.page.blocks import several
 from runner.reports import report
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
-
-
-def ran(model, devices, rate, *, matrix="m", status="valid", **changes):
-    """A run of `rate` images/s in steps of 32 images a device; the key is the model's."""
-    shared = {"model": model, "key": model, **changes}
-    trial = examples.trial(framework="pytorch", **shared)
-    if devices > 1:
-        trial = on_nodes(1, ranks=devices, wires=[None], **{**DDP, "interconnect": "shm", **shared})
-    found = record(run_id=f"{matrix}-{model}-{devices}-{len(changes)}", trial=trial, status=status)
-    figures = measure(events(trial, seconds=32 * devices / rate), started=0.0, unit="images/s")
-    transport = found.transport.model_copy(update={"used": trial.interconnect if devices > 1 else "none"})
-    changed = {"matrix_id": matrix, "measurement": figures, "transport": transport}
-    return Path(found.run_id), found.model_copy(update=changed)
 
 
 # lenet: 100, 180 and 320 images/s; alexnet: 50 and 45 a device less than one.

@@ -11,6 +11,7 @@ import pytest
 from runner.across.ablation import ablations
 from runner.across.alike import ratio
 from runner.across.networks import networks
+from runner.across.strategies import strategies
 from runner.overhead.again import from_file
 from runner.overhead.raw import read_overhead
 from runner.report.block import ABSENT
@@ -111,14 +112,13 @@ def test_clocks_fall_with_vgg16():
     assert f"to {slower:,.0f} MHz, from {alone:,.0f} on one" in TEXT
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "horovod"])
-def test_horovod_beside_ddp(strategy):
-    record = one("horovod", strategy=strategy)
-    alone = next(own for place, own in runs("horovod", world_size=1) if place.name.startswith(record.matrix_id))
-    one_gpu, two = (own.measurement.throughput.value for own in (alone, record))
-    parts = record.measurement.step_parts
-    seconds = f"{1e3 * parts.exchange_alone_s:.2f} | {1e3 * parts.rest_s:.2f}"
-    assert f"| {strategy} | {one_gpu:,.0f} | {two:,.0f} | {two / one_gpu / 2:.3f} | {seconds} |" in TEXT
+def test_horovod_beside_ddp():
+    (found,) = strategies(list(records_under(H200 / "horovod")))
+    assert [way.label.split()[0] for way in found.ways] == ["ddp", "horovod"]
+    for way in found.ways:
+        parts = way.row.parts
+        seconds = f"{1e3 * parts.exchange_alone_s:.2f} | {1e3 * parts.rest_s:.2f}"
+        assert f"| {way.label} | {way.row.throughput:,.0f} | {way.row.efficiency:.3f} | {seconds} |" in TEXT
 
 
 def overhead(path):

@@ -16,6 +16,7 @@ from runner.report import (
     overhead,
     pass_notes,
     profile,
+    strategies,
     telemetry,
     transports,
 )
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from runner.report.networks import Networks
     from runner.report.overhead import OverheadReport
     from runner.report.publish import Measured, Watched
+    from runner.report.strategies import Strategies
     from runner.report.summary import Row, Summary
     from runner.report.sweep import Sweep
     from runner.results import RunRecord
@@ -186,6 +188,29 @@ def checked(found: CrossCheck) -> Block:
         tables=(Table(title="Engines", columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for row in found.rows for run in row.runs)),
+        stem=found.name,
+    )
+
+
+def ways(found: Strategies) -> Block:
+    """The block of a training in several ways."""
+    table = strategies.block(found)
+    compared = [way for way in found.ways if way.ratio is not None]
+    lead = "no usable run"
+    if compared:
+        lead = "; ".join(
+            f"{way.label}: {figures.figure(way.ratio, figures.half_width(way.ratio_ci95))} of {found.ways[0].label}"
+            for way in compared
+        )
+    return Block(
+        anchor=anchor(found.name),
+        title=f"{found.title}: strategies",
+        lead=lead,
+        lines=(found.setting, found.ground, strategies.LEGEND),
+        figures=drawn.by_strategy(found),
+        tables=(Table(title="Strategies", columns=table.headers, rows=table.rows),),
+        notes=found.notes,
+        runs=tuple(dict.fromkeys(run for way in found.ways for run in way.runs)),
         stem=found.name,
     )
 

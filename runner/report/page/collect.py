@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from runner.report.networks import Networks
     from runner.report.overhead import OverheadReport
     from runner.report.publish import Measured, Watched
+    from runner.report.strategies import Strategies
     from runner.report.sweep import Sweep
     from runner.results import RunRecord
     from runner.studies.model import Reproduction
@@ -34,6 +35,10 @@ CHAPTERS: Final = {
     "networks": (
         "Networks",
         "Several networks, trained alike on one device and on more: how well each scales.",
+    ),
+    "strategies": (
+        "Strategies",
+        "The same training on the same devices, its ranks together in one way and in another.",
     ),
     "matrices": (
         "Scaling",
@@ -81,6 +86,10 @@ class Collected:
     def networks(self, found: Iterable[Networks]) -> None:
         """Add networks that were trained alike on one device and on more."""
         self.chapters["networks"] += map(blocks.several, found)
+
+    def strategies(self, found: Iterable[Strategies]) -> None:
+        """Add trainings whose ranks trained together in several ways."""
+        self.chapters["strategies"] += map(blocks.ways, found)
 
     def passes(self, found: Iterable[tuple[Path, RunRecord]]) -> None:
         """Add passes under a profiler."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from runner.report.cross_check import CrossCheck
     from runner.report.inputs import InputReport
     from runner.report.networks import Networks
+    from runner.report.strategies import Strategies
     from runner.report.summary import Row, Summary
     from runner.report.sweep import Sweep
     from runner.results import RunRecord
@@ -309,13 +310,18 @@ def by_technique(found: Ablation) -> tuple[Figure, ...]:
     return _beside_each_other(found, "technique", [(line.label, line.row, line.runs) for line in found.lines])
 
 
+def by_strategy(found: Strategies) -> tuple[Figure, ...]:
+    """Throughput by how ranks train together."""
+    return _beside_each_other(found, "strategy", [(way.label, way.row, way.runs) for way in found.ways])
+
+
 def by_engine(found: CrossCheck) -> tuple[Figure, ...]:
     """Throughput by engine, and by what it ran from."""
     return _beside_each_other(found, "engine", [(row.label, row.row, row.runs) for row in found.rows])
 
 
 def _beside_each_other(
-    found: Ablation | CrossCheck, axis: str, labelled: Sequence[tuple[str, Row, tuple[str, ...]]]
+    found: Ablation | CrossCheck | Strategies, axis: str, labelled: Sequence[tuple[str, Row, tuple[str, ...]]]
 ) -> tuple[Figure, ...]:
     """Throughput of rows that are named by words; none of a single one, which shows no difference."""
     drawn = [one for one in labelled if one[1].usable and one[1].throughput is not None]

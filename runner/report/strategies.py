@@ -1,0 +1,94 @@
+"""One training on the same devices, its ranks together in several ways: the types of the report on strategies, and its table as Markdown.
+
+Nothing here is computed: `runner/across/strategies.py` makes these values.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from runner.frozen import Frozen
+from runner.grading.model import Interval
+from runner.report.block import Block, section
+from runner.report.figures import figure, half_width
+from runner.report.summary import Row
+
+LEGEND: Final = (
+    "± = half the width of the 95 % bootstrap interval over processes and the windows in them; efficiency: against one device; step: wall "
+    "time; exchange alone: all gradients, by the probe, nothing hidden; rest: exchange that compute did not hide, and the update"
+)
+
+
+class Way(Frozen):
+    """How the ranks trained together, and what came of it.
+
+    Attributes:
+        label: strategy and what it was told: `ddp`, `horovod over nccl, gloo controller`.
+        row: the runs together, with speedup and efficiency where runs on one device are on file.
+        ratio: throughput over that of the first way; None of that one, and unless both may be used.
+        runs: ids of the runs.
+    """
+
+    label: str
+    row: Row
+    ratio: float | None
+    ratio_ci95: Interval | None
+    runs: tuple[str, ...]
+
+
+class Strategies(Frozen):
+    """One training in several ways.
+
+    Attributes:
+        name: of its report.
+        title: framework, version, model.
+        setting: what was trained, on how many devices, in one line.
+        ground: what it ran on, in one line.
+        unit: of the throughput.
+        ways: the framework's own first.
+        notes: what the figures alone would hide.
+    """
+
+    name: str
+    title: str
+    setting: str
+    ground: str
+    unit: str
+    ways: tuple[Way, ...]
+    notes: tuple[str, ...]
+
+
+def reports(found: Strategies) -> dict[str, str | bytes]:
+    """The report by the name of its file."""
+    return {f"{found.name}.md": markdown(found)}
+
+
+def markdown(found: Strategies) -> str:
+    """It as a section in Markdown."""
+    return section(
+        f"{found.title}: strategies", (found.setting, found.ground), (block(found),), legend=LEGEND, notes=found.notes
+    )
+
+
+def block(found: Strategies) -> Block:
+    """The table; columns of which nothing is known are left out."""
+    rows = [way.row for way in found.ways]
+    every: dict[str, list[str]] = {
+        "strategy": [way.label for way in found.ways],
+        f"{found.unit} ±": [figure(row.throughput, half_width(row.throughput_ci95)) for row in rows],
+        "÷ first ±": [figure(way.ratio, half_width(way.ratio_ci95)) for way in found.ways],
+        "efficiency (%) ±": [
+            figure(None if row.efficiency is None else 100 * row.efficiency, half_width(row.efficiency_ci95, scale=100))
+            for row in rows
+        ],
+        "step (ms)": [_ms(row.parts.step_s if row.parts else None) for row in rows],
+        "exchange alone (ms)": [_ms(row.parts.exchange_alone_s if row.parts else None) for row in rows],
+        "rest (ms)": [_ms(row.parts.rest_s if row.parts else None) for row in rows],
+        "repeats": [str(row.repeats) for row in rows],
+        "validity": [row.status for row in rows],
+    }
+    return Block.of(every)
+
+
+def _ms(seconds: float | None) -> str:
+    return figure(None if seconds is None else 1e3 * seconds)
