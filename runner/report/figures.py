@@ -69,7 +69,7 @@ def parts(summary: Summary) -> Block | None:
             continue
         one = row.parts
         seconds = (one.step_s, one.input_s, one.compute_s, one.stragglers_s, one.rest_s, one.exchange_alone_s)
-        found.append((row.devices, *(figure(None if part is None else 1000 * part) for part in seconds)))
+        found.append((row.devices, *(figure(milliseconds(part)) for part in seconds)))
     return Block(headers=PARTS, rows=tuple(found)) if found else None
 
 
@@ -80,16 +80,25 @@ def units(summary: Summary) -> str:
 
 def cells(row: Row, *, mfu: bool = False) -> Cells:
     """Lay out one row, with a column for utilisation or without; an unusable one shows no figure."""
-    percent = None if row.efficiency is None else 100 * row.efficiency
     return Cells(
         devices=row.devices,
         throughput=figure(row.throughput, half_width(row.throughput_ci95)),
         training_time=figure(row.training_time_s),
         speedup=figure(row.speedup, half_width(row.speedup_ci95)),
-        efficiency=figure(percent, half_width(row.efficiency_ci95, scale=100)),
+        efficiency=figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100)),
         mfu=figure(row.mfu_percent) if mfu else None,
         validity=row.status + (", superlinear" if row.superlinear else ""),
     )
+
+
+def percent(fraction: float | None) -> float | None:
+    """A share in percent; None of what is not known."""
+    return None if fraction is None else 100 * fraction
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    """Seconds in milliseconds; None of what is not known."""
+    return None if seconds is None else 1e3 * seconds
 
 
 def half_width(interval: Interval | None, *, scale: float = 1) -> float | None:

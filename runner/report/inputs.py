@@ -10,7 +10,7 @@ from typing import Final, Literal
 from runner.frozen import Frozen
 from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block, section
-from runner.report.figures import figure, half_width
+from runner.report.figures import figure, half_width, milliseconds
 from runner.report.summary import Row
 
 LEGEND: Final = (
@@ -83,14 +83,11 @@ def block(found: InputReport) -> Block:
         "input": [one.label for one in found.sources],
         f"{found.unit} ±": [figure(one.row.throughput, half_width(one.row.throughput_ci95)) for one in found.sources],
         "÷ synthetic ±": [figure(one.ratio, half_width(one.ratio_ci95)) for one in found.sources],
-        "input of a step (ms)": [figure(_input_ms(one.row)) for one in found.sources],
+        "input of a step (ms)": [
+            figure(milliseconds(one.row.parts.input_s if one.row.parts else None)) for one in found.sources
+        ],
         f"input alone ({found.unit})": [figure(one.alone_per_s) for one in found.sources],
         "limit": [one.limit or ABSENT for one in found.sources],
         "validity": [one.row.status for one in found.sources],
     }
     return Block.of(every)
-
-
-def _input_ms(row: Row) -> float | None:
-    seconds = row.parts.input_s if row.parts else None
-    return None if seconds is None else 1e3 * seconds

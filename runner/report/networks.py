@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from runner.frozen import Frozen
 from runner.report import canvas
 from runner.report.block import Block, section
-from runner.report.figures import PARTS_LEGEND, figure, half_width
+from runner.report.figures import PARTS_LEGEND, figure, half_width, milliseconds, percent
 from runner.report.summary import Row
 
 if TYPE_CHECKING:
@@ -109,12 +109,9 @@ def block(found: Networks) -> Block:
         f"{units} ±": [figure(row.throughput, half_width(row.throughput_ci95)) for _, row in rows],
         "speedup ±": [figure(row.speedup, half_width(row.speedup_ci95)) for _, row in rows],
         "efficiency (%) ±": [
-            figure(_percent(row.efficiency), half_width(row.efficiency_ci95, scale=100)) for _, row in rows
+            figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100)) for _, row in rows
         ],
-        **{
-            header: [figure(None if (one := _part(row, read)) is None else 1e3 * one) for _, row in rows]
-            for header, read in _PARTS.items()
-        },
+        **{header: [figure(milliseconds(_part(row, read))) for _, row in rows] for header, read in _PARTS.items()},
         "power (W)": [figure(row.telemetry.power_w if row.telemetry else None) for _, row in rows],
         "samples/J": [figure(row.telemetry.samples_per_joule if row.telemetry else None) for _, row in rows],
         "validity": [row.status + (", superlinear" if row.superlinear else "") for _, row in rows],
@@ -162,7 +159,7 @@ def efficiency_figure(found: Networks) -> Figure | None:
     axes.set_xlim(scales[0] / 1.15, scales[-1] * 1.15)
     axes.set_xticks(scales, [str(scale) for scale in scales])
     axes.minorticks_off()
-    values = [percent for row in drawn if (percent := _percent(row.efficiency)) is not None]
+    values = [100 * row.efficiency for row in drawn if row.efficiency is not None]
     # Ten per cent more than there is, below and above: a difference of one per cent is what is looked for.
     axes.set_ylim(max(0.0, min(values) - 10), max(100.0, *values) + 2)
     axes.set_xlabel(f"{drawn[0].device_name}s", fontsize=11, color=canvas.INK)
@@ -182,14 +179,14 @@ def _curves(found: Networks) -> Iterator[tuple[Network, list[Row]]]:
 
 def _draw(axes: Axes, network: Network, rows: list[Row], *, colour: str) -> None:
     places = [row.scale for row in rows]
-    percents = [_percent(row.efficiency) or 0.0 for row in rows]
+    percents = [100 * (row.efficiency or 0.0) for row in rows]
     axes.plot(places, percents, "-", color=colour, linewidth=1.5, label=f"{network.label}, batch {network.batch:,}")
-    for row, percent in zip(rows, percents, strict=True):
+    for row, share in zip(rows, percents, strict=True):
         ends = row.efficiency_ci95
-        around = [[max(0.0, percent - 100 * ends.low)], [max(0.0, 100 * ends.high - percent)]] if ends else None
+        around = [[max(0.0, share - 100 * ends.low)], [max(0.0, 100 * ends.high - share)]] if ends else None
         axes.errorbar(
             [row.scale],
-            [percent],
+            [share],
             yerr=around,
             fmt="o",
             color=colour,
@@ -200,10 +197,6 @@ def _draw(axes: Axes, network: Network, rows: list[Row], *, colour: str) -> None
 
 def _part(row: Row, read: Callable[[StepParts], float | None]) -> float | None:
     return read(row.parts) if row.parts else None
-
-
-def _percent(fraction: float | None) -> float | None:
-    return None if fraction is None else 100 * fraction
 
 
 def _ends(interval: Interval | None) -> tuple[float | None, float | None]:

@@ -84,7 +84,7 @@ def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
 
 
 def _efficiency_panel(axes: Axes, rows: list[Row]) -> None:
-    points = _points(rows, lambda row: _percent(row.efficiency), lambda row: row.efficiency_ci95, factor=100)
+    points = _points(rows, lambda row: figures.percent(row.efficiency), lambda row: row.efficiency_ci95, factor=100)
     axes.axhline(100, linestyle="--", color=QUIET, linewidth=1.5)
     _draw(axes, points, label=None)
     _name_values(axes, points, suffix=" %")
@@ -174,7 +174,3 @@ def _footer(figure: Figure, summary: Summary) -> None:
         *omitted,
     ]
     canvas.footer(figure, lines, characters=112)
-
-
-def _percent(fraction: float | None) -> float | None:
-    return None if fraction is None else 100 * fraction

@@ -5,18 +5,25 @@ Nothing here is computed: `runner/across/strategies.py` makes these values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from runner.frozen import Frozen
-from runner.grading.model import Interval
+from runner.grading.model import Interval, StepParts
 from runner.report.block import Block, section
-from runner.report.figures import figure, half_width
+from runner.report.figures import figure, half_width, milliseconds, percent
 from runner.report.summary import Row
 
 LEGEND: Final = (
     "± = half the width of the 95 % bootstrap interval over processes and the windows in them; efficiency: against one device; step: wall "
     "time; exchange alone: all gradients, by the probe, nothing hidden; rest: exchange that compute did not hide, and the update"
 )
+
+_PARTS: Final[dict[str, Callable[[StepParts], float | None]]] = {
+    "step (ms)": lambda parts: parts.step_s,
+    "exchange alone (ms)": lambda parts: parts.exchange_alone_s,
+    "rest (ms)": lambda parts: parts.rest_s,
+}
 
 
 class Way(Frozen):
@@ -78,17 +85,13 @@ def block(found: Strategies) -> Block:
         f"{found.unit} ±": [figure(row.throughput, half_width(row.throughput_ci95)) for row in rows],
         "÷ first ±": [figure(way.ratio, half_width(way.ratio_ci95)) for way in found.ways],
         "efficiency (%) ±": [
-            figure(None if row.efficiency is None else 100 * row.efficiency, half_width(row.efficiency_ci95, scale=100))
-            for row in rows
+            figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100)) for row in rows
         ],
-        "step (ms)": [_ms(row.parts.step_s if row.parts else None) for row in rows],
-        "exchange alone (ms)": [_ms(row.parts.exchange_alone_s if row.parts else None) for row in rows],
-        "rest (ms)": [_ms(row.parts.rest_s if row.parts else None) for row in rows],
+        **{
+            header: [figure(milliseconds(read(row.parts) if row.parts else None)) for row in rows]
+            for header, read in _PARTS.items()
+        },
         "repeats": [str(row.repeats) for row in rows],
         "validity": [row.status for row in rows],
     }
     return Block.of(every)
-
-
-def _ms(seconds: float | None) -> str:
-    return figure(None if seconds is None else 1e3 * seconds)
