@@ -11,8 +11,8 @@ from runner.grading.measure import measure
 
 def ran(model, devices, rate, *, matrix="m", status="valid", **changes):
     """A run of `rate` images/s in steps of 32 images a device; the key is the model's."""
-    shared = {"model": model, "key": model, **changes}
-    trial = examples.trial(framework="pytorch", **shared)
+    shared = {"framework": "pytorch", "model": model, "key": model, **changes}
+    trial = examples.trial(**shared)
     if devices > 1:
         trial = on_nodes(1, ranks=devices, wires=[None], **{**DDP, "interconnect": "shm", **shared})
     found = record(run_id=f"{matrix}-{model}-{devices}-{len(changes)}", trial=trial, status=status)

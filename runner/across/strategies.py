@@ -100,9 +100,17 @@ def _report(ways: dict[_Place, list[Run]], alone: dict[_Base, list[Run]], *, nam
         ways=found,
         notes=(
             *(f"{way.label} {way.row.status}: {'; '.join(way.row.reasons)}" for way in found if way.row.reasons),
+            *_alone(ways),
             *versions(everything, but="strategy"),
         ),
     )
+
+
+def _alone(ways: dict[_Place, list[Run]]) -> Iterator[str]:
+    """The ways in which ranks do not wait for each other."""
+    for (_, label), own in ways.items():
+        if trial_of(own[0]).kvstore == "dist_async":
+            yield f"{label}: a rank goes on with the weights that it finds, so that as many images may teach less"
 
 
 def _way(runs: Sequence[Run], first: Sequence[Run], alone: Sequence[Run], *, label: str) -> Way:

@@ -102,6 +102,15 @@ def test_a_way_that_may_not_be_used_has_a_line_and_no_figure():
     assert found.ways[1].ratio is None
 
 
+def test_ranks_that_do_not_wait_for_each_other_are_told():
+    mxnet = {"framework": "mxnet", "strategy": "kvstore"}
+    runs = [ran("lenet", 2, rate, kvstore=store, **mxnet) for store, rate in (("dist_sync", 180), ("dist_async", 200))]
+    (found,) = strategies(runs)
+    assert [way.label for way in found.ways] == ["kvstore dist_async", "kvstore dist_sync"]
+    (note,) = found.notes
+    assert note.startswith("kvstore dist_async: a rank goes on with the weights that it finds")
+
+
 def test_other_requirements_are_told():
     path, record = HOROVOD
     image = record.image.model_copy(update={"lock_sha256": "e" * 64})
