@@ -99,7 +99,7 @@ def test_gpus_before_hopper_are_counted_by_dcgm(sampled, tmp_path):
     assert start.gpus[0].counters == "dcgm"
     assert (start.sources["gpm"], start.sources["dcgm"]) == ("this GPU has no GPM (Hopper and later have)", None)
     row = next(row for row in sampler.rows_of("gpu0", 1) if "sm_active_percent" in row)
-    assert (row["sm_active_percent"], row["pcie_tx_rate"], row["power_w"]) == (50.0, 2000, 312.345)
+    assert (row["sm_active_percent"], row["pcie_tx_rate"], row["power_w"]) == (50.0, 2000, 298.765)
     assert (tmp_path / "argv").read_text() == (
         "dmon -d 100 -e 52,1002,1003,1004,1005,1006,1007,1008,1009,1010,1011,1012"
     )
