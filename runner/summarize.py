@@ -64,6 +64,11 @@ def version_of(record: RunRecord) -> str:
     return record.provenance.framework_version or asked if asked == record.image.reference else asked
 
 
+def model_in_words(trial: Trial) -> str:
+    """What is trained and on which images: `resnet50 224×224`."""
+    return trial.model + (f" {trial.image_size}×{trial.image_size}" if trial.image_size else "")
+
+
 def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
     """What was run as a title, and how in one line; `record` is of the smallest scale."""
     trial = record.trial
@@ -71,7 +76,6 @@ def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
         batch = f", batch {trial.batch_per_device} per device (as asked)" if trial.batch_per_device else ""
         warmup = f", without the first {trial.warmup} iterations" if trial.warmup else ""
         return trial.name, f"dialect {trial.dialect}{batch}{warmup}"
-    size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
     batch = f"batch {trial.batch_per_device} per device"
     if trial.scaling == "strong":
         batch = f"batch {trial.global_batch} in all"
@@ -80,7 +84,7 @@ def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
     faster = f", with {', '.join(used)}" if used else ""
     return (
         f"{trial.framework} {version_of(record)}: {trial.model} {trial.mode}",
-        f"{trial.model}{size}, {batch}, {trial.precision}, {trial.scaling} scaling{way}{faster}",
+        f"{model_in_words(trial)}, {batch}, {trial.precision}, {trial.scaling} scaling{way}{faster}",
     )
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, get_args
 
-from runner.across.alike import Names, Run, alike, on_one_ground, ratio, slug, software, trial_of, versions
+from runner.across.alike import Names, Run, alike, grouped, on_one_ground, ratio, slug, software, trial_of, versions
 from runner.report import figures
 from runner.report.ablation import Ablation, Line, Losses
 from runner.request import Precision, Technique
@@ -43,7 +43,7 @@ def ablations(runs: Sequence[Run]) -> tuple[Ablation, ...]:
     names = Names()
     found = []
     for own in alike(runs, but=_OF_LINES, wanted=lambda trial: trial.mode == "train", also=on_one_ground):
-        stages = _stages(own)
+        stages = grouped(own, _stage)
         if _differ(stages):
             found.append(_ablation(stages, name=names.take(_name(own[0]))))
     return tuple(found)
@@ -56,15 +56,8 @@ def _differ(stages: Collection[_Stage]) -> bool:
     return len(names) > 1 and (() in names or max(sets.values()) > 1)
 
 
-def _stages(runs: Sequence[Run]) -> dict[_Stage, list[Run]]:
-    """Runs by line, the plain ones first."""
-    found: dict[_Stage, list[Run]] = {}
-    for run in runs:
-        found.setdefault(_stage(trial_of(run)), []).append(run)
-    return {stage: found[stage] for stage in sorted(found)}
-
-
-def _stage(trial: Trial) -> _Stage:
+def _stage(run: Run) -> _Stage:
+    trial = trial_of(run)
     return PRECISIONS.index(trial.precision), len(trial.techniques), trial.batch_per_device, trial.techniques
 
 

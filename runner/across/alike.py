@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from runner.compare.identity import Identity, identity
 from runner.grading import metrics
@@ -14,6 +15,7 @@ from runner.summarize import machine, usable_windows, version_of
 from runner.trial import Trial
 
 Run = tuple[Path, RunRecord]
+Key = TypeVar("Key", bound=tuple[Any, ...])
 
 
 def alike(
@@ -40,6 +42,14 @@ def alike(
     return list(kinds.values())
 
 
+def grouped(runs: Sequence[Run], by: Callable[[Run], Key]) -> dict[Key, list[Run]]:
+    """Runs by what they have in common, in the order of that."""
+    found: dict[Key, list[Run]] = {}
+    for run in runs:
+        found.setdefault(by(run), []).append(run)
+    return {key: found[key] for key in sorted(found)}
+
+
 def on_one_ground(record: RunRecord, trial: Trial) -> tuple[str, ...]:
     """The software and the machine of a run: what `alike` may ask for beyond the facts of its trial."""
     return version_of(record), record.engine, machine(record), str(trial.cpus_per_worker)
@@ -60,6 +70,17 @@ def software(run: Run) -> tuple[str, str]:
 def slug(words: Iterable[str]) -> str:
     """Words as the name of a file."""
     return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+
+
+def of_batch(what: str, run: Run) -> str:
+    """The name of a report on one training at one batch and scale."""
+    trial = trial_of(run)
+    words = (
+        *(what, *software(run), trial.model),
+        *((f"{trial.image_size}px",) if trial.image_size else ()),
+        *(trial.precision, f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
+    )
+    return slug(words)
 
 
 class Names:

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from runner.across.alike import Names, Run, alike, ratio, slug, trial_of
+from runner.across.alike import Names, Run, alike, grouped, ratio, slug, trial_of
 from runner.report import figures
 from runner.report.cross_check import INCOMPARABLE, CrossCheck, EngineRow
 from runner.results import RunRecord
@@ -38,7 +38,7 @@ def cross_checks(runs: Sequence[Run]) -> tuple[CrossCheck, ...]:
     found = []
     told = [run for run in runs if run[1].provenance.framework_version is not None and run[1].engine in BAREST]
     for own in alike(told, but=(), wanted=lambda _: True, also=_shared):
-        places = _places(own)
+        places = grouped(own, _place)
         if len({engine for engine, *_ in places}) > 1:
             found.append(_report(places, name=names.take(_name(trial_of(own[0])))))
     return tuple(found)
@@ -67,13 +67,9 @@ def _shared(record: RunRecord, trial: Trial) -> tuple[str, ...]:
     return tuple(map(str, given))
 
 
-def _places(runs: Sequence[Run]) -> dict[_Place, list[Run]]:
-    found: dict[_Place, list[Run]] = {}
-    for run in runs:
-        _, record = run
-        place = (BAREST.index(record.engine), record.image.reference, software(record))
-        found.setdefault(place, []).append(run)
-    return {place: found[place] for place in sorted(found)}
+def _place(run: Run) -> _Place:
+    _, record = run
+    return BAREST.index(record.engine), record.image.reference, software(record)
 
 
 def _name(trial: Trial) -> str:

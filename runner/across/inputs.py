@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from runner.across.alike import Names, Run, alike, on_one_ground, slug, software, trial_of, versions
+from runner.across.alike import Names, Run, alike, grouped, of_batch, on_one_ground, trial_of, versions
 from runner.dataset import PACKED
 from runner.grading import metrics
 from runner.report import figures
@@ -39,20 +39,14 @@ def inputs(runs: Sequence[Run]) -> tuple[InputReport, ...]:
         wanted=lambda trial: trial.mode == "train" and trial.image_shape is not None,
         also=on_one_ground,
     ):
-        places = _places(own)
+        places = grouped(own, _place)
         if len({real for real, *_ in places}) > 1:
-            found.append(_report(places, name=names.take(_name(own[0]))))
+            found.append(_report(places, name=names.take(of_batch("input", own[0]))))
     return tuple(found)
 
 
-def _places(runs: Sequence[Run]) -> dict[_Place, list[Run]]:
-    found: dict[_Place, list[Run]] = {}
-    for run in runs:
-        found.setdefault(_place(trial_of(run)), []).append(run)
-    return {place: found[place] for place in sorted(found)}
-
-
-def _place(trial: Trial) -> _Place:
+def _place(run: Run) -> _Place:
+    trial = trial_of(run)
     if trial.dataset is None:
         return False, "", "", 0, ""
     packed = PACKED.get(PurePath(trial.dataset.path).suffix)
@@ -67,15 +61,6 @@ def _label(place: _Place, record: RunRecord, *, several: bool) -> str:
     which = f" ({trial.dataset.images:,} images, {digest[:8]})" if several else ""
     processes = f"{workers} loader worker{'' if workers == 1 else 's'}"
     return f"{stored}{which}, {decode.upper()} decode, {processes}"
-
-
-def _name(run: Run) -> str:
-    trial = trial_of(run)
-    words = (
-        *("input", *software(run), trial.model, f"{trial.image_size}px", trial.precision),
-        *(f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
-    )
-    return slug(words)
 
 
 def _report(places: dict[_Place, list[Run]], *, name: str) -> InputReport:

@@ -16,7 +16,7 @@ from runner.report import figures
 from runner.report.networks import Network, Networks
 from runner.report.summary import Row
 from runner.results import RunRecord
-from runner.summarize import between, summarize, version_of
+from runner.summarize import between, model_in_words, summarize, version_of
 from runner.trial import Horovod, Trial
 
 SCALES: Final = 3
@@ -121,9 +121,8 @@ def _report(kind: _Kind, curves: Sequence[Sequence[Run]], *, name: str) -> Netwo
 def _network(runs: Sequence[Run]) -> Network:
     summary = summarize(runs)
     trial = trial_of(runs[0])
-    size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
     return Network(
-        label=f"{trial.model}{size}",
+        label=model_in_words(trial),
         batch=trial.batch_per_device if trial.scaling == "weak" else trial.global_batch,
         unit=figures.units(summary),
         rows=summary.rows,

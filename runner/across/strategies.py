@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from runner.across.alike import Names, Run, alike, on_one_ground, ratio, slug, software, trial_of, versions
+from runner.across.alike import Names, Run, alike, grouped, of_batch, on_one_ground, ratio, trial_of, versions
 from runner.report import figures
 from runner.report.strategies import Strategies, Way
 from runner.results import RunRecord
-from runner.summarize import summarize, version_of
+from runner.summarize import model_in_words, summarize, version_of
 from runner.trial import Horovod, Trial
 
 # Facts of a trial that say how its ranks train together.
@@ -39,9 +39,9 @@ def strategies(runs: Sequence[Run]) -> tuple[Strategies, ...]:
     for own in alike(
         runs, but=_OF_WAY, wanted=lambda trial: trial.mode == "train" and trial.world_size > 1, also=on_one_ground
     ):
-        ways = _ways(own)
+        ways = grouped(own, _place)
         if len(ways) > 1:
-            found.append(_report(ways, alone, name=names.take(_name(own[0]))))
+            found.append(_report(ways, alone, name=names.take(of_batch("strategies", own[0]))))
     return tuple(found)
 
 
@@ -49,14 +49,8 @@ def _base(record: RunRecord, trial: Trial) -> _Base:
     return trial.key, version_of(record), record.engine
 
 
-def _ways(runs: Sequence[Run]) -> dict[_Place, list[Run]]:
-    found: dict[_Place, list[Run]] = {}
-    for run in runs:
-        found.setdefault(_place(trial_of(run)), []).append(run)
-    return {place: found[place] for place in sorted(found)}
-
-
-def _place(trial: Trial) -> _Place:
+def _place(run: Run) -> _Place:
+    trial = trial_of(run)
     if trial.horovod is None:
         return False, trial.way
     return True, ", ".join((trial.way, *_options(trial.horovod)))
@@ -72,16 +66,6 @@ def _options(horovod: Horovod) -> Iterator[str]:
         yield f"compression {horovod.compression}"
 
 
-def _name(run: Run) -> str:
-    trial = trial_of(run)
-    words = (
-        *("strategies", *software(run), trial.model),
-        *((f"{trial.image_size}px",) if trial.image_size else ()),
-        *(trial.precision, f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
-    )
-    return slug(words)
-
-
 def _report(ways: dict[_Place, list[Run]], alone: dict[_Base, list[Run]], *, name: str) -> Strategies:
     first = next(iter(ways.values()))
     shown = summarize(first)
@@ -89,24 +73,23 @@ def _report(ways: dict[_Place, list[Run]], alone: dict[_Base, list[Run]], *, nam
     found = tuple(_way(own, first, base, label=label) for (_, label), own in ways.items())
     everything = [run for own in ways.values() for run in own]
     trial = trial_of(first[0])
-    size = f" {trial.image_size}×{trial.image_size}" if trial.image_size else ""
     faster = f", with {', '.join(trial.techniques)}" if trial.techniques else ""
     return Strategies(
         name=name,
         title=shown.title,
-        setting=f"{trial.model}{size}, batch {trial.batch_per_device} per device, {trial.precision}, {shown.rows[0].devices}{faster}",
+        setting=f"{model_in_words(trial)}, batch {trial.batch_per_device} per device, {trial.precision}, {shown.rows[0].devices}{faster}",
         ground=figures.ground(shown),
         unit=figures.units(shown),
         ways=found,
         notes=(
             *(f"{way.label} {way.row.status}: {'; '.join(way.row.reasons)}" for way in found if way.row.reasons),
-            *_alone(ways),
+            *_asynchronous(ways),
             *versions(everything, but="strategy"),
         ),
     )
 
 
-def _alone(ways: dict[_Place, list[Run]]) -> Iterator[str]:
+def _asynchronous(ways: dict[_Place, list[Run]]) -> Iterator[str]:
     """The ways in which ranks do not wait for each other."""
     for (_, label), own in ways.items():
         if trial_of(own[0]).kvstore == "dist_async":

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from runner.frozen import Frozen
 from runner.grading.model import Interval
-from runner.report.block import ABSENT, Block, laid_out, section
+from runner.report.block import ABSENT, Block, laid_out
 from runner.report.figures import figure, half_width
 from runner.report.summary import Row
+from runner.report.training import TrainingReport
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -66,26 +67,14 @@ class Line(Frozen):
     runs: tuple[str, ...]
 
 
-class Ablation(Frozen):
+class Ablation(TrainingReport):
     """One training with techniques more a line.
 
     Attributes:
-        name: of its report.
-        title: framework, version, model.
-        setting: what all lines share, in one line.
-        ground: what it ran on, in one line.
-        unit: of the throughput.
         lines: the one with the fewest first, the plain program where that ran.
-        notes: what the figures alone would hide.
     """
 
-    name: str
-    title: str
-    setting: str
-    ground: str
-    unit: str
     lines: tuple[Line, ...]
-    notes: tuple[str, ...]
 
 
 def reports(found: Ablation) -> dict[str, str | bytes]:
@@ -102,9 +91,7 @@ def table(found: Ablation) -> Group:
 
 def markdown(found: Ablation) -> str:
     """The same as a section in Markdown."""
-    return section(
-        f"{found.title}: ablation", (found.setting, found.ground), (block(found),), legend=LEGEND, notes=found.notes
-    )
+    return found.section("ablation", block(found), legend=LEGEND)
 
 
 def block(found: Ablation) -> Block:

@@ -11,9 +11,10 @@ from typing import Final
 
 from runner.frozen import Frozen
 from runner.grading.model import Interval
-from runner.report.block import ABSENT, Block, section
-from runner.report.figures import figure, half_width
+from runner.report.block import ABSENT, Block
+from runner.report.figures import ends, figure, half_width
 from runner.report.summary import Row
+from runner.report.training import TrainingReport
 
 LEGEND: Final = (
     "± = half the width of the 95 % bootstrap interval over processes and the windows in them; a ratio is of the same framework, CUDA, cuDNN, "
@@ -53,28 +54,16 @@ class EngineRow(Frozen):
         return f"{self.engine}, {self.reference}"
 
 
-class CrossCheck(Frozen):
+class CrossCheck(TrainingReport):
     """One training by several engines.
 
     Attributes:
-        name: of its report.
-        title: framework, version, model.
-        setting: what was trained, on how many devices, in one line.
-        ground: what it ran on, in one line.
-        unit: of the throughput.
         bare: the engine without a container that the others are held against.
         rows: the barest first.
-        notes: what the figures alone would hide.
     """
 
-    name: str
-    title: str
-    setting: str
-    ground: str
-    unit: str
     bare: str
     rows: tuple[EngineRow, ...]
-    notes: tuple[str, ...]
 
 
 def reports(found: CrossCheck) -> dict[str, str | bytes]:
@@ -84,9 +73,7 @@ def reports(found: CrossCheck) -> dict[str, str | bytes]:
 
 def markdown(found: CrossCheck) -> str:
     """It as a section in Markdown."""
-    return section(
-        f"{found.title}: engines", (found.setting, found.ground), (block(found),), legend=LEGEND, notes=found.notes
-    )
+    return found.section("engines", block(found), legend=LEGEND)
 
 
 def block(found: CrossCheck) -> Block:
@@ -123,13 +110,9 @@ def to_csv(found: CrossCheck) -> str:
         lines.writerow(
             (
                 *(one.engine, one.reference, *(value for _, value in one.software)),
-                *(one.row.throughput, *_ends(one.row.throughput_ci95), one.row.unit),
-                *(one.ratio, *_ends(one.ratio_ci95), "; ".join(one.differs)),
+                *(one.row.throughput, *ends(one.row.throughput_ci95), one.row.unit),
+                *(one.ratio, *ends(one.ratio_ci95), "; ".join(one.differs)),
                 *(one.first_step_s, one.row.repeats, one.row.status, " ".join(one.runs)),
             )
         )
     return text.getvalue()
-
-
-def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
-    return (interval.low, interval.high) if interval else (None, None)

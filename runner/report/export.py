@@ -79,16 +79,13 @@ def to_csv(summary: Summary) -> str:
                 "scale": row.scale,
                 "device": row.device,
                 "throughput": row.throughput,
-                "throughput_ci95_low": _low(row.throughput_ci95),
-                "throughput_ci95_high": _high(row.throughput_ci95),
+                **_interval("throughput", row.throughput_ci95),
                 "unit": row.unit,
                 "training_time_s": row.training_time_s,
                 "speedup": row.speedup,
-                "speedup_ci95_low": _low(row.speedup_ci95),
-                "speedup_ci95_high": _high(row.speedup_ci95),
+                **_interval("speedup", row.speedup_ci95),
                 "efficiency": row.efficiency,
-                "efficiency_ci95_low": _low(row.efficiency_ci95),
-                "efficiency_ci95_high": _high(row.efficiency_ci95),
+                **_interval("efficiency", row.efficiency_ci95),
                 "mfu_percent": row.mfu_percent,
                 "repeats": row.repeats,
                 **_answered(row),
@@ -119,9 +116,6 @@ def _answered(row: Row) -> dict[str, float | None]:
     }
 
 
-def _low(interval: Interval | None) -> float | None:
-    return None if interval is None else interval.low
-
-
-def _high(interval: Interval | None) -> float | None:
-    return None if interval is None else interval.high
+def _interval(of: str, interval: Interval | None) -> dict[str, float | None]:
+    low, high = figures.ends(interval)
+    return {f"{of}_ci95_low": low, f"{of}_ci95_high": high}

@@ -106,6 +106,11 @@ def half_width(interval: Interval | None, *, scale: float = 1) -> float | None:
     return None if interval is None else interval.half_width * scale
 
 
+def ends(interval: Interval | None) -> tuple[float | None, float | None]:
+    """An interval's lower and upper end; None for both without an interval."""
+    return (interval.low, interval.high) if interval else (None, None)
+
+
 def figure(value: float | None, plus_minus: float | None = None) -> str:
     """Write a value with its half-width.
 

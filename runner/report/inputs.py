@@ -9,9 +9,10 @@ from typing import Final, Literal
 
 from runner.frozen import Frozen
 from runner.grading.model import Interval
-from runner.report.block import ABSENT, Block, section
+from runner.report.block import ABSENT, Block
 from runner.report.figures import figure, half_width, milliseconds
 from runner.report.summary import Row
+from runner.report.training import TrainingReport
 
 LEGEND: Final = (
     "± = half the width of the 95 % bootstrap interval over processes and the windows in them; input of a step: what the loop waited for its "
@@ -43,26 +44,14 @@ class Source(Frozen):
     runs: tuple[str, ...]
 
 
-class InputReport(Frozen):
+class InputReport(TrainingReport):
     """One training on synthetic samples and on real ones.
 
     Attributes:
-        name: of its report.
-        title: framework, version, model.
-        setting: what was trained, on how many devices, in one line.
-        ground: what it ran on, in one line.
-        unit: of the throughput.
         sources: synthetic first, then by what decodes and by loader workers.
-        notes: what the figures alone would hide.
     """
 
-    name: str
-    title: str
-    setting: str
-    ground: str
-    unit: str
     sources: tuple[Source, ...]
-    notes: tuple[str, ...]
 
 
 def reports(found: InputReport) -> dict[str, str | bytes]:
@@ -72,9 +61,7 @@ def reports(found: InputReport) -> dict[str, str | bytes]:
 
 def markdown(found: InputReport) -> str:
     """It as a section in Markdown."""
-    return section(
-        f"{found.title}: input", (found.setting, found.ground), (block(found),), legend=LEGEND, notes=found.notes
-    )
+    return found.section("input", block(found), legend=LEGEND)
 
 
 def block(found: InputReport) -> Block:

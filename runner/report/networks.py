@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from runner.frozen import Frozen
 from runner.report import canvas
 from runner.report.block import Block, section
-from runner.report.figures import PARTS_LEGEND, figure, half_width, milliseconds, percent
+from runner.report.figures import PARTS_LEGEND, ends, figure, half_width, milliseconds, percent
 from runner.report.summary import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runner.grading.model import Interval, StepParts
+    from runner.grading.model import StepParts
 
 LEGEND: Final = (
     "batch: of one device, of all with strong scaling; ± = half the width of the 95 % bootstrap interval over processes and the windows in "
@@ -135,8 +135,8 @@ def to_csv(found: Networks) -> str:
         for row, runs in zip(network.rows, network.runs, strict=True):
             lines.writerow(
                 (
-                    *(network.label, network.batch, row.scale, row.device, row.throughput, *_ends(row.throughput_ci95)),
-                    *(row.unit, row.speedup, row.efficiency, *_ends(row.efficiency_ci95)),
+                    *(network.label, network.batch, row.scale, row.device, row.throughput, *ends(row.throughput_ci95)),
+                    *(row.unit, row.speedup, row.efficiency, *ends(row.efficiency_ci95)),
                     *(*(_part(row, read) for read in _PARTS.values()), row.repeats, row.status, " ".join(runs)),
                 )
             )
@@ -197,7 +197,3 @@ def _draw(axes: Axes, network: Network, rows: list[Row], *, colour: str) -> None
 
 def _part(row: Row, read: Callable[[StepParts], float | None]) -> float | None:
     return read(row.parts) if row.parts else None
-
-
-def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
-    return (interval.low, interval.high) if interval else (None, None)

@@ -16,6 +16,7 @@ from runner.grading.model import Interval
 from runner.overhead.raw import SideName
 from runner.report.block import ABSENT, Block, laid_out, section
 from runner.report.figures import figure, half_width
+from runner.report.training import TrainingReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,28 +83,17 @@ class RoundFigures(Frozen):
         return suite.first_step_s - bare.first_step_s if suite and bare else None
 
 
-class OverheadReport(Frozen):
+class OverheadReport(TrainingReport):
     """What the suite costs.
 
     Attributes:
-        name: of its reports.
-        title: framework, version, model.
-        setting: what was trained, on which device, in one line.
-        ground: what it ran on, in one line.
-        unit: of the throughput.
         command: the argv that measured it.
         commit: of the suite.
         telemetry_ratio: throughput with samplers over that without, all rounds together.
         host_ratio: throughput over that by ENGINE=host; None where it was not run, or is other software.
         differs: names of what is not the same there.
-        notes: what the figures alone would hide.
     """
 
-    name: str
-    title: str
-    setting: str
-    ground: str
-    unit: str
     command: tuple[str, ...]
     commit: str | None
     rounds: tuple[RoundFigures, ...]
@@ -112,7 +102,6 @@ class OverheadReport(Frozen):
     host_ratio: float | None
     host_ratio_ci95: Interval | None
     differs: tuple[str, ...]
-    notes: tuple[str, ...]
 
     @property
     def runs(self) -> tuple[str, ...]:

@@ -10,9 +10,10 @@ from typing import Final
 
 from runner.frozen import Frozen
 from runner.grading.model import Interval, StepParts
-from runner.report.block import Block, section
+from runner.report.block import Block
 from runner.report.figures import figure, half_width, milliseconds, percent
 from runner.report.summary import Row
+from runner.report.training import TrainingReport
 
 LEGEND: Final = (
     "± = half the width of the 95 % bootstrap interval over processes and the windows in them; efficiency: against one device; step: wall "
@@ -43,26 +44,14 @@ class Way(Frozen):
     runs: tuple[str, ...]
 
 
-class Strategies(Frozen):
+class Strategies(TrainingReport):
     """One training in several ways.
 
     Attributes:
-        name: of its report.
-        title: framework, version, model.
-        setting: what was trained, on how many devices, in one line.
-        ground: what it ran on, in one line.
-        unit: of the throughput.
         ways: the framework's own first.
-        notes: what the figures alone would hide.
     """
 
-    name: str
-    title: str
-    setting: str
-    ground: str
-    unit: str
     ways: tuple[Way, ...]
-    notes: tuple[str, ...]
 
 
 def reports(found: Strategies) -> dict[str, str | bytes]:
@@ -72,9 +61,7 @@ def reports(found: Strategies) -> dict[str, str | bytes]:
 
 def markdown(found: Strategies) -> str:
     """It as a section in Markdown."""
-    return section(
-        f"{found.title}: strategies", (found.setting, found.ground), (block(found),), legend=LEGEND, notes=found.notes
-    )
+    return found.section("strategies", block(found), legend=LEGEND)
 
 
 def block(found: Strategies) -> Block:

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkout import ROOT, tracked
 
-ROOT = Path(__file__).parents[2]
 LONGEST = 400
 
 SOURCES = sorted([*(ROOT / "runner").rglob("*.py"), *(ROOT / "workloads").rglob("*.py")])
@@ -134,14 +134,6 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
     return found
-
-
-def tracked() -> list[Path]:
-    """The files that a clone gets; without git, those that look like source."""
-    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False)
-    if listed.returncode != 0:
-        pytest.skip("this is no git checkout, so nobody can say which files belong to it")
-    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if (ROOT / "runner") in path.parents], ids=relative)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from checkout import ROOT, tracked
 
-ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 ELSEWHERE = re.compile(r"[a-z]+:")
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-
-
-def documents():
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [ROOT / name for name in listed.stdout.splitlines()]
 
 
 def linked(document):
@@ -33,7 +26,7 @@ def anchors(document):
 
 
 @pytest.mark.parametrize(
-    "document", [one for one in documents() if linked(one)], ids=lambda path: str(path.relative_to(ROOT))
+    "document", [one for one in tracked("*.md") if linked(one)], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_links_lead_somewhere(document):
     for link in linked(document):

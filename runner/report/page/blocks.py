@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,16 +29,18 @@ from runner.summarize import summarize
 
 if TYPE_CHECKING:
     from runner.across.transports import Curve
-    from runner.report.ablation import Ablation
+    from runner.report.ablation import Ablation, Line
     from runner.report.comparison import Comparison
-    from runner.report.cross_check import CrossCheck
-    from runner.report.inputs import InputReport
+    from runner.report.cross_check import CrossCheck, EngineRow
+    from runner.report.inputs import InputReport, Source
     from runner.report.networks import Networks
     from runner.report.overhead import OverheadReport
+    from runner.report.page.model import Figure
     from runner.report.publish import Measured, Watched
-    from runner.report.strategies import Strategies
+    from runner.report.strategies import Strategies, Way
     from runner.report.summary import Row, Summary
     from runner.report.sweep import Sweep
+    from runner.report.training import TrainingReport
     from runner.results import RunRecord
 
 
@@ -132,16 +134,14 @@ def fed(found: InputReport) -> Block:
     lead = "no usable run"
     if best:
         lead = f"{best.label}: {figures.figure(best.ratio, figures.half_width(best.ratio_ci95))} of synthetic images"
-    return Block(
-        anchor=anchor(found.name),
-        title=f"{found.title}: input",
+    return _of_training(
+        found,
+        "input",
+        table=Table(title="Input", columns=table.headers, rows=table.rows),
         lead=lead,
-        lines=(found.setting, found.ground, inputs.LEGEND),
-        figures=drawn.by_input(found),
-        tables=(Table(title="Input", columns=table.headers, rows=table.rows),),
-        notes=found.notes,
-        runs=tuple(dict.fromkeys(run for source in found.sources for run in source.runs)),
-        stem=found.name,
+        legend=inputs.LEGEND,
+        drawings=drawn.by_input(found),
+        rows=found.sources,
     )
 
 
@@ -154,16 +154,14 @@ def faster(found: Ablation) -> Block:
     lead = "no usable run"
     if best:
         lead = f"{figures.figure(best.ratio, figures.half_width(best.ratio_ci95))} × the first line with all above it to: {best.label}"
-    return Block(
-        anchor=anchor(found.name),
-        title=f"{found.title}: ablation",
+    return _of_training(
+        found,
+        "ablation",
+        table=Table(title="Techniques", columns=table.headers, rows=table.rows),
         lead=lead,
-        lines=(found.setting, found.ground, ablation.LEGEND),
-        figures=drawn.by_technique(found),
-        tables=(Table(title="Techniques", columns=table.headers, rows=table.rows),),
-        notes=found.notes,
-        runs=tuple(dict.fromkeys(run for line in found.lines for run in line.runs)),
-        stem=found.name,
+        legend=ablation.LEGEND,
+        drawings=drawn.by_technique(found),
+        rows=found.lines,
     )
 
 
@@ -175,42 +173,59 @@ def checked(found: CrossCheck) -> Block:
     if any(row.differs for row in found.rows):
         lead = cross_check.INCOMPARABLE
     if compared:
-        lead = "; ".join(
-            f"{row.label}: {figures.figure(row.ratio, figures.half_width(row.ratio_ci95))} of {found.bare}"
-            for row in compared
-        )
-    return Block(
-        anchor=anchor(found.name),
-        title=f"{found.title}: engines",
+        lead = _ratios(compared, found.bare)
+    return _of_training(
+        found,
+        "engines",
+        table=Table(title="Engines", columns=table.headers, rows=table.rows),
         lead=lead,
-        lines=(found.setting, found.ground, cross_check.LEGEND),
-        figures=drawn.by_engine(found),
-        tables=(Table(title="Engines", columns=table.headers, rows=table.rows),),
-        notes=found.notes,
-        runs=tuple(dict.fromkeys(run for row in found.rows for run in row.runs)),
-        stem=found.name,
+        legend=cross_check.LEGEND,
+        drawings=drawn.by_engine(found),
+        rows=found.rows,
     )
 
 
 def ways(found: Strategies) -> Block:
     """The block of a training in several ways."""
     table = strategies.block(found)
-    compared = [way for way in found.ways if way.ratio is not None]
-    lead = "no usable run"
-    if compared:
-        lead = "; ".join(
-            f"{way.label}: {figures.figure(way.ratio, figures.half_width(way.ratio_ci95))} of {found.ways[0].label}"
-            for way in compared
-        )
+    lead = _ratios([way for way in found.ways if way.ratio is not None], found.ways[0].label) or "no usable run"
+    return _of_training(
+        found,
+        "strategies",
+        table=Table(title="Strategies", columns=table.headers, rows=table.rows),
+        lead=lead,
+        legend=strategies.LEGEND,
+        drawings=drawn.by_strategy(found),
+        rows=found.ways,
+    )
+
+
+def _ratios(rows: Sequence[EngineRow | Way], base: str) -> str:
+    return "; ".join(
+        f"{row.label}: {figures.figure(row.ratio, figures.half_width(row.ratio_ci95))} of {base}" for row in rows
+    )
+
+
+def _of_training(
+    found: TrainingReport,
+    what: str,
+    *,
+    table: Table,
+    lead: str,
+    legend: str,
+    drawings: tuple[Figure, ...],
+    rows: Sequence[Source | Line | EngineRow | Way],
+) -> Block:
+    """The block of one training in several settings, each with the ids of its runs."""
     return Block(
         anchor=anchor(found.name),
-        title=f"{found.title}: strategies",
+        title=f"{found.title}: {what}",
         lead=lead,
-        lines=(found.setting, found.ground, strategies.LEGEND),
-        figures=drawn.by_strategy(found),
-        tables=(Table(title="Strategies", columns=table.headers, rows=table.rows),),
+        lines=(found.setting, found.ground, legend),
+        figures=drawings,
+        tables=(table,),
         notes=found.notes,
-        runs=tuple(dict.fromkeys(run for way in found.ways for run in way.runs)),
+        runs=tuple(dict.fromkeys(run for row in rows for run in row.runs)),
         stem=found.name,
     )
 

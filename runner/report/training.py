@@ -1,0 +1,30 @@
+"""What every report on one training in several settings has: its head, its notes, and a section of Markdown around its table."""
+
+from __future__ import annotations
+
+from runner.frozen import Frozen
+from runner.report.block import Block, section
+
+
+class TrainingReport(Frozen):
+    """One training in several settings.
+
+    Attributes:
+        name: of its reports.
+        title: framework, version, model.
+        setting: what all of it shares, in one line.
+        ground: what it ran on, in one line.
+        unit: of the throughput.
+        notes: what the figures alone would hide.
+    """
+
+    name: str
+    title: str
+    setting: str
+    ground: str
+    unit: str
+    notes: tuple[str, ...]
+
+    def section(self, what: str, block: Block, *, legend: str) -> str:
+        """It in Markdown, with the word for what is told apart in the title."""
+        return section(f"{self.title}: {what}", (self.setting, self.ground), (block,), legend=legend, notes=self.notes)

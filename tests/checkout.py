@@ -1,0 +1,20 @@
+"""The files of the project as a clone gets them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def tracked(pattern: str = "*") -> list[Path]:
+    """Those whose path matches; without git nobody can say which belong to it, and the test is skipped."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", pattern], capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        pytest.skip("this is no git checkout, so nobody can say which files belong to it", allow_module_level=True)
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
