@@ -10,9 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from runner.engines.base import Container, Engine, EngineError
+from runner.engines.local import LocalEngine
 from runner.errors import RunFailedError
 from runner.events import Event, MonitorStart, MonitorStop, Trouble
 from runner.events.parse import EventError, Rows, parse_line
@@ -28,6 +30,8 @@ END_S: Final = 5.0
 LOST_S: Final = 30.0
 # A second with samples throughout, of which idle power is the mean.
 REST_S: Final = 1.5
+# Where the kernel's counters of energy are (Documentation/power/powercap); AMD's too are called intel-rapl.
+POWERCAP: Final = Path("/sys/class/powercap")
 _LAST_WORDS: Final = 20
 
 
@@ -57,13 +61,8 @@ def sampling(
     try:
         for sampler in samplers:
             sampler.begin(over)
-        deadline = time.monotonic() + BEGIN_S
-        for sampler in samplers:
-            sampler.spoke.wait(deadline - time.monotonic())
-        if idle_s is None:
-            idle_s = 0 if gpus_rest and not any(sampler.sees_host_power for sampler in samplers) else REST_S
-        if any(sampler.sees_host_power or sampler.sees_gpus for sampler in samplers):
-            time.sleep(idle_s)
+        if idle_s is not None or not gpus_rest or not all(_unmetered(engines[spec.node]) for spec in specs):
+            _rest(samplers, idle_s=idle_s, gpus_rest=gpus_rest)
         yield
     finally:
         over.set()
@@ -73,6 +72,22 @@ def sampling(
         deadline = time.monotonic() + LOST_S
         for end in ends:
             end.join(max(0.0, deadline - time.monotonic()))
+
+
+def _unmetered(engine: Engine) -> bool:
+    """Whether a sampler is sure to see no host's power: it is a process of this machine, whose kernel counts no energy."""
+    return isinstance(engine, LocalEngine) and not any(POWERCAP.glob("intel-rapl:*"))
+
+
+def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool) -> None:
+    """Hear what the samplers can measure, and leave it alone for as long as idle power takes."""
+    deadline = time.monotonic() + BEGIN_S
+    for sampler in samplers:
+        sampler.spoke.wait(deadline - time.monotonic())
+    if idle_s is None:
+        idle_s = 0 if gpus_rest and not any(sampler.sees_host_power for sampler in samplers) else REST_S
+    if any(sampler.sees_host_power or sampler.sees_gpus for sampler in samplers):
+        time.sleep(idle_s)
 
 
 class _Sampler:

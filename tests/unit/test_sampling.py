@@ -71,6 +71,12 @@ def test_rows_and_events_are_kept_to_the_last_one(sample):
 RAPL = ", sources={'rapl': None}"
 
 
+def powercap(tmp_path, monkeypatch, zone):
+    """The kernel's folder of what it can cap, with one zone."""
+    Path(tmp_path, "powercap", zone).mkdir(parents=True)
+    monkeypatch.setattr("runner.sampling.POWERCAP", tmp_path / "powercap")
+
+
 @pytest.mark.parametrize(
     ("seen", "idle_s", "gpus_rest", "waits"),
     [
@@ -85,14 +91,34 @@ RAPL = ", sources={'rapl': None}"
     ],
 )
 def test_the_run_waits_for_idle_power_where_power_can_be_measured(
-    sample, monkeypatch, *, seen, idle_s, gpus_rest, waits
+    sample, tmp_path, monkeypatch, *, seen, idle_s, gpus_rest, waits
 ):
     waited = []
+    powercap(tmp_path, monkeypatch, "intel-rapl:0")
     monkeypatch.setattr("runner.sampling.time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
     program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
     _, heard = sample(program, idle_s=idle_s, gpus_rest=gpus_rest)
     assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
     assert sum(waited) == waits
+
+
+@pytest.mark.parametrize(
+    ("zone", "idle_s", "gpus_rest", "rests"),
+    [
+        ("dtpm", None, True, False),
+        ("dtpm", None, False, True),
+        ("dtpm", 0.0, True, True),
+        ("intel-rapl:0", None, True, True),  # the host's power may be measured
+    ],
+)
+def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
+    sample, tmp_path, monkeypatch, *, zone, idle_s, gpus_rest, rests
+):
+    rested = []
+    powercap(tmp_path, monkeypatch, zone)
+    monkeypatch.setattr("runner.sampling._rest", lambda *_, **__: rested.append(True))
+    sample(GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_rest=gpus_rest)
+    assert rested == [True] * rests
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ graphs()            how many graphs were compiled, and how many were found
 import os
 from pathlib import Path
 
+SEARCH = ("max_autotune_pointwise", "coordinate_descent_tuning")  # of torch._inductor.config
+
 
 def keep(directory):
     """Have both compilers keep their work in a directory; one that can't be written to is left alone, and so is None."""
@@ -17,10 +19,14 @@ def keep(directory):
 
 
 def of(net, *, search):
-    """Compile a network; `search` has each kernel timed in several shapes, which takes about as long again."""
+    """Compile a network; `search` has each kernel timed in many shapes, which takes over twice as long.
+
+    Of several shapes the fastest is where the search begins, and from there on it doubles or halves one size after the other for as long
+    as that helps.
+    """
     import torch
 
-    return torch.compile(net, options={"max_autotune_pointwise": True} if search else None)
+    return torch.compile(net, options=dict.fromkeys(SEARCH, True) if search else None)
 
 
 def graphs():

@@ -5,7 +5,7 @@
     space-to-depth    the first convolution goes over blocks of pixels (`stems.py`)
     pooling-kernel    3x3 max pooling with stride 2 by kernels of the suite's own (`pooling.py`)
     compile           the network is compiled by TorchInductor, which fuses what cuDNN leaves between convolutions
-    kernel-search     TorchInductor times several shapes of each of its kernels and takes the fastest
+    kernel-search     TorchInductor times many shapes of each of its kernels and takes the fastest
     cuda-graphs       a whole step is recorded once and launched as one (`captured.py`)
     local-statistics  each rank keeps the running statistics of its own samples; those that are saved are rank 0's anyway
     one-message       gradients travel all together after the backward pass, packed by a few kernels
