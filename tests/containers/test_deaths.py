@@ -5,8 +5,6 @@ processes that outlive their job.
 """
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import psutil
@@ -20,7 +18,7 @@ LONG = (
     *("--device=cpu", "--model=lenet", "--image-size=32", "--batch=4", "--workers=2", "--repeat=1"),
     "--warmup=2",
 )
-ITERATIONS = {"mxnet": 1000, "pytorch": 800, "tensorflow": 800}
+ITERATIONS = {"mxnet": 2000, "pytorch": 1600, "tensorflow": 1600}
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
 ENDS_WITHIN_S = 10
 
@@ -62,9 +60,9 @@ def test_a_killed_rank_ends_the_run_and_is_named(client, start, one_baseline, tm
         process = start("bench", *pair.words, *training, f"--out={tmp_path}")
         assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
         assert process.poll() is None, process.communicate()[1]
-        of_the_run = [psutil.Process(pid) for pid in ranks(client, tmp_path, pair).values()]
+        of_the_run = {rank: psutil.Process(pid) for rank, pid in ranks(client, tmp_path, pair).items()}
         assert len(of_the_run) == pair.processes
-        os.kill(ranks(client, tmp_path, pair)[pair.processes - 1], signal.SIGKILL)
+        of_the_run[pair.processes - 1].kill()
         assert wait_until(lambda: not running(client, tmp_path), ENDS_WITHIN_S), "containers were left running"
         _, stderr = process.communicate(timeout=60)
         assert process.returncode == 3, stderr
@@ -76,7 +74,7 @@ def test_a_killed_rank_ends_the_run_and_is_named(client, start, one_baseline, tm
     assert f"rank {killed}: killed (exit code " in reason, reason
     assert "SIGKILL" in reason
     assert "its last event was " in reason
-    assert not any(worker.is_running() for worker in of_the_run)
+    assert not any(worker.is_running() for worker in of_the_run.values())
 
 
 def killed_rank(directory, pair):

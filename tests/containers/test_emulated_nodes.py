@@ -10,8 +10,10 @@ import subprocess
 import sys
 import textwrap
 import uuid
+from socket import AddressFamily
 
 import examples
+import psutil
 import pytest
 from commands import ROOT, of_run
 from waiting import wait_until
@@ -170,7 +172,8 @@ def left_of(client, run_id):
 def probed(client, engine, nodes, tools):
     """What two containers saw, one on each node, and the host meanwhile."""
     the_job = job(engine, nodes, tools)
-    host = next(iter(client.networks.get("bridge").attrs["IPAM"]["Config"]))["Gateway"]
+    bridge = client.networks.get("bridge").attrs["Options"]["com.docker.network.bridge.name"]
+    host = next(one.address for one in psutil.net_if_addrs()[bridge] if one.family is AddressFamily.AF_INET)
     specs = [
         *emulated.nodes(the_job),
         *(
