@@ -1,9 +1,13 @@
-"""Devices that are read at a steady beat, each in a thread of its own, so that one that fails or hangs takes nothing else along.
+"""Devices that are read again and again, each in a thread of its own, so that one that fails or hangs takes nothing else along.
+
+The beat is uneven: an even one of 0.1 s meets training steps of 50 ms at the same place each time, and the power of that place is not
+the power of a step.
 
 Standard library and syntax of Python 3.6 only.
 """
 
 import math
+import random
 import threading
 import time
 from collections import deque
@@ -12,6 +16,7 @@ NAP_S = 0.25  # how long a sampler of a slow beat takes to notice its end
 JITTER = (
     0.95  # share of a part's interval after which it is due again: wakers are late by a little, not always by the same
 )
+UNEVEN = (0.75, 1.25)  # least and most time between two beats, as a share of the mean
 
 
 class Missing:
@@ -89,7 +94,7 @@ class Device:
 
 
 class Sampler(threading.Thread):
-    """Reads a device `hz` times a second until `ending` is set.
+    """Reads a device `hz` times a second in the mean until `ending` is set.
 
     What it finds waits in `rows` as (monotonic seconds, {column: value}) and in `troubles` as (columns, reason), for a thread that
     writes. `asked` is when the call began that has not returned, None between calls.
@@ -118,7 +123,7 @@ class Sampler(threading.Thread):
                     continue
                 self._each(self._sample)
                 begun = True
-                due = next_beat(due, self.period, time.monotonic())
+                due = next_beat(due, self.period * random.uniform(*UNEVEN), time.monotonic())
             if begun and self.device.ask_slow_ones():
                 self._each(self._sample)
             self.device.end()
@@ -153,7 +158,7 @@ class Sampler(threading.Thread):
             self.troubles.append((columns, reason))
 
 
-def next_beat(due, period, now):
-    """Give the first beat after `now`: those that were slept through (a stopped machine) are not made up for."""
-    late = now - due
-    return due + period * (int(late / period) + 1 if late > 0 else 1)
+def next_beat(due, interval, now):
+    """Give the beat that comes `interval` after the one that was `due`; what was slept through (a stopped machine) is not made up for."""
+    following = due + interval
+    return following if following > now else now + interval

@@ -62,7 +62,8 @@ def _lagging(summary: Summary) -> Iterator[str]:
     if named:
         yield (
             f"power of {', '.join(named)} by nvmlDeviceGetPowerUsage: on Ampere and later each sample is the mean of the second before it, "
-            "so that a span of a few seconds begins with what was before it; energy does not"
+            "so that a span of a few seconds begins with what was before it; energy is by a counter that is read twice a second, at each end "
+            "of the span off by as much as an eighth of a second of the change in power there"
         )
 
 

@@ -28,7 +28,9 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
         own: what the kernel tells the job's containers by (`Outcome.containers`).
     """
     measured = device.measured
-    counted = device.ask("energy_j", lambda series: series.risen(measured))
+    # The counter is read twice a second, and a run's power may be several times that of the moment before it.
+    power = device.series("power_w") if gpu.power_reading == "instant" else None
+    counted = device.ask("energy_j", lambda series: series.risen(measured, rate=power))
     integrated = device.ask("power_w", lambda series: series.integral(measured))
     method: EnergyMethod | None = None
     if counted is not None:

@@ -4,7 +4,8 @@ By what a sample says, there are three kinds of quantity:
 
 - a *gauge* says what was at that moment (power, temperature): straight lines between samples;
 - a *mean* says what was since the sample before (utilisation of pipes): one level between samples;
-- a *counter* says how much there has been (joules, bytes): its rise, on straight lines where the span's edges lie between samples.
+- a *counter* says how much there has been (joules, bytes): its rise, on straight lines where the span's edges lie between samples, or
+  as a gauge of its rate has it.
 
 Nothing is said about time without samples: a mean is that of the rest, a sum is none, and `why` names the hole.
 """
@@ -108,8 +109,14 @@ class Series:
         avg = float((overlap * levels)[counts].sum() / overlap[counts].sum())
         return Found(_range(levels[counts], avg), _hole(float(overlap[known].sum()), span))
 
-    def risen(self, span: Span) -> Found[float]:
-        """How much a counter rose; none where it fell, or where an edge of the span lies in a hole."""
+    def risen(self, span: Span, *, rate: Series | None = None) -> Found[float]:
+        """How much a counter rose; none where it fell, or where an edge of the span lies in a hole.
+
+        Args:
+            span: from when until when.
+            rate: a gauge of how fast it rises, sampled more often: where an edge lies between two readings, the rise between them is
+                shared out as this has it.
+        """
         if wrong := self._clock(span):
             return Found(None, wrong)
         t, values = self._known()
@@ -122,8 +129,8 @@ class Series:
         touched = values[np.searchsorted(t, span.start, side="right") - 1 : np.searchsorted(t, span.end) + 1]
         if (np.diff(touched) < 0).any():
             return Found(None, RESET)
-        start, end = np.interp([span.start, span.end], t, values)
-        return Found(float(end - start))
+        start, end = (self._reading(edge, rate) for edge in (span.start, span.end))
+        return Found(end - start)
 
     def rates(self) -> Series:
         """Of a counter, its rise a second as a series of means."""
@@ -175,6 +182,18 @@ class Series:
         seconds = (amount(Span(start=at, end=at + SECOND)).value for at in begins.tolist())
         found = [one / SECOND for one in seconds if one is not None]
         return Found(min(found)) if found else Found(None, "no second before the job has samples throughout")
+
+    def _reading(self, edge: float, rate: Series | None) -> float:
+        """What a counter would have said at a moment between two of its readings."""
+        t, values = self._known()
+        after = int(np.searchsorted(t, edge))
+        if t[after] == edge:
+            return float(values[after])
+        before, until = float(t[after - 1]), float(t[after])
+        share = (edge - before) / (until - before)
+        if rate and (all_of_it := rate.integral(Span(start=before, end=until)).value):
+            share = (rate.integral(Span(start=before, end=edge)).value or 0.0) / all_of_it
+        return float(values[after - 1] + share * (values[after] - values[after - 1]))
 
     def _known(self) -> tuple[Floats, Floats]:
         known = np.isfinite(self.values)

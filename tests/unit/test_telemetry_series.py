@@ -98,6 +98,18 @@ def test_a_counter_is_read_at_the_edges_on_the_line_between_samples():
     assert one.risen(Span(start=0.5, end=1.5)).value == 15.0  # 120 - 105
 
 
+def test_a_gauge_of_its_rate_says_when_a_counter_rose_between_two_readings():
+    joules = Series(np.array([0.0, 2.0]), np.array([10.0, 310.0]), 2.0)
+    watts = series([(0, 0.0), (1, 100.0), (2, 100.0)])  # 50 J by the first second's end, 150 J by the second's
+    assert joules.risen(Span(start=1, end=2), rate=watts).value == 200.0  # two thirds of the 300 that were counted
+    assert joules.risen(Span(start=0, end=1), rate=watts).value == 100.0
+    assert joules.risen(Span(start=0, end=2), rate=watts).value == 300.0
+    at_rest = series([(0, 0.0), (2, 0.0)])
+    hole = Series(np.array([0.0, 2.0]), np.array([0.0, 100.0]), 0.1)
+    for silent in (at_rest, hole):
+        assert joules.risen(Span(start=1, end=2), rate=silent).value == 150.0
+
+
 def test_a_counter_that_fell_has_no_rise():
     one = series([(0, 100.0), (1, 110.0), (2, 5.0), (3, 20.0)])
     assert (one.risen(Span(start=0, end=3)).value, one.risen(Span(start=0, end=3)).why) == (None, RESET)

@@ -1,10 +1,13 @@
-"""Prevents: a sampler that outlives its runner, one that ends before it was told to, a burst of samples after the machine slept, a part
-that breaks and takes others along, syntax that an old image's Python does not read."""
+"""Prevents: a sampler that outlives its runner, one that ends before it was told to, a burst of samples after the machine slept, samples
+that keep step with what they look at, a part that breaks and takes others along, syntax that an old image's Python does not read."""
 
 import ast
+import random
+import statistics
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import events
 import monitor
@@ -63,18 +66,38 @@ def test_a_beat_that_is_none_is_refused(hz):
     assert "--hz" in done.stderr
 
 
-@given(due=st.floats(0, 1e6), hz=st.floats(0.1, 100), late=st.floats(0, 1e5))
-def test_beats_that_were_slept_through_are_not_made_up_for(due, hz, late):
-    beat = next_beat(due, 1 / hz, due + late)
-    assert due + late - 1e-6 <= beat <= due + late + 1 / hz + 1e-6
-    assert abs((beat - due) * hz - round((beat - due) * hz)) < 1e-3
+@given(due=st.floats(0, 1e6), interval=st.floats(0.01, 10), late=st.floats(0, 1e5))
+def test_beats_that_were_slept_through_are_not_made_up_for(due, interval, late):
+    now = due + late
+    beat = next_beat(due, interval, now)
+    assert now < beat <= now + interval
 
 
-def test_the_next_beat_of_one_that_came_early_is_the_one_after_it():
-    assert next_beat(10.0, 0.5, 9.9) == 10.5
+def test_a_beat_that_is_a_little_late_moves_none_after_it():
     assert next_beat(10.0, 0.5, 10.0) == 10.5
     assert next_beat(10.0, 0.5, 10.2) == 10.5
-    assert next_beat(10.0, 0.5, 13.1) == 13.5
+    assert next_beat(10.0, 0.5, 13.1) == 13.6
+
+
+@pytest.mark.parametrize("step_s", [0.05, 0.1, 0.025])
+def test_beats_meet_a_step_that_repeats_at_every_place_of_it(monkeypatch, step_s):
+    """Half of the step takes 300 W, the other half 900: at even beats one would see one of the two."""
+    clock = SimpleNamespace(now=0.0)
+    sleep = SimpleNamespace(
+        monotonic=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + seconds)
+    )
+    monkeypatch.setattr("monitor_sampler.time", sleep)
+    random.seed(1)
+
+    def power():
+        sampler.ending = clock.now > 400
+        return [300 if clock.now % step_s < step_s / 2 else 900]
+
+    sampler = Sampler(Device("gpu", [Part(["power_w"], power)]), hz=10)
+    sampler.run()
+    watts = [values["power_w"] for _, values in sampler.rows]
+    assert len(watts) == pytest.approx(4000, rel=0.01)
+    assert statistics.mean(watts) == pytest.approx(600, rel=0.03)
 
 
 def run_for(sampler, rows):
