@@ -50,8 +50,6 @@ def test_tuned_over_the_eager_channels_last_loop(batch):
         assert len(found) <= 1
         eager = rate(topic, techniques=1)
         cells += [text for tuned in found for text in (f"{tuned:,.0f}", f"{tuned / eager:.2f}")] or [ABSENT, ABSENT]
-    third = [record.measurement.throughput.value for _, record in runs("tuned-large-batches", batch_per_device=batch)]
-    cells += [f"{tuned:,.0f}" for tuned in third] or [ABSENT]
     assert f"| {' | '.join(cells)} |" in TEXT
 
 
@@ -65,11 +63,9 @@ def test_power_is_what_limits_it():
     (gpu,) = one("ablation", techniques=7, batch_per_device=1024).telemetry.gpus
     assert gpu.slowdown_percent["power cap"] == 100
     assert (
-        f"{gpu.power_w.avg:.0f} of {gpu.power_limit_w:.0f} W, and the driver holds the clock at {gpu.sm_clock_mhz.avg:,.0f}"
+        f"{gpu.energy_j / gpu.measured_s:.0f} of {gpu.power_limit_w:.0f} W, and the driver holds the clock at {gpu.sm_clock_mhz.avg:,.0f}"
         in TEXT
     )
-    (faster,) = one("tuned-large-batches", batch_per_device=1024).telemetry.gpus
-    assert f"where the same watts carry {faster.sm_clock_mhz.avg:,.0f} MHz" in TEXT
 
 
 def test_each_line_learns_what_the_plain_program_learns():
@@ -150,7 +146,5 @@ def test_power_over_time_against_the_energy_counter():
                 if gpu.energy_method == "energy counter" and gpu.integrated_power_j:
                     off = 100 * abs(gpu.integrated_power_j / gpu.energy_j - 1)
                     told[gpu.power_reading].append((off, gpu.measured_s))
-    off, seconds = max(told[None])
-    assert seconds < 1
-    assert f"within {max(told['instant'])[0]:.1f} %; as the mean" in TEXT
-    assert f"as much as {off:.0f} % in spans shorter than a second" in TEXT
+    assert f"within {max(told['instant'])[0]:.1f} %: at an even beat" in TEXT
+    assert f"as much as {max(off for off, seconds in told[None] if seconds >= 2):.0f} % in spans of two seconds" in TEXT
