@@ -141,8 +141,13 @@ def bench(
     out: Annotated[Text, flag("--out", help="where records go (default: results/MACHINE)", metavar="DIR")] = None,
     timeout: Annotated[str, flag("--timeout", help="wall-clock limit of one run (default: 1h)", metavar="TIME")] = "1h",
     inactivity_timeout: Annotated[
-        str, flag("--inactivity-timeout", help="limit of a run's silence (default: 10m)", metavar="TIME")
-    ] = "10m",
+        Text,
+        flag(
+            "--inactivity-timeout",
+            help="limit of a run's silence (default: 10m; 30m where kernels are searched)",
+            metavar="TIME",
+        ),
+    ] = None,
     telemetry_hz: Annotated[
         Text,
         flag("--telemetry-hz", help="samples a second of utilisation, power, ... (default: 10; 0: none)", metavar="N"),
@@ -238,7 +243,7 @@ def bench(
         "seed": ask.whole("SEED", seed),
         "out": Path(out) if out else None,
         "timeout_s": ask.seconds("TIMEOUT", timeout),
-        "inactivity_timeout_s": ask.seconds("INACTIVITY_TIMEOUT", inactivity_timeout),
+        "inactivity_timeout_s": ask.seconds("INACTIVITY_TIMEOUT", inactivity_timeout) if inactivity_timeout else None,
         "telemetry_hz": ask.whole("TELEMETRY_HZ", telemetry_hz),
         "idle_s": ask.whole("IDLE", idle),
         "profile": ask.choices("PROFILE", profile, ProfileKind),

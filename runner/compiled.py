@@ -1,4 +1,4 @@
-"""What compilers made of a network, kept between runs: `TECHNIQUES=compile` takes a minute the first time, and seconds from then on.
+"""What compilers made of a network, kept between runs: `TECHNIQUES=compile` takes a minute or more the first time, and seconds from then on.
 
 It is the one directory of this machine that a training may write to. Nothing measured is touched by it: a network is compiled before the
 first step ends, and a record tells how many of its graphs were made anew.

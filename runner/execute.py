@@ -27,9 +27,13 @@ from runner.request import Request
 from runner.results import RunWriter
 from runner.running import TAIL_LINES, Lost, Running, Stop
 from runner.spec import ContainerSpec
+from runner.trial import Trial
 from runner.untangle import Untangler
 
 POLL_S: Final = 0.25
+# How long a run may stay silent. TorchInductor compiles a network of 50 layers and times its kernels for three minutes on 16 cores.
+SILENCE_S: Final = 600.0
+SEARCH_SILENCE_S: Final = 1800.0
 # How long scheduler and servers may outlive the last worker before they are ended.
 HELPERS_GRACE_S: Final = 30.0
 STOPPED: Final = "stopped by Ctrl-C"
@@ -44,11 +48,13 @@ class Limits:
     flag: str = "--timeout"
 
     @classmethod
-    def of(cls, request: Request, *, profile: bool = False) -> Limits:
-        """Those that were asked for, of a measured run or of a pass under a profiler."""
-        if profile:
-            return cls(request.profile_timeout_s, request.inactivity_timeout_s, flag="--profile-timeout")
-        return cls(request.timeout_s, request.inactivity_timeout_s)
+    def of(cls, request: Request, trial: Trial | None = None) -> Limits:
+        """Those that were asked for, of one of the suite's own trainings, of a pass of it under a profiler, or of a command."""
+        searches = trial is not None and "kernel-search" in trial.techniques
+        silence_s = request.inactivity_timeout_s or (SEARCH_SILENCE_S if searches else SILENCE_S)
+        if trial and trial.profile:
+            return cls(request.profile_timeout_s, silence_s, flag="--profile-timeout")
+        return cls(request.timeout_s, silence_s)
 
     def check(self, now: float, *, started: float, heard: float) -> None:
         """Hold the time since the start and since the last line against the limits.

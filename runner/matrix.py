@@ -193,7 +193,7 @@ class Matrix:
         watch: Watch,
     ) -> Outcome:
         """Run the containers with the keys that they need, which no host keeps, and with samplers beside them."""
-        limits = Limits.of(self.request, profile=job.trial.profile is not None)
+        limits = Limits.of(self.request, job.trial)
         began = time.monotonic()
         try:
             with (

@@ -79,7 +79,8 @@ class Request(BaseModel):
         mounts: what of this machine is shown in that image.
         command: run this command line in it instead of a training program of the suite.
         dialect: what the log of that command is read in; `events` when it writes the suite's own (`workloads/events.py`).
-        timeout_s, inactivity_timeout_s: wall-clock limit of one run, and limit of its silence, in seconds.
+        timeout_s, inactivity_timeout_s: wall-clock limit of one run, and limit of its silence, in seconds; None for what the training
+            may need (`runner/execute.py`).
         telemetry_hz: samples a second of what the devices and the host do; 0 for none.
         idle_s: seconds before each run in which power is measured that nothing uses, where power can be measured; None for what that
             takes beyond the time in which GPUs rest anyway.
@@ -139,7 +140,7 @@ class Request(BaseModel):
     dialect: AskedDialect | None = None
     command: tuple[str, ...] = ()
     timeout_s: int = 3600
-    inactivity_timeout_s: int = 600
+    inactivity_timeout_s: int | None = None
     telemetry_hz: int = 10
     idle_s: int | None = None
     profile: tuple[ProfileKind, ...] = ()

@@ -19,6 +19,8 @@ SEEN: Final[Mapping[ProfileKind, str]] = {
     "region": "regions",
 }
 
+COMPILES: Final = "first step (compiles for minutes, unless an earlier run left that work)"
+
 # What a training has to do with others.
 IN_WORDS: Final[Mapping[Case, str]] = {
     "one": "alone",
@@ -38,6 +40,7 @@ class Watch:
         # How long a program of others goes on, and how many ranks it has, only that program knows.
         known = trial if isinstance(trial, Trial) else None
         self._ranks = known.processes if known else 1
+        self._compiles = known is not None and "compile" in known.techniques
         self._beside_others = bool(known and known.concurrent and known.concurrent.case == "together")
         self._counted = unit
         iterations = known.iterations if known and not known.profile else None
@@ -61,7 +64,7 @@ class Watch:
             case Phase(name="import"):
                 self._shown.phase("create model")
             case RunStart():
-                self._shown.phase("first step")
+                self._shown.phase("first step" if not self._compiles else COMPILES)
             case FirstStep():
                 self._shown.phase("warm-up")
             case WarmupEnd():
