@@ -9,7 +9,6 @@ from runner.report import figures, modes, telemetry
 from runner.report.block import escaped, line
 
 if TYPE_CHECKING:
-    from runner.grading.model import Interval
     from runner.report.summary import Row, Summary
 
 # Of a row's telemetry, what stands in its line of the CSV.
@@ -79,13 +78,13 @@ def to_csv(summary: Summary) -> str:
                 "scale": row.scale,
                 "device": row.device,
                 "throughput": row.throughput,
-                **_interval("throughput", row.throughput_ci95),
+                **figures.ends_by_column("throughput", row.throughput_ci95),
                 "unit": row.unit,
                 "training_time_s": row.training_time_s,
                 "speedup": row.speedup,
-                **_interval("speedup", row.speedup_ci95),
+                **figures.ends_by_column("speedup", row.speedup_ci95),
                 "efficiency": row.efficiency,
-                **_interval("efficiency", row.efficiency_ci95),
+                **figures.ends_by_column("efficiency", row.efficiency_ci95),
                 "mfu_percent": row.mfu_percent,
                 "repeats": row.repeats,
                 **_answered(row),
@@ -114,8 +113,3 @@ def _answered(row: Row) -> dict[str, float | None]:
         "accuracy_percent": accuracy.percent if accuracy else None,
         "reference_accuracy_percent": accuracy.reference_percent if accuracy else None,
     }
-
-
-def _interval(of: str, interval: Interval | None) -> dict[str, float | None]:
-    low, high = figures.ends(interval)
-    return {f"{of}_ci95_low": low, f"{of}_ci95_high": high}

@@ -111,6 +111,12 @@ def ends(interval: Interval | None) -> tuple[float | None, float | None]:
     return (interval.low, interval.high) if interval else (None, None)
 
 
+def ends_by_column(of: str, interval: Interval | None) -> dict[str, float | None]:
+    """The same as the two columns of a figure that has an interval."""
+    low, high = ends(interval)
+    return {f"{of}_ci95_low": low, f"{of}_ci95_high": high}
+
+
 def figure(value: float | None, plus_minus: float | None = None) -> str:
     """Write a value with its half-width.
 

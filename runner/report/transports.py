@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.report.block import known, line
-from runner.report.figures import figure, half_width
+from runner.report.figures import ends_by_column, figure, half_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -151,8 +151,7 @@ def to_csv(comparison: Comparison) -> str:
                 "unit": row.row.unit,
                 "speedup": row.row.speedup,
                 "ratio": row.ratio,
-                "ratio_ci95_low": row.ratio_ci95.low if row.ratio_ci95 else None,
-                "ratio_ci95_high": row.ratio_ci95.high if row.ratio_ci95 else None,
+                **ends_by_column("ratio", row.ratio_ci95),
                 "sent_bytes_per_node_and_step": row.sent_bytes,
                 "expected_bytes_per_node_and_step": row.expected_bytes,
                 "gradient_bytes": row.gradient_bytes,

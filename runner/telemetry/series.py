@@ -120,16 +120,22 @@ class Series:
         if wrong := self._clock(span):
             return Found(None, wrong)
         t, values = self._known()
+        readings = []
         for edge, name in ((span.start, "start"), (span.end, "end")):
             after = int(np.searchsorted(t, edge))
             if after < len(t) and t[after] == edge:
+                readings.append(float(values[after]))
                 continue
             if after in (0, len(t)) or t[after] - t[after - 1] > GAP_PERIODS * self.period_s:
                 return Found(None, f"no reading of the counter at the {name} of the measured span")
+            between = Span(start=t[after - 1], end=t[after])
+            readings.append(
+                float(values[after - 1] + _share(between, edge, rate) * (values[after] - values[after - 1]))
+            )
         touched = values[np.searchsorted(t, span.start, side="right") - 1 : np.searchsorted(t, span.end) + 1]
         if (np.diff(touched) < 0).any():
             return Found(None, RESET)
-        start, end = (self._reading(edge, rate) for edge in (span.start, span.end))
+        start, end = readings
         return Found(end - start)
 
     def rates(self) -> Series:
@@ -183,18 +189,6 @@ class Series:
         found = [one / SECOND for one in seconds if one is not None]
         return Found(min(found)) if found else Found(None, "no second before the job has samples throughout")
 
-    def _reading(self, edge: float, rate: Series | None) -> float:
-        """What a counter would have said at a moment between two of its readings."""
-        t, values = self._known()
-        after = int(np.searchsorted(t, edge))
-        if t[after] == edge:
-            return float(values[after])
-        before, until = float(t[after - 1]), float(t[after])
-        share = (edge - before) / (until - before)
-        if rate and (all_of_it := rate.integral(Span(start=before, end=until)).value):
-            share = (rate.integral(Span(start=before, end=edge)).value or 0.0) / all_of_it
-        return float(values[after - 1] + share * (values[after] - values[after - 1]))
-
     def _known(self) -> tuple[Floats, Floats]:
         known = np.isfinite(self.values)
         return self.t[known], self.values[known]
@@ -218,6 +212,13 @@ class Series:
         begin, first = t[:-1][kept], values[:-1][kept]
         low, high = low[kept], high[kept]
         return _Pieces(high - low, first + slope * (low - begin), first + slope * (high - begin))
+
+
+def _share(span: Span, until: float, rate: Series | None) -> float:
+    """The part of what a span brought that it had brought by a moment: as a gauge of the rate has it, evenly where there is none."""
+    if rate and (whole := rate.integral(span).value):
+        return (rate.integral(Span(start=span.start, end=until)).value or 0.0) / whole
+    return (until - span.start) / span.seconds
 
 
 def _range(values: Floats, avg: float) -> Range:

@@ -45,6 +45,7 @@ def test_throughput_falls_as_the_wire_narrows_and_the_bytes_stay_the_gradients(r
         sent_mbit[rate] = steps * max(transport.sent_bytes_per_step.values()) * 8e-6
         assert rate is None or sent_mbit[rate] <= rate * 1.2
     assert min(sent_mbit, key=sent_mbit.get) == 100, sent_mbit
+    assert sent_mbit[100] < 0.5 * sent_mbit[400], sent_mbit
 
 
 def test_another_interface_than_asked_makes_the_run_invalid(rig, tmp_path):

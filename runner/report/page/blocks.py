@@ -30,6 +30,7 @@ from runner.summarize import summarize
 if TYPE_CHECKING:
     from runner.across.transports import Curve
     from runner.report.ablation import Ablation, Line
+    from runner.report.block import Block as Laid
     from runner.report.comparison import Comparison
     from runner.report.cross_check import CrossCheck, EngineRow
     from runner.report.inputs import InputReport, Source
@@ -128,7 +129,6 @@ def batches(sweep: Sweep) -> Block:
 
 def fed(found: InputReport) -> Block:
     """The block of a training on synthetic images and on real ones."""
-    table = inputs.block(found)
     real = [source for source in found.sources if source.ratio is not None]
     best = max(real, key=lambda source: source.ratio or 0.0, default=None)
     lead = "no usable run"
@@ -137,7 +137,8 @@ def fed(found: InputReport) -> Block:
     return _of_training(
         found,
         "input",
-        table=Table(title="Input", columns=table.headers, rows=table.rows),
+        inputs.block(found),
+        heading="Input",
         lead=lead,
         legend=inputs.LEGEND,
         drawings=drawn.by_input(found),
@@ -147,7 +148,6 @@ def fed(found: InputReport) -> Block:
 
 def faster(found: Ablation) -> Block:
     """The block of a training with more and more techniques."""
-    table = ablation.block(found)
     best = max(
         (line for line in found.lines if line.ratio is not None), key=lambda line: line.ratio or 0.0, default=None
     )
@@ -157,7 +157,8 @@ def faster(found: Ablation) -> Block:
     return _of_training(
         found,
         "ablation",
-        table=Table(title="Techniques", columns=table.headers, rows=table.rows),
+        ablation.block(found),
+        heading="Techniques",
         lead=lead,
         legend=ablation.LEGEND,
         drawings=drawn.by_technique(found),
@@ -167,7 +168,6 @@ def faster(found: Ablation) -> Block:
 
 def checked(found: CrossCheck) -> Block:
     """The block of a training by several engines."""
-    table = cross_check.block(found)
     compared = [row for row in found.rows if row.ratio is not None]
     lead = "no usable run"
     if any(row.differs for row in found.rows):
@@ -177,7 +177,8 @@ def checked(found: CrossCheck) -> Block:
     return _of_training(
         found,
         "engines",
-        table=Table(title="Engines", columns=table.headers, rows=table.rows),
+        cross_check.block(found),
+        heading="Engines",
         lead=lead,
         legend=cross_check.LEGEND,
         drawings=drawn.by_engine(found),
@@ -187,12 +188,12 @@ def checked(found: CrossCheck) -> Block:
 
 def ways(found: Strategies) -> Block:
     """The block of a training in several ways."""
-    table = strategies.block(found)
     lead = _ratios([way for way in found.ways if way.ratio is not None], found.ways[0].label) or "no usable run"
     return _of_training(
         found,
         "strategies",
-        table=Table(title="Strategies", columns=table.headers, rows=table.rows),
+        strategies.block(found),
+        heading="Strategies",
         lead=lead,
         legend=strategies.LEGEND,
         drawings=drawn.by_strategy(found),
@@ -209,8 +210,9 @@ def _ratios(rows: Sequence[EngineRow | Way], base: str) -> str:
 def _of_training(
     found: TrainingReport,
     what: str,
+    table: Laid,
     *,
-    table: Table,
+    heading: str,
     lead: str,
     legend: str,
     drawings: tuple[Figure, ...],
@@ -223,7 +225,7 @@ def _of_training(
         lead=lead,
         lines=(found.setting, found.ground, legend),
         figures=drawings,
-        tables=(table,),
+        tables=(Table(title=heading, columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(dict.fromkeys(run for row in rows for run in row.runs)),
         stem=found.name,

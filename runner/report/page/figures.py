@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from runner.report import figures, profile_plot
 from runner.report import sweep as sweeping
-from runner.report.page.model import Figure, Series
+from runner.report.page.model import Figure, Series, bounds
 from runner.report.profile import worked
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _of_rows(
     value: Callable[[Row], float | None],
     interval: Callable[[Row], Interval | None],
 ) -> Series:
-    low, high = _ends([interval(row) for row in rows])
+    low, high = bounds([interval(row) for row in rows])
     return Series(
         name="measured",
         x=tuple(row.devices for row in rows),
@@ -99,13 +99,6 @@ def _of_rows(
         degraded=tuple(row.status == "degraded" for row in rows),
         runs=tuple(runs.get(row.scale, ()) for row in rows),
     )
-
-
-def _ends(intervals: Sequence[Interval | None]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    """Lower and upper ends; both empty where there is no interval at all."""
-    if not any(intervals):
-        return (), ()
-    return tuple(one.low if one else None for one in intervals), tuple(one.high if one else None for one in intervals)
 
 
 def _left_out(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -133,7 +126,7 @@ def transports(
 
     def lying(key: str, what: str, y: str, value: Callable[[ComparedRow], float | None], *, interval: bool) -> Figure:
         drawn = [row for row in rows if value(row) is not None]
-        low, high = _ends([row.row.throughput_ci95 if interval else None for row in drawn])
+        low, high = bounds([row.row.throughput_ci95 if interval else None for row in drawn])
         series = Series(
             name="measured",
             x=tuple(f"{row.transport}, {row.row.devices}" for row in drawn),
@@ -216,7 +209,7 @@ def against_batch(sweep: Sweep) -> tuple[Figure, ...]:
             own = [point for point in sweep.points if point.precision == precision and plot.value(point) is not None]
             if not own:
                 continue
-            low, high = _ends([plot.interval(point) for point in own])
+            low, high = bounds([plot.interval(point) for point in own])
             series.append(
                 Series(
                     name=precision,
@@ -278,7 +271,7 @@ def by_network(found: Networks) -> tuple[Figure, ...]:
         if len(points) < 2:  # noqa: PLR2004
             continue
         intervals = [row.efficiency_ci95.scaled(100) if row.efficiency_ci95 else None for row, _ in points]
-        low, high = _ends(intervals)
+        low, high = bounds(intervals)
         series.append(
             Series(
                 name=f"{network.label}, batch {network.batch:,}",
@@ -346,7 +339,7 @@ def _beside_each_other(
 
 def _trained(labelled: Sequence[tuple[str, Row, tuple[str, ...]]]) -> Series:
     """Throughput of usable rows that are named by words, each with the ids of its runs."""
-    low, high = _ends([row.throughput_ci95 for _, row, _ in labelled])
+    low, high = bounds([row.throughput_ci95 for _, row, _ in labelled])
     return Series(
         name="trained",
         x=tuple(label for label, _, _ in labelled),

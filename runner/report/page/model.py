@@ -5,11 +5,17 @@ Nothing here knows how a browser draws: `assets/figure.js` and `picture.py` draw
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import model_validator
 
 from runner.frozen import Frozen
+from runner.report.figures import ends
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.grading.model import Interval
 
 SeriesKind = Literal["measured", "published", "ideal"]
 Place = float | str
@@ -43,6 +49,14 @@ class Series(Frozen):
             if len(column) != len(self.x) and (column or name == "y"):
                 raise ValueError(f"{self.name}: {name} has {len(column)} entries for {len(self.x)} points")
         return self
+
+
+def bounds(intervals: Sequence[Interval | None]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
+    """`low` and `high` of a series; both empty where there is no interval at all."""
+    if not any(intervals):
+        return (), ()
+    low, high = zip(*map(ends, intervals), strict=True)
+    return low, high
 
 
 class Figure(Frozen):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from runner.published.findings import All, Predicate, Steady
 from runner.report.page.blocks import anchor
-from runner.report.page.model import Block, Figure, Series
+from runner.report.page.model import Block, Figure, Series, bounds
 from runner.report.page.verdicts import tables
 from runner.studies import words
 
@@ -267,14 +267,14 @@ def _bars(points: Sequence[Point], name: str, title: str, y: str) -> Figure:
 
 
 def _series(points: Sequence[Point], label: str, published: bool, places: tuple[float | str, ...]) -> Series:  # noqa: FBT001
-    held = any(point.ci95 for point in points)
+    low, high = bounds([point.ci95 for point in points])
     return Series(
         name=label,
         kind="published" if published else "measured",
         x=places,
         y=tuple(point.value for point in points),
-        low=tuple(point.ci95.low if point.ci95 else None for point in points) if held else (),
-        high=tuple(point.ci95.high if point.ci95 else None for point in points) if held else (),
+        low=low,
+        high=high,
         runs=() if published else tuple(point.runs for point in points),
     )
 

@@ -73,7 +73,8 @@ def test_beats_that_were_slept_through_are_not_made_up_for(due, interval, late):
     assert now < beat <= now + interval
 
 
-def test_a_beat_that_is_a_little_late_moves_none_after_it():
+def test_a_beat_that_is_early_or_a_little_late_moves_none_after_it():
+    assert next_beat(10.0, 0.5, 9.9) == 10.5
     assert next_beat(10.0, 0.5, 10.0) == 10.5
     assert next_beat(10.0, 0.5, 10.2) == 10.5
     assert next_beat(10.0, 0.5, 13.1) == 13.6
@@ -83,10 +84,10 @@ def test_a_beat_that_is_a_little_late_moves_none_after_it():
 def test_beats_meet_a_step_that_repeats_at_every_place_of_it(monkeypatch, step_s):
     """Half of the step takes 300 W, the other half 900: at even beats one would see one of the two."""
     clock = SimpleNamespace(now=0.0)
-    sleep = SimpleNamespace(
+    made_up = SimpleNamespace(
         monotonic=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + seconds)
     )
-    monkeypatch.setattr("monitor_sampler.time", sleep)
+    monkeypatch.setattr("monitor_sampler.time", made_up)
     random.seed(1)
 
     def power():
