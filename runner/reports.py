@@ -15,6 +15,7 @@ from rich.console import Console
 import runner
 from runner.across.ablation import ablations
 from runner.across.cross_check import cross_checks
+from runner.across.devices import devices
 from runner.across.inputs import inputs
 from runner.across.networks import networks
 from runner.across.strategies import strategies
@@ -25,6 +26,7 @@ from runner.overhead.again import from_file
 from runner.overhead.raw import PREFIX, read_overhead
 from runner.report import ablation as ablation_report
 from runner.report import cross_check, sweep
+from runner.report import devices as device_report
 from runner.report import inputs as input_report
 from runner.report import networks as network_report
 from runner.report import overhead as overhead_report
@@ -83,6 +85,9 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
             check_writable(beside)
         own = _read(folder, runs, page=place, pictures=True, console=console, out=beside if beside_runs else None)
         found.join(own, files=_files(beside, page=place))
+    found.join(
+        _across_folders(folders, out=place if beside_runs else None, console=console), files=_files(place, page=place)
+    )
     _write(found, place, console=console)
 
 
@@ -95,9 +100,11 @@ def check_page(directory: Path) -> None:
     """
     console = Console(highlight=False, soft_wrap=True)
     found = Collected()
-    for folder, runs in _folders([directory]):
+    folders = _folders([directory])
+    for folder, runs in folders:
         own = _read(folder, runs, page=directory, pictures=False, console=console, out=None)
         found.join(own, files=_files(folder, page=directory))
+    found.join(_across_folders(folders, out=None, console=console), files=_files(directory, page=directory))
     path = directory / KEPT_PAGE
     if not path.is_file() or path.read_text(encoding="utf-8") != markdown(_page(found)):
         raise DlscaleError(
@@ -187,6 +194,17 @@ def _draw_across(runs: Sequence[Run], found: Collected, *, out: Path | None, con
     add(inputs(runs), input_report.reports, found.inputs)
     add(ablations(runs), ablation_report.reports, found.ablations)
     add(cross_checks(runs), cross_check.reports, found.engines)
+
+
+def _across_folders(folders: Sequence[tuple[Path, Sequence[Run]]], *, out: Path | None, console: Console) -> Collected:
+    """Collect what GPUs of a kind made of the same trainings, in whichever folder these lie, and write its reports; none where `out` is None."""
+    found = devices([run for _, runs in folders for run in runs])
+    for one in found:
+        if out:
+            save(device_report.reports(one), out=out, console=console)
+    collected = Collected()
+    collected.devices(found)
+    return collected
 
 
 def _link(path: Path, page: Path) -> str:

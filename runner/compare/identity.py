@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from runner.compare.model import Difference
@@ -52,8 +52,13 @@ def device_name(record: RunRecord) -> str:
     return " and ".join(sorted(names)) or f"unknown {record.trial.device}"
 
 
-def in_words(found: Identity) -> str:
-    """A trial as a line for people: what every reader asks first, then all that is not as usual."""
+def in_words(found: Identity, *, but: Collection[str] = ()) -> str:
+    """A trial as a line for people: what every reader asks first, then all that is not as usual.
+
+    Args:
+        found: its facts.
+        but: what the reader knows: `framework`, or `device_name`, and with that how many there are.
+    """
     facts = {name: json.loads(value) for name, value in found}
     nodes = f" on {facts['nodes']} nodes" if facts["nodes"] > 1 else ""
     count = facts["world_size"]
@@ -67,8 +72,11 @@ def in_words(found: Identity) -> str:
     horovod = facts["horovod"] and f"over {facts['horovod']['operations']}"
     way = " ".join(part for part in (facts["strategy"], facts["kvstore"], horovod) if part)
     shape = "×".join(map(str, facts["image_shape"][1:])) if facts["image_shape"] else None
-    first = f"{facts['framework']} {facts['model']} {facts['mode']}"
-    known = (first, facts["precision"], devices, batch, shape, way if count > 1 else None)
+    first = " ".join(facts[name] for name in ("framework", "model", "mode") if name not in but)
+    known = (
+        *(first, facts["precision"], None if "device_name" in but else devices),
+        *(batch, shape, way if count > 1 else None),
+    )
     return ", ".join(part for part in (*known, *_unusual(facts)) if part)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from runner.report import (
     ablation,
     cross_check,
+    devices,
     figures,
     inputs,
     networks,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from runner.report.block import Block as Laid
     from runner.report.comparison import Comparison
     from runner.report.cross_check import CrossCheck, EngineRow
+    from runner.report.devices import Devices
     from runner.report.inputs import InputReport, Source
     from runner.report.networks import Networks
     from runner.report.overhead import OverheadReport
@@ -248,6 +250,20 @@ def several(found: Networks) -> Block:
         tables=(Table(title="Networks", columns=table.headers, rows=table.rows),),
         notes=found.notes,
         runs=tuple(run for network in found.networks for own in network.runs for run in own),
+        stem=found.name,
+    )
+
+
+def apart(found: Devices) -> Block:
+    """The block of what ran on several GPUs of a kind, each by itself."""
+    tables = {"Trainings": devices.trainings(found), "GPUs": devices.standings(found)}
+    return Block(
+        anchor=anchor(found.name),
+        title=f"{found.title}: devices",
+        lead=found.lead,
+        lines=(found.ground, devices.LEGEND, devices.STANDINGS_LEGEND),
+        tables=tuple(Table(title=name, columns=table.headers, rows=table.rows) for name, table in tables.items()),
+        runs=tuple(run for training in found.trainings for run in training.runs),
         stem=found.name,
     )
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from runner.report.ablation import Ablation
     from runner.report.cross_check import CrossCheck
+    from runner.report.devices import Devices
     from runner.report.inputs import InputReport
     from runner.report.networks import Networks
     from runner.report.overhead import OverheadReport
@@ -50,6 +51,10 @@ CHAPTERS: Final = {
         "The same training on synthetic images and on real ones: what reading and decoding them costs.",
     ),
     "ablations": ("Techniques", "The same training plainly, and with one technique more a line."),
+    "devices": (
+        "Devices",
+        "The same training on one GPU and on others of its kind: what an interval over one GPU's runs can't tell.",
+    ),
     "engines": (
         "Container beside host",
         "The same training in a container and on the same software without one: what the container costs.",
@@ -107,6 +112,10 @@ class Collected:
     def ablations(self, found: Iterable[Ablation]) -> None:
         """Add trainings with more and more techniques."""
         self.chapters["ablations"] += map(blocks.faster, found)
+
+    def devices(self, found: Iterable[Devices]) -> None:
+        """Add what ran on several GPUs of a kind, each by itself."""
+        self.chapters["devices"] += map(blocks.apart, found)
 
     def engines(self, found: Iterable[CrossCheck]) -> None:
         """Add trainings by several engines."""
