@@ -16,6 +16,7 @@ from runner.overhead.again import from_file
 from runner.overhead.raw import read_overhead
 from runner.report.block import ABSENT
 from runner.results import records_under
+from runner.summarize import summarize
 
 ROOT = Path(__file__).parents[2]
 H200 = ROOT / "results/h200"
@@ -45,18 +46,35 @@ def rate(topic, **wanted):
 @pytest.mark.parametrize("batch", [256, 512, 1024, 2048])
 def test_tuned_over_the_eager_channels_last_loop(batch):
     cells = [f"{batch:,}"]
-    for topic in ("ablation", "tuned"):
-        found = [record.measurement.throughput.value for _, record in runs(topic, techniques=7, batch_per_device=batch)]
-        assert len(found) <= 1
-        eager = rate(topic, techniques=1)
-        cells += [text for tuned in found for text in (f"{tuned:,.0f}", f"{tuned / eager:.2f}")] or [ABSENT, ABSENT]
+    for topic in ("ablation", "tuned", "ablation-grow"):
+        tuned = runs(topic, techniques=7, batch_per_device=batch)
+        over, _ = ratio(tuned, runs(topic, techniques=1))
+        cells += [f"{summarize(tuned).rows[0].throughput:,.0f}", f"{over:.2f}"] if tuned else [ABSENT, ABSENT]
     assert f"| {' | '.join(cells)} |" in TEXT
 
 
+def ablated(topic):
+    (found,) = ablations(list(records_under(H200 / topic)))
+    return {line.label.removeprefix("bf16, "): line.row for line in found.lines}
+
+
 def test_what_readme_says_of_the_whole_ablation():
-    first, *_, last = ablations(list(records_under(H200 / "ablation")))[0].lines
-    told = f"[{first.row.throughput:,.0f} to {last.row.throughput:,.0f} images/s](results/h200/ablation/"
+    first, *_, last = ablated("ablation-grow").values()
+    told = f"[{first.throughput:,.0f} to {last.throughput:,.0f} images/s](results/h200/ablation-grow/"
     assert told in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_lines_of_three_ablations():
+    found = [ablated(topic) for topic in ("ablation", "ablation-grow", "ablation-to-compile")]
+    for label in found[0]:
+        rates = [rows[label].throughput if label in rows else None for rows in found]
+        known = [rate for rate in rates if rate is not None]
+        assert label == "+ compile" or max(known) / min(known) < 1.02
+        cells = [*(f"{rate:,.0f}" if rate else ABSENT for rate in rates), f"{max(known) / min(known):.3f}"]
+        assert f"| {label} | {' | '.join(cells)} |" in TEXT
+    clocks = [rows["+ compile"].telemetry.gpus[0].sm_clock_mhz.avg for rows in found]
+    assert "faster: {:,.0f}, {:,.0f} and {:,.0f} MHz".format(*clocks) in TEXT
+    assert clocks == sorted(clocks)
 
 
 def test_power_is_what_limits_it():
@@ -139,12 +157,15 @@ def test_where_the_gpu_waits_for_launches_costs_can_not_be_told():
 
 
 def test_power_over_time_against_the_energy_counter():
-    told = {"instant": [], None: []}
+    told = {"uneven": [], "even": [], "mean of a second": []}
     for topic in H200.iterdir():
         for _, record in records_under(topic) if topic.is_dir() else ():
             for gpu in record.telemetry.gpus if record.telemetry else ():
                 if gpu.energy_method == "energy counter" and gpu.integrated_power_j:
-                    off = 100 * abs(gpu.integrated_power_j / gpu.energy_j - 1)
-                    told[gpu.power_reading].append((off, gpu.measured_s))
-    assert f"within {max(told['instant'])[0]:.1f} %: at an even beat" in TEXT
-    assert f"as much as {max(off for off, seconds in told[None] if seconds >= 2):.0f} % in spans of two seconds" in TEXT
+                    beat = "uneven" if topic.name == "ablation-grow" else "even"
+                    reading = beat if gpu.power_reading == "instant" else "mean of a second"
+                    told[reading].append((100 * abs(gpu.integrated_power_j / gpu.energy_j - 1), gpu.measured_s))
+    assert f"what the energy counter gives within {max(told['uneven'])[0]:.1f} % (`ablation-grow`)" in TEXT
+    assert f"all others were sampled, within {max(told['even'])[0]:.1f} %" in TEXT
+    off = max(off for off, seconds in told["mean of a second"] if seconds >= 2)
+    assert f"as much as {off:.0f} % in spans of two seconds" in TEXT
