@@ -74,10 +74,9 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
             return found
 
         try:
-            for line in turns(lines, request):
-                run(line)
+            last = [found for line in turns(lines, request) for found in run(line) if line == lines[-1]]
             if grow:
-                grow_batch(lines[-1], ground, run, repeat=request.repeat)
+                grow_batch(lines[-1], last, ground, run, repeat=request.repeat)
         except _InterruptedError:
             shown.stage("stopped; the table has what ran")
     console = Console(highlight=False, soft_wrap=True)
@@ -114,10 +113,10 @@ def turns(lines: Sequence[Request], request: Request) -> Iterator[Request]:
             yield from (line.model_copy(update={"seed": request.seed + more}) for more in range(seeds))
 
 
-def grow_batch(line: Request, ground: Ground, run: RunLine, *, repeat: int) -> None:
-    """Double the batch while that gains; a batch that does not fit ends it as one that gains nothing does."""
+def grow_batch(line: Request, ran: Sequence[Run], ground: Ground, run: RunLine, *, repeat: int) -> None:
+    """Double the batch while that gains on what `ran` with the line's; one that does not fit ends it as one that gains nothing does."""
     batch = line.batch or ground.workload.defaults[ground.device].batch
-    before = _rate(run(line))
+    before = _rate(ran)
     while before is not None and batch < LARGEST_BATCH:
         batch *= 2
         larger = line.model_copy(update={"batch": batch})
