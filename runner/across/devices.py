@@ -51,8 +51,8 @@ def _usable(record: RunRecord) -> bool:
 
 
 def _shared(record: RunRecord, trial: Trial) -> tuple[str, ...]:
-    """All but the GPU: the version of the training programs as well, since a report may hold several."""
-    return *_ground(record, trial), record.provenance.workloads_sha256
+    """All but the GPU: the training programs and what they ran in as well, of which a report may hold several."""
+    return *_ground(record, trial), record.provenance.workloads_sha256, record.image.lock_sha256 or ""
 
 
 def _ground(record: RunRecord, trial: Trial) -> _Ground:

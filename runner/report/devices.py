@@ -14,7 +14,7 @@ from runner.report.figures import figure, half_width
 from runner.report.summary import Status
 
 LEGEND: Final = (
-    "a training: one version of the programs; ± = half the width of the 95 % bootstrap interval over processes and the windows in them, which "
+    "a training: one version of the programs and of what they ran in; ± = half the width of the 95 % bootstrap interval over processes and the windows in them, which "
     "knows of one GPU only; clock: mean of the SMs'; degraded: on so many of the GPUs"
 )
 STANDINGS_LEGEND: Final = "least, median, largest of a GPU: its rate ÷ the median of the GPUs that ran the same training, over the trainings that it ran"

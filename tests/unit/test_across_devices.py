@@ -86,6 +86,12 @@ def test_what_differs_in_more_than_the_gpu_is_not_held_against_it(other):
     assert len(devices((SMALL[0], other, SMALL[2]))) == 1
 
 
+def test_what_ran_in_another_image_is_not_held_against_it():
+    path, record = SMALL[1]
+    image = record.image.model_copy(update={"lock_sha256": "e" * 64})
+    assert devices((SMALL[0], (path, record.model_copy(update={"image": image})))) == ()
+
+
 def test_without_samplers_the_gpu_is_the_only_one_that_the_run_could_see():
     (found,) = devices((on(H200, 1000, telemetry=False), on(SECOND, 1010, telemetry=False)))
     assert "slowest's clock (MHz)" not in trainings(found).headers
