@@ -153,12 +153,11 @@ def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]
     speedup_ci95 = metrics.ratio_interval(runs, base) if base and scale > 1 else None
     clean = len(usable) == len(records) and all(record.validity.status == "valid" for record in usable)
     times = [record.measurement.training_time_s for record in usable if record.measurement.training_time_s is not None]
-    vary = sum(len(run.samples) for run in runs) > 1
     return Row(
         scale=scale,
         device=device,
         throughput=rate,
-        throughput_ci95=metrics.interval(metrics.rate_distribution(runs, seed=1)) if vary else None,
+        throughput_ci95=metrics.rate_interval(runs),
         unit=unit,
         training_time_s=statistics.median(times) if times else None,
         speedup=speedup,

@@ -121,8 +121,7 @@ def _ranked(held: _Held, *, among: int) -> _Ranked | None:
 def _pair(held: _Held, ranked: _Ranked | None, p_holm: float | None) -> Pair:
     a, b = _side(held.a, held.windows_a), _side(held.b, held.windows_b)
     ratio = b.throughput / a.throughput
-    vary = min(a.windows, b.windows) > 1
-    ci95 = metrics.ratio_interval(held.windows_b, held.windows_a) if vary else None
+    ci95 = metrics.ratio_interval(held.windows_b, held.windows_a)
     told = (record.measurement.throughput for record in (*held.a, *held.b))
     return Pair(
         trial=in_words(held.trial),

@@ -14,7 +14,6 @@ from runner.dialects.nccl_tests import bus_bandwidth
 from runner.events import Event
 from runner.grading import measure
 from runner.grading.grade import Graded, finite_losses, unsettled, watch, with_doubts
-from runner.grading.metrics import MIN_STEADY_WINDOWS
 from runner.grading.model import Measurement, Throughput
 from runner.interconnect import Evidence, Transport
 from runner.outcome import Outcome
@@ -54,11 +53,6 @@ def grade(
         bandwidth = bus_bandwidth(events)
         found = Throughput(value=bandwidth, ci95=None, unit=unit) if bandwidth else None
         measurement = measurement.model_copy(update={"throughput": found})
-    elif measurement.throughput and len(measurement.windows) == 1:
-        # One window can't vary, which is no certainty.
-        measurement = measurement.model_copy(
-            update={"throughput": measurement.throughput.model_copy(update={"ci95": None})}
-        )
     watched = watch(samples, events, monitors=monitors, outcome=outcome, measurement=measurement, device=trial.device)
     return Graded(
         outcome=outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}}),
@@ -84,18 +78,5 @@ def judge(outcome: Outcome, measurement: Measurement) -> Validity:
         against.append("a loss in the log is not finite; a smaller learning rate may train")
     if against:
         return Validity(status="invalid", reasons=tuple(against))
-    doubts = _doubts(measurement)
+    doubts = unsettled(measurement)
     return Validity(status="degraded" if doubts else "valid", reasons=tuple(doubts))
-
-
-def _doubts(measurement: Measurement) -> list[str]:
-    """What makes figures less than they seem, and not wrong."""
-    steady = measurement.steady
-    if steady is None or steady.steady:
-        return []
-    windows = max(window.index for window in measurement.windows) + 1
-    if windows < MIN_STEADY_WINDOWS:
-        return [
-            f"the log times {windows} stretch{'es' * (windows > 1)}; whether the rate settled takes {MIN_STEADY_WINDOWS}"
-        ]
-    return [unsettled(steady)]

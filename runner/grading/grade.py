@@ -12,7 +12,7 @@ from runner import interconnect
 from runner.events import Event
 from runner.flop.figures import flop_figures
 from runner.grading import measure, metrics
-from runner.grading.model import Measurement, Steadiness
+from runner.grading.model import Measurement
 from runner.grading.sanity import check_losses
 from runner.interconnect import Transport
 from runner.machine.provenance import Provenance
@@ -178,8 +178,7 @@ def judge(
 def _doubts(trial: Trial, measurement: Measurement) -> list[str]:
     """What makes figures less than they seem, and not wrong."""
     found = _crowded(trial)
-    if measurement.steady and not measurement.steady.steady:
-        found.append(unsettled(measurement.steady))
+    found += unsettled(measurement)
     if measurement.batch and measurement.batch.used != measurement.batch.asked:
         found.append(f"batch {measurement.batch.used} instead of {measurement.batch.asked}: {measurement.batch.reason}")
     return found
@@ -190,9 +189,17 @@ def _crowded(trial: Trial) -> list[str]:
     return [f"{trial.world_size} CPU workers shared cores (--oversubscribe)"] if trial.oversubscribed else []
 
 
-def unsettled(steady: Steadiness) -> str:
-    """Say that a rate drifted all the time."""
-    return f"the rate never settled: the later half is {steady.drift:+.1%} off the earlier"
+def unsettled(measurement: Measurement) -> list[str]:
+    """Say that a rate drifted all the time, or that there is too little of it to tell."""
+    steady = measurement.steady
+    joined = metrics.global_windows(measurement.windows)
+    if steady is None or joined is None or steady.steady:
+        return []
+    count = len(joined.samples)
+    if count < metrics.MIN_STEADY_WINDOWS:
+        timed = f"{count} window{' was' if count == 1 else 's were'} timed"
+        return [f"{timed}; whether the rate settled takes {metrics.MIN_STEADY_WINDOWS}"]
+    return [f"the rate never settled: the later half is {steady.drift:+.1%} off the earlier"]
 
 
 def _missing(trial: Trial, measurement: Measurement) -> list[str]:
@@ -312,6 +319,6 @@ def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | 
     return ScalingFigures(
         baseline_run_id=baseline.run_id,
         speedup=Ratio(value=value, ci95=ci95),
-        efficiency=Ratio(value=value / trial.world_size, ci95=ci95.scaled(1 / trial.world_size)),
+        efficiency=Ratio(value=value / trial.world_size, ci95=ci95.scaled(1 / trial.world_size) if ci95 else None),
         superlinear=value > trial.world_size,
     )

@@ -33,8 +33,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     throughput = step_parts = None
     if joined and steady:
         kept = joined.since(steady.first_window)
-        ci95 = metrics.interval(metrics.rate_distribution([kept], seed=1))
-        throughput = Throughput(value=kept.rate, ci95=ci95, unit=unit)
+        throughput = Throughput(value=kept.rate, ci95=metrics.rate_interval([kept]), unit=unit)
         step_parts = attribution.step_parts(
             events,
             first_window=steady.first_window,

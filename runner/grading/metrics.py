@@ -20,6 +20,8 @@ RESAMPLES = 10_000
 CONFIDENCE = 0.95
 STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
+PAUSE_S = 1e-6
+"""What lies between two windows by rounding alone is less: programs take the end of one for the start of the next."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,7 +32,7 @@ class GlobalWindows:
 
     Attributes:
         samples: (windows,) samples of all ranks, or units where throughput counts something else.
-        seconds: (windows,) wall seconds; they add up to the span from the barrier to the slowest rank's end.
+        seconds: (windows,) wall seconds; they add up to the span from the barrier to the slowest rank's end, less the pauses.
     """
 
     samples: Floats
@@ -47,7 +49,9 @@ class GlobalWindows:
 
 
 def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | None:
-    """Join the ranks' windows: a window ends, for all, when its slowest rank ends it.
+    """Join the ranks' windows: a window ends, for all, when its slowest rank ends it, and starts where the one before ended.
+
+    After a pause, such as a validation between two epochs, it starts when the first rank does.
 
     Returns None when there is no window that every rank has.
     """
@@ -58,10 +62,12 @@ def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | Non
     if common == 0:
         return None
     ordered = [sorted(found, key=lambda w: w.index)[:common] for found in ranks.values()]
+    starts = np.array([[w.start - found[0].start for w in found] for found in ordered]).min(axis=0)
     ends = np.array([[w.start + w.seconds - found[0].start for w in found] for found in ordered]).max(axis=0)
+    before = np.concatenate([[0.0], ends[:-1]])
     amounts = [[w.samples if w.units is None else w.units for w in found] for found in ordered]
     samples = np.array(amounts, dtype=np.float64).sum(axis=0)
-    return GlobalWindows(samples, np.diff(ends, prepend=0.0))
+    return GlobalWindows(samples, ends - np.where(starts - before > PAUSE_S, starts, before))
 
 
 def steadiness(windows: GlobalWindows) -> Steadiness:
@@ -103,16 +109,17 @@ def rate_distribution(runs: Sequence[GlobalWindows], *, seed: int) -> Floats:
     """Bootstrap distribution, (RESAMPLES,), of the pooled rate of process-level repeats of one trial.
 
     Two levels, as the variation has two: repeats are drawn with replacement, then each one's windows in blocks (A. C. Davison
-    and D. V. Hinkley, "Bootstrap Methods and their Application", 1997, §3.8).
+    and D. V. Hinkley, "Bootstrap Methods and their Application", 1997, §3.8). A repeat that is drawn twice has its windows drawn twice.
     """
     rng = np.random.default_rng(seed)
-    drawn = [_block_rates(run, rng, RESAMPLES) for run in runs]
-    samples = np.stack([found[0] for found in drawn])
-    seconds = np.stack([found[1] for found in drawn])
-    pick = rng.integers(0, len(runs), size=(len(runs), RESAMPLES))
-    column = np.arange(RESAMPLES)
-    rates: Floats = samples[pick, column].sum(axis=0) / seconds[pick, column].sum(axis=0)
-    return rates
+    samples, seconds = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
+    picked = rng.integers(0, len(runs), size=(len(runs), RESAMPLES))
+    for number, run in enumerate(runs):
+        _, resamples = np.nonzero(picked == number)
+        of_samples, of_seconds = _block_rates(run, rng, len(resamples))
+        np.add.at(samples, resamples, of_samples)
+        np.add.at(seconds, resamples, of_seconds)
+    return samples / seconds
 
 
 def interval(distribution: Floats) -> Interval:
@@ -127,9 +134,20 @@ def pooled_rate(runs: Sequence[GlobalWindows]) -> float:
     return float(sum(run.samples.sum() for run in runs) / sum(run.seconds.sum() for run in runs))
 
 
-def ratio_interval(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows]) -> Interval:
-    """Interval of rate(scaled) ÷ rate(base), the two resampled independently."""
+def rate_interval(runs: Sequence[GlobalWindows]) -> Interval | None:
+    """Interval of the pooled rate; None of a single window, which can't vary, and is no certainty."""
+    return interval(rate_distribution(runs, seed=1)) if _vary(runs) else None
+
+
+def ratio_interval(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows]) -> Interval | None:
+    """Interval of rate(scaled) ÷ rate(base), the two resampled independently; None where one of them is a single window."""
+    if not _vary(scaled) or not _vary(base):
+        return None
     return interval(rate_distribution(scaled, seed=1) / rate_distribution(base, seed=2))
+
+
+def _vary(runs: Sequence[GlobalWindows]) -> bool:
+    return sum(len(run.samples) for run in runs) > 1
 
 
 def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> StepTime | None:

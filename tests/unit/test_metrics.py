@@ -1,5 +1,7 @@
 """Wrong numbers: rates averaged instead of pooled, ranks added up wrongly, warm-up counted, intervals that miss the truth."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -41,6 +43,27 @@ def test_a_window_that_one_rank_lacks_does_not_count():
     windows = [window(0, 0, 0.0, 8, 1.0), window(0, 1, 1.0, 8, 1.0), window(1, 0, 0.0, 8, 1.0)]
     assert metrics.global_windows(windows).samples.tolist() == [16.0]
     assert metrics.global_windows([]) is None
+
+
+def test_a_pause_between_windows_is_in_none_of_them():
+    # Six windows of 1 s, 100 images each, a validation of 10 s after the second and the fourth.
+    starts = [0.0, 1.0, 12.0, 13.0, 24.0, 25.0]
+    one = metrics.global_windows([window(0, index, start, 100, 1.0) for index, start in enumerate(starts)])
+    assert one.seconds.tolist() == [1.0] * 6
+    assert one.rate == 100.0
+
+
+def test_after_a_pause_the_clock_starts_with_the_first_rank_and_stops_with_the_last():
+    windows = [
+        *(window(0, 0, 0.0, 8, 1.0), window(0, 1, 5.0, 8, 2.0)),  # ends at 1 and 7
+        *(window(1, 0, 0.0, 8, 2.0), window(1, 1, 6.0, 8, 2.0)),  # ends at 2 and 8
+    ]
+    assert metrics.global_windows(windows).seconds.tolist() == [2.0, 3.0]  # from 0 to 2 and from 5 to 8
+
+
+def test_what_rounding_leaves_between_windows_is_no_pause():
+    windows = [window(0, 0, 0.0, 8, 1.0), window(0, 1, 1.0 + 1e-9, 8, 1.0), window(0, 2, 2.0 + 1e-9, 8, 1.0)]
+    assert metrics.global_windows(windows).seconds.sum() == 3.0 + 1e-9
 
 
 def test_order_of_events_does_not_matter():
@@ -86,6 +109,28 @@ def test_spread_between_repeats_widens_the_interval_although_each_is_constant():
     found = metrics.interval(metrics.rate_distribution(runs, seed=1))
     assert found.low == 5.0  # all three draws the slowest repeat: 1 in 27, more than 2.5 %
     assert found.high == 10.0
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 3, 8])
+def test_windows_of_a_repeat_that_is_drawn_twice_are_drawn_twice(repeats):
+    # Repeats of one mean: what is left is the noise of their windows, whose standard error falls with all of them alike.
+    rng = np.random.default_rng(3)
+    noise = rng.permutation(np.resize([0.9, 1.1], 64))
+    run = joined([64] * 64, noise)
+    found = metrics.rate_distribution([run] * repeats, seed=1).std()
+    blocks = noise[(np.arange(64)[:, None] + np.arange(4)) % 64].sum(
+        axis=1
+    )  # circular blocks of 64^(1/3) windows, 16 a draw
+    expected = 64 * blocks.std() * math.sqrt(16 * repeats) / (64 * repeats)
+    assert found == pytest.approx(expected, rel=0.04)
+
+
+def test_one_window_is_no_certainty():
+    one, many = joined([10], [1.0]), joined([10] * 6, [1.0] * 6)
+    assert metrics.rate_interval([one]) is None
+    assert metrics.ratio_interval([one], [many]) is None
+    assert metrics.ratio_interval([many], [one]) is None
+    assert metrics.rate_interval([one, one]) is not None
 
 
 def test_interval_covers_the_true_rate_about_as_often_as_it_says():

@@ -30,8 +30,7 @@ def rates(cell: Gathered) -> None:
         cell.lack("no run gave a rate", "throughput", "iteration_time")
         return
     rate = metrics.pooled_rate(windows)
-    vary = sum(len(one.samples) for one in windows) > 1
-    ci95 = metrics.interval(metrics.rate_distribution(windows, seed=1)) if vary else None
+    ci95 = metrics.rate_interval(windows)
     cell.add("throughput", told[0].unit, Amount(rate, ci95), runs)
     trial = runs[0].record.trial
     if isinstance(trial, Trial):
