@@ -7,7 +7,7 @@ a mean of shares.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from runner.across.alike import Names, Run, slug, versions
@@ -17,7 +17,6 @@ from runner.report.summary import Status
 from runner.report.sweep import Point, Sweep
 from runner.results import RunRecord
 from runner.summarize import machine, summarize, version_of
-from runner.telemetry.model import GpuTelemetry, Range, Telemetry
 from runner.trial import Horovod, Trial
 
 
@@ -160,9 +159,9 @@ def _point(precision: str, batch: int, runs: Sequence[Run]) -> Point:
         compute_status=_worst(passes),
         runs=tuple(record.run_id for _, record in runs),
         utilisation_percent=telemetry.utilisation_percent if telemetry else None,
-        sm_active_percent=_of_gpus(telemetry, lambda gpu: gpu.sm_active_percent),
-        fp32_percent=_of_gpus(telemetry, lambda gpu: gpu.fp32_utilisation),
-        tensor_percent=_of_gpus(telemetry, lambda gpu: gpu.tensor_percent),
+        sm_active_percent=telemetry.mean(lambda gpu: gpu.sm_active_percent) if telemetry else None,
+        fp32_percent=telemetry.mean(lambda gpu: gpu.fp32_utilisation) if telemetry else None,
+        tensor_percent=telemetry.mean(lambda gpu: gpu.tensor_percent) if telemetry else None,
         power_w=telemetry.power_w if telemetry else None,
         samples_per_joule=telemetry.samples_per_joule if telemetry else None,
     )
@@ -189,13 +188,6 @@ def _worst(passes: Sequence[RunRecord]) -> Status | None:
     if not passes:
         return None
     return "valid" if all(record.validity.status == "valid" for record in passes) else "degraded"
-
-
-def _of_gpus(telemetry: Telemetry | None, figure: Callable[[GpuTelemetry], Range | None]) -> float | None:
-    """Mean of a figure over the GPUs; None unless each has it."""
-    gpus = telemetry.gpus if telemetry else ()
-    known = [one.avg for gpu in gpus if (one := figure(gpu))]
-    return math.fsum(known) / len(known) if known and len(known) == len(gpus) else None
 
 
 def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:

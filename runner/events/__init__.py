@@ -14,6 +14,7 @@ from runner.events.monitor import MonitoredGpu, MonitorStart, MonitorStop, Power
 from runner.events.profile import FlopCount, Memory, ProfileKind, ProfileStart, ProfileStop, Region, Regions, StepPart
 from runner.events.quality import Accuracy, Epoch, Validated
 from runner.events.training import (
+    PAUSE_S,
     BatchUsed,
     Compiled,
     Data,
@@ -33,6 +34,7 @@ from runner.events.training import (
 from runner.events.wires import Bandwidth, Bytes, Compute, Nccl, Net, Peer, PortBytes
 
 __all__ = [
+    "PAUSE_S",
     "Accuracy",
     "Bandwidth",
     "BatchUsed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -83,8 +83,14 @@ class WarmupEnd(EventBase):
     iterations: int
 
 
+PAUSE_S: Final = 1e-6
+"""What lies between two windows by rounding alone is less: programs take the end of one for the start of the next."""
+
+
 class Window(EventBase):
     """A synchronized stretch of measured iterations: this rank's own samples and wall seconds.
+
+    It starts where the one before ended, but after a pause, such as a validation between two epochs.
 
     `input_seconds` of them the loop waited for its next batch; None where the program can't tell. `units` is the amount of what
     throughput counts where that is not the sample, such as seconds of audio.

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runner.events import Compiled, Eval, Event, Loss, Usage, Window
+from runner.events import PAUSE_S, Compiled, Eval, Event, Loss, Usage, Window
 from runner.grading.model import CompiledGraphs, Evaluation, Interval, RawWindow, Steadiness, StepMethod, StepTime, Used
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
 STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
-PAUSE_S = 1e-6
-"""What lies between two windows by rounding alone is less: programs take the end of one for the start of the next."""
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,6 +5,7 @@ Time is each node's own, counted from the start of its measured windows, so that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from runner.report import canvas
 from runner.report.canvas import GRID, INK, QUIET, SERIES
 from runner.telemetry.series import GAP_PERIODS
+from runner.telemetry.stretches import stretches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,9 +64,9 @@ def power_figure(frame: pd.DataFrame, telemetry: Telemetry, *, title: str, groun
     height = 1.4 + 2.2 * len(panels)
     figure = canvas.sheet(9, height, top=1 - 0.62 / height, margins=(0.14, 0.08))
     every = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    longest = measured_s(telemetry)
+    measured = shade(telemetry)
     for axes, (label, drawn) in zip(every, panels.items(), strict=True):
-        _panel(axes, label, drawn, longest)
+        _panel(axes, label, drawn, measured)
     if 1 < len(telemetry.trained) <= _NAMED_UP_TO:
         every[0].legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9.5)
     every[-1].set_xlabel("seconds since the measured windows began (shaded)", fontsize=11, color=INK)
@@ -80,13 +82,16 @@ def curves(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
     return {label: drawn for label, drawn in found.items() if drawn}
 
 
-def measured_s(telemetry: Telemetry) -> float:
-    """How long the measured windows of a run lasted, in seconds; those of the slowest node."""
-    return max(span.measured.seconds for span in telemetry.spans)
+def shade(telemetry: Telemetry) -> tuple[tuple[float, float], ...]:
+    """From when to when the measured windows of a run lay, in seconds since the first began; those of the slowest node."""
+    slowest = stretches(max(telemetry.spans, key=lambda span: span.measured.seconds))
+    began = slowest.whole.start
+    return tuple((span.start - began, span.end - began) for span in slowest.spans)
 
 
-def _panel(axes: Axes, label: str, drawn: list[Curve], shaded_s: float) -> None:
-    axes.axvspan(0, shaded_s, color=GRID, zorder=0)
+def _panel(axes: Axes, label: str, drawn: list[Curve], measured: Sequence[tuple[float, float]]) -> None:
+    for start, end in measured:
+        axes.axvspan(start, end, color=GRID, zorder=0)
     for number, curve in enumerate(drawn):
         colour = SERIES[number % len(SERIES)]
         axes.plot(curve.seconds, curve.values, color=colour, linewidth=1.2, label=curve.name, zorder=2)

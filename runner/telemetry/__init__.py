@@ -3,6 +3,7 @@
     model       the figures of a record
     spans       when they were measured, on each node's clock
     series      one quantity over time → its figures over a span
+    stretches   one figure over a span with pauses in it
     device      the samples of one device, and what is missing with its reason
     gpu, host   the figures of one
     summary     all of a run

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from runner.telemetry.model import Missing, Range, Span
+from runner.telemetry.model import Missing, Range
 from runner.telemetry.series import Floats, Found, Series
+from runner.telemetry.stretches import Stretches
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -52,7 +53,7 @@ class Device:
         node: str,
         device: str,
         hz: float,
-        measured: Span,
+        measured: Stretches,
         told: Mapping[str, str],
         fell_silent: str | None = None,
     ) -> None:
@@ -101,7 +102,7 @@ class Device:
 
     def lack(self, column: str, why: str) -> None:
         """Keep that something of a column can't be had; what the sampler said of it goes before what was found."""
-        if self._fell_silent and not (self.t > self.measured.end).any():
+        if self._fell_silent and not (self.t > self.measured.whole.end).any():
             why = self._fell_silent
         columns = self._lacking.setdefault(self._told.get(column, why), [])
         if column not in columns:
@@ -109,15 +110,15 @@ class Device:
 
     def gauge(self, column: str) -> Range | None:
         """Range of a gauge over the measured span."""
-        return self.ask(column, lambda series: series.gauge(self.measured))
+        return self.ask(column, lambda series: self.measured.overall(series.gauge))
 
     def mean(self, column: str) -> Range | None:
         """Range of means since the row before over the measured span."""
-        return self.ask(column, lambda series: series.mean(self.measured))
+        return self.ask(column, lambda series: self.measured.overall(series.mean))
 
     def risen(self, column: str) -> int | None:
         """Whole units by which a counter rose in the measured span."""
-        return whole(self.ask(column, lambda series: series.risen(self.measured)))
+        return whole(self.ask(column, lambda series: self.measured.total(series.risen)))
 
     @property
     def missing(self) -> tuple[Missing, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -30,17 +31,18 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
     measured = device.measured
     # The counter is read twice a second, and a run's power may be several times that of the moment before it.
     power = device.series("power_w") if gpu.power_reading == "instant" else None
-    counted = device.ask("energy_j", lambda series: series.risen(measured, rate=power))
-    integrated = device.ask("power_w", lambda series: series.integral(measured))
+    counted = device.ask("energy_j", lambda series: measured.total(partial(series.risen, rate=power)))
+    integrated = device.ask("power_w", lambda series: measured.total(series.integral))
     method: EnergyMethod | None = None
     if counted is not None:
         method = "energy counter"
     elif integrated is not None:
         method = "integrated power"
-    quarter = measured.seconds / 4
+    whole_span = measured.whole
+    quarter = whole_span.seconds / 4
     temperature = device.series("temperature_c")
-    first = temperature.gauge(Span(start=measured.start, end=measured.start + quarter)).value
-    last = temperature.gauge(Span(start=measured.end - quarter, end=measured.end)).value
+    first = temperature.gauge(Span(start=whole_span.start, end=whole_span.start + quarter)).value
+    last = temperature.gauge(Span(start=whole_span.end - quarter, end=whole_span.end)).value
     pipes = {name: device.mean(name) for name in PIPES}
     return GpuTelemetry(
         node=device.node,
@@ -71,17 +73,17 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
         nvlink_rx_bytes=_traffic(device, "nvlink_rx"),
         nvlink_tx_bytes=_traffic(device, "nvlink_tx"),
         slowdown_percent=_slowdowns(device),
-        ecc_corrected=whole(device.ask("ecc_corrected", lambda series: series.growth(measured))),
-        ecc_uncorrected=whole(device.ask("ecc_uncorrected", lambda series: series.growth(measured))),
+        ecc_corrected=whole(device.ask("ecc_corrected", lambda series: series.growth(whole_span))),
+        ecc_uncorrected=whole(device.ask("ecc_uncorrected", lambda series: series.growth(whole_span))),
         foreign=_foreign(device, own),
     )
 
 
 def _traffic(device: Device, wire: str) -> int | None:
     """Bytes in the span by the wire's counter, or where there is none by its rate."""
-    counted = device.series(f"{wire}_bytes").risen(device.measured)
+    counted = device.measured.total(device.series(f"{wire}_bytes").risen)
     if counted.value is None:
-        rate = device.series(f"{wire}_rate").mean(device.measured)
+        rate = device.measured.overall(device.series(f"{wire}_rate").mean)
         if rate.value is not None and rate.why is None:
             return round(rate.value.avg * device.measured.seconds)
     return device.risen(f"{wire}_bytes")
@@ -91,9 +93,9 @@ def _slowdowns(device: Device) -> dict[str, float] | None:
     """By reason, the share of the span (percent) in which it held the clocks down: a sample's reasons hold until the next one."""
     series = device.series("slowdown_bits")
     # The same checks as of a gauge: time that goes back, and holes.
-    if device.answer("slowdown_bits", series, lambda own: own.gauge(device.measured)) is None:
+    if device.answer("slowdown_bits", series, lambda own: device.measured.overall(own.gauge)) is None:
         return None
-    held = series.held(device.measured)
+    held = device.measured.held(series)
     bits = np.nan_to_num(series.values).astype(np.int64)
     shares = {name: 100 * float(held[(bits & bit) != 0].sum() / held.sum()) for bit, name in SLOWDOWNS.items()}
     return {name: share for name, share in shares.items() if share > 0}
@@ -101,7 +103,7 @@ def _slowdowns(device: Device) -> dict[str, float] | None:
 
 def _foreign(device: Device, own: Collection[str]) -> tuple[ForeignProcess, ...] | None:
     """Processes on the GPU within the span that belong to none of the job's containers."""
-    measured = device.measured
+    measured = device.measured.whole
     inside = (device.t >= measured.start - PROCESSES_EVERY_S) & (device.t <= measured.end)
     lists = [one for one, counts in zip(device.lists("processes"), inside, strict=True) if counts and one is not None]
     if not lists:

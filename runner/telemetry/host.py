@@ -37,8 +37,8 @@ def host_figures(
         net_rx_bytes=device.risen("net_rx_bytes"),
         net_tx_bytes=device.risen("net_tx_bytes"),
         clock_mhz=device.gauge("clock_mhz"),
-        power_w=device.answer("energy_j", energy.rates(), lambda series: series.mean(measured)),
-        energy_j=device.ask("energy_j", lambda series: series.risen(measured)),
+        power_w=device.answer("energy_j", energy.rates(), lambda series: measured.overall(series.mean)),
+        energy_j=device.ask("energy_j", lambda series: measured.total(series.risen)),
         idle_power_w=device.ask("energy_j", lambda series: series.lowest_rise(idle)) if idle else None,
         sampler_percent=_used(sampler, stop),
     )
@@ -54,9 +54,9 @@ def _cores(device: Device) -> tuple[Range | None, tuple[float, ...] | None]:
         if one is not None and len(one) == count:
             row[:] = one
     together = device.answer(
-        "core_percent", device.series_of(table.mean(axis=1)), lambda all_: all_.mean(device.measured)
+        "core_percent", device.series_of(table.mean(axis=1)), lambda all_: device.measured.overall(all_.mean)
     )
-    each = [device.series_of(column).mean(device.measured).value for column in table.T]
+    each = [device.measured.overall(device.series_of(column).mean).value for column in table.T]
     known = tuple(one.avg for one in each if one is not None)
     return together, known if len(known) == count and known else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import model_validator
@@ -43,13 +44,16 @@ class NodeSpans(Frozen):
     """When a node's figures were measured (the counted windows of its ranks), and when before that nothing ran on it.
 
     Attributes:
+        measured: from the first counted window to the end of the last.
         gpus_idle: when nothing had used its GPUs yet, where less than a second of `idle` came before the job.
+        pauses: in `measured`, when no rank trained, such as a validation between two epochs: no figure is of them.
     """
 
     node: str
     measured: Span
     idle: Span | None
     gpus_idle: Span | None = None
+    pauses: tuple[Span, ...] = ()
 
 
 class ForeignProcess(Frozen):
@@ -189,19 +193,26 @@ class Telemetry(Frozen):
         return self.gpus if self.device == "gpu" else self.hosts
 
     @property
+    def at_once(self) -> int:
+        """How many devices trained at the same time."""
+        return len(self.trained)
+
+    def mean(self, figure: Callable[[GpuTelemetry], Range | None]) -> float | None:
+        """Mean of a figure over the GPUs, by the seconds that each was measured; None unless each has it."""
+        return _mean([figure(gpu) for gpu in self.gpus], [gpu.measured_s for gpu in self.gpus])
+
+    @property
     def utilisation_percent(self) -> float | None:
         """Mean utilisation of the devices that trained: NVML's of GPUs, all CPUs' of hosts; None unless each is known."""
-        ranges = [gpu.utilisation for gpu in self.gpus]
-        if self.device == "cpu":
-            ranges = [host.cpu_percent for host in self.hosts]
-        known = [one.avg for one in ranges if one]
-        return math.fsum(known) / len(known) if known and len(known) == len(ranges) else None
+        if self.device == "gpu":
+            return self.mean(lambda gpu: gpu.utilisation)
+        return _mean([host.cpu_percent for host in self.hosts], [host.measured_s for host in self.hosts])
 
     @property
     def power_w(self) -> float | None:
         """Mean power of all devices that trained together; None unless each is known."""
-        known = [one.power_w.avg for one in self.trained if one.power_w]
-        return math.fsum(known) if known and len(known) == len(self.trained) else None
+        mean = _mean([one.power_w for one in self.trained], [one.measured_s for one in self.trained])
+        return None if mean is None else mean * self.at_once
 
     def why_missing(self, node: str, device: str, field: str) -> str | None:
         """Why a device has no such figure; None where nobody said, or where it has one."""
@@ -213,3 +224,28 @@ class Telemetry(Frozen):
             and (field in entry.fields or not entry.fields)
         )
         return next(told, None)
+
+
+class Pooled(Telemetry):
+    """Several runs as one: `gpus` and `hosts` are all that any of them was on, not all of them at the same time.
+
+    Attributes:
+        devices: that trained at the same time.
+    """
+
+    devices: int
+
+    @property
+    def at_once(self) -> int:
+        """How many devices trained at the same time."""
+        return self.devices
+
+
+def over_time(values: Sequence[float], seconds: Sequence[float]) -> float:
+    """Mean weighted by the time that each value was measured over."""
+    return math.fsum(value * weight for value, weight in zip(values, seconds, strict=True)) / math.fsum(seconds)
+
+
+def _mean(ranges: Sequence[Range | None], seconds: Sequence[float]) -> float | None:
+    known = [one.avg for one in ranges if one]
+    return over_time(known, seconds) if known and len(known) == len(ranges) else None

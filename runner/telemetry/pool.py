@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, TypeVar
 
-from runner.telemetry.model import GpuTelemetry, HostTelemetry, Range, Telemetry
+from runner.telemetry.model import GpuTelemetry, HostTelemetry, Pooled, Range, Telemetry, over_time
 
 Part = TypeVar("Part", GpuTelemetry, HostTelemetry)
 
@@ -18,7 +18,7 @@ ADDED: Final = frozenset(
 EXTREME: Final = {"idle_power_w": min, "temperature_rise_c": max, "sampler_percent": max}
 
 
-def pool(runs: Sequence[Telemetry]) -> Telemetry | None:
+def pool(runs: Sequence[Telemetry]) -> Pooled | None:
     """Join the telemetry of repeats; None for none.
 
     A mean or an extreme is that of the repeats which have it, a sum is none unless all have it. Facts (name, limits) are those of the
@@ -36,9 +36,10 @@ def pool(runs: Sequence[Telemetry]) -> Telemetry | None:
             gpus.setdefault((gpu.node, gpu.index), []).append(gpu)
         for host in run.hosts:
             hosts.setdefault(host.node, []).append(host)
-    return Telemetry(
+    return Pooled(
         hz=min((run.hz for run in runs if run.hz is not None), default=None),
         device=runs[0].device,
+        devices=max(run.at_once for run in runs),
         spans=(),
         samples=samples,
         gpus=tuple(_joined(repeats) for repeats in gpus.values()),
@@ -62,7 +63,8 @@ def _figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
     if not values:
         return None
     if name in ADDED:
-        return math.fsum(values) if len(values) == len(repeats) else None
+        total = math.fsum(values) if isinstance(values[0], float) else sum(values)
+        return total if len(values) == len(repeats) else None
     if name in EXTREME:
         return EXTREME[name](values)
     return _joint(name, values, seconds)
@@ -73,18 +75,13 @@ def _joint(name: str, values: Sequence[Any], seconds: Sequence[float]) -> Any:
     match values[0]:
         case Range():
             low, high = min(one.min for one in values), max(one.max for one in values)
-            return Range(min=low, avg=_mean([one.avg for one in values], seconds), max=high)
+            return Range(min=low, avg=over_time([one.avg for one in values], seconds), max=high)
         case dict():  # shares of the span by reason
             names = dict.fromkeys(reason for one in values for reason in one)
-            return {reason: _mean([one.get(reason, 0.0) for one in values], seconds) for reason in names}
+            return {reason: over_time([one.get(reason, 0.0) for one in values], seconds) for reason in names}
         case tuple() if name == "core_percent":
-            return tuple(_mean(cores, seconds) for cores in zip(*values, strict=False))
+            return tuple(over_time(cores, seconds) for cores in zip(*values, strict=False))
         case tuple():  # foreign processes
             return tuple(dict.fromkeys(process for one in values for process in one))
         case fact:
             return fact
-
-
-def _mean(values: Sequence[float], seconds: Sequence[float]) -> float:
-    """Mean weighted by the time that each value was measured over."""
-    return math.fsum(value * weight for value, weight in zip(values, seconds, strict=True)) / math.fsum(seconds)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
-from runner.events import Event, MonitorStart, Net, Phase, Window
+from runner.events import PAUSE_S, Event, MonitorStart, Net, Phase, Window
 from runner.telemetry.model import NodeSpans, Span
 from runner.telemetry.series import SECOND
 
@@ -49,9 +50,20 @@ def node_spans(
             measured=Span(start=min(w.start for w in windows), end=max(w.start + w.seconds for w in windows)),
             idle=(idle := _idle(began.get(node), started)),
             gpus_idle=None if idle and idle.seconds >= SECOND else _gpus_idle(began.get(node), min(used[node])),
+            pauses=tuple(_pauses(windows)),
         )
         for node, windows in sorted(counted.items())
     )
+
+
+def _pauses(windows: Sequence[Window]) -> Iterator[Span]:
+    """Between two windows of all ranks: from the end of the slowest rank's to the start of the first one's next."""
+    numbers = sorted({window.index for window in windows})
+    for before, after in pairwise(numbers):
+        end = max(w.start + w.seconds for w in windows if w.index == before)
+        start = min(w.start for w in windows if w.index == after)
+        if start - end > PAUSE_S:
+            yield Span(start=end, end=start)
 
 
 def _idle(sampler: MonitorStart | None, started: float) -> Span | None:

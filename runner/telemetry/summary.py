@@ -11,6 +11,7 @@ from runner.telemetry.device import PIPES, Device, reasons
 from runner.telemetry.gpu import gpu_figures
 from runner.telemetry.host import host_figures
 from runner.telemetry.model import GpuTelemetry, HostTelemetry, Missing, NodeSpans, Telemetry
+from runner.telemetry.stretches import stretches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +131,7 @@ class _Node:
             node=self._span.node,
             device=name,
             hz=sampler.hz,
-            measured=self._span.measured,
+            measured=stretches(self._span),
             told={**told, **{field: event.reason for event in troubles for field in event.fields}},
             fell_silent=self._fell_silent,
         )

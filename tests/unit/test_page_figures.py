@@ -95,7 +95,7 @@ def test_power_over_time_begins_where_the_measured_windows_do():
     found = {one.name: one for one in curves.over_time(seen, name="m", title="t")}
     assert list(found) == ["m-power-over-time", "m-utilisation-over-time"]
     power = found["m-power-over-time"]
-    assert power.shade == (0.0, 4.0)
+    assert power.shade == ((0.0, 4.0),)
     (gpu,) = power.series
     assert (gpu.x[0], gpu.y[0]) == pytest.approx((-10, 75))
     assert gpu.y[-1] == 600

@@ -36,7 +36,7 @@ LYING = LINES.model_copy(update={"shape": "lying", "series": (NAMED, NEEDED), "l
 OVER_TIME = LINES.model_copy(
     update={
         "log": False,
-        "shade": (0.0, 50.0),
+        "shade": ((0.0, 50.0),),
         "series": (Series(name="GPU 0", x=tuple(map(float, range(100))), y=(1.0,) * 50 + (None,) + (2.0,) * 49),),
     }
 )

@@ -24,7 +24,7 @@ from summaries import row, summary, unusable
 from runner.report import export, telemetry
 from runner.report.power_plot import power_figure, power_png
 from runner.report.table import print_report
-from runner.telemetry.model import Range
+from runner.telemetry.model import Range, Span
 from runner.telemetry.summary import summarize
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
@@ -210,6 +210,14 @@ def test_the_shade_is_the_measured_span():
         (shade,) = axes.patches
         assert (shade.get_x(), shade.get_width()) == (0, 4.0)
         assert axes.get_ylim()[0] == 0  # a cut axis would exaggerate
+
+
+def test_a_pause_is_not_shaded():
+    found = watched(gpu_rows(0))
+    measured = found.spans[0].model_copy(update={"pauses": (Span(start=11.0, end=12.5),)})
+    figure = draw(gpu_rows(0), found=found.model_copy(update={"spans": (measured,)}))
+    for axes in figure.axes:
+        assert [(one.get_x(), one.get_width()) for one in axes.patches] == [(0, 1.0), (2.5, 1.5)]
 
 
 def test_a_hole_in_the_samples_is_a_hole_in_the_curve():

@@ -17,7 +17,7 @@ from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, start
 
 from runner.columns import COLUMNS
 from runner.telemetry.doubts import doubts
-from runner.telemetry.model import ForeignProcess, Missing, Range
+from runner.telemetry.model import ForeignProcess, Missing, Range, Span
 from runner.telemetry.pool import pool
 from runner.telemetry.spans import node_spans
 from runner.telemetry.summary import summarize
@@ -67,12 +67,13 @@ COUNTED = {"sm_active_percent", "sm_occupancy_percent", "fp64_percent", "fp32_pe
 COUNTED |= {"tensor_percent", "dram_percent"}
 
 
-def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, f"session:{SESSION}"), **changes):
+def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, f"session:{SESSION}"), pauses=(), **changes):
     """Telemetry of 4 measured seconds, from 10 to 14, of which 3200 samples are known."""
     parts = [rows(T, device=f"gpu{index}", **(GPU | changes)) for index in range(gpus)]
     table = frame(*parts, rows(T, device="host", **(HOST if host is None else host)))
     said = events or [started(*(gpu(index) for index in range(gpus))), stopped()]
-    return summarize(table, said, spans=[spans()], monitors=MONITORS, samples=3200, device=device, own=own)
+    measured = spans().model_copy(update={"pauses": tuple(Span(start=start, end=end) for start, end in pauses)})
+    return summarize(table, said, spans=[measured], monitors=MONITORS, samples=3200, device=device, own=own)
 
 
 def level(value):
@@ -122,6 +123,39 @@ def test_every_figure_of_a_host_by_hand():
     assert (one.energy_j, one.idle_power_w) == pytest.approx((200.0, 50.0))
     assert one.power_w.avg == pytest.approx(50.0)
     assert one.sampler_percent == pytest.approx(100 * 0.02 / 20 / 4)
+
+
+def test_pauses_are_in_no_figure():
+    # 600 W and 90 % while it trains; from 11 to 12 and from 12.5 to 13 it validates, at 200 W and 10 %.
+    def trains(t):
+        return not (11 < t <= 12 or 12.5 < t <= 13)
+
+    watts = [600.0 if trains(t) else 200.0 for t in T]
+    found = seen(
+        pauses=[(11.0, 12.0), (12.5, 13.0)],
+        power_w=watts,
+        energy_j=[sum(watts[: number + 1]) / 10 for number in range(len(T))],
+        fp32_percent=[30.0 if trains(t) else 2.0 for t in T],
+        slowdown_bits=[0 if trains(t + 0.05) else 4 for t in T],
+    )
+    one = found.gpus[0]
+    assert one.measured_s == pytest.approx(2.5)
+    assert one.energy_j == pytest.approx(2.5 * 600)
+    assert one.fp32_utilisation == level(30.0)
+    assert one.slowdown_percent == {}
+    assert one.pcie_rx_bytes == 2500
+    assert found.samples_per_joule == pytest.approx(3200 / 1500)
+    # A gauge has straight lines between samples, so a step lies half a sample beside an edge: 4 edges, 0.05 s at 400 W less.
+    assert one.integrated_power_j == pytest.approx(2.5 * 600, rel=0.03)
+    assert found.hosts[0].disk_write_bytes == 2500
+
+
+def test_a_stretch_without_samples_is_named_and_leaves_no_sum():
+    dark = [None if 12 <= t <= 13 else 600.0 for t in T]
+    found = seen(pauses=[(11.5, 12.2), (12.8, 13.5)], power_w=dark, energy_j=None)
+    assert found.gpus[0].power_w.avg == pytest.approx(600.0)
+    assert found.gpus[0].energy_j is None
+    assert missing(found, "gpu0")["power_w"] == "no samples for 0.6 s of the measured 2.6 s"
 
 
 def test_energy_is_of_what_trained_and_of_all_of_it():
@@ -350,6 +384,16 @@ def test_the_span_of_a_node_goes_from_its_first_counted_window_to_its_last():
     assert (found.idle.start, found.idle.end) == (100.0, 105.0)  # 900 s between the clocks
 
 
+def test_a_pause_lasts_from_the_slowest_ranks_end_to_the_first_ones_next_window():
+    said = [started(node="a")]
+    said += [window(0, 0, start=10.0), window(0, 1, start=11.0), window(0, 2, start=15.0), window(0, 3, start=16.0)]
+    said += [window(1, 0, start=10.2), window(1, 1, start=11.2), window(1, 2, start=14.5), window(1, 3, start=15.5)]
+    (found,) = node_spans(said, monitors={MONITOR: "a"}, first_window=0, started=3.0)
+    assert [(one.start, one.end) for one in found.pauses] == [(12.2, 14.5)]
+    (later,) = node_spans(said, monitors={MONITOR: "a"}, first_window=2, started=3.0)
+    assert later.pauses == ()
+
+
 def test_gpus_are_idle_until_the_first_rank_has_its_framework_where_the_job_came_at_once():
     said = [started(node="a", t=100.0, received=1000.0), phase("model", t=101.0)]
     said += [phase("import", rank=rank, t=102.5 + rank) for rank in (0, 1)] + [window(rank) for rank in (0, 1)]
@@ -461,7 +505,18 @@ def test_a_repeat_without_energy_leaves_no_sum():
 
 def test_one_repeat_pooled_is_itself():
     one = seen(gpus=2)
-    assert pool([one]).model_copy(update={"spans": one.spans}) == one
+    assert pool([one]).model_dump(exclude={"devices", "spans"}) == one.model_dump(exclude={"spans"})
+    assert pool([one]).power_w == one.power_w == 1200.0
+
+
+def test_repeats_on_different_gpus_are_not_added_up():
+    # One GPU at a time: 600 W for 4 s on the first, 300 W for 12 s on the second.
+    one, other = seen(), seen(power_w=lambda t: 300.0, utilisation_percent=50.0)
+    second = other.gpus[0].model_copy(update={"index": 1, "uuid": "GPU-1", "measured_s": 12.0})
+    both = pool([one, other.model_copy(update={"gpus": (second,)})])
+    assert len(both.gpus) == 2
+    assert both.power_w == pytest.approx((4 * 600 + 12 * 300) / 16)
+    assert both.utilisation_percent == pytest.approx((4 * 90 + 12 * 50) / 16)
 
 
 # --- the house

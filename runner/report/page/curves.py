@@ -44,7 +44,7 @@ def over_time(seen: Watched, *, name: str, title: str) -> tuple[Figure, ...]:
                 x="seconds since the measured windows began",
                 y=label,
                 percent=label.endswith("(%)"),
-                shade=(0.0, power_plot.measured_s(seen.telemetry)),
+                shade=power_plot.shade(seen.telemetry),
                 series=tuple(series),
                 notes=tuple(notes),
             )

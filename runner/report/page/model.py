@@ -69,7 +69,7 @@ class Figure(Frozen):
         x, y: what the axes are of, with units; values are always read along `y`, also of lying bars.
         log: whether x is drawn by powers of two, and with it y where there is an ideal line.
         percent: whether y ends at 100.
-        shade: x from where to where the measured windows lie; None where x is not time.
+        shade: x from where to where measured windows lie; none where x is not time.
         interval: what the error bars are; empty without any.
         notes: what is left out, and why.
     """
@@ -81,7 +81,7 @@ class Figure(Frozen):
     y: str
     log: bool = False
     percent: bool = False
-    shade: tuple[float, float] | None = None
+    shade: tuple[tuple[float, float], ...] = ()
     series: tuple[Series, ...]
     interval: str = ""
     notes: tuple[str, ...] = ()

@@ -82,8 +82,8 @@ def _hollow(series: Series, at: int) -> bool:
 
 
 def _lines(axes: Axes, figure: Figure) -> None:
-    if figure.shade:
-        axes.axvspan(*figure.shade, color=GRID, zorder=0)
+    for start, end in figure.shade:
+        axes.axvspan(start, end, color=GRID, zorder=0)
     for series in figure.series:
         x = [float(value) for value in series.x if not isinstance(value, str)]
         y = [float("nan") if value is None else value for value in series.y]
