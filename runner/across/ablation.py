@@ -2,8 +2,8 @@
 
 Lines stand in the order in which they gain: by precision, by how many techniques, by batch; each is held against the first, the plain
 program where that ran, and against the line before. Whether a line still learns what the plain program learns is told by its losses on
-real data, beside those of the plain program from several seeds: it has to be as near to their mean as one of them is to the mean of the
-others.
+real data against the plain program's from the same seed: they have to be no farther apart than those of two of its seeds are, step by
+step and in the mean, which shows a line that learns a little less in every step.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations
 from typing import Final, get_args
 
 from runner.across.alike import Names, Run, alike, grouped, on_one_ground, ratio, slug, software, trial_of, versions
@@ -121,21 +122,27 @@ def _label(trial: Trial, before: Trial | None) -> str:
 
 
 def _losses(runs: Sequence[Run], stages: dict[_Stage, list[Run]]) -> Losses | None:
-    """How far a line's losses are from those of the plain program at the same batch; None of that program itself."""
-    trial = trial_of(runs[0])
+    """How far a line's losses are from those of the plain program at the same batch and seed; None of that program itself."""
+    trial, record = trial_of(runs[0]), runs[0][1]
     alike = [own for (_, _, batch, names), own in stages.items() if not names and batch == trial.batch_per_device]
-    if trial.dataset is None or not alike or alike[0] is runs:
+    if trial.dataset is None or not alike or alike[0] is runs or record.validity.status == "invalid":
         return None
-    plain = alike[0]
-    seeds = {trial_of(run).seed: curve(run[1]) for run in plain}
-    curves = [one for one in seeds.values() if one]
-    own = curve(runs[0][1])
-    if len(curves) < FEWEST_SEEDS or not own:
+    seeds = {trial_of(run).seed: curve(run[1]) for run in alike[0] if run[1].validity.status != "invalid"}
+    if len(seeds) < FEWEST_SEEDS or trial.seed not in seeds:
         return None
-    steps = min(map(len, (*curves, own)))
-    spread = max(distance(one[:steps], mean([other[:steps] for other in curves if other is not one])) for one in curves)
-    near = distance(own[:steps], mean([one[:steps] for one in curves]))
-    return Losses(distance=near, spread=spread, steps=steps * SMOOTHED, seeds=tuple(sorted(seeds)))
+    steps = min(map(len, (*seeds.values(), own := curve(record))))
+    if not steps:
+        return None
+    plain = {seed: losses[:steps] for seed, losses in seeds.items()}
+    pairs = list(combinations(plain.values(), 2))
+    return Losses(
+        distance=distance(own[:steps], plain[trial.seed]),
+        spread=max(distance(*pair) for pair in pairs),
+        shift=shift(own[:steps], plain[trial.seed]),
+        sway=max(abs(shift(*pair)) for pair in pairs),
+        steps=steps * SMOOTHED,
+        seeds=tuple(sorted(seeds)),
+    )
 
 
 def curve(record: RunRecord) -> Curve:
@@ -147,14 +154,14 @@ def curve(record: RunRecord) -> Curve:
     return tuple(found[: next((number for number, value in enumerate(found) if not math.isfinite(value)), len(found))])
 
 
-def mean(curves: Sequence[Curve]) -> Curve:
-    """Step by step."""
-    return tuple(statistics.fmean(step) for step in zip(*curves, strict=True))
-
-
 def distance(one: Curve, other: Curve) -> float:
     """Root mean square of the differences."""
     return math.sqrt(statistics.fmean((a - b) ** 2 for a, b in zip(one, other, strict=True)))
+
+
+def shift(one: Curve, other: Curve) -> float:
+    """Mean of the differences."""
+    return statistics.fmean(a - b for a, b in zip(one, other, strict=True))
 
 
 def _notes(lines: Sequence[Line], runs: Sequence[Run]) -> Iterator[str]:
@@ -164,7 +171,7 @@ def _notes(lines: Sequence[Line], runs: Sequence[Run]) -> Iterator[str]:
             yield f"{line.label} {line.row.status}: {'; '.join(line.row.reasons)}"
         if line.losses and not line.losses.within:
             yield (
-                f"{line.label}: its losses are {line.losses.distance:.3g} from the plain program's mean over {line.losses.steps} steps, more than "
-                f"another seed's {line.losses.spread:.3g}"
+                f"{line.label}: over {line.losses.steps} steps its losses are {line.losses.distance:.3g} from the plain program's and "
+                f"{line.losses.shift:+.3g} in the mean; its seeds are {line.losses.spread:.3g} and {line.losses.sway:.3g} from each other at most"
             )
     yield from versions(runs, but="techniques")

@@ -5,7 +5,7 @@ Nothing here is computed: `runner/across/ablation.py` makes these values.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from runner.frozen import Frozen
 from runner.grading.model import Interval
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 LEGEND: Final = (
     "each line has all that the lines above it have; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; "
-    "loss: root mean square of how far its losses, means of 10 steps, are from the mean of the plain program's seeds, and how far one such seed "
-    "is from the mean of the others at most"
+    "loss: how far its losses, means of 10 steps, are from the plain program's with the same seed, and how far two seeds of that program are "
+    "from each other at most: root mean square of the differences, and their mean"
 )
 
 
@@ -28,21 +28,25 @@ class Losses(Frozen):
     """How far a line's losses are from those of the plain program.
 
     Attributes:
-        distance: of this line from the mean of the seeds.
-        spread: the most that one of the seeds is from the mean of the others.
+        distance: root mean square of the differences from its losses with the same seed.
+        spread: the most that this is between two of its seeds.
+        shift: mean of the differences: above 0 where this line's losses are higher.
+        sway: the most that this is between two of its seeds, whatever its sign.
         steps: from the first on, that were compared.
         seeds: of the plain program.
     """
 
     distance: float
     spread: float
+    shift: float
+    sway: float
     steps: int
     seeds: tuple[int, ...]
 
     @property
     def within(self) -> bool:
         """Whether another seed does as much."""
-        return self.distance <= self.spread
+        return self.distance <= self.spread and abs(self.shift) <= self.sway
 
 
 class Line(Frozen):
@@ -101,13 +105,15 @@ def block(found: Ablation) -> Block:
         f"{found.unit} ±": [figure(line.row.throughput, half_width(line.row.throughput_ci95)) for line in found.lines],
         "÷ first ±": [figure(line.ratio, half_width(line.ratio_ci95)) for line in found.lines],
         "÷ before ±": [figure(line.gain, half_width(line.gain_ci95)) for line in found.lines],
-        "loss": [_losses(line.losses) for line in found.lines],
+        "loss, RMS": [_of(line.losses, "distance", "spread") for line in found.lines],
+        "loss, mean": [_of(line.losses, "shift", "sway") for line in found.lines],
         "validity": [line.row.status for line in found.lines],
     }
     return Block.of(every)
 
 
-def _losses(found: Losses | None) -> str:
+def _of(found: Losses | None, own: Literal["distance", "shift"], most: Literal["spread", "sway"]) -> str:
     if found is None:
         return ABSENT
-    return f"{figure(found.distance)} of {figure(found.spread)}" + ("" if found.within else ", outside")
+    value, limit = getattr(found, own), getattr(found, most)
+    return f"{figure(value)} of {figure(limit)}" + ("" if abs(value) <= limit else ", outside")

@@ -15,6 +15,7 @@ from runner.report.ablation import block, markdown
 from runner.report.page.blocks import faster
 from runner.reports import report
 from runner.request import Request
+from runner.results import Validity
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -99,18 +100,53 @@ def test_losses_are_compared_by_means_of_ten_steps():
     del path
 
 
+def zigzag(level, width):
+    """Losses that differ from a level by `width`, ten steps above it, ten below."""
+    return [*[level + width] * 10, *[level - width] * 10]
+
+
 def test_a_line_learns_alike_where_it_is_as_near_as_another_seed():
-    """Seeds at 1, 2 and 3: the outer ones are 1.5 from the mean of the others; the mean of all is 2."""
+    """Seeds at 1, 2 and 3: two of them are 2 apart at most, step by step and in the mean; all lines have seed 1."""
     seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
-    near, far = losing([3.4] * 20, techniques=(LAST,)), losing([3.6] * 20, techniques=(LAST, COMPILE))
-    (found,) = ablations((*seeds, near, far))
-    told = [line.losses for line in found.lines]
-    assert told[0] is None
-    assert (told[1].distance, told[1].spread, told[1].within) == (pytest.approx(1.4), pytest.approx(1.5), True)
-    assert (told[2].distance, told[2].within) == (pytest.approx(1.6), False)
-    assert (told[1].steps, told[1].seeds) == (20, (1, 2, 3))
-    assert any(f"+ {COMPILE}: its losses are 1.6" in note for note in found.notes)
-    assert block(found).rows[2][-2] == "1.600 of 1.500, outside"
+    near = losing([2.9] * 20, techniques=(LAST,))
+    higher = losing([3.1] * 20, techniques=(LAST, COMPILE))
+    rough = losing(zigzag(1.0, 2.1), techniques=(LAST, COMPILE, "cuda-graphs"))
+    (found,) = ablations((*seeds, near, higher, rough))
+    plain, *told = [line.losses for line in found.lines]
+    assert plain is None
+    assert [(one.distance, one.shift) for one in told] == [
+        pytest.approx((1.9, 1.9)),
+        pytest.approx((2.1, 2.1)),
+        pytest.approx((2.1, 0.0)),
+    ]
+    assert [(one.spread, one.sway, one.steps, one.seeds) for one in told] == [(2.0, 2.0, 20, (1, 2, 3))] * 3
+    assert [one.within for one in told] == [True, False, False]
+    assert any(
+        f"+ {COMPILE}: over 20 steps its losses are 2.1 from the plain program's and +2.1" in note
+        for note in found.notes
+    )
+    assert block(found).rows[2][-3:-1] == ("2.100 of 2.000, outside", "2.100 of 2.000, outside")
+
+
+def test_a_line_that_learns_a_little_less_in_every_step_is_outside():
+    """Seeds that cross each other are far apart in each step and not in the mean: half as far in each step, but always above, is not alike."""
+    seeds = [losing(zigzag(1.0, width), seed=seed) for seed, width in ((1, 0.0), (2, 0.4), (3, -0.4))]
+    (found,) = ablations((*seeds, losing([1.1] * 20, techniques=(LAST,))))
+    told = found.lines[1].losses
+    assert told.distance < told.spread
+    assert not told.within
+
+
+def test_a_plain_run_of_a_seed_is_as_near_to_itself_as_can_be():
+    seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
+    (found,) = ablations((*seeds, losing([1.0] * 20, techniques=(LAST,))))
+    assert (found.lines[1].losses.distance, found.lines[1].losses.shift) == (0, 0)
+
+
+def test_a_seed_that_the_plain_program_did_not_have_is_held_against_nothing():
+    seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
+    (found,) = ablations((*seeds, losing([1.0] * 20, seed=4, techniques=(LAST,))))
+    assert found.lines[1].losses is None
 
 
 def test_two_seeds_are_too_few_to_tell():
@@ -120,10 +156,12 @@ def test_two_seeds_are_too_few_to_tell():
     assert found.lines[1].losses is None
 
 
-def test_a_loss_that_breaks_is_outside():
+def test_losses_of_a_line_that_may_not_be_used_are_not_compared():
     seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
-    (found,) = ablations((*seeds, losing([math.inf] * 20, techniques=(LAST,))))
-    assert found.lines[1].losses is None or not found.lines[1].losses.within
+    path, broken = losing([*[1.0] * 10, *[math.inf] * 10], techniques=(LAST,))
+    broken = broken.model_copy(update={"validity": Validity(status="invalid", reasons=("a loss is not finite",))})
+    (found,) = ablations((*seeds, (path, broken)))
+    assert (found.lines[1].losses, found.lines[1].row.throughput) == (None, None)
 
 
 def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
