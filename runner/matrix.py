@@ -71,6 +71,7 @@ class Matrix:
         """Run the trials in order, those that belong together at once. A scale whose run failed is not tried again; Ctrl-C ends the matrix."""
         asked = self.request.gpus or self.request.workers
         on_file = list(records_under(self.ground.out)) if asked and 1 not in asked else []
+        valid = [run for run in on_file if run[1].validity.status == "valid"]
         runs: list[Run] = []
         failed: set[str] = set()
         for group in at_once(trials):
@@ -82,7 +83,7 @@ class Matrix:
                 continue
             if len(group) > 1:
                 done = self._run_together(group)
-            elif trial.world_size == 1 and not trial.profile and (known := baseline_for(trial, on_file)):
+            elif trial.world_size == 1 and not trial.profile and (known := baseline_for(trial, valid)):
                 self.shown.stage(f"1-device baseline on file: {known[1].run_id}")
                 runs += [] if known in runs else [known]
                 continue

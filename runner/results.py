@@ -358,7 +358,10 @@ def record_schema() -> str:
 
 
 def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:
-    """The newest valid one-device run with the trial's key that no profiler slowed down, that of the same repeat first."""
+    """The one-device run with the trial's key that it is held against, of those that no profiler slowed down and nothing ran beside.
+
+    A valid one goes before a degraded one, then the same repeat before others, then the newest.
+    """
     found = [
         (path, record)
         for path, record in records
@@ -368,6 +371,9 @@ def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> 
         and not record.profiled
         and not record.concurrent
     ]
-    same_repeat = [(path, record) for path, record in found if record.trial.repeat == trial.repeat]
-    chosen = same_repeat or found
-    return max(chosen, key=lambda pair: pair[1].run_id) if chosen else None
+
+    def fitness(run: tuple[Path, RunRecord]) -> tuple[bool, bool, str]:
+        _, record = run
+        return record.validity.status == "valid", record.trial.repeat == trial.repeat, record.run_id
+
+    return max(found, key=fitness, default=None)

@@ -36,7 +36,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
     first = records[0][1]
     scales = sorted({record.trial.world_size for _, record in records})
     by_scale = {scale: [record for _, record in records if record.trial.world_size == scale] for scale in scales}
-    base = usable_windows(by_scale.get(1, []))
+    base = by_scale.get(1, [])
     units = [record.measurement.throughput.unit for _, record in records if record.measurement.throughput]
     rows = tuple(_row(scale, by_scale[scale], base, unit=units[0] if units else "samples/s") for scale in scales)
     trial = first.trial
@@ -138,8 +138,11 @@ def _costly_exchanges(rows: Sequence[Row]) -> Iterator[str]:
             )
 
 
-def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows], *, unit: str) -> Row:
-    """One scale over its repeats; without a usable one, the row says why and shows no figure."""
+def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord], *, unit: str) -> Row:
+    """One scale over its repeats; without a usable one, the row says why and shows no figure.
+
+    What is in doubt about the baseline is in doubt about speedup and efficiency.
+    """
     usable = [record for record in records if record.validity.status != "invalid"]
     runs = usable_windows(usable)
     reasons = tuple(dict.fromkeys(reason for record in records for reason in record.validity.reasons))
@@ -148,10 +151,12 @@ def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]
         failed = all(record.outcome.status != "ok" for record in records)
         status: Status = "failed" if failed else "invalid"
         return Row(scale=scale, device=device, unit=unit, repeats=0, status=status, reasons=reasons)
+    base = usable_windows(baseline)
+    if scale > 1 and base and not _clean(baseline):
+        reasons += ("speedup and efficiency are over a baseline that is degraded",)
     rate = metrics.pooled_rate(runs)
     speedup = rate / metrics.pooled_rate(base) if base else None
     speedup_ci95 = metrics.ratio_interval(runs, base) if base and scale > 1 else None
-    clean = len(usable) == len(records) and all(record.validity.status == "valid" for record in usable)
     times = [record.measurement.training_time_s for record in usable if record.measurement.training_time_s is not None]
     return Row(
         scale=scale,
@@ -170,9 +175,13 @@ def _row(scale: int, records: Sequence[RunRecord], base: Sequence[GlobalWindows]
         telemetry=pool([record.telemetry for record in usable if record.telemetry]),
         answers=_answers(usable),
         epochs=_epochs(usable),
-        status="valid" if clean else "degraded",
+        status="valid" if _clean(records) and not reasons else "degraded",
         reasons=reasons,
     )
+
+
+def _clean(records: Sequence[RunRecord]) -> bool:
+    return all(record.validity.status == "valid" for record in records)
 
 
 def _parts(records: Sequence[RunRecord]) -> StepParts | None:

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import shutil
 import subprocess
 
 import psutil
@@ -139,11 +140,16 @@ def _without_port(line):
     return [word for word in line.split() if not word.startswith("DMLC_PS_ROOT_PORT=")]
 
 
-def test_a_second_run_of_two_workers_uses_the_baseline_on_file(ended, dlscale):
+@pytest.mark.parametrize("status", ["valid", "degraded"])
+def test_a_second_run_of_two_workers_uses_a_valid_baseline_on_file(ended, dlscale, tmp_path, status):
     framework, baseline = ended.records[0].trial.framework, ended.record(1).run_id
-    before = len(ended.records)
-    done = dlscale("bench", f"--framework={framework}", "--device=cpu", "--workers=2", out=ended.out)
+    shutil.copytree(ended.out / baseline, tmp_path / baseline)
+    on_file = tmp_path / baseline / "record.json"
+    told = json.loads(on_file.read_text()) | {"validity": {"status": status, "reasons": []}}
+    on_file.write_text(json.dumps(told))
+    done = dlscale("bench", f"--framework={framework}", "--device=cpu", "--workers=2", out=tmp_path)
     assert done.code == 0, done.stderr
-    assert len(ended.records) == before + 1
-    assert ended.records[-1].scaling.baseline_run_id == baseline
-    assert f"1-device baseline on file: {baseline}" in done.stderr
+    *baselines, two = done.records
+    assert [one.trial.world_size for one in baselines] == [1] * (1 if status == "valid" else 2)
+    assert (two.scaling.baseline_run_id == baseline) == (status == "valid")
+    assert (f"1-device baseline on file: {baseline}" in done.stderr) == (status == "valid")

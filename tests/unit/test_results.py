@@ -183,6 +183,9 @@ def test_the_baseline_is_the_newest_usable_one_of_the_same_key_and_repeat(tmp_pa
     assert results.baseline_for(wanted, [new, old, other_repeat, other_key, invalid, two])[1].run_id == "2"
     assert results.baseline_for(wanted, [other_repeat, other_key])[1].run_id == "3"
     assert results.baseline_for(wanted, [other_key, invalid, two]) is None
+    degraded = (tmp_path / "7", record(run_id="7", trial=examples.trial(repeat=2), status="degraded"))
+    assert results.baseline_for(wanted, [other_repeat, degraded])[1].run_id == "3"
+    assert results.baseline_for(wanted, [degraded, invalid])[1].run_id == "7"
 
 
 def test_a_directory_that_takes_no_file_is_refused(tmp_path):

@@ -125,6 +125,14 @@ def test_degraded_runs_are_shown_and_said_to_be():
     assert (row.status, row.repeats) == ("degraded", 2)
 
 
+def test_what_is_in_doubt_about_the_baseline_is_in_doubt_about_the_speedup():
+    found = summarize([run("a", status="degraded"), run("b", scale=2)])
+    one, two = found.rows
+    assert (one.status, two.status) == ("degraded", "degraded")
+    assert two.reasons == ("speedup and efficiency are over a baseline that is degraded",)
+    assert two.speedup is not None
+
+
 def test_the_setting_says_how_several_devices_train_and_which_batch_is_meant():
     one = record(trial=examples.trial(scaling="strong", batch_per_device=64, global_batch=64))
     stores = {"strategy": "kvstore", "kvstore": "dist_sync", "world_size": 2, "processes": 2}
