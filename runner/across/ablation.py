@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 from typing import Final, get_args
 
-from runner.across.alike import Names, Run, alike, grouped, on_one_ground, ratio, slug, software, trial_of, versions
+from runner.across.alike import Names, Run, alike, grouped, on_one_input, ratio, slug, software, trial_of, versions
 from runner.report import figures
 from runner.report.ablation import Ablation, Line, Losses
 from runner.request import Precision, Technique
@@ -43,7 +43,7 @@ def ablations(runs: Sequence[Run]) -> tuple[Ablation, ...]:
     """
     names = Names()
     found = []
-    for own in alike(runs, but=_OF_LINES, wanted=lambda trial: trial.mode == "train", also=on_one_ground):
+    for own in alike(runs, but=_OF_LINES, wanted=lambda trial: trial.mode == "train", also=on_one_input):
         stages = grouped(own, _stage)
         if _differ(stages):
             found.append(_ablation(stages, name=names.take(_name(own[0]))))

@@ -51,8 +51,18 @@ def grouped(runs: Sequence[Run], by: Callable[[Run], Key]) -> dict[Key, list[Run
 
 
 def on_one_ground(record: RunRecord, trial: Trial) -> tuple[str, ...]:
-    """The software and the machine of a run: what `alike` may ask for beyond the facts of its trial."""
-    return version_of(record), record.engine, machine(record), str(trial.cpus_per_worker)
+    """The software, the machine and the threads of a run: what `alike` may ask for beyond the facts of its trial."""
+    return version_of(record), record.engine, machine(record), str(trial.cpus_per_worker), str(threads(trial))
+
+
+def threads(trial: Trial) -> int | None:
+    """Threads that train; None on GPUs, for which those of the host do not."""
+    return trial.threads if trial.device == "cpu" else None
+
+
+def on_one_input(record: RunRecord, trial: Trial) -> tuple[str, ...]:
+    """The same, and how many prepare its samples."""
+    return *on_one_ground(record, trial), str(trial.loader_workers)
 
 
 def trial_of(run: Run) -> Trial:

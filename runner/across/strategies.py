@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from runner.across.alike import Names, Run, alike, grouped, of_batch, on_one_ground, ratio, trial_of, versions
+from runner.across.alike import Names, Run, alike, grouped, of_batch, on_one_input, ratio, trial_of, versions
 from runner.report import figures
 from runner.report.strategies import Strategies, Way
 from runner.results import RunRecord
@@ -37,7 +37,7 @@ def strategies(runs: Sequence[Run]) -> tuple[Strategies, ...]:
     names = Names()
     found = []
     for own in alike(
-        runs, but=_OF_WAY, wanted=lambda trial: trial.mode == "train" and trial.world_size > 1, also=on_one_ground
+        runs, but=_OF_WAY, wanted=lambda trial: trial.mode == "train" and trial.world_size > 1, also=on_one_input
     ):
         ways = grouped(own, _place)
         if len(ways) > 1:

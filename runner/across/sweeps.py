@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from runner.across.alike import Names, Run, slug, versions
+from runner.across.alike import Names, Run, slug, threads, versions
 from runner.emulation.link import Link
 from runner.report import figures
 from runner.report.summary import Status
@@ -38,6 +38,7 @@ class _Kind:
     machine: str
     engine: str
     cpus_per_worker: int | None
+    threads: int | None
     world_size: int
     nodes: int
     way: str
@@ -85,6 +86,7 @@ def _kind(record: RunRecord, trial: Trial) -> _Kind:
         machine=machine(record),
         engine=record.engine,
         cpus_per_worker=trial.cpus_per_worker,
+        threads=threads(trial),
         world_size=trial.world_size,
         nodes=trial.nodes,
         way=trial.way,

@@ -77,6 +77,7 @@ def test_what_horovod_is_told_makes_a_way_of_its_own():
         {"batch_per_device": 64},
         {"interconnect": "loopback"},
         {"mode": "converge"},
+        {"loader_workers": 4},
     ],
     ids=str,
 )

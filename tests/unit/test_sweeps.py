@@ -90,6 +90,12 @@ def test_what_differs_in_more_than_the_batch_is_not_of_the_sweep(changes):
     assert sweeps([FOUR, measured(16, 900.0, **changes)]) == ()
 
 
+def test_threads_that_train_are_of_the_sweep_and_those_beside_a_gpu_are_not():
+    on_cpus = [measured(batch, 900.0, device="cpu", threads=number) for batch, number in ((4, 1), (16, 2))]
+    assert sweeps(on_cpus) == ()
+    assert len(sweeps([FOUR, measured(16, 900.0, threads=2)])) == 1
+
+
 def test_another_machine_is_another_sweep():
     path, other = SIXTEEN
     gpus = tuple(gpu.model_copy(update={"name": "Tesla V100"}) for gpu in other.provenance.gpus)

@@ -156,10 +156,9 @@ class Wgan(Training):
         generator = flop_counts(self.generator_loss(), makers, samples=self.args.batch * self.args.n_critic)
         return [together(one, other) for one, other in zip(critic, generator, strict=True)]
 
-    def gradient_bytes(self):
-        size = 2 if self.args.compression == "fp16" else 4
+    def exchanged(self):
         made, told = (sum(p.numel() for p in net.parameters()) for net in (self.generator, self.critic))
-        return size * (made + self.args.n_critic * told)
+        return made + self.args.n_critic * told
 
     def shape(self):
         return {"image_shape": [3, self.args.image_size, self.args.image_size], "num_classes": None}

@@ -100,10 +100,9 @@ class Wgan(Training):
         told = [self.tell(batch, latent) for batch, latent in zip(self.batches_of(real), drawn)]  # noqa: B905 - Python 3.8
         return told, self.make(last)
 
-    def gradient_bytes(self):
+    def exchanged(self):
         told = sum(variable.shape.num_elements() for variable in self.weights)
-        size = 2 if self.args.compression == "fp16" else 4
-        return size * (self.parameter_count() + (self.args.n_critic - 1) * told)
+        return self.parameter_count() + (self.args.n_critic - 1) * told
 
     def shape(self):
         return {"image_shape": [3, self.args.image_size, self.args.image_size], "num_classes": None}

@@ -187,7 +187,11 @@ class Training:
     def gradient_bytes(self):
         # Weights and their gradients are in fp32 at every precision, on the wires unless asked otherwise.
         size = 2 if self.args.compression == "fp16" or "bf16-gradients" in self.args.techniques else 4
-        return size * self.parameter_count()
+        return size * self.exchanged()
+
+    def exchanged(self):
+        """Numbers that a rank hands over in one iteration."""
+        return self.parameter_count()
 
     def flop_per_sample(self):
         """`flop.per_sample` of what an iteration does for one sample; None where nobody has counted it."""

@@ -192,7 +192,11 @@ class Training:
 
     def gradient_bytes(self):
         # Variables and their gradients are in fp32 at every precision.
-        return (2 if self.args.compression == "fp16" else 4) * self.parameter_count()
+        return (2 if self.args.compression == "fp16" else 4) * self.exchanged()
+
+    def exchanged(self):
+        """Numbers that a rank hands over in one iteration."""
+        return self.parameter_count()
 
     def flop_per_sample(self):
         """`flop.per_sample` of what an iteration does for one sample; None where nobody has counted it."""

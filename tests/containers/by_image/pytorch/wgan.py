@@ -67,6 +67,12 @@ def operations_are_those_that_are_done():
             assert abs(sum(event["operators"].values()) / event["flop_per_sample"] - 1) < 1e-6
 
 
+def gradients_are_as_large_as_they_are_sent():
+    for size, words in ((4, ()), (2, ("--techniques=bf16-gradients",))):
+        made = training("wgan-nobn", "--n-critic=2", *words)
+        assert made.gradient_bytes() == size * (count(made.generator) + 2 * count(made.critic)), words
+
+
 def weights_stay_in_their_cube():
     made = training("wgan", "--learning-rate=0.01")
     assert max(weight.abs().max() for weight in made.weights) > CLIP, "nothing to clip would prove nothing"
@@ -128,6 +134,7 @@ def a_folder_of_images_is_read():
 
 the_networks_are_the_authors()
 operations_are_those_that_are_done()
+gradients_are_as_large_as_they_are_sent()
 weights_stay_in_their_cube()
 each_update_is_of_one_network()
 the_critic_learns_and_then_the_generator()
