@@ -15,6 +15,7 @@ from runner.across.strategies import strategies
 from runner.overhead.again import from_file
 from runner.overhead.raw import read_overhead
 from runner.report.block import ABSENT
+from runner.report.figures import figure, half_width
 from runner.results import records_under
 from runner.summarize import summarize
 
@@ -64,8 +65,20 @@ def test_what_readme_says_of_the_whole_ablation():
     assert told in (ROOT / "README.md").read_text("utf-8")
 
 
-def test_the_lines_of_three_ablations():
-    found = [ablated(topic) for topic in ("ablation", "ablation-grow", "ablation-to-compile")]
+def test_three_rounds_on_another_gpu():
+    tuned, eager = (runs("ablation-rounds", techniques=count) for count in (7, 1))
+    assert len(tuned) == len(eager) == 3
+    rates = [summarize(some).rows[0] for some in (tuned, eager)]
+    told = [figure(row.throughput, half_width(row.throughput_ci95)) for row in rates]
+    over, ci95 = ratio(tuned, eager)
+    assert (
+        f"{told[0]} images/s over {told[1].partition('.')[0]} ± 5, which is {over:.3f} ± {ci95.half_width:.3f}." in TEXT
+    )
+    assert rates[1].throughput_ci95.half_width == pytest.approx(5, abs=0.5)
+
+
+def test_the_lines_of_four_ablations():
+    found = [ablated(topic) for topic in ("ablation", "ablation-grow", "ablation-rounds", "ablation-to-compile")]
     for label in found[0]:
         rates = [rows[label].throughput if label in rows else None for rows in found]
         known = [rate for rate in rates if rate is not None]
@@ -73,7 +86,7 @@ def test_the_lines_of_three_ablations():
         cells = [*(f"{rate:,.0f}" if rate else ABSENT for rate in rates), f"{max(known) / min(known):.3f}"]
         assert f"| {label} | {' | '.join(cells)} |" in TEXT
     clocks = [rows["+ compile"].telemetry.gpus[0].sm_clock_mhz.avg for rows in found]
-    assert "faster: {:,.0f}, {:,.0f} and {:,.0f} MHz".format(*clocks) in TEXT
+    assert "faster: {:,.0f}, {:,.0f}, {:,.0f} and {:,.0f} MHz".format(*clocks) in TEXT
     assert clocks == sorted(clocks)
 
 
@@ -89,20 +102,61 @@ def test_power_is_what_limits_it():
 def test_each_line_learns_what_the_plain_program_learns():
     (found,) = ablations(list(records_under(H200 / "losses")))
     assert len(found.lines) == 8
-    assert all(line.losses.within for line in found.lines[1:])
+    losses = [line.losses for line in found.lines[1:]]
+    assert all(one.within for one in losses)
+    near = [one.distance for one in losses]
+    assert f"by {min(near):.3f} to {max(near):.3f} (root mean square" in TEXT
+    assert f"by at most {max(abs(one.shift) for one in losses):.3f} in the mean" in TEXT
+    assert f"by as much as {losses[0].spread:.3f} and {losses[0].sway:.3f} (`losses`)" in TEXT
 
 
 @pytest.mark.parametrize("model", ["resnet50-imagenet-stem", "resnet152-imagenet-stem", "resnet50"])
 def test_tuned_over_eager_on_small_images(model):
-    eager, tuned = (runs("small", techniques=count, model=model) for count in (2, 7))
+    over, active = tuned_over_eager("small", model)
+    assert f"| {model} | {over:.2f} | {active:.0f} |" in TEXT
+
+
+def tuned_over_eager(topic, model):
+    """Of the images/s, and percent of the SMs that were active in the eager ones."""
+    eager, tuned = (runs(topic, techniques=count, model=model) for count in (2, 7))
     active = statistics.mean(gpu.sm_active_percent.avg for _, record in eager for gpu in record.telemetry.gpus)
-    assert f"| {model} | {ratio(tuned, eager)[0]:.2f} | {active:.0f} |" in TEXT
+    return ratio(tuned, eager)[0], active
+
+
+def test_small_images_in_three_rounds():
+    over, active = tuned_over_eager("small-rounds", "resnet50-imagenet-stem")
+    assert f"| resnet50-imagenet-stem, three rounds | {over:.2f} | {active:.0f} |" in TEXT
+    eager = [record for topic in ("small", "small-rounds") for _, record in runs(topic, techniques=2)]
+    launched = [record.validity.status for record in eager if record.trial.model.endswith("stem")]
+    assert (launched.count("degraded"), len(launched)) == (6, 10)
 
 
 @pytest.mark.parametrize("model", NETWORKS)
 def test_efficiency_of_one_message_and_of_ddp(model):
-    found = [efficiency("scaling-tuned", model, 2), efficiency("scaling", model, 2), efficiency("scaling", model, 4)]
-    assert f"| {model} | {' | '.join(f'{share:.3f}' for share in found)} |" in TEXT
+    cells = [model]
+    for topic, scales in (("scaling-tuned", (2,)), ("scaling", (2, 4))):
+        alone = one(topic, model=model, world_size=1)
+        cells.append(f"{alone.trial.batch_per_device:,}")
+        for scale in scales:
+            clean = {alone.validity.status, one(topic, model=model, world_size=scale).validity.status} == {"valid"}
+            cells.append(f"{efficiency(topic, model, scale):.3f}{'' if clean else ', degraded'}")
+    assert f"| {' | '.join(cells)} |" in TEXT
+
+
+def test_what_ran_on_several_gpus_ran_with_what_the_text_says():
+    for topic in ("scaling-tuned", "scaling"):
+        for _, record in records_under(H200 / topic):
+            between = {
+                name
+                for name in record.trial.techniques
+                if name in ("local-statistics", "one-message", "bf16-gradients")
+            }
+            one_message = {"one-message"} if topic == "scaling-tuned" else set()
+            assert between == (
+                {"local-statistics", "bf16-gradients"} | one_message if record.trial.world_size > 1 else set()
+            )
+    drift = one("scaling", model="resnet152", world_size=1).measurement.steady.drift
+    assert f"(later windows were {drift:.0%} faster)".replace("%", " %") in TEXT
 
 
 def efficiency(topic, model, scale):
@@ -156,16 +210,23 @@ def test_where_the_gpu_waits_for_launches_costs_can_not_be_told():
     assert f"the suite had {min(rounds):.3f} to {max(rounds):.3f} of the bare loop's images/s" in TEXT
 
 
+UNEVEN = ("ablation-grow", "ablation-rounds", "small-rounds")
+
+
 def test_power_over_time_against_the_energy_counter():
     told = {"uneven": [], "even": [], "mean of a second": []}
     for topic in H200.iterdir():
         for _, record in records_under(topic) if topic.is_dir() else ():
             for gpu in record.telemetry.gpus if record.telemetry else ():
                 if gpu.energy_method == "energy counter" and gpu.integrated_power_j:
-                    beat = "uneven" if topic.name == "ablation-grow" else "even"
+                    beat = "uneven" if topic.name in UNEVEN else "even"
                     reading = beat if gpu.power_reading == "instant" else "mean of a second"
                     told[reading].append((100 * abs(gpu.integrated_power_j / gpu.energy_j - 1), gpu.measured_s))
-    assert f"what the energy counter gives within {max(told['uneven'])[0]:.1f} % (`ablation-grow`)" in TEXT
-    assert f"all others were sampled, within {max(told['even'])[0]:.1f} %" in TEXT
+    for beat, words in (
+        ("uneven", "within {:.1f} % in {} runs at an uneven beat (root mean square {:.1f} %: `ablation-grow`"),
+        ("even", "within {:.1f} % in {} at an even one ({:.1f} %)"),
+    ):
+        off = [percent for percent, _ in told[beat]]
+        assert words.format(max(off), len(off), statistics.fmean(percent**2 for percent in off) ** 0.5) in TEXT
     off = max(off for off, seconds in told["mean of a second"] if seconds >= 2)
     assert f"as much as {off:.0f} % in spans of two seconds" in TEXT
