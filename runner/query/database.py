@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _RAW: Final[Mapping[str, TableName]] = {"telemetry": "telemetry", "kernels": "kernels"}
 # What SQL may do is read; a pivot is several statements.
 _READS: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
+_ZONE: Final = "WITH TIME ZONE"
 _AT_ONCE: Final = 500
 """Rows that are in memory twice while a table is filled."""
 
@@ -77,8 +79,9 @@ class Database:
                 raise RequestError(
                     f"a query only reads, and this is {statements[0].type.name}; begin it with SELECT, FROM, WITH, DESCRIBE or SUMMARIZE"
                 )
-            answer = self._connection.execute(statements[0])
-            return tuple(column[0] for column in answer.description or ()), answer.fetchall()
+            answer = self._connection.sql(sql)
+            zones = any(_ZONE in str(kind) for kind in answer.types)
+            return _unique(answer.columns), _by_arrow(answer) if zones else answer.fetchall()
         except duckdb.Error as error:
             raise RequestError(
                 f"SQL can't be answered: {_sentence(error)} (`dlscale query --tables` lists tables and columns)"
@@ -110,6 +113,20 @@ class Database:
             )
         except duckdb.Error as error:
             raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of columns; one that came before has a number, as the database itself gives it in tables."""
+    given: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(1))
+        given.append(name if name not in given else next(one for one in numbered if one not in given))
+    return tuple(given)
+
+
+def _by_arrow(answer: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
+    """All rows; for times of a zone the database's own way takes a library of zones, which Python itself has since 3.9."""
+    return list(zip(*(column.to_pylist() for column in answer.to_arrow_table().columns), strict=True))
 
 
 def _in_groups(rows: tables.Rows) -> Iterable[list[Mapping[str, Any]]]:

@@ -13,7 +13,10 @@ from typing import Any, Final
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
+from rich.rule import Rule
 from rich.table import Table as Laid
+from rich.text import Text
 
 from runner.query.tables import Table
 from runner.report.block import ABSENT
@@ -24,18 +27,33 @@ _ANY_WIDTH: Final = 100_000
 
 
 def print_answer(console: Console, names: Sequence[str], rows: Sequence[Row]) -> None:
-    """Print a table as wide as it is where nothing has to fit a screen."""
+    """Print a table where it fits the screen or nothing has to, else a line a field, so that nothing is ever cut."""
     laid = Laid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(names):
         numbers = any(isinstance(row[place], int | float | Decimal) for row in rows)
-        laid.add_column(name, justify="right" if numbers else "left", no_wrap=not console.is_terminal)
+        laid.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         laid.add_row(*map(_cell, row))
+    width = max(1, Measurement.get(console, console.options.update_width(_ANY_WIDTH), laid).maximum)
     if not console.is_terminal:
-        console = Console(highlight=False, width=_ANY_WIDTH, file=console.file)
-        console.width = max(1, console.measure(laid).maximum)
-    console.print(laid, markup=False)
-    console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
+        console = Console(highlight=False, width=width, file=console.file)
+    if width <= console.width:
+        console.print(laid)
+    else:
+        _print_fields(console, names, rows)
+    console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim", soft_wrap=True)
+
+
+def _print_fields(console: Console, names: Sequence[str], rows: Sequence[Row]) -> None:
+    """Print each row as a list of its columns."""
+    for number, row in enumerate(rows, start=1):
+        console.print(Rule(Text(f"row {number}"), align="left", style="dim"))
+        laid = Laid.grid(padding=(0, 2, 0, 0))
+        laid.add_column(overflow="fold")
+        laid.add_column(overflow="fold")
+        for name, value in zip(names, row, strict=True):
+            laid.add_row(Text(name, style="bold"), _cell(value))
+        console.print(laid)
 
 
 def to_csv(names: Sequence[str], rows: Sequence[Row]) -> str:
@@ -66,11 +84,11 @@ def print_tables(console: Console, tables: Sequence[Table]) -> None:
         console.print()
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any) -> Text:
     """A value on a screen: six digits of a number that is not whole."""
     if value is None:
-        return ABSENT
-    return f"{value:.6g}" if isinstance(value, float) else str(_plain(value))
+        return Text(ABSENT)
+    return Text(f"{value:.6g}" if isinstance(value, float) else str(_plain(value)))
 
 
 def _plain(value: Any) -> Any:

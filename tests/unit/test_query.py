@@ -8,12 +8,14 @@ that nobody explains.
 import csv
 import io
 import json
+from datetime import datetime, timezone
 
 import duckdb
 import examples
 import pandas as pd
 import pytest
 from records import record
+from rich.console import Console
 from test_cli import dlscale
 
 from runner.columns import COLUMNS
@@ -23,6 +25,7 @@ from runner.published.load import load_all
 from runner.query.columns import columns_of, meanings
 from runner.query.database import Database
 from runner.query.flow import named_in
+from runner.query.show import print_answer
 from runner.query.tables import RUNS, TABLES
 from runner.results import RunRecord, Validity, write_record
 from runner.trial import ForeignTrial, Trial
@@ -219,6 +222,46 @@ def test_a_table_is_not_cut_where_nothing_has_to_fit_a_screen(place):
     assert "long " * 60 in done.stdout
     assert "0.123457" in done.stdout
     assert done.stdout.rstrip().endswith("1 row")
+    assert dlscale("query", "SELECT 1 AS x", "--in", place).stdout.rstrip().endswith("\n1 row")
+
+
+def shown(names, rows, *, width):
+    """What a terminal of so many columns shows."""
+    console = Console(force_terminal=True, color_system=None, width=width, file=io.StringIO(), highlight=False)
+    print_answer(console, names, rows)
+    return console.file.getvalue()
+
+
+def test_what_does_not_fit_a_screen_is_a_line_a_field_and_nothing_is_cut():
+    ids = [f"20261121T084635Z-dcb6-pytorch-resnet18-1cpu-r{number}" for number in (1, 2)]
+    rows = [(one, 32.5, "images/s") for one in ids]
+    names = ("run_id", "throughput", "unit")
+    assert shown(names, rows, width=80).splitlines()[0].split() == list(names)
+    narrow = shown(names, rows, width=40)
+    assert [line.split() for line in narrow.splitlines() if line.startswith("throughput")] == [
+        ["throughput", "32.5"]
+    ] * 2
+    for one in ids:
+        assert one in "".join(line.strip() for line in narrow.replace("run_id", "").splitlines())
+    assert max(map(len, narrow.splitlines())) <= 40
+
+
+def test_brackets_are_no_markup():
+    for width in (14, 80):
+        found = shown(("[/x]", "b"), [("x[etc]", "[red]y")], width=width)
+        assert all(word in found for word in ("[/x]", "x[etc]", "[red]y"))
+
+
+def test_columns_of_one_name_are_all_there(place):
+    sql = "SELECT a.run_id, b.run_id, 1 AS run_id_1 FROM runs a JOIN runs b USING (run_id) ORDER BY 1"
+    assert ask(place, sql) == [{"run_id": one, "run_id_1": one, "run_id_1_1": 1} for one in ("one", "two")]
+
+
+def test_times_of_a_zone_are_told(place):
+    sql = "SELECT '2026-11-23 12:00:00+00'::TIMESTAMPTZ AS t, [1.5] AS x"
+    ((row),) = ask(place, sql)
+    assert datetime.fromisoformat(row["t"]) == datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
+    assert row["x"] == [1.5]
 
 
 def test_numbers_that_json_does_not_know(place):
