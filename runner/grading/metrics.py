@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -108,16 +109,53 @@ def rate_distribution(runs: Sequence[GlobalWindows], *, seed: int) -> Floats:
 
     Two levels, as the variation has two: repeats are drawn with replacement, then each one's windows in blocks (A. C. Davison
     and D. V. Hinkley, "Bootstrap Methods and their Application", 1997, §3.8). A repeat that is drawn twice has its windows drawn twice.
+    Before that repeats are moved apart, as few of them are nearer to each other than many would be.
     """
     rng = np.random.default_rng(seed)
     samples, seconds = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
     picked = rng.integers(0, len(runs), size=(len(runs), RESAMPLES))
-    for number, run in enumerate(runs):
+    apart = _apart(runs)
+    for number, run in enumerate(apart):
         _, resamples = np.nonzero(picked == number)
         of_samples, of_seconds = _block_rates(run, rng, len(resamples))
         np.add.at(samples, resamples, of_samples)
         np.add.at(seconds, resamples, of_seconds)
-    return samples / seconds
+    return samples / seconds * (pooled_rate(runs) / pooled_rate(apart))
+
+
+def _apart(runs: Sequence[GlobalWindows]) -> list[GlobalWindows]:
+    """Repeats with their rates farther from the pooled one, by the same factor each (of logarithms).
+
+    What is drawn from n repeats varies by (n - 1) ÷ n of what they do, and Student's t says how much more they may vary than they show
+    (T. C. Hesterberg, "What teachers should know about the bootstrap", The American Statistician 69(4), 2015, on narrowness bias). Without
+    both, an interval of 95 % over three repeats holds the truth three times of four.
+    """
+    count = len(runs)
+    if count == 1:
+        return list(runs)
+    factor = student_t(count - 1) / student_t(math.inf) * math.sqrt(count / (count - 1))
+    pooled = pooled_rate(runs)
+    return [GlobalWindows(run.samples, run.seconds * (pooled / run.rate) ** (factor - 1)) for run in runs]
+
+
+def student_t(freedom: float) -> float:
+    """The quantile of Student's t that leaves `CONFIDENCE` in the middle, to 0.3 %.
+
+    Closed forms at 1 and 2 degrees of freedom, then by expansion (M. Abramowitz and I. A. Stegun, "Handbook of Mathematical Functions",
+    26.7.5).
+    """
+    if freedom == 1:
+        return math.tan(math.pi * CONFIDENCE / 2)
+    if freedom == 2:  # noqa: PLR2004
+        return CONFIDENCE * math.sqrt(2 / (1 - CONFIDENCE**2))
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))
 
 
 def interval(distribution: Floats) -> Interval:

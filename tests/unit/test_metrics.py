@@ -106,9 +106,37 @@ def test_interval_of_constant_windows_has_no_width():
 
 def test_spread_between_repeats_widens_the_interval_although_each_is_constant():
     runs = [joined([10] * 8, [1.0] * 8), joined([10] * 8, [2.0] * 8), joined([10] * 8, [1.5] * 8)]
-    found = metrics.interval(metrics.rate_distribution(runs, seed=1))
-    assert found.low == 5.0  # all three draws the slowest repeat: 1 in 27, more than 2.5 %
-    assert found.high == 10.0
+    found = metrics.rate_interval(runs)
+    # All three draws the slowest repeat, or the fastest: 1 in 27 each, more than 2.5 %. Their rates of 10, 5 and 6.67 are first moved apart.
+    factor = 4.3027 / 1.95996 * math.sqrt(3 / 2)
+    pooled = 240 / 36
+    moved = [pooled * (rate / pooled) ** factor for rate in (10, 5, 80 / 12)]
+    centre = pooled / (240 / sum(80 / rate for rate in moved))
+    assert found.low == pytest.approx(moved[1] * centre, rel=1e-3)
+    assert found.high == pytest.approx(moved[0] * centre, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "tabled"),
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (30, 2.042), (math.inf, 1.960)],
+)
+def test_student_t_is_that_of_the_tables(freedom, tabled):
+    assert metrics.student_t(freedom) == pytest.approx(tabled, rel=0.003)
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 5, 10])
+@pytest.mark.parametrize("spread", [(0.02, 0.0), (0.01, 0.02)])
+def test_interval_over_repeats_covers_the_true_rate_about_as_often_as_it_says(monkeypatch, repeats, spread):
+    monkeypatch.setattr(metrics, "RESAMPLES", 2000)
+    between, within = spread
+    rng = np.random.default_rng(5)
+    covered = 0
+    for _ in range(300):
+        own = np.exp(between * rng.normal(size=repeats))
+        runs = [joined([64] * 10, each * np.exp(within * rng.normal(size=10))) for each in own]
+        found = metrics.rate_interval(runs)
+        covered += found.low <= 64.0 <= found.high
+    assert 0.90 <= covered / 300 <= 0.99
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 3, 8])
@@ -117,7 +145,7 @@ def test_windows_of_a_repeat_that_is_drawn_twice_are_drawn_twice(repeats):
     rng = np.random.default_rng(3)
     noise = rng.permutation(np.resize([0.9, 1.1], 64))
     run = joined([64] * 64, noise)
-    found = metrics.rate_distribution([run] * repeats, seed=1).std()
+    found = metrics.rate_distribution([run] * repeats, seed=1).std()  # of one rate, they are not moved apart
     blocks = noise[(np.arange(64)[:, None] + np.arange(4)) % 64].sum(
         axis=1
     )  # circular blocks of 64^(1/3) windows, 16 a draw
