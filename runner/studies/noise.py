@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from runner.grading.metrics import student_t
 from runner.grading.model import Interval
 
 PERMUTATIONS: Final = 9_999
@@ -22,8 +23,6 @@ SIGNIFICANCE: Final = 0.05
 NEGLIGIBLE: Final = 0.05
 """Differences up to this share of the mean count as none, however sure they are: sources call no smaller one significant."""
 
-# Quantile 0.975 of Student's t by degrees of freedom; beyond the last, the last one is used, which makes an interval too wide.
-_T975: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 _FEWEST_REPEATS: Final = 3
 
 Order = Literal["above", "below", "equal", "within noise"]
@@ -55,9 +54,7 @@ def over_repeats(values: Sequence[float]) -> Interval | None:
     """Student's interval of the mean of repeats of which each gives one number; None for fewer than three."""
     if len(values) < _FEWEST_REPEATS:
         return None
-    freedom = len(values) - 1
-    quantile = _T975[min(freedom, len(_T975)) - 1]
-    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
+    half = student_t(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     middle = statistics.fmean(values)
     return Interval(low=middle - half, high=middle + half)
 
