@@ -76,6 +76,10 @@ def test_convergence(dlscale, sample, tmp_path, framework, way):
     assert record.validity.status in ("valid", "degraded"), record.validity
     found = record.measurement.epochs
     assert [epoch.epoch for epoch in found] == [1, 2, 3, 4]
+    if workers == 1:
+        trained = sum(window.seconds for window in record.measurement.windows)
+        assert record.measurement.training_time_s == pytest.approx(trained, rel=1e-6)
+        assert sum(epoch.seconds for epoch in found) == pytest.approx(trained, rel=1e-6)
     assert found[-1].validation_samples == found[0].validation_samples <= record.trial.dataset.validation_images
     assert found[-1].val_loss < found[0].val_loss
     assert found[-1].accuracy_percent > 2 * 100 / 11, "little better than a guess"

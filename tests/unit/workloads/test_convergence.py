@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.events import parse
+from runner.grading.measure import measure
 
 
 class Watched:
@@ -85,6 +86,17 @@ def test_a_window_ends_with_its_epoch_and_the_next_begins_after_the_validation()
     epoch = of(found, "epoch")[0]
     assert windows[1].start + windows[1].seconds <= epoch.t <= windows[2].start
     assert epoch.seconds == windows[0].seconds + windows[1].seconds
+
+
+def test_a_validation_is_in_no_training_time(monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr(loop.time, "monotonic", lambda: float(next(clock)))  # each look at it is a second later
+    _, found = run(6, 3)
+    windows = of(found, "window")
+    assert windows[2].start > windows[1].start + windows[1].seconds
+    measured = measure(found, started=0.0, unit="images/s", mode="converge")
+    assert measured.training_time_s == sum(window.seconds for window in windows) == 8.0
+    assert measured.throughput.value == 6 * 4 / 8.0
 
 
 def test_all_ranks_have_validated_before_the_next_step():
