@@ -245,19 +245,20 @@ def read_record(directory: Path) -> RunRecord:
         return RunRecord.model_validate(fields)
     except FileNotFoundError as error:
         raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory") from error
-    except (OSError, json.JSONDecodeError, AttributeError) as error:
-        raise RequestError(f"{path}: is not a run record ({error}); name another run directory") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise RequestError(f"{path}: does not fit the record schema at {where} ({first['msg']})") from error
+    # ValueError: no JSON, or no UTF-8.
+    except (OSError, ValueError, RecursionError, AttributeError) as error:
+        raise RequestError(f"{path}: is not a run record ({error}); name another run directory") from error
 
 
 def read_events(directory: Path) -> tuple[Event, ...]:
     """Read the raw events of a run directory.
 
     Raises:
-        RequestError: the file is damaged; the sentence names it.
+        RequestError: the file is damaged or can't be read; the sentence names it.
     """
     path = directory / EVENTS
     if not path.exists():  # the run failed before its first event
@@ -268,6 +269,8 @@ def read_events(directory: Path) -> tuple[Event, ...]:
         raise RequestError(
             f"{path}: holds a line that is not an event ({error.errors()[0]['msg']}); the raw file is damaged"
         ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"{path}: can't be read ({error}); the raw file is damaged") from error
 
 
 def read_plan(directory: Path) -> RunPlan:
@@ -279,8 +282,9 @@ def read_plan(directory: Path) -> RunPlan:
     path = directory / PLAN
     try:
         return RunPlan.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValidationError) as error:
-        raise RequestError(f"{path}: is no plan of a run ({error}); name a run directory") from error
+    except (OSError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise RequestError(f"{path}: is no plan of a run ({said}); name a run directory") from error
 
 
 def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
@@ -292,9 +296,8 @@ def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
     try:
         return tables.read(directory, table, nodes=read_plan(directory).nodes)
     except (OSError, ValueError, KeyError) as error:
-        raise RequestError(
-            f"{directory}: its table {table} can't be read ({error}); the raw file is damaged"
-        ) from error
+        said = " ".join(str(error).split())
+        raise RequestError(f"{directory}: its table {table} can't be read ({said}); the raw file is damaged") from error
 
 
 def run_directories(folder: Path) -> list[Path]:

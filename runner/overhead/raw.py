@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from runner.errors import RequestError
 from runner.frozen import Frozen, refuse_newer
@@ -90,8 +90,9 @@ def read_overhead(path: Path) -> Overhead:
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         return Overhead.model_validate(fields)
-    except (OSError, json.JSONDecodeError, AttributeError, ValidationError) as error:
-        raise RequestError(f"{path}: is no file of `dlscale overhead` ({error})") from error
+    except (OSError, ValueError, RecursionError, AttributeError) as error:
+        said = " ".join(str(error).split())
+        raise RequestError(f"{path}: is no file of `dlscale overhead` ({said})") from error
 
 
 def overhead_schema() -> str:

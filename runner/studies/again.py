@@ -25,8 +25,9 @@ def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
     """
     try:
         old = Reproduction.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValidationError) as error:
-        raise RequestError(f"{path}: is no reproduction of a study ({error}); name another file") from error
+    except (OSError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise RequestError(f"{path}: is no reproduction of a study ({said}); name another file") from error
     study, published = load.load(old.study)
     baselines = tuple(
         Run(directory=directory.name, record=record)

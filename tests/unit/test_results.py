@@ -117,7 +117,11 @@ def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_th
         ("[]", "is not a run record"),
         ('{"schema": 99}', "schema 99 is newer than this version's 1; update dlscale to read it"),
         ('{"schema": 1}', "does not fit the record schema at run_id"),
+        (b"\xff\xfe{", "is not a run record ('utf-8' codec can't decode"),
+        ('{"a":' * 100_000, "is not a run record (maximum recursion depth exceeded"),
+        ('{"schema": ' + "9" * 5000 + "}", "is not a run record (Exceeds the limit"),
     ],
+    ids=["none", "cut", "a list", "newer", "empty", "no UTF-8", "deep", "a long number"],
 )
 def test_what_is_no_record_is_one_sentence(tmp_path, content, sentence):
     if content is not None:
