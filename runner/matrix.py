@@ -23,6 +23,7 @@ from runner.launch import launch, monitor
 from runner.launch.job import Job, take_seats
 from runner.machine import provenance
 from runner.machine.cluster import PORTS, free_ports
+from runner.on_file import records_under
 from runner.outcome import Outcome
 from runner.prepare import Prepared
 from runner.report.progress import Aside, Progress
@@ -35,7 +36,6 @@ from runner.results import (
     RunWriter,
     baseline_for,
     read_table,
-    records_under,
 )
 from runner.sampling import sampling
 from runner.spec import ContainerSpec

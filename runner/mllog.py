@@ -28,11 +28,11 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
         RunFailedError: a log could not be written.
     """
     console = Console(highlight=False, soft_wrap=True)
-    found = [runs_at(str(place)) for place in places]
+    found = runs_at(*map(str, places))
     if out is not None:
         check_writable(out)
     written = 0
-    for run in (run for each in found for run in each.runs):
+    for run in found.runs:
         text, reason = _log_of(run)
         if text is None:
             console.print(f"no log: {run[1].run_id}, {reason}", markup=False)
@@ -40,7 +40,7 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
         written += 1
         path = write_report(out or run[0].parent, f"{run[1].run_id}{SUFFIX}", text)
         console.print(f"log: {path}", markup=False)
-    for sentence in (sentence for each in found for sentence in each.unreadable):
+    for sentence in found.passed_over:
         console.print(f"no log: {sentence}", style="yellow", markup=False)
     if not written:
         raise RequestError(

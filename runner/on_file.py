@@ -1,8 +1,10 @@
-"""Runs that are on file: those of a run directory, of a folder of any depth, or of a glob. `results` reads each record."""
+"""Runs that are on file, each once: those of a folder, of a run directory, of folders of any depth, or of a glob. `results` reads each record."""
 
 from __future__ import annotations
 
 import glob
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,42 +16,82 @@ Run = tuple[Path, RunRecord]
 
 @dataclass(frozen=True, kw_only=True)
 class OnFile:
-    """What a place holds: run directories with their records, and for each record that can't be read a sentence about it."""
+    """The runs of some run directories, and a sentence about each record that does not count: it can't be read, or is a copy."""
 
     runs: tuple[Run, ...]
-    unreadable: tuple[str, ...]
+    passed_over: tuple[str, ...]
 
 
-def runs_at(place: str) -> OnFile:
-    """Read every record of a place, in the order of their paths; directories of runs that never ended are passed over.
+def read_runs(directories: Iterable[Path]) -> OnFile:
+    """Read the records of run directories; the runs keep the order of these.
+
+    A run of which there are several records, as copies and links make them, counts once: it was measured once.
+    """
+    read: list[Run] = []
+    passed_over: list[str] = []
+    for directory in dict.fromkeys(directories):
+        try:
+            read.append((directory, read_record(directory)))
+        except RequestError as error:
+            passed_over.append(str(error))
+    kept: dict[str, Run] = {}
+    for run in read:
+        name = run[1].run_id
+        kept[name] = min(kept[name], run, key=_likeness) if name in kept else run
+    passed_over += [
+        f"{directory}: left out, it holds the same run as {kept[record.run_id][0]}, which counts once"
+        for directory, record in read
+        if directory != kept[record.run_id][0]
+    ]
+    runs = tuple(run for run in read if kept[run[1].run_id] is run)
+    return OnFile(runs=runs, passed_over=tuple(passed_over))
+
+
+def _likeness(run: Run) -> tuple[bool, bool, int, Path]:
+    """How far a run directory is from one that `bench` left: it has the run's name and is no link; a backup lies deeper."""
+    directory, record = run
+    return directory.name != record.run_id, directory.is_symlink(), len(directory.parts), directory
+
+
+def records_under(folder: Path) -> Iterator[Run]:
+    """Every readable record in the run directories of a folder, oldest first, each run once."""
+    return iter(read_runs(run_directories(folder)).runs)
+
+
+def runs_at(*places: str) -> OnFile:
+    """Read every record of some places, in the order of their paths; directories of runs that never ended are passed over.
 
     Args:
-        place: a run directory, a folder with some anywhere below it, or a glob of such.
+        places: run directories, folders with some anywhere below them, or globs of such.
 
     Raises:
         RequestError: nothing is there, or no run that ended.
     """
-    found = sorted(Path(name) for name in glob.glob(str(Path(place).expanduser())))  # noqa: PTH207 - absolute patterns, too
+    return read_runs(sorted(directory for place in places for directory in _directories(place)))
+
+
+def _directories(place: str) -> Iterator[Path]:
+    """The run directories of a place.
+
+    Raises:
+        RequestError: there is none.
+    """
+    named = os.path.expanduser(place)  # noqa: PTH111 - leaves what is no user's as it is
+    # What exists is itself, whatever characters are in its name.
+    found = [named] if os.path.exists(named) else glob.glob(named)  # noqa: PTH110, PTH207 - no error for what is no path
     if not found:
         raise RequestError(
             f"{place} does not exist; name a run directory or a folder of them, for example results/MACHINE"
         )
-    directories = sorted({directory for each in found for directory in _directories(each)})
+    directories = [directory for each in found for directory in _below(Path(each))]
     if not directories:
         raise RequestError(
             f"{place} holds no {RECORD}, so no run ended there; name a run directory or a folder of them, for example results/MACHINE"
         )
-    runs: list[Run] = []
-    unreadable: list[str] = []
-    for directory in directories:
-        try:
-            runs.append((directory, read_record(directory)))
-        except RequestError as error:
-            unreadable.append(str(error))
-    return OnFile(runs=tuple(runs), unreadable=tuple(unreadable))
+    yield from directories
 
 
-def _directories(place: Path) -> list[Path]:
+def _below(place: Path) -> list[Path]:
     if (place / RECORD).is_file():
         return [place]
     return [directory for folder in folders_under(place) for directory in run_directories(folder)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote
 
-from pydantic import ValidationError
 from rich.console import Console
 
 import runner
@@ -22,6 +22,7 @@ from runner.across.strategies import strategies
 from runner.across.sweeps import sweeps
 from runner.across.transports import across
 from runner.errors import DlscaleError, RequestError
+from runner.on_file import Run, read_runs
 from runner.overhead.again import from_file
 from runner.overhead.raw import PREFIX, read_overhead
 from runner.report import ablation as ablation_report
@@ -38,11 +39,10 @@ from runner.report.page.markdown import markdown
 from runner.report.page.model import Page
 from runner.report.progress import progress
 from runner.report.publish import Measured, of_comparison, redraw, save, watched
-from runner.results import RECORD, RunRecord, check_writable, folders_under, read_record, records_under, write_report
+from runner.results import RECORD, check_writable, folders_under, read_record, run_directories, write_report
 from runner.studies.again import SUFFIX
 from runner.studies.model import Reproduction
 
-Run = tuple[Path, RunRecord]
 Found = TypeVar("Found")
 PAGE: Final = "report.html"
 KEPT_PAGE: Final = "report.md"
@@ -121,19 +121,23 @@ def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _folders(directories: Sequence[Path]) -> list[tuple[Path, list[Run]]]:
-    """Each folder at or below the directories that holds runs, and these.
+    """Each folder at or below the directories that holds runs, and these, each run once; says of which records there is nothing.
 
     Raises:
         RequestError: none does.
     """
     places = dict.fromkeys(folder for directory in directories for folder in folders_under(directory))
-    found = [(folder, runs) for folder in places if (runs := list(records_under(folder)))]
-    if not found:
+    found = read_runs(directory for folder in places for directory in run_directories(folder))
+    if not found.runs:
         names = ", ".join(str(directory) for directory in directories)
         raise RequestError(
             f"{names}: holds no run record that can be read; name a run directory, or one of several, for example results/MACHINE"
         )
-    return found
+    sys.stderr.writelines(f"{sentence}\n" for sentence in found.passed_over)
+    folders: dict[Path, list[Run]] = {}
+    for run in found.runs:
+        folders.setdefault(run[0].parent, []).append(run)
+    return list(folders.items())
 
 
 def _read(
@@ -223,7 +227,7 @@ def _reproductions(folder: Path, *, console: Console) -> Iterator[tuple[str, Rep
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
             yield path.name.removesuffix(SUFFIX), Reproduction.model_validate_json(path.read_text("utf-8"))
-        except (OSError, ValidationError) as error:
+        except (OSError, ValueError) as error:
             console.print(
                 f"not drawn: {path}: is no reproduction of this version ({error})", style="yellow", markup=False
             )

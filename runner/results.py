@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
@@ -303,15 +303,6 @@ def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
 def run_directories(folder: Path) -> list[Path]:
     """The run directories in a folder, oldest first; those of unfinished runs are passed over."""
     return sorted(path.parent for path in folder.glob(f"*/{RECORD}"))
-
-
-def records_under(folder: Path) -> Iterator[tuple[Path, RunRecord]]:
-    """Every readable record in the run directories of a folder, oldest first."""
-    for directory in run_directories(folder):
-        try:
-            yield directory, read_record(directory)
-        except RequestError:
-            continue
 
 
 def folders_under(directory: Path) -> list[Path]:

@@ -7,8 +7,9 @@ from typing import Final
 from runner.catalog import load_images
 from runner.errors import DlscaleError
 from runner.machine.provenance import SUITE_ROOT
+from runner.on_file import records_under
 from runner.report.matrix import support_matrix
-from runner.results import folders_under, records_under
+from runner.results import folders_under
 
 README: Final = SUITE_ROOT / "README.md"
 BEGIN: Final = (

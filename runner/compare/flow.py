@@ -42,9 +42,9 @@ def compare_runs(a: str, b: str, *, threshold: str | None, form: Form) -> None:
     sides = {"A": runs_at(a), "B": runs_at(b)}
     _refuse_shared(sides, a, b)
     compared = compare(*([record for _, record in side.runs] for side in sides.values()), names=(a, b))
-    unreadable = [f"{name}: {sentence}" for name, side in sides.items() for sentence in side.unreadable]
+    passed_over = [f"{name}: {sentence}" for name, side in sides.items() for sentence in side.passed_over]
     _refuse_strangers(compared)
-    _print(compared, unreadable, form)
+    _print(compared, passed_over, form)
     if percent is not None:
         _fail_on_regression(compared, percent)
 
@@ -88,14 +88,14 @@ def _refuse_strangers(compared: Compared) -> None:
     )
 
 
-def _print(compared: Compared, unreadable: Sequence[str], form: Form) -> None:
+def _print(compared: Compared, passed_over: Sequence[str], form: Form) -> None:
     if form == "table":
         console = Console(highlight=False)
         wide = console if console.is_terminal else Console(highlight=False, width=_WIDTH_OF_A_FILE)
-        show.print_compared(wide, compared, unreadable)
+        show.print_compared(wide, compared, passed_over)
         return
     sys.stdout.write(show.as_json(compared) if form == "json" else show.markdown(compared))
-    sys.stderr.writelines(f"{sentence}\n" for sentence in unreadable)
+    sys.stderr.writelines(f"{sentence}\n" for sentence in passed_over)
 
 
 def _fail_on_regression(compared: Compared, percent: float) -> None:

@@ -89,7 +89,7 @@ def as_json(compared: Compared) -> str:
     return compared.model_dump_json(indent=1) + "\n"
 
 
-def print_compared(console: Console, compared: Compared, unreadable: Sequence[str]) -> None:
+def print_compared(console: Console, compared: Compared, passed_over: Sequence[str]) -> None:
     """Print the table, and under it what it does not say."""
     console.print(f"A  {compared.a}\nB  {compared.b}", markup=False, soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
@@ -100,5 +100,5 @@ def print_compared(console: Console, compared: Compared, unreadable: Sequence[st
         table.add_row(*plain, Text(verdict, style=_STYLES[pair.verdict]))
     console.print(Padding(table, (1, 0)))
     console.print(LEGEND, style="dim", markup=False, soft_wrap=True)
-    for note in (*notes(compared), *unreadable):
+    for note in (*notes(compared), *passed_over):
         console.print(f"- {note}", style="yellow", markup=False, soft_wrap=True)

@@ -31,6 +31,7 @@ from runner.machine import provenance
 from runner.machine.cluster import inspect_local
 from runner.machine.provenance import SUITE_ROOT
 from runner.matrix import Run
+from runner.on_file import records_under
 from runner.prepare import SamplersRoom, samplers_here
 from runner.report.progress import Progress, progress
 from runner.report.watch import Watch, title
@@ -44,7 +45,6 @@ from runner.results import (
     baseline_for,
     check_writable,
     read_table,
-    records_under,
 )
 from runner.sampling import sampling
 from runner.spec import LABEL_RUN, ContainerSpec

@@ -8,7 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from runner.errors import RequestError
-from runner.results import RECORD, RunRecord, folders_under, read_record, records_under
+from runner.on_file import records_under
+from runner.results import RECORD, RunRecord, folders_under, read_record
 
 
 def show_profile(directory: Path, *, as_json: bool) -> None:

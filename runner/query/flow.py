@@ -40,7 +40,7 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
     database = Database()
     database.fill(wanted, runs=found.runs, published=load_all() if PUBLISHED in wanted else ())
     names, rows = database.ask(sql)
-    sys.stderr.writelines(f"{sentence}\n" for sentence in found.unreadable)
+    sys.stderr.writelines(f"{sentence}\n" for sentence in found.passed_over)
     if form == "table":
         show.print_answer(Console(highlight=False), names, rows)
     else:
@@ -61,5 +61,5 @@ def list_tables() -> None:
 def _on_file(place: str | None, wanted: tuple[Table, ...]) -> OnFile:
     """The runs, where a table has any of them."""
     if set(wanted) <= {PUBLISHED} and place is None:
-        return OnFile(runs=(), unreadable=())
+        return OnFile(runs=(), passed_over=())
     return runs_at(place or str(DEFAULT))

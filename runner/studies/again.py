@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from runner.errors import RequestError
-from runner.results import read_record, records_under, write_report
+from runner.on_file import records_under
+from runner.results import read_record, write_report
 from runner.studies import load, show
 from runner.studies.model import Cell, CellOutcome, CellRun, Reproduction, Run, is_baseline
 from runner.studies.reproduction import judge

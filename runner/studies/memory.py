@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.matrix import Run
-from runner.results import ImageUsed, records_under
+from runner.on_file import records_under
+from runner.results import ImageUsed
 from runner.trial import AnyTrial, Trial
 
 

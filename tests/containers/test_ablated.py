@@ -8,7 +8,7 @@ import pytest
 
 from runner.ablate import GAIN, LARGEST_BATCH
 from runner.across.ablation import ablations
-from runner.results import records_under
+from runner.on_file import records_under
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -13,8 +13,8 @@ from runner.across.cross_check import cross_checks
 from runner.cache import cache_dir
 from runner.catalog import load_images
 from runner.engines.environment import ensure_environment
+from runner.on_file import records_under
 from runner.overhead.raw import read_overhead
-from runner.results import records_under
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

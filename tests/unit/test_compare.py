@@ -276,3 +276,15 @@ def test_a_damaged_record_is_named(sides):
     done = dlscale("compare", sides / "before", sides / "after")
     assert done.code == 0
     assert "is not a run record" in done.stdout
+
+
+def test_a_backup_within_a_side_is_no_repeat(tmp_path):
+    """A copy of the one run of a side lowered p and hid that the side is of one process."""
+    leave(tmp_path / "before", run("a", 0.1, jitter=0.1))
+    leave(tmp_path / "after", run("b", 0.12, jitter=0.1))
+    honest = dlscale("compare", tmp_path / "before", tmp_path / "after", "--markdown")
+    leave(tmp_path / "after" / "backup", run("b", 0.12, jitter=0.1))
+    done = dlscale("compare", tmp_path / "before", tmp_path / "after", "--markdown")
+    assert (done.code, done.stdout) == (0, honest.stdout)
+    assert "a side of one process in 1 of 1" in done.stdout
+    assert f"{tmp_path / 'after' / 'backup' / 'b'}: left out, it holds the same run as" in done.stderr

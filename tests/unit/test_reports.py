@@ -2,7 +2,7 @@
 
 Prevents: a matrix that looks otherwise than when it was run; a speedup that is lost because its baseline is of another matrix; reports of
 a matrix overwritten by those of one of its runs, or reports of a folder by those of another; folders of a machine that nobody draws; a pass under a profiler in a plot of throughput; one damaged table that keeps all other
-reports from being written; a traceback where there is nothing to draw.
+reports from being written; a copy of a run drawn as a repeat; a record left out without a word; a traceback where there is nothing to draw.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from test_cli import dlscale
 from test_regrade import leave as leave_run
 
 from runner.errors import RequestError
+from runner.on_file import records_under
 from runner.report.publish import publish
 from runner.reports import matrices, report
-from runner.results import records_under
 
 
 def names(folder):
@@ -32,13 +32,20 @@ def names(folder):
 @pytest.fixture
 def runs(tmp_path):
     """A measured run and a pass of each of two batches, a matrix each, and a run that may not be used."""
-    found = tmp_path / "runs"
+    return leave_all(tmp_path / "runs")
+
+
+def leave_all(folder, other=""):
+    """Leave the runs of `runs` in a folder; `other` begins the names of other runs of the same."""
     for number, batch in enumerate((4, 16)):
         matrix = f"m{number}"
-        leave(found, measured(batch, 100.0 * batch, matrix=matrix, second=number), table_of_samples=samples())
-        leave(found, traced(batch, 0.25, matrix=matrix, second=number))
-    leave(found, measured(64, 9000.0, matrix="bad", status="invalid"), table_of_samples=samples())
-    return found
+        name = f"{other}{matrix}-fp32-{batch}"
+        run = measured(batch, 100.0 * batch, matrix=matrix, second=number, run_id=name)
+        leave(folder, run, table_of_samples=samples())
+        leave(folder, traced(batch, 0.25, matrix=matrix, second=number, run_id=f"{name}-profile-kernels"))
+    bad = measured(64, 9000.0, matrix="bad", status="invalid", run_id=f"{other}bad-fp32-64")
+    leave(folder, bad, table_of_samples=samples())
+    return folder
 
 
 def test_matrices_passes_and_sweeps(runs, tmp_path, capsys):
@@ -131,10 +138,10 @@ def test_a_damaged_table_costs_its_own_plot_only(runs, tmp_path, capsys):
     assert f"not drawn: {runs / 'm0-fp32-4'}: its table telemetry can't be read" in said
 
 
-def test_every_folder_of_a_machine_is_drawn_beside_its_runs(runs, tmp_path):
+def test_every_folder_of_a_machine_is_drawn_beside_its_runs(tmp_path):
     machine = tmp_path / "machine"
-    for topic in ("batches", "wires/old"):
-        shutil.copytree(runs, machine / topic)
+    leave_all(machine / "batches")
+    leave_all(machine / "wires" / "old", other="other-")
     report([machine], out=None)
     assert [path.name for path in sorted(machine.iterdir())] == [
         "batches",
@@ -145,13 +152,13 @@ def test_every_folder_of_a_machine_is_drawn_beside_its_runs(runs, tmp_path):
     ]
     own = set(names(machine / "batches"))
     assert {"m0.md", "m1-power.png", "sweep-pytorch-2.15.0-resnet50-224px-1gpu.md"} <= own
-    assert set(names(machine / "wires" / "old")) == own
+    assert {name.removeprefix("other-") for name in names(machine / "wires" / "old")} == own
 
 
-def test_reports_of_several_folders_do_not_overwrite_each_other_in_another_place(runs, tmp_path):
+def test_reports_of_several_folders_do_not_overwrite_each_other_in_another_place(tmp_path):
     machine = tmp_path / "machine"
-    for topic in ("batches", "wires/old"):
-        shutil.copytree(runs, machine / topic)
+    leave_all(machine / "batches")
+    leave_all(machine / "wires" / "old", other="other-")
     report([machine], out=tmp_path / "out")
     assert "m0.md" in names(tmp_path / "out" / "batches")
     assert "m0.md" in names(tmp_path / "out" / "wires" / "old")
@@ -184,6 +191,37 @@ def test_every_link_of_the_kept_page_leads_to_a_file_and_every_plot_has_one(runs
     assert all(place.exists() for place in places)
     assert places >= {path.resolve() for path in (machine / "some (topic)").glob("*.png")}
     assert not any("report-figures" in link for link in links)
+
+
+def test_a_run_and_its_copies_are_one_repeat_and_it_is_said_which_were_left_out(tmp_path):
+    """Three repeats beside a link to the last were drawn as four, and copies of a run made its interval narrower."""
+    folder = tmp_path / "runs"
+    for number in (1, 2, 3):
+        leave_run(folder, f"m-r{number}", examples.trial(repeat=number), seconds=0.1 + number / 100)
+    done = dlscale("report", folder, f"--out={tmp_path / 'honest'}")
+    assert (done.code, done.stderr) == (0, "")
+    (folder / "latest").symlink_to("m-r3")
+    shutil.copytree(folder / "m-r1", folder / "m-r1 (copy)")
+    shutil.copytree(folder / "m-r2", folder / "backup" / "m-r2")
+    done = dlscale("report", folder, f"--out={tmp_path / 'out'}")
+    assert done.code == 0
+    assert sorted(done.stderr.splitlines()) == [
+        f"{folder / copy}: left out, it holds the same run as {folder / run}, which counts once"
+        for copy, run in (("backup/m-r2", "m-r2"), ("latest", "m-r3"), ("m-r1 (copy)", "m-r1"))
+    ]
+    assert names(tmp_path / "out") == names(tmp_path / "honest")
+    assert "3 process repeats" in (tmp_path / "honest" / "report.md").read_text()
+    assert (tmp_path / "out" / "report.md").read_text() == (tmp_path / "honest" / "report.md").read_text()
+
+
+def test_a_record_that_can_not_be_read_is_named(runs, tmp_path):
+    """Five of six records were drawn, and nothing said that there is a sixth."""
+    path = runs / "m0-fp32-4" / "record.json"
+    path.write_text(path.read_text()[:1000])
+    done = dlscale("report", runs, f"--out={tmp_path / 'out'}")
+    assert done.code == 0
+    assert done.stderr.startswith(f"{path}: is not a run record (")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_nothing_to_draw_is_one_sentence(tmp_path):

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from records import record
 
-from runner import results
+from runner import on_file, results
 from runner.errors import RequestError, RunFailedError
 from runner.results import RunPlan, RunWriter
 
@@ -125,10 +125,38 @@ def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_th
 )
 def test_what_is_no_record_is_one_sentence(tmp_path, content, sentence):
     if content is not None:
-        (tmp_path / "record.json").write_text(content)
+        (tmp_path / "record.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(RequestError) as caught:
         results.read_record(tmp_path)
     assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"\xff\n", "can't be read ('utf-8' codec can't decode"),
+        (b'{"a":' * 100_000, "holds a line that is not an event"),
+        (b"{\n", "holds a line that is not an event"),
+        (None, "can't be read ([Errno 21] Is a directory"),
+    ],
+    ids=["no UTF-8", "deep", "cut", "a folder"],
+)
+def test_damaged_events_are_one_sentence(tmp_path, content, sentence):
+    path = tmp_path / "events.jsonl"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(RequestError) as caught:
+        results.read_events(tmp_path)
+    assert str(caught.value).startswith(f"{path}: {sentence}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"\xff"], ids=["none", "cut", "no UTF-8"])
+def test_a_damaged_plan_is_one_sentence(tmp_path, content):
+    if content is not None:
+        (tmp_path / "plan.json").write_bytes(content)
+    with pytest.raises(RequestError, match="plan.json: is no plan of a run") as caught:
+        results.read_plan(tmp_path)
     assert "\n" not in str(caught.value)
 
 
@@ -136,7 +164,7 @@ def test_an_unfinished_run_is_passed_over(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     results.write_record(tmp_path / "b", record())
-    assert [path.name for path, _ in results.records_under(tmp_path)] == ["b"]
+    assert [path.name for path, _ in on_file.records_under(tmp_path)] == ["b"]
 
 
 def leave(*directories):

@@ -12,8 +12,9 @@ import examples
 import pytest
 import studied
 
+from runner.on_file import records_under
 from runner.published import load as published
-from runner.results import folders_under, records_under
+from runner.results import folders_under
 from runner.studies.model import Cell, CellRun, Run
 from runner.studies.observe import observed
 from runner.studies.predicates import judged

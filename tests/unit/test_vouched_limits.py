@@ -12,11 +12,11 @@ from runner.across.ablation import ablations
 from runner.across.alike import ratio
 from runner.across.networks import networks
 from runner.across.strategies import strategies
+from runner.on_file import records_under
 from runner.overhead.again import from_file
 from runner.overhead.raw import read_overhead
 from runner.report.block import ABSENT
 from runner.report.figures import figure, half_width
-from runner.results import records_under
 from runner.summarize import summarize
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,10 @@ import pytest
 
 from runner.across.transports import across
 from runner.interconnect.volume import gradient_factor, least_factor
+from runner.on_file import records_under
 from runner.report import transports
 from runner.report.publish import Measured
-from runner.results import read_record, records_under
+from runner.results import read_record
 from runner.summarize import machine
 
 ROOT = Path(__file__).parents[2]
