@@ -19,7 +19,7 @@ from runner.bench_cli import bench
 from runner.compare.cli import compare
 from runner.data import data_app
 from runner.errors import DlscaleError, RequestError
-from runner.flags import Text, flag
+from runner.flags import Text, flag, named_directory
 from runner.images.cli import images_app
 from runner.query.cli import query
 from runner.rig.cli import rig
@@ -63,7 +63,13 @@ def doctor(
 
 @app.command()
 def regrade(
-    directory: Annotated[Path, typer.Argument(help="run directory, or a directory with some at any depth")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="run directory, or a directory with some at any depth",
+            parser=named_directory("for example DIR=results/MACHINE with make, or dlscale regrade results/MACHINE"),
+        ),
+    ],
 ) -> None:
     """Compute a run's figures again from its raw files, and say whether they are the recorded ones."""
     from runner.regrade import regrade_all  # noqa: PLC0415 - commands load what they need
@@ -74,7 +80,11 @@ def regrade(
 @app.command()
 def profile(
     directory: Annotated[
-        Path, typer.Argument(help="run directory, or a directory with some at any depth: its newest pass")
+        Path,
+        typer.Argument(
+            help="run directory, or a directory with some at any depth: its newest pass",
+            parser=named_directory("for example RUN=results/MACHINE with make, or dlscale profile results/MACHINE"),
+        ),
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print the profile as JSON")] = False,
@@ -92,6 +102,7 @@ def report(
         typer.Argument(
             help="a run directory, or directories with some at any depth (default: results, the page alone)",
             metavar="[DIRECTORY...]",
+            parser=named_directory("for example DIR=results/MACHINE with make, or leave it out for all of results"),
         ),
     ] = None,
     *,

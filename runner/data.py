@@ -16,6 +16,7 @@ from runner.cache import cache_dir
 from runner.engines.environment import ensure_environment
 from runner.engines.process import follow
 from runner.errors import RequestError
+from runner.flags import named_directory
 from runner.ground import WORKLOADS, look
 from runner.machine.provenance import SUITE_ROOT
 from runner.report.progress import progress
@@ -31,7 +32,13 @@ SMALL: Final = (96, 160)
 
 @data_app.command()
 def sample(
-    directory: Annotated[Path, typer.Argument(help="where to write; must not exist yet")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="where to write; must not exist yet",
+            parser=named_directory("for example OUT=/tmp/sample with make, or dlscale data sample /tmp/sample"),
+        ),
+    ],
     images: Annotated[str, typer.Option("--images", help="how many JPEGs", metavar="N")] = "2000",
     seed: Annotated[str, typer.Option("--seed", help="which crops", metavar="N")] = "1",
     side: Annotated[
@@ -74,7 +81,13 @@ def make_sample(
 
 @data_app.command()
 def pack(
-    directory: Annotated[Path, typer.Argument(help="folder of class folders with JPEGs")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="folder of class folders with JPEGs",
+            parser=named_directory("for example dlscale data pack /data/train --out=train.rec"),
+        ),
+    ],
     out: Annotated[
         Path, typer.Option("--out", help="NAME.rec (MXNet), NAME.lmdb (Caffe) or NAME.tfrecord (TensorFlow)")
     ],

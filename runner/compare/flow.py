@@ -34,7 +34,7 @@ def compare_runs(a: str, b: str, *, threshold: str | None, form: Form) -> None:
         RequestError: a place holds no run, the sides share one or have no trial in common, or the threshold is none.
         SlowerError: a trial is slower than the threshold allows.
     """
-    if not (a and b):
+    if not (a.strip() and b.strip()):
         raise RequestError(
             "two places are compared; name both, for example A=results/MACHINE/OLD* B=results/MACHINE/NEW*"
         )

@@ -13,6 +13,7 @@ from runner import request as ask
 from runner.cache import cache_dir
 from runner.catalog import Catalog, load_images
 from runner.errors import RequestError, nearest
+from runner.flags import named_directory
 from runner.images.spec import ImageSpec
 from runner.machine.provenance import SUITE_ROOT
 from runner.report.progress import progress
@@ -153,7 +154,13 @@ def list_images() -> None:
 
 
 @images_app.command()
-def archive(directory: Annotated[Path, typer.Argument(help="where to write")], names: Names = None) -> None:
+def archive(
+    directory: Annotated[
+        Path,
+        typer.Argument(help="where to write", parser=named_directory("for example dlscale images archive /tmp/images")),
+    ],
+    names: Names = None,
+) -> None:
     """Save built images to files, for a machine without a network; without names, what hosts and emulated nodes need as well."""
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
     from runner.hosts.survey import BASE  # noqa: PLC0415
@@ -173,7 +180,15 @@ def archive(directory: Annotated[Path, typer.Argument(help="where to write")], n
 
 
 @images_app.command()
-def load(directory: Annotated[Path, typer.Argument(help="what `images archive` wrote")]) -> None:
+def load(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="what `images archive` wrote",
+            parser=named_directory("for example dlscale images load /tmp/images"),
+        ),
+    ],
+) -> None:
     """Check an archive and load its images."""
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
     from runner.images import archive as files  # noqa: PLC0415

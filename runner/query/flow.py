@@ -33,6 +33,10 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
     Raises:
         RequestError: no record is there, or the query can't be answered.
     """
+    if place is not None and not place.strip():
+        raise RequestError(
+            "the place of the records is empty; say which, for example IN=results/MACHINE, or leave it out for all of results"
+        )
     if not sql.strip():
         raise RequestError("SQL is empty; type for example SQL='SELECT run_id, measurement_throughput_value FROM runs'")
     wanted = named_in(sql)
@@ -62,4 +66,4 @@ def _on_file(place: str | None, wanted: tuple[Table, ...]) -> OnFile:
     """The runs, where a table has any of them."""
     if set(wanted) <= {PUBLISHED} and place is None:
         return OnFile(runs=(), passed_over=())
-    return runs_at(place or str(DEFAULT))
+    return runs_at(str(DEFAULT) if place is None else place)

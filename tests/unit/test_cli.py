@@ -118,6 +118,30 @@ def test_every_command_explains_itself(command):
     assert command in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["regrade", ""], "for example DIR=results/MACHINE with make"),
+        (["profile", ""], "for example RUN=results/MACHINE with make"),
+        (["report", ""], "for example DIR=results/MACHINE with make"),
+        (["report", "--check", " "], "for example DIR=results/MACHINE with make"),
+        (["report", "--format=mllog", "results", ""], "for example DIR=results/MACHINE with make"),
+        (["query", "SELECT * FROM runs", "--in", ""], "for example IN=results/MACHINE"),
+        (["compare", "results", " "], "name both"),
+        (["data", "sample", ""], "for example OUT=/tmp/sample with make"),
+        (["data", "pack", "", "--out=train.rec"], "for example dlscale data pack /data/train"),
+        (["images", "archive", ""], "for example dlscale images archive"),
+        (["images", "load", ""], "for example dlscale images load"),
+    ],
+)
+def test_an_empty_directory_is_not_the_one_that_one_is_in(tmp_path, words, says):
+    """`make regrade` without DIR walked, and could write, every record below the current directory."""
+    done = dlscale(*words, cwd=tmp_path)
+    assert (done.code, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_flag_that_does_not_exist_is_refused():
     done = dlscale("bench", "--gpu=1")
     assert done.code == 2
