@@ -33,7 +33,11 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
         check_writable(out)
     written = 0
     for run in found.runs:
-        text, reason = _log_of(run)
+        try:
+            text, reason = _log_of(run)
+        except RequestError as error:
+            console.print(f"no log: {error}", style="yellow", markup=False)
+            continue
         if text is None:
             console.print(f"no log: {run[1].run_id}, {reason}", markup=False)
             continue
@@ -49,7 +53,11 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
 
 
 def _log_of(run: Run) -> tuple[str | None, str]:
-    """The log of a run, or why there is none."""
+    """The log of a run, or why there is none.
+
+    Raises:
+        RequestError: its events can't be read.
+    """
     directory, record = run
     if record.profiled:
         return None, "a pass under a profiler"

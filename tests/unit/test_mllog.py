@@ -219,3 +219,14 @@ def test_the_checker_finds_what_is_wrong(wrong):
     lines = wrong(mllog_checker.read(mllog(record_, said)))
     with pytest.raises((AssertionError, KeyError, ValueError)):
         mllog_checker.read("".join(f":::MLLOG {json.dumps(line)}\n" for line in lines))
+
+
+def test_events_that_can_not_be_read_cost_their_own_log_only(tmp_path):
+    for name in ("a", "b"):
+        leave(tmp_path, name, examples.trial())
+    (tmp_path / "a" / "events.jsonl").write_bytes(b"\xff")
+    done = dlscale("report", tmp_path, "--format=mllog")
+    assert (done.code, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first.startswith(f"no log: {tmp_path / 'a' / 'events.jsonl'}: can't be read ('utf-8' codec")
+    assert second == f"log: {tmp_path / 'b.mllog.txt'}"
