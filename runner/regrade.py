@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 from rich.console import Console
 
-from runner.errors import RequestError
+from runner.errors import DlscaleError, RequestError
 from runner.foreign import grade as foreign
 from runner.grading.grade import Graded, grade, scaling
+from runner.grading.kept import lost
 from runner.machine.provenance import SUITE_ROOT
 from runner.results import (
     RECORD,
@@ -26,18 +30,20 @@ from runner.studies.again import SUFFIX, judge_again, write_again
 from runner.trial import ForeignTrial
 from runner.workload import load_workloads
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
     """Grade one run directory again: (record on file, record as its raw files give it now).
 
     Raises:
-        RequestError: no readable record or raw file is there, or its workload is unknown.
+        RequestError: no readable record or raw file is there, its workload is unknown, or raw files or its baseline's record are gone.
     """
     record = read_record(directory)
-    graded = _grade(directory, record)
-    baseline_id = record.scaling.baseline_run_id
-    baseline = read_record(directory.parent / baseline_id) if baseline_id and baseline_id != record.run_id else None
-    return record, record.model_copy(
+    samples = read_table(directory, "telemetry")
+    graded = _grade(directory, record, samples)
+    new = record.model_copy(
         update={
             "outcome": graded.outcome,
             "measurement": graded.measurement,
@@ -45,15 +51,30 @@ def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
             "validity": graded.validity,
             "profile": graded.profile,
             "telemetry": graded.telemetry,
-            "scaling": scaling(record.trial, record.run_id, graded, baseline),
+            "scaling": scaling(record.trial, record.run_id, graded, _baseline(directory, record)),
         }
     )
+    if gone := lost(record, new, samples):
+        raise RequestError(f"{directory}: {gone}; put it back as the run left it, the record is left as it is")
+    return record, new
 
 
-def _grade(directory: Path, record: RunRecord) -> Graded:
+def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
+    """The record of another run that the speedup of a run is against, which lies beside it."""
+    name = record.scaling.baseline_run_id
+    if not name or name == record.run_id:
+        return None
+    try:
+        return read_record(directory.parent / name)
+    except RequestError as error:
+        raise RequestError(
+            f"{directory}: the baseline of its speedup can't be read ({error}); put it back beside the run, the record is left as it is"
+        ) from error
+
+
+def _grade(directory: Path, record: RunRecord, samples: pd.DataFrame | None) -> Graded:
     """Compute the figures of a run from its raw events, by the rules for its kind of program."""
-    events = read_events(directory)
-    samples, monitors = read_table(directory, "telemetry"), read_plan(directory).monitors
+    events, monitors = read_events(directory), read_plan(directory).monitors
     trial = record.trial
     if isinstance(trial, ForeignTrial):
         return foreign.grade(trial=trial, outcome=record.outcome, events=events, samples=samples, monitors=monitors)
@@ -73,42 +94,64 @@ def _grade(directory: Path, record: RunRecord) -> Graded:
 
 
 def regrade_all(directory: Path) -> int:
-    """Regrade a run directory, or all at any depth of a directory with the studies made of them; write what differs and say so. Returns the exit code.
+    """Regrade a run directory, or all at any depth of a directory with the studies made of them; write what differs and say so.
+
+    What can't be regraded is left as it is and keeps nothing else from being looked at.
+
+    Returns:
+        The exit code: 2 where something could not be regraded.
 
     Raises:
         RequestError: nothing to regrade there.
     """
-    console = Console(highlight=False, soft_wrap=True)
-    if (directory / RECORD).is_file():
-        _regrade_run(directory, console=console)
-        return 0
-    folders = folders_under(directory)
-    if not folders:
+    found = list(_found(directory))
+    if not found:
         raise RequestError(
             f"{directory} holds no {RECORD} and no run directory that does; name one, for example results/MACHINE"
         )
-    for folder in folders:
-        for run in run_directories(folder):
-            _regrade_run(run, console=console)
-        _regrade_studies(folder, console=console)
-    return 0
+    console = Console(highlight=False, soft_wrap=True)
+    refused: list[str] = []
+    for path in found:
+        try:
+            if path.name.endswith(SUFFIX):
+                _regrade_study(path, console=console)
+            else:
+                _regrade_run(path, console=console)
+        except DlscaleError as error:
+            refused.append(str(error))
+    sys.stderr.writelines(f"{sentence}\n" for sentence in refused)
+    return RequestError.exit_code if refused else 0
+
+
+def _found(directory: Path) -> Iterator[Path]:
+    """What there is to regrade: run directories and, after those of its folder, each file of a study."""
+    if (directory / RECORD).is_file():
+        yield directory
+        return
+    for folder in folders_under(directory):
+        yield from run_directories(folder)
+        yield from sorted(folder.glob(f"*{SUFFIX}"))
 
 
 def _regrade_run(run: Path, *, console: Console) -> None:
     old, new = regrade(run)
     changed = _changed(old, new)
     if changed:
-        write_record(run, new)
+        try:
+            write_record(run, new)
+        except OSError as error:
+            raise RequestError(
+                f"{run}: its {RECORD} can't be written again ({error.strerror}); free some space or let it be written, it is left as it is"
+            ) from error
     _say(console, run, changed, source="the raw files")
 
 
-def _regrade_studies(folder: Path, *, console: Console) -> None:
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        before, after = judge_again(path)
-        changed = _changed(before, after)
-        if changed:
-            write_again(path, after)
-        _say(console, path, changed, source="the records")
+def _regrade_study(path: Path, *, console: Console) -> None:
+    before, after = judge_again(path)
+    changed = _changed(before, after)
+    if changed:
+        write_again(path, after)
+    _say(console, path, changed, source="the records")
 
 
 def _changed(old: BaseModel, new: BaseModel) -> list[str]:

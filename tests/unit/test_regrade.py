@@ -1,14 +1,21 @@
-"""Figures that can't be had again: a record regraded from its raw files is the same to the digit, and a changed one is mended."""
+"""Figures that can't be had again: a record regraded from its raw files is the same to the digit, and a changed one is mended.
+
+Also a good record overwritten by what is left of its raw files, and one run that keeps all others from being looked at.
+"""
 
 import builtins
+import errno
 import json
 import math
 import shutil
 
 import examples
+import pandas as pd
 import pytest
 from records import events, record
+from test_cli import dlscale
 
+import runner.regrade
 from runner.cli import main
 from runner.grading.grade import grade, scaling
 from runner.machine.provenance import SUITE_ROOT
@@ -17,12 +24,12 @@ from runner.results import RunPlan, RunWriter
 from runner.workload import choose_workload, load_workloads
 
 
-def leave(out, run_id, trial, baseline=None, seconds=0.123456789):
-    """A run directory as `bench` leaves it."""
+def leave(out, run_id, trial, baseline=None, seconds=0.123456789, *, said=None):
+    """A run directory as `bench` leaves it, of ranks that said what they should or what is given."""
     base = record(run_id=run_id, trial=trial)
     writer = RunWriter(out / run_id)
     writer.create(RunPlan(run_id=run_id, trial=trial, containers=(), command_lines=()))
-    said = events(trial, seconds=seconds)
+    said = events(trial, seconds=seconds) if said is None else said
     for event in said:
         writer.event(event)
     workload = choose_workload(load_workloads(SUITE_ROOT), None)
@@ -120,3 +127,123 @@ def test_a_directory_without_records_is_refused(tmp_path, capsys, monkeypatch):
         main()
     assert ended.value.code == 2
     assert "holds no record.json" in capsys.readouterr().err
+
+
+def committed(kind):
+    """A committed run of a kind: a measured one, or a pass under a profiler."""
+    name = "*-profile-kernels-*" if kind == "pass" else "*-1gpu-r1"
+    return min((SUITE_ROOT / "results/h200/telemetry").glob(f"{name}/record.json")).parent
+
+
+def rows(cut):
+    """What leaves some rows of a table."""
+
+    def change(path):
+        frame = pd.read_parquet(path)
+        cut(frame).to_parquet(path)
+
+    return change
+
+
+def lines(count):
+    """What leaves all lines of a file but so many at its end."""
+
+    def change(path):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-count]))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "change", "says"),
+    [
+        (
+            "run",
+            "events.jsonl",
+            lambda path: path.unlink(),
+            "events.jsonl no longer holds what the record was made from",
+        ),
+        ("run", "events.jsonl", lines(1), "(telemetry.hosts.sampler_percent: 0 of 1)"),
+        ("run", "events.jsonl", lines(2), "(measurement.parameter_norms: 0 of 1)"),
+        ("run", "events.jsonl", lines(40), "events.jsonl no longer holds"),
+        ("run", "telemetry.parquet", lambda path: path.unlink(), "its table telemetry no longer holds"),
+        (
+            "run",
+            "telemetry.parquet",
+            rows(lambda frame: frame[: len(frame) // 2]),
+            "its table telemetry no longer holds",
+        ),
+        (
+            "run",
+            "telemetry.parquet",
+            rows(lambda frame: frame[len(frame) // 2 :]),
+            "its table telemetry no longer holds",
+        ),
+        ("pass", "kernels.parquet", lambda path: path.unlink(), "its table kernels no longer holds"),
+        ("pass", "kernels.parquet", rows(lambda frame: frame[: len(frame) // 2]), "(profile.categories: "),
+        ("pass", "events.jsonl", lambda path: path.unlink(), "events.jsonl no longer holds"),
+    ],
+    ids=["no events", "a line", "two lines", "many lines", "no samples", "first", "last", "no rows", "half", "pass"],
+)
+def test_a_record_is_left_as_it_is_where_its_raw_files_give_less(tmp_path, kind, file, change, says):
+    """A run whose events were deleted became invalid, a pass whose kernels were, too, and it said `written again`."""
+    run = tmp_path / "run"
+    shutil.copytree(committed(kind), run)
+    before = (run / "record.json").read_bytes()
+    change(run / file)
+    done = dlscale("regrade", run)
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{run}: ")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert (run / "record.json").read_bytes() == before
+
+
+def test_a_run_that_told_nothing_has_lost_nothing(tmp_path):
+    """One that failed before its first event has no `events.jsonl`."""
+    leave(tmp_path, "one", examples.trial(), said=())
+    assert not (tmp_path / "one" / "events.jsonl").exists()
+    old, new = regrade(tmp_path / "one")
+    assert (old, old.validity.status) == (new, "invalid")
+
+
+def test_what_can_not_be_regraded_keeps_nothing_else_from_it(runs, capsys):
+    """The first of several damaged runs ended it, and those after it were never looked at."""
+    for name, file, content in (
+        ("damaged", "record.json", b"\xff"),
+        ("deep", "record.json", b'{"a":' * 100_000),
+        ("no events", "events.jsonl", b"\xff"),
+    ):
+        shutil.copytree(runs / "one", runs / name)
+        (runs / name / file).write_bytes(content)
+    shutil.copytree(runs / "two", runs / "far" / "two")
+    assert regrade_all(runs) == 2
+    said = capsys.readouterr()
+    assert [line.removeprefix(f"{runs}/") for line in said.out.splitlines()] == ["one: same", "two: same"]
+    assert [line.removeprefix(f"{runs}/").partition(": ")[0] for line in said.err.splitlines()] == [
+        "damaged/record.json",
+        "deep/record.json",
+        "no events/events.jsonl",
+        "far/two",
+    ]
+    assert "the baseline of its speedup can't be read" in said.err
+    assert "put it back beside the run" in said.err
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_record_that_can_not_be_written_again_is_one_sentence(runs, capsys, monkeypatch, number):
+    path = runs / "one" / "record.json"
+    fields = json.loads(path.read_text())
+    fields["measurement"]["throughput"]["value"] *= 2
+    path.write_text(json.dumps(fields))
+
+    def refuse(*_):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(runner.regrade, "write_record", refuse)
+    assert regrade_all(runs) == 2
+    said = capsys.readouterr()
+    assert said.err == (
+        f"{runs / 'one'}: its record.json can't be written again (no); free some space or let it be written, it is left as it is\n"
+    )
+    assert "two: " in said.out

@@ -52,8 +52,10 @@ def test_a_study_whose_runs_are_gone_says_which(copied):
         judge_again(copied)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path):
+@pytest.mark.parametrize("content", [b"{}", b"\xff"], ids=["empty", "no UTF-8"])
+def test_a_file_that_is_none_is_refused(tmp_path, content):
     path = tmp_path / f"x{SUFFIX}"
-    path.write_text("{}")
-    with pytest.raises(RequestError, match="is no reproduction of a study"):
+    path.write_bytes(content)
+    with pytest.raises(RequestError, match="is no reproduction of a study") as caught:
         judge_again(path)
+    assert "\n" not in str(caught.value)
