@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
-from rich.console import Console
-
 from runner import bench
 from runner.across.ablation import FEWEST_SEEDS, ablations
+from runner.console import open_console
 from runner.errors import RequestError
 from runner.grading import metrics
 from runner.ground import Ground, look
@@ -57,7 +56,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
     with closing(ground.fleet):
         lines = tuple(stages(request, ground, scale=asked[0], batches=batches))
     runs: list[Run] = []
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
 
         def run(line: Request) -> list[Run]:
             one = line.model_copy(update={"repeat": 1})
@@ -79,7 +78,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
                 grow_batch(lines[-1], last, ground, run, repeat=request.repeat)
         except _InterruptedError:
             shown.stage("stopped; the table has what ran")
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console(soft_wrap=True)
     for found in ablations(runs):
         console.print(report.table(found))
         save(report.reports(found), out=runs[0][0].parent, console=console)

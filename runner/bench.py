@@ -9,9 +9,8 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from rich.console import Console
-
 from runner.comparison import settle
+from runner.console import open_console
 from runner.engines import shaper
 from runner.errors import NoBaseError
 from runner.ground import EngineChoice, look
@@ -37,12 +36,12 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
         RunFailedError: a run could not be recorded.
     """
     name = stamp()
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         runs = run(request, command=command, name=name, shown=shown)
     # pandas and matplotlib take a second to load: not before a job is under way (`report/ahead.py`).
     from runner.report.publish import publish  # noqa: PLC0415
 
-    publish(runs, out=runs[0][0].parent, name=name, console=Console(highlight=False, soft_wrap=True))
+    publish(runs, out=runs[0][0].parent, name=name, console=open_console(soft_wrap=True))
     return exit_code([record for _, record in runs])
 
 

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from runner.cache import cache_dir
 from runner.catalog import Catalog, load_images, misfit
+from runner.console import open_console
 from runner.doctor import Finding, ImageFit, diagnose, to_json
 from runner.engines import docker
 from runner.engines.base import EngineError, EngineFacts
@@ -36,7 +35,7 @@ def examine(*, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(to_json(findings) + "\n")
     else:
-        Console(highlight=False).print(findings_table(findings))
+        open_console().print(findings_table(findings))
 
 
 def findings_here() -> Sequence[Finding]:

@@ -6,19 +6,20 @@ Exit codes: 0 ok · 1 bug · 2 the request can't be met · 3 a run failed · 4 a
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text as Shown
 
 from runner import given
 from runner import request as ask
 from runner.bench_cli import bench
 from runner.compare.cli import compare
+from runner.console import discard_output, open_console, replace_unprintable
 from runner.data import data_app
-from runner.errors import DlscaleError, RequestError
+from runner.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
 from runner.flags import Text, flag, named_directory
 from runner.images.cli import images_app
 from runner.query.cli import query
@@ -303,8 +304,38 @@ def schema(
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and an exit code, a bug keeps its traceback."""
+    replace_unprintable()
     try:
-        app()
+        _refuse_garbled(sys.argv[1:])
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where its failure can still be told
     except DlscaleError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]dlscale:[/] {escape(str(error))}")
-        sys.exit(error.exit_code)
+        _end(str(error), error.exit_code)
+    except BrokenPipeError:  # who read it has gone, as `head` does
+        discard_output()
+        sys.exit(1)
+    except (OSError, UnicodeError) as error:
+        sentence = about_a_file(error)
+        if sentence is None:
+            raise
+        _end(sentence, RequestError.exit_code)
+
+
+def _end(sentence: str, code: int) -> NoReturn:
+    open_console(stderr=True, soft_wrap=True).print(Shown.assemble(("dlscale:", "bold red"), " ", sentence))
+    sys.exit(code)
+
+
+def _refuse_garbled(words: Iterable[str]) -> None:
+    """Refuse words that no record could hold.
+
+    Raises:
+        RequestError: one of them is not UTF-8.
+    """
+    for word in words:
+        if not is_utf8(word):
+            raise RequestError(
+                f"{readable(word)} on the command line is not UTF-8; write it in UTF-8, and rename the file if it is one"
+            )

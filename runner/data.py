@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from runner import dataset
 from runner import request as ask
 from runner.cache import cache_dir
+from runner.console import open_console
 from runner.engines.environment import ensure_environment
 from runner.engines.process import follow
 from runner.errors import RequestError
@@ -57,12 +57,10 @@ def sample(
         raise RequestError(f"SIDE={side} is no range of pixels; type for example --side=96-160")
     if directory.exists() and any(directory.iterdir()):
         raise RequestError(f"{directory} exists and is not empty; give a directory that does not exist yet")
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         make_sample(directory, images=count or 0, seed=number or 0, side=(least, greatest), report=shown.stage)
     found = dataset.inspect(directory)
-    Console(highlight=False, soft_wrap=True).print(
-        f"{directory}: {found.images} images in {found.classes} classes", markup=False
-    )
+    open_console(soft_wrap=True).print(f"{directory}: {found.images} images in {found.classes} classes")
 
 
 def make_sample(
@@ -113,7 +111,7 @@ def pack(
     from runner.prepare import pack_data  # noqa: PLC0415 - it loads numpy, which `--help` need not wait for
 
     ground = look(request)
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         packed = pack_data(ground, shown, image_size=ask.count("--image-size", image_size) or 224)
     out.parent.mkdir(parents=True, exist_ok=True)
     for suffix in dataset.PACKED[out.suffix].beside:
@@ -123,6 +121,4 @@ def pack(
     else:
         shutil.copyfile(packed, out)
     found = dataset.inspect(out)
-    Console(highlight=False, soft_wrap=True).print(
-        f"{out}: {found.images} images in {found.classes} classes", markup=False
-    )
+    open_console(soft_wrap=True).print(f"{out}: {found.images} images in {found.classes} classes")

@@ -7,14 +7,33 @@
     ├── InvalidRunError   4  a run ended, and its figures must not be used
     └── SlowerError       4  runs are slower than they may be
 
-Anything else that escapes is a bug: it keeps its traceback and exits with 1.
+What the system says of a file of the user's and nobody foresaw becomes such a sentence as well (`about_a_file`). Anything else that
+escapes is a bug: it keeps its traceback and exits with 1.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
+
+# What the system says of a path that is wrong, closed or full; nobody's mistake in the code.
+_OF_A_PATH: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EEXIST,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+    }
+)
+# The same of a device, which is said without a path when a file was open already.
+_OF_A_DISK: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_AROUND: Final = 60
 
 
 class DlscaleError(Exception):
@@ -59,3 +78,26 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     return ", ".join(close + [n for n in names if n not in close])
+
+
+def about_a_file(error: OSError | UnicodeError) -> str | None:
+    """A sentence for an error that a path of the user's or what is there caused; None for any other error, which is a bug."""
+    if isinstance(error, OSError):
+        name = None if error.filename is None else readable(str(error.filename))
+        if error.errno in _OF_A_DISK or (name and error.errno in _OF_A_PATH):
+            name = name or "standard output or a file"
+            return f"{name} can't be read or written ({error.strerror}); mend that, or give another place"
+    if isinstance(error, UnicodeEncodeError) and not is_utf8(error.object):
+        around = error.object[max(0, error.start - _AROUND) : error.end + _AROUND]
+        return f"{readable(around)} is not UTF-8; rename the file or folder that is called so"
+    return None
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text from the system, such as the name of a file, was UTF-8: Python keeps other bytes as lone surrogates."""
+    return text.encode("utf-8", "ignore").decode() == text
+
+
+def readable(text: str) -> str:
+    r"""A text from the system for a sentence: the byte 0xff, which is no UTF-8, becomes `\udcff`."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
+from runner.console import open_console
 from runner.errors import RequestError
 from runner.on_file import Run, runs_at
 from runner.report.mllog import mllog
@@ -27,7 +26,7 @@ def write_logs(places: Sequence[Path], *, out: Path | None) -> None:
         RequestError: no record is there, or `out` takes no file.
         RunFailedError: a log could not be written.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console(soft_wrap=True)
     found = runs_at(*map(str, places))
     if out is not None:
         check_writable(out)

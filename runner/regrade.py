@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 from rich.console import Console
 
+from runner.console import open_console
 from runner.errors import DlscaleError, RequestError
 from runner.foreign import grade as foreign
 from runner.grading.grade import Graded, grade, scaling
@@ -109,7 +110,7 @@ def regrade_all(directory: Path) -> int:
         raise RequestError(
             f"{directory} holds no {RECORD} and no run directory that does; name one, for example results/MACHINE"
         )
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console(soft_wrap=True)
     refused: list[str] = []
     for path in found:
         try:

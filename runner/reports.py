@@ -21,6 +21,7 @@ from runner.across.networks import networks
 from runner.across.strategies import strategies
 from runner.across.sweeps import sweeps
 from runner.across.transports import across
+from runner.console import open_console
 from runner.errors import DlscaleError, RequestError
 from runner.on_file import Run, read_runs
 from runner.overhead.again import from_file
@@ -66,7 +67,7 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
         RequestError: no record is there, or `out` takes no file.
         RunFailedError: a report could not be written.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console(soft_wrap=True)
     first = directories[0]
     if len(directories) == 1 and (first / RECORD).is_file():
         run = (first, read_record(first))
@@ -98,7 +99,7 @@ def check_page(directory: Path) -> None:
         RequestError: no record is there.
         DlscaleError: there is no such page, or another.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console(soft_wrap=True)
     found = Collected()
     folders = _folders([directory])
     for folder, runs in folders:
@@ -252,7 +253,7 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
     """Write the page in both forms and, beside it, each of its figures as PNG and CSV."""
     page = _page(found)
     check_writable(place / BESIDE)
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         for number, figure in enumerate(page.figures):
             if number and number % TOLD == 0:
                 shown.stage(f"{number} of {len(page.figures)} figures drawn")

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from rich.console import Console
-
 from runner.compare import show
 from runner.compare.judge import compare
 from runner.compare.model import Compared
+from runner.console import open_console
 from runner.errors import RequestError, SlowerError
 from runner.on_file import OnFile, runs_at
 
@@ -90,8 +89,8 @@ def _refuse_strangers(compared: Compared) -> None:
 
 def _print(compared: Compared, passed_over: Sequence[str], form: Form) -> None:
     if form == "table":
-        console = Console(highlight=False)
-        wide = console if console.is_terminal else Console(highlight=False, width=_WIDTH_OF_A_FILE)
+        console = open_console()
+        wide = console if console.is_terminal else open_console(width=_WIDTH_OF_A_FILE)
         show.print_compared(wide, compared, passed_over)
         return
     sys.stdout.write(show.as_json(compared) if form == "json" else show.markdown(compared))

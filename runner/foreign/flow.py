@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from runner.bench import exit_code, stamp
+from runner.console import open_console
 from runner.dialects import DIALECTS, Facts, Reader, auto
 from runner.dialects.detection import AutoReader
 from runner.engines import docker
@@ -78,7 +77,7 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     name = stamp()
     baseline = _baseline(ground)
     runs: list[Run] = []
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         for trial in ground.trials:
             runs.append(_run(ground, trial, shown, matrix=name, baseline=baseline, command=command))
             if runs[-1][1].outcome.status != "ok":
@@ -87,7 +86,7 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     from runner.report.publish import publish  # noqa: PLC0415
 
     shown_runs = [baseline, *runs] if baseline else runs
-    publish(shown_runs, out=ground.out, name=name, console=Console(highlight=False, soft_wrap=True))
+    publish(shown_runs, out=ground.out, name=name, console=open_console(soft_wrap=True))
     return exit_code([record for _, record in runs])
 
 

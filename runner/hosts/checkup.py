@@ -7,9 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from runner.catalog import load_images
+from runner.console import open_console
 from runner.doctor import Finding, to_json
 from runner.engines import docker
 from runner.engines.base import EngineError
@@ -43,12 +42,12 @@ def examine_hosts(text: str, *, wire: str | None, as_json: bool) -> int:
     Raises:
         RequestError: the list itself is wrong, or images/versions.yaml is.
     """
-    progress = Console(stderr=True, highlight=False)
+    progress = open_console(stderr=True)
     found = findings_of(load_hosts(text), wire=wire, say=lambda words: progress.print(words, style="dim"))
     if as_json:
         sys.stdout.write(to_json(found) + "\n")
     else:
-        Console(highlight=False).print(findings_table(found))
+        open_console().print(findings_table(found))
     return UNUSABLE if any(finding.level == "bad" for finding in found) else 0
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from runner import request as ask
 from runner.cache import cache_dir
 from runner.catalog import Catalog, load_images
+from runner.console import open_console
 from runner.errors import RequestError, nearest
 from runner.flags import named_directory
 from runner.images.spec import ImageSpec
@@ -56,7 +56,7 @@ def _lock(image: ImageSpec, *, upgrade: bool) -> bool:
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415
     from runner.images.packages import write_packages  # noqa: PLC0415
 
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         return write_packages(image, client=connect_or_refuse(), cache=cache_dir(), report=shown.stage, upgrade=upgrade)
 
 
@@ -96,7 +96,7 @@ def base(
             raise RequestError(f"unknown base {name!r}; known: {nearest(name, known)}")
     client = connect_or_refuse()
     for spec in (spec for spec in bases if spec.name in (names or known)):
-        with progress(Console(stderr=True, highlight=False)) as shown:
+        with progress(open_console(stderr=True)) as shown:
             identifier = ensure_base(
                 spec,
                 client=client,
@@ -120,7 +120,7 @@ def build(names: Names = None, device: DeviceFlag = None) -> None:
         "cpu" if not any(":" in name for name in names or ()) else None
     )
     for image in select(load_images(SUITE_ROOT), names, chosen):
-        with progress(Console(stderr=True, highlight=False)) as shown:
+        with progress(open_console(stderr=True)) as shown:
             built = ensure(image, client=client, cache=cache_dir(), report=shown.stage)
         _say(f"{built.reference} {built.id} {built.size_mib} MiB")
 
@@ -150,7 +150,7 @@ def list_images() -> None:
             "outdated" if client and is_outdated(image, client) else state,
             str(built.size_mib if built else image.size_mib),
         )
-    Console(highlight=False).print(table)
+    open_console().print(table)
 
 
 @images_app.command()
@@ -174,7 +174,7 @@ def archive(
     if not names:
         helpers = (load_images(SUITE_ROOT).base(name).reference for name in (BASE, TOOLS))
         references += [reference for reference in helpers if client.images.list(reference)]
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         save(references, client=client, directory=directory, report=shown.stage)
     _say(f"{directory}: {len(references)} images")
 
@@ -194,7 +194,7 @@ def load(
     from runner.images import archive as files  # noqa: PLC0415
 
     client = connect_or_refuse()
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         loaded = files.load(directory, client=client, report=shown.stage)
     for entry in loaded:
         _say(f"{entry.reference} {entry.id}")
@@ -221,4 +221,4 @@ def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tup
 
 
 def _say(text: str) -> None:
-    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+    open_console(soft_wrap=True).print(text)

@@ -15,9 +15,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
 from runner import bench
+from runner.console import open_console
 from runner.engines.process import CommandError, run
 from runner.errors import RunFailedError
 from runner.execute import run_tool
@@ -71,12 +70,12 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
         if beside_host:
             look(asking.on_host(request, ground.image.framework)).fleet.close()  # refused now, not in the first round
         check_writable(ground.out)
-        with progress(Console(stderr=True, highlight=False)) as shown:
+        with progress(open_console(stderr=True)) as shown:
             prepared = prepare(ground, shown, packed_at=trial.packed_at, run="overhead")
             scene = _Scene(request, ground, trial, prepared)
             raw = _run_rounds(scene, _sides(scene, beside_host=beside_host), shown, command=command)
     found = from_file(raw, ground.out)
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console(soft_wrap=True)
     console.print(report.table(found))
     save(report.reports(found), out=ground.out, console=console)
 

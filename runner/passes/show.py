@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
+from runner.console import open_console
 from runner.errors import RequestError
 from runner.on_file import records_under
 from runner.results import RECORD, RunRecord, folders_under, read_record
@@ -33,7 +32,7 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
     from runner.report.profile import profile_report  # noqa: PLC0415
     from runner.report.watch import title  # noqa: PLC0415
 
-    console = Console(highlight=False)
+    console = open_console()
     console.print(title(record.trial), style="bold", markup=False, soft_wrap=True)
     console.print(f"{record.validity.status}, record: {path}", style="dim", markup=False, soft_wrap=True)
     for reason in reservations(record):

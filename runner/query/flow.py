@@ -6,8 +6,7 @@ import re
 import sys
 from typing import Final, Literal
 
-from rich.console import Console
-
+from runner.console import open_console
 from runner.errors import RequestError
 from runner.machine.provenance import SUITE_ROOT
 from runner.on_file import OnFile, runs_at
@@ -46,7 +45,7 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
     names, rows = database.ask(sql)
     sys.stderr.writelines(f"{sentence}\n" for sentence in found.passed_over)
     if form == "table":
-        show.print_answer(Console(highlight=False), names, rows)
+        show.print_answer(open_console(), names, rows)
     else:
         sys.stdout.write(show.to_csv(names, rows) if form == "csv" else show.to_json(names, rows))
 
@@ -58,8 +57,8 @@ def named_in(sql: str) -> tuple[Table, ...]:
 
 def list_tables() -> None:
     """Print every table with its columns."""
-    console = Console(highlight=False)
-    show.print_tables(console if console.is_terminal else Console(highlight=False, width=_WIDTH_OF_A_FILE), TABLES)
+    console = open_console()
+    show.print_tables(console if console.is_terminal else open_console(width=_WIDTH_OF_A_FILE), TABLES)
 
 
 def _on_file(place: str | None, wanted: tuple[Table, ...]) -> OnFile:

@@ -18,6 +18,7 @@ from rich.rule import Rule
 from rich.table import Table as Laid
 from rich.text import Text
 
+from runner.console import open_console
 from runner.query.tables import Table
 from runner.report.block import ABSENT
 
@@ -36,7 +37,7 @@ def print_answer(console: Console, names: Sequence[str], rows: Sequence[Row]) ->
         laid.add_row(*map(_cell, row))
     width = max(1, Measurement.get(console, console.options.update_width(_ANY_WIDTH), laid).maximum)
     if not console.is_terminal:
-        console = Console(highlight=False, width=width, file=console.file)
+        console = open_console(width=width, file=console.file)
     if width <= console.width:
         console.print(laid)
     else:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from runner import request as ask
 from runner.cache import alone
+from runner.console import open_console
 from runner.emulation.link import Link, parse_delay, parse_rate
 from runner.errors import RequestError
 from runner.report.progress import progress
@@ -49,7 +49,7 @@ def rig(
         raise RequestError(f"NUMBER={which} asked, rigs are numbered {USERS[0]} to {USERS[-1]}")
     refuse_unfit()
     with (
-        progress(Console(stderr=True, highlight=False)) as shown,
+        progress(open_console(stderr=True)) as shown,
         alone(lock_path(which), waiting=lambda: shown.stage(f"waiting for another process that uses rig {which}")),
     ):
         if wanted:

@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from runner import bench, matrix
+from runner.console import open_console
 from runner.errors import DlscaleError, RequestError, nearest
 from runner.machine.provenance import SUITE_ROOT, read_git
 from runner.report.progress import Progress, progress
@@ -51,7 +52,7 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
     """
     console = show.screen()
     study, source = load.load(asked.study or "")
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         machine = survey(_where(asked), gpus=study.same.gpus, say=shown.stage)
     found = cells(
         study,
@@ -70,7 +71,7 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
         return 0
     out = asked.out or SUITE_ROOT / "results" / machine.name
     check_writable(out)
-    with progress(Console(stderr=True, highlight=False)) as shown:
+    with progress(open_console(stderr=True)) as shown:
         ran = _run(found, asked, out=out, command=command, shown=shown)
     runs = tuple(_cell_run(cell, ran) for cell in found)
     reproduction = judge(

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from runner.console import open_console
 from runner.report.block import line
 from runner.studies import words
 from runner.studies.asked import Scale
@@ -34,8 +35,8 @@ _WIDTH_OF_A_FILE: Final = 240
 
 def screen() -> Console:
     """Where tables go."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDTH_OF_A_FILE)
+    console = open_console()
+    return console if console.is_terminal else open_console(width=_WIDTH_OF_A_FILE)
 
 
 def print_plan(console: Console, study: Study, cells: Sequence[Cell], *, machine: Machine, scale: Scale) -> None:

@@ -1,6 +1,9 @@
 """Bad input that starts something, or answers with a traceback: each mistake is one sentence and exit code 2."""
 
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 import examples
 import pytest
@@ -8,6 +11,7 @@ from commands import to_its_end
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runner import cli
 from runner import request as ask
 from runner.errors import RequestError
 
@@ -166,6 +170,53 @@ def test_make_hands_every_variable_over_as_one_word(tmp_path):
     assert f"--model={hostile}" in argv
     assert "--gpus=1,2" in argv
     assert not (tmp_path / "owned").exists()
+
+
+def test_what_the_system_refuses_is_one_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "app", lambda: Path("/etc/passwd/x").read_text(encoding="utf-8"))
+    monkeypatch.setattr(sys, "argv", ["dlscale"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "dlscale: /etc/passwd/x can't be read or written (Not a directory); mend that, or give another place\n"
+    )
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    def app():
+        raise OSError("a library's own")
+
+    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr(sys, "argv", ["dlscale"])
+    with pytest.raises(OSError, match="a library's own"):
+        cli.main()
+
+
+@pytest.mark.parametrize("output", ["/dev/full", "a closed pipe"])
+def test_output_that_can_not_be_written_leaves_no_traceback(output):
+    argv = [sys.executable, "-m", "runner", "published"]
+    if output == "/dev/full":
+        with Path(output).open("w") as full:
+            done = subprocess.run(argv, cwd=examples.ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 2
+        assert done.stderr.startswith("dlscale: standard output or a file can't be read or written (No space left")
+        assert done.stderr.count("\n") == 1
+    else:
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(argv, cwd=examples.ROOT, stdout=writer, stderr=subprocess.PIPE, text=True)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_word_that_is_not_utf8_is_refused_before_anything_starts():
+    argv = [sys.executable.encode(), b"-m", b"runner", b"bench", b"--image=x", b"--", b"echo\xff"]
+    done = subprocess.run(argv, cwd=examples.ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "dlscale: echo\\udcff on the command line is not UTF-8; write it in UTF-8, and rename the file if it is one\n"
+    )
 
 
 @settings(max_examples=300)

@@ -217,6 +217,14 @@ def test_what_must_begin_at_once_begins_without_the_heavy_libraries(words, heavy
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("path", [path for path in SOURCES if (ROOT / "runner") in path.parents], ids=relative)
+def test_only_one_module_makes_consoles(path):
+    """Any other would read a name such as `[x]` as markup, and `:x:` as an emoji."""
+    made = [node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    names = {func.id for func in made if isinstance(func, ast.Name)}
+    assert ("Console" in names) == (relative(path) == "runner/console.py")
+
+
 def test_every_makefile_variable_is_a_flag_of_bench_and_every_flag_a_variable():
     import typer
 
