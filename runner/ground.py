@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -122,15 +121,14 @@ def _look(request: Request, fleet: Fleet) -> Ground:
         for member in fleet.members:
             catalog.check_fit(image, member.node.gpus, member.node.driver)
     engine = _engine(request, fleet)
-    if request.data and engine.in_containers and (fleet.way == "hosts" or job_user() == IMAGE_USER):
-        refuse_private(request.data)
+    by_others = read_by_others(in_containers=engine.in_containers, on_hosts=fleet.way == "hosts")
     ground = Ground(
         fleet=fleet,
         device=device,
         engine=engine,
         image=image,
         workload=workload,
-        dataset=_dataset(request.data, workload) if request.data else None,
+        dataset=_dataset(request.data, workload, by_others=by_others) if request.data else None,
         workloads_sha256=programs_sha256(WORKLOADS),
         out=request.out or SUITE_ROOT / "results" / fleet.machine,
         nsight=find_nsight() if "metrics" in request.profile and device == "gpu" else Nsight(),
@@ -139,15 +137,15 @@ def _look(request: Request, fleet: Fleet) -> Ground:
     return ground
 
 
-def _dataset(path: Path, workload: Workload) -> Dataset:
+def _dataset(path: Path, workload: Workload, *, by_others: bool) -> Dataset:
     """Look at the data that a workload is to read.
 
     Raises:
-        RequestError: it is not what the workload reads, or the workload reads none.
+        RequestError: it is not what the workload reads or not for the job to read, or the workload reads none.
     """
     if workload.data == "none":
         raise RequestError(f"DATA={path} asked, but {workload.name} draws its own samples; leave it out")
-    return dataset.inspect(path, workload.data)
+    return dataset.inspect(path, workload.data, by_others=by_others)
 
 
 def _given(catalog: Catalog, request: Request, reference: str, *, device: Device, source: DockerClient) -> GivenImage:
@@ -198,18 +196,9 @@ def _engine(request: Request, fleet: Fleet) -> EngineChoice:
     return choose_engine("docker" if fleet.way == "emulated" else request.engine)
 
 
-def refuse_private(data: Path) -> None:
-    """Refuse data that only root may read when root is who runs the suite: inside a container the job is somebody else.
-
-    Raises:
-        RequestError: with the command that opens it.
-    """
-    folder = dataset.place(data.resolve())
-    readable = stat.S_IROTH | stat.S_IXOTH
-    if folder.stat().st_mode & readable != readable:
-        raise RequestError(
-            f"{folder} may be read by its owner alone, and jobs in containers are never root; type `chmod o+rx {folder}`"
-        )
+def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
+    """Whether data are read by somebody else than who runs the suite: on hosts, and by jobs of root in containers."""
+    return in_containers and (on_hosts or job_user() == IMAGE_USER)
 
 
 def image_source(fleet: Fleet) -> DockerClient:
@@ -234,7 +223,7 @@ def refuse_hidden(mounts: Sequence[Mount]) -> None:
     """
     for mount in mounts:
         if job_user() == IMAGE_USER and Path(mount.source).is_dir():
-            refuse_private(Path(mount.source))
+            dataset.refuse_closed(Path(mount.source))
 
 
 def device_of(request: Request, node: Node) -> Device:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner import dataset
 from runner.bench import exit_code, stamp
 from runner.console import open_console
 from runner.dialects import DIALECTS, Facts, Reader, auto
@@ -23,7 +24,7 @@ from runner.execute import Limits, execute
 from runner.foreign.grade import grade
 from runner.foreign.plan import Image, Place, container, plan, run_id
 from runner.grading.grade import scaling
-from runner.ground import WORKLOADS, device_of, refuse_hidden, refuse_private
+from runner.ground import WORKLOADS, device_of, refuse_hidden
 from runner.images.given import look_up
 from runner.launch import monitor
 from runner.machine import provenance
@@ -136,7 +137,7 @@ def _data(asked: Path) -> Path:
     if not asked.is_dir():
         raise RequestError(f"DATA={asked} is no folder; give the folder that the command finds at {docker.DATA}")
     if job_user() == IMAGE_USER:
-        refuse_private(asked)
+        dataset.refuse_closed(asked)
     return asked.resolve()
 
 

@@ -17,10 +17,12 @@ from rich.console import Console
 
 from runner import bench, matrix
 from runner.console import open_console
+from runner.dataset import inspect
 from runner.errors import DlscaleError, RequestError, nearest
+from runner.ground import read_by_others
 from runner.machine.provenance import SUITE_ROOT, read_git
 from runner.report.progress import Progress, progress
-from runner.request import Request
+from runner.request import BARE_ENGINES, Request
 from runner.results import check_writable, write_report
 from runner.studies import load, show
 from runner.studies.again import SUFFIX
@@ -48,12 +50,15 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
     """Run a study's cells that this hardware can run, and hold what comes out against the source; returns the exit code.
 
     Raises:
-        RequestError: there is no such study, or nothing of it can run here.
+        RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
     """
     console = show.screen()
     study, source = load.load(asked.study or "")
     with progress(open_console(stderr=True)) as shown:
         machine = survey(_where(asked), gpus=study.same.gpus, say=shown.stage)
+    if asked.data:
+        containers = machine.engine not in BARE_ENGINES
+        inspect(asked.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
     found = cells(
         study,
         source=source,

@@ -84,6 +84,23 @@ def test_data_that_is_empty_or_holds_no_jpeg(tmp_path, empty, no_jpeg):
     assert "holds no JPEG in class folders" in refused(tmp_path, f"--data={no_jpeg}")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["bench", "--dry-run"],
+        ["ablate", "--workers=1"],
+        ["reproduce", "uw-hardware", "--dry-run"],
+        ["data", "pack", "--out=x.rec"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_data_that_are_not_there_are_refused_by_every_command(words):
+    done = dlscale(*words, "/no/such/place" if words[0] == "data" else "--data=/no/such/place")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("dlscale: DATA=/no/such/place does not exist; ")
+    assert "Traceback" not in done.stderr
+
+
 def test_a_results_directory_that_can_not_be_written(tmp_path):
     (tmp_path / "file").touch()
     done = dlscale(

@@ -1,6 +1,10 @@
-"""Prevents: an empty or half-packed data set that fails after minutes instead of at once, two different sets taken for the same one."""
+"""Prevents: an empty or half-packed data set that fails after minutes instead of at once, two different sets taken for the same one, and
+a record that counts images which the job could not read.
+"""
 
+import errno
 import json
+import os
 
 import examples
 import pytest
@@ -119,3 +123,104 @@ def test_every_fifth_image_of_a_class_is_kept_for_validation(tmp_path):
             (tmp_path / name / f"{number}.jpg").write_bytes(b"x")
     found = dataset.inspect(tmp_path)
     assert (found.images, found.validation_images) == (15, 2)
+
+
+def closed(path, mode):
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [("dogs", 0o700), ("dogs", 0o744), ("dogs/1.jpg", 0o640), ("cats/more", 0o750)]
+)
+def test_a_class_or_image_that_the_job_can_not_read_is_refused(tmp_path, name, mode):
+    """A class folder of mode 700 was counted in the record of a training that never saw it."""
+    root = folder(tmp_path / "a set", cats=[1, 2], dogs=[3, 4])
+    (root / "cats" / "more").mkdir()
+    (root / "cats" / "more" / "9.jpg").write_bytes(b"x")
+    root.chmod(0o755)
+    assert dataset.inspect(root, by_others=True).images == 5
+    bad = closed(root / name, mode)
+    assert dataset.inspect(root).images == 5
+    with pytest.raises(RequestError) as caught:
+        dataset.inspect(root, by_others=True)
+    assert str(caught.value) == (
+        f"{bad} may be read by its owner alone, and jobs in containers are never root; type `chmod -R o+rX '{root}'`"
+    )
+
+
+def test_what_holds_no_image_may_be_closed(tmp_path):
+    root = folder(tmp_path / "set", cats=[1])
+    (root / "lost+found").mkdir(mode=0o700)
+    (root / "cats" / "notes.txt").touch(mode=0o600)
+    assert dataset.inspect(root, by_others=True).classes == 1
+
+
+def test_packed_and_spoken_data_that_the_job_can_not_read_are_refused(tmp_path):
+    tmp_path.chmod(0o755)
+    packed = tmp_path / "set.tfrecord"
+    packed.write_bytes(b"x")
+    index(packed)
+    dataset.inspect(packed, by_others=True)
+    closed(packed.with_suffix(".json"), 0o600)
+    with pytest.raises(RequestError, match=r"set\.json may be read by its owner alone"):
+        dataset.inspect(packed, by_others=True)
+    for name in ("a.wav", "a.txt"):
+        (tmp_path / name).touch()
+    closed(tmp_path / "a.txt", 0o600)
+    with pytest.raises(RequestError, match=r"a\.txt may be read by its owner alone"):
+        dataset.inspect(tmp_path, "audio", by_others=True)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o600, 0o000])
+def test_the_folder_itself_is_opened_by_name(tmp_path, mode):
+    root = closed(folder(tmp_path / "set", cats=[1]), mode)
+    with pytest.raises(RequestError, match=f"type `chmod o\\+rx {root}`"):
+        dataset.inspect(root, by_others=True)
+    root.chmod(0o755)
+
+
+def test_what_does_not_exist_is_said_before_anything_else(tmp_path):
+    with pytest.raises(RequestError, match="does not exist"):
+        dataset.inspect(tmp_path / "absent", by_others=True)
+    (tmp_path / "file").touch(mode=0o644)
+    with pytest.raises(RequestError, match="is neither a folder nor"):
+        dataset.inspect(tmp_path / "file", by_others=True)
+
+
+def test_a_folder_that_nobody_can_look_into_is_no_silent_absence(tmp_path, monkeypatch):
+    """Root can look into all folders, so that the system's refusal is played here."""
+    root = folder(tmp_path / "set", cats=[1], dogs=[2])
+    (root / "lost+found").mkdir()
+    shut = {str(root / "dogs"), str(root / "lost+found")}
+    scan = os.scandir
+
+    def refusing(path):
+        if str(path) in shut:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(RequestError, match=r"dogs can't be looked into \(Permission denied\)"):
+        dataset.inspect(root)
+    shut.remove(str(root / "dogs"))
+    assert dataset.inspect(root).classes == 2
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9/0.jpg", b"cats/\xff.jpg"])
+def test_a_name_that_is_not_utf8_is_refused(tmp_path, name):
+    path = tmp_path / os.fsdecode(name)
+    path.parent.mkdir()
+    path.touch()
+    with pytest.raises(RequestError, match=r"the name of .*\\udc.* is not UTF-8; rename it"):
+        dataset.inspect(tmp_path)
+
+
+def test_links_are_followed_as_the_programs_do(tmp_path):
+    other = folder(tmp_path / "other", deep=[1, 2])
+    root = folder(tmp_path / "set", cats=[1])
+    (root / "cats" / "linked").symlink_to(other / "deep")
+    (root / "birds").symlink_to(other / "deep")
+    (root / "cats" / "lost.jpg").symlink_to(tmp_path / "nowhere")
+    found = dataset.inspect(root)
+    assert (found.images, found.classes) == (5, 2)
