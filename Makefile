@@ -7,20 +7,46 @@ DLSCALE := .venv/bin/dlscale
 VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY KVSTORE CONTROLLER OPERATIONS \
   FUSION_THRESHOLD CYCLE_TIME COMPRESSION PRESET TECHNIQUES INTERCONNECT IFACE HCA LINK_RATE LINK_DELAY PRECISION MODE DATA DECODE LOADER_WORKERS THREADS ITERATIONS EPOCHS WARMUP FIT CONCURRENT REPEAT SCALING ENGINE SEED OUT TIMEOUT \
   INACTIVITY_TIMEOUT TELEMETRY_HZ IDLE PROFILE PROFILE_AFTER PROFILE_ITERATIONS PROFILE_REGION PROFILE_TIMEOUT IMAGE MOUNT
-# XLA=1 becomes --xla.
 SWITCHES := XLA OVERSUBSCRIBE COMPARE
+
+# What else each target takes. A variable on the command line that no target of the call takes is refused: a mistyped one would be ignored.
+TAKES.bench := $(VARIABLES) $(SWITCHES)
+TAKES.compare-interconnects := $(TAKES.bench)
+TAKES.plan := $(TAKES.bench)
+TAKES.overhead := $(TAKES.bench) BESIDE_HOST
+TAKES.ablate := $(TAKES.bench) BATCHES
+TAKES.doctor := HOSTS IFACE
+TAKES.clean := HOSTS
+TAKES.regrade := DIR
+TAKES.profile := RUN
+TAKES.report := DIR OUT FORMAT
+TAKES.compare := A B FAIL_ON_REGRESSION JSON MARKDOWN
+TAKES.query := SQL IN CSV JSON
+TAKES.published := MODEL FRAMEWORK SOURCE PLOT JSON
+TAKES.reproduce := STUDY SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS DRY_RUN
+TAKES.studies := SCALE DEVICE HOSTS ENGINE
+TAKES.rig := NODES RATE DELAY
+TAKES.sample := OUT
+# Every target takes these, for make hands them on to what it starts, as a make that tests start.
+ALWAYS := SHELL PYTHON PYTEST DLSCALE% PIP_% DOCKER_% CUDA_% %_proxy %_PROXY
+GOALS := $(or $(MAKECMDGOALS),$(.DEFAULT_GOAL))
+GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $(v))),$(v)))
+UNKNOWN := $(sort $(filter-out $(ALWAYS) $(foreach goal,$(GOALS),$(TAKES.$(goal))),$(GIVEN)))
+$(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN); see `make help`, and set what is for the environment before `make`))
+
 # FRAMEWORK=mxnet becomes --framework=mxnet; a value reaches the program as one word, whatever is in it.
 lower = $(subst _,-,$(shell echo $(1) | tr A-Z a-z))
 quote = '$(subst ','\'',$(1))'
-FLAGS = $(foreach v,$(VARIABLES),$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) \
-  $(foreach v,$(SWITCHES),$(if $($(v)),--$(call lower,$(v))))
-
-OF_HOSTS = $(if $(HOSTS),--hosts=$(call quote,$(HOSTS)))
+flags = $(foreach v,$(1),$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))
+# XLA=1 becomes --xla; XLA=0 is as good as none.
+on = $(filter-out 0 no false,$($(1)))
+switches = $(foreach v,$(1),$(if $(call on,$(v)),--$(call lower,$(v))))
+FLAGS = $(call flags,$(VARIABLES)) $(call switches,$(SWITCHES))
 
 .PHONY: help
 help: ## list targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo; echo "Variables: $(VARIABLES)"; echo "Switches:  $(SWITCHES) (=1)"; echo "Example:   make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2"
+	@echo; echo "Variables: $(VARIABLES)"; echo "Switches:  $(SWITCHES) (=1; 0, no or false for off)"; echo "Example:   make bench FRAMEWORK=mxnet MODEL=resnet18 WORKERS=1,2"
 
 .venv/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "dlscale needs Python 3.10 or newer; set PYTHON=/path/to/one" >&2; exit 2; }
@@ -43,35 +69,33 @@ compare-interconnects: .venv/ready ## what the wires cost: over every one that H
 plan: .venv/ready ## print the exact command lines that bench would run
 	@$(DLSCALE) bench --dry-run $(FLAGS)
 doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
-	@$(DLSCALE) doctor $(OF_HOSTS) $(if $(HOSTS),$(if $(IFACE),--iface=$(call quote,$(IFACE))))
+	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(HOSTS),$(call flags,IFACE))
 clean: .venv/ready ## remove what killed runs left: containers, volumes, networks; with HOSTS=..., there
-	@$(DLSCALE) clean $(OF_HOSTS)
+	@$(DLSCALE) clean $(call flags,HOSTS)
 regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=results/...
 	@$(DLSCALE) regrade $(call quote,$(DIR))
 profile: .venv/ready ## what a pass under a profiler found: RUN=results/...
 	@$(DLSCALE) profile $(call quote,$(RUN))
 report: .venv/ready ## draw records on file, and report.html and report.md with all of them and the studies: DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
-	@$(DLSCALE) report $(if $(DIR),$(call quote,$(DIR))) $(if $(OUT),--out=$(call quote,$(OUT))) $(if $(FORMAT),--format=$(call quote,$(FORMAT)))
+	@$(DLSCALE) report $(if $(DIR),$(call quote,$(DIR))) $(call flags,OUT FORMAT)
 compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
-	@$(DLSCALE) compare $(call quote,$(A)) $(call quote,$(B)) \
-	  $(if $(FAIL_ON_REGRESSION),--fail-on-regression=$(call quote,$(FAIL_ON_REGRESSION))) $(if $(JSON),--json) $(if $(MARKDOWN),--markdown)
+	@$(DLSCALE) compare $(call quote,$(A)) $(call quote,$(B)) $(call flags,FAIL_ON_REGRESSION) $(call switches,JSON MARKDOWN)
 query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_status FROM runs', IN=results/...; without SQL, which tables there are; CSV=1, JSON=1
-	@$(DLSCALE) query $(if $(SQL),$(call quote,$(SQL)),--tables) $(if $(IN),--in=$(call quote,$(IN))) $(if $(CSV),--csv) $(if $(JSON),--json)
+	@$(DLSCALE) query $(if $(SQL),$(call quote,$(SQL)),--tables) $(call flags,IN) $(call switches,CSV JSON)
 published: .venv/ready ## what others published, of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
-	@$(DLSCALE) published $(foreach v,MODEL FRAMEWORK SOURCE PLOT,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) $(if $(JSON),--json)
+	@$(DLSCALE) published $(call flags,MODEL FRAMEWORK SOURCE PLOT) $(call switches,JSON)
 reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1
-	@$(DLSCALE) reproduce $(call quote,$(STUDY)) $(foreach v,SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v))))) \
-	  $(if $(DRY_RUN),--dry-run)
+	@$(DLSCALE) reproduce $(call quote,$(STUDY)) $(call flags,SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS) $(call switches,DRY_RUN)
 studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=...
-	@$(DLSCALE) studies $(foreach v,SCALE DEVICE HOSTS ENGINE,$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))
+	@$(DLSCALE) studies $(call flags,SCALE DEVICE HOSTS ENGINE)
 overhead: .venv/ready ## what the suite itself costs, against the same training without it; BESIDE_HOST=1 adds it by ENGINE=host: what the container costs
-	@$(DLSCALE) overhead $(FLAGS) $(if $(BESIDE_HOST),--beside-host)
+	@$(DLSCALE) overhead $(FLAGS) $(call switches,BESIDE_HOST)
 ablate: .venv/ready ## what each technique of PRESET=tuned is worth, one more a line; BATCHES=512,1024 adds lines, BATCHES=grow doubles the batch while it gains, DATA=... compares losses
-	@$(DLSCALE) ablate $(FLAGS) $(if $(BATCHES),--batches=$(call quote,$(BATCHES)))
+	@$(DLSCALE) ablate $(FLAGS) $(call flags,BATCHES)
 
 .PHONY: rig
 rig: .venv/ready ## several hosts on this machine, prints their HOSTS file: NODES=4 RATE=1gbit; NODES=0 takes them down
-	@$(DLSCALE) rig --nodes=$(call quote,$(NODES)) $(if $(RATE),--rate=$(call quote,$(RATE))) $(if $(DELAY),--delay=$(call quote,$(DELAY)))
+	@$(DLSCALE) rig --nodes=$(call quote,$(NODES)) $(call flags,RATE DELAY)
 
 .PHONY: base images sample
 base: .venv/ready ## make the base image, from a registry or this machine's own Debian mirror

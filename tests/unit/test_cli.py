@@ -1,6 +1,7 @@
 """Bad input that starts something, or answers with a traceback: each mistake is one sentence and exit code 2."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +175,57 @@ def test_the_doctor_speaks_json_and_knows_every_image():
     findings = json.loads(dlscale("doctor", "--json").stdout)
     subjects = {finding["subject"] for finding in findings}
     assert {"engine docker", "engine venv", "image mxnet 1.9.1", "image pytorch 2.13.0-cpu"} <= subjects
+
+
+def make(*words):
+    return subprocess.run(["make", "-n", *words], cwd=examples.ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["plan", "FRAMEWROK=pytorch", "MODLE=a b"], "`make plan` takes no FRAMEWROK MODLE;"),
+        (["doctor", "HOSTS=a:1", "MODEL=lenet"], "`make doctor` takes no MODEL;"),
+        (["images", "bench", "DIR=x"], "`make images bench` takes no DIR;"),
+    ],
+)
+def test_make_refuses_a_variable_that_its_target_would_ignore(words, names):
+    """A mistyped one planned the default."""
+    done = make(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert names in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_make_hands_on_what_is_for_all_targets():
+    done = make("lint", "PYTHON=python3", "PYTEST=tests/unit", "DLSCALE_CACHE=/tmp/x", "PIP_INDEX_URL=x")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("value", ["", "0", "no", "false"])
+def test_a_switch_of_make_can_be_off(value):
+    done = make("bench", f"XLA={value}", f"OVERSUBSCRIBE={value}", f"COMPARE={value}", "MODEL=lenet")
+    assert "--model='lenet'" in done.stdout.split()
+    assert not {"--xla", "--oversubscribe", "--compare"} & set(done.stdout.split())
+    assert "--json" not in make("published", f"JSON={value}").stdout
+    assert "--json" in make("published", "JSON=1").stdout
+
+
+def test_every_variable_that_a_target_of_make_takes_reaches_its_program():
+    text = (examples.ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lists = {name: words.split() for name, words in re.findall(r"^([\w.-]+) := (.*)$", text, re.MULTILINE)}
+    switches = {*lists["SWITCHES"], "JSON", "MARKDOWN", "CSV", "DRY_RUN", "BESIDE_HOST"}
+
+    def all_of(words):
+        return [n for w in words for n in (all_of(lists[w[2:-1]]) if w.startswith("$(") else [w])]
+
+    targets = {name.removeprefix("TAKES."): all_of(words) for name, words in lists.items() if name.startswith("TAKES.")}
+    assert len(targets) > 15
+    for target, names in targets.items():
+        done = make(target, *(f"{name}=of-{name}" for name in names))
+        for name in names:
+            handed = f"--{name.lower().replace('_', '-')}" if name in switches else f"of-{name}"
+            assert handed in done.stdout, (target, name)
 
 
 def test_make_hands_every_variable_over_as_one_word(tmp_path):
