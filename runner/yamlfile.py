@@ -9,13 +9,18 @@ import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from runner.errors import RequestError
+
+# The largest file of the suite gives 4,170 events and 5 levels; a hosts.yaml of a thousand hosts some 20,000.
+_MOST: Final = 100_000
+_LARGEST_BYTES: Final = 10**7
+_DEEPEST: Final = 50
 
 M = TypeVar("M", bound=BaseModel)
 Location = tuple[int | str, ...]
@@ -28,10 +33,14 @@ def load(path: Path, model: type[M]) -> M:
     """Read the YAML file `path` as a `model`.
 
     Raises:
-        RequestError: the file is absent, is no YAML, has a key twice, or does not fit the model; the sentence names file,
+        RequestError: the file is absent, is no YAML, is far too large, has a key twice, or does not fit the model; the sentence names file,
             line and key, e.g. ``images/versions.yaml:12: unknown key 'pyton' in images.mxnet[0]; did you mean 'python'?``
     """
     try:
+        if path.stat().st_size > _LARGEST_BYTES:
+            raise RequestError(
+                f"{path}: has more than {_LARGEST_BYTES} bytes; no file of the suite has, so give the one that you meant"
+            )
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RequestError(f"{path}: can't be read ({error.strerror}); restore it from the repository") from error
@@ -39,10 +48,11 @@ def load(path: Path, model: type[M]) -> M:
         raise RequestError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     loader = _Loader(text)
     try:
+        _refuse_endless(text, path)
         root = loader.get_single_node()
         if root is None:
             raise RequestError(f"{path}:1: is empty; expected the keys {', '.join(sorted(_keys(model)))}")
-        _refuse_doubled_keys(root, path=path, location=())
+        _Nodes(path, loader).check(root, ())
         data = loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -61,24 +71,78 @@ def load(path: Path, model: type[M]) -> M:
         raise RequestError(_sentence(first, path=path, root=root, model=model)) from error
 
 
-def _refuse_doubled_keys(node: yaml.Node, *, path: Path, location: Location) -> None:
-    """Raise where a mapping holds a key twice: YAML would silently keep the last."""
-    if isinstance(node, yaml.SequenceNode):
-        for index, child in enumerate(node.value):
-            _refuse_doubled_keys(child, path=path, location=(*location, index))
-    if not isinstance(node, yaml.MappingNode):
-        return
-    first_line: dict[str, int] = {}
-    for key, child in node.value:
-        line = key.start_mark.line + 1
-        if not isinstance(key, yaml.ScalarNode):
-            raise RequestError(f"{path}:{line}: a key of {_dotted(location)} is not a plain word; write a single word")
-        if key.value in first_line:
+def _refuse_endless(text: str, path: Path) -> None:
+    """Refuse what could not be gone through: libyaml itself ends the process where lists are nested too deep.
+
+    Raises:
+        RequestError: too many values, aliases counted as what they stand for, too deep, or an alias within what it stands for.
+    """
+    sizes: dict[str | None, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    total = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, total))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            sizes[anchor] = total - before
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor in {anchor for anchor, _ in opened}:
+                raise RequestError(f"{path}:{line}: *{event.anchor} is within what it stands for; write out what it is")
+            total += sizes.get(event.anchor, 1)
+        total += 1
+        if len(opened) > _DEEPEST or total > _MOST:
+            what = f"nested deeper than {_DEEPEST} levels" if len(opened) > _DEEPEST else f"more than {_MOST} values"
+            raise RequestError(f"{path}:{line}: is {what}; no file of the suite is, so give the one that you meant")
+
+
+class _Nodes:
+    """The nodes of a file, each checked before it becomes a value."""
+
+    def __init__(self, path: Path, loader: yaml.SafeLoader) -> None:
+        self._path = path
+        self._loader = loader
+
+    def check(self, node: yaml.Node, location: Location) -> None:
+        """Raise where a mapping holds a key twice, of which YAML would silently keep the last, or a word only looks like a date or number.
+
+        Raises:
+            RequestError: with the line.
+        """
+        if isinstance(node, yaml.ScalarNode):
+            self._check_word(node, location)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, child in enumerate(node.value):
+                self.check(child, (*location, index))
+        elif isinstance(node, yaml.MappingNode):
+            self._check_keys(node, location)
+
+    def _check_word(self, node: yaml.ScalarNode, location: Location) -> None:
+        try:
+            self._loader.construct_object(node)
+        except (ValueError, LookupError, AttributeError) as error:  # what PyYAML's constructors fail with
+            kind = node.tag.rpartition(":")[2]
             raise RequestError(
-                f"{path}:{line}: key {key.value!r} is already on line {first_line[key.value]} of {_dotted(location)}; keep one of them"
-            )
-        first_line[key.value] = line
-        _refuse_doubled_keys(child, path=path, location=(*location, key.value))
+                f"{self._place(node)}: {_dotted(location)} is {_short(node.value)}, which is no {kind}; correct it, or put it in quotes"
+            ) from error
+
+    def _check_keys(self, node: yaml.MappingNode, location: Location) -> None:
+        first_line: dict[str, int] = {}
+        for key, child in node.value:
+            where = self._place(key)
+            if not isinstance(key, yaml.ScalarNode):
+                raise RequestError(f"{where}: a key of {_dotted(location)} is not a plain word; write a single word")
+            self._check_word(key, location)
+            if key.value in first_line:
+                raise RequestError(
+                    f"{where}: key {key.value!r} is already on line {first_line[key.value]} of {_dotted(location)}; keep one of them"
+                )
+            first_line[key.value] = key.start_mark.line + 1
+            self.check(child, (*location, key.value))
+
+    def _place(self, node: yaml.Node) -> str:
+        return f"{self._path}:{node.start_mark.line + 1}"
 
 
 def _sentence(detail: ErrorDetails, *, path: Path, root: yaml.Node, model: type[BaseModel]) -> str:

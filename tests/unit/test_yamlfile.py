@@ -1,5 +1,5 @@
-"""Prevents: a mistyped key that is silently ignored, a doubled key of which the last one wins, and an error that sends its
-reader through a 300-line file because it does not say the line.
+"""Prevents: a mistyped key that is silently ignored, a doubled key of which the last one wins, an error that sends its reader
+through a 300-line file because it does not say the line, and a file that ends the process or never ends being read.
 """
 
 from __future__ import annotations
@@ -129,3 +129,50 @@ def test_a_list_where_a_mapping_belongs_is_an_error(tmp_path):
     assert refusal(tmp_path, "- 1\n").startswith(
         "file.yaml:1: the top level is [1]: input should be a valid dictionary"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("images: &a\n  mxnet: *a\n", "file.yaml:2: *a is within what it stands for; write out what it is"),
+        (
+            "limit: 2020-13-45\n",
+            "file.yaml:1: limit is '2020-13-45', which is no timestamp; correct it, or put it in quotes",
+        ),
+        (
+            "2020-13-45: 1\n",
+            "file.yaml:1: the top level is '2020-13-45', which is no timestamp; correct it, or put it in quotes",
+        ),
+        (
+            "images:\n  a: !!bool perhaps\n",
+            "file.yaml:2: images.a is 'perhaps', which is no bool; correct it, or put it in quotes",
+        ),
+        ("limit: !!int ''\n", "file.yaml:1: limit is '', which is no int; correct it, or put it in quotes"),
+        (
+            "images: " + "[" * 100_000,
+            "file.yaml:1: is nested deeper than 50 levels; no file of the suite is, so give the one that you meant",
+        ),
+    ],
+)
+def test_what_would_end_the_reader_is_refused(tmp_path, text, sentence):
+    """A recursion, a ValueError of PyYAML's and a stack overflow of libyaml's, which ends the process."""
+    assert refusal(tmp_path, text) == sentence
+
+
+def test_a_number_of_too_many_digits_is_refused(tmp_path):
+    assert ":1: limit is '999" in refusal(tmp_path, "limit: " + "9" * 5000)
+
+
+def test_aliases_count_as_what_they_stand_for(tmp_path):
+    lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 20)]
+    assert "is more than 100000 values" in refusal(tmp_path, "\n".join(lines))
+    entry = "a: [&entry {version: b}]\n  c: [*entry, *entry]"
+    assert len(read(tmp_path, f"images:\n  {entry}\n").images["c"]) == 2
+
+
+def test_a_file_of_another_kind_is_not_read_whole(tmp_path):
+    with (tmp_path / "file.yaml").open("wb") as file:
+        file.truncate(10**8)
+    with pytest.raises(RequestError, match="has more than 10000000 bytes"):
+        yamlfile.load(tmp_path / "file.yaml", File)
