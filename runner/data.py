@@ -112,7 +112,7 @@ def pack(
 
     ground = look(request)
     with progress(open_console(stderr=True)) as shown:
-        packed = pack_data(ground, shown, image_size=ask.count("--image-size", image_size) or 224)
+        packed = pack_data(ground, shown, image_size=ask.count("IMAGE_SIZE", image_size) or 224)
     out.parent.mkdir(parents=True, exist_ok=True)
     for suffix in dataset.PACKED[out.suffix].beside:
         shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))

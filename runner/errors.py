@@ -101,3 +101,8 @@ def is_utf8(text: str) -> bool:
 def readable(text: str) -> str:
     r"""A text from the system for a sentence: the byte 0xff, which is no UTF-8, becomes `\udcff`."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def shorten(text: str) -> str:
+    """A value for a sentence that stays on one line of the screen."""
+    return text if len(text) <= _AROUND else f"{text[: _AROUND - 3]}..."

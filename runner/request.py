@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from runner.dialects.base import DialectName
 from runner.emulation.link import Link, parse_delay, parse_rate
-from runner.errors import RequestError, nearest
+from runner.errors import RequestError, nearest, shorten
 from runner.events import ProfileKind, Region
+from runner.limits import bounded
 from runner.spec import Mount
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
@@ -46,7 +47,7 @@ AskedDialect = Literal[DialectName, "events", "auto"]
 # Kinds of a profile that PROFILE_REGION narrows; the others tell of all regions anyway.
 NARROWED: tuple[ProfileKind, ...] = ("kernels", "metrics")
 
-_DURATION = re.compile(r"^(\d+)(s|m|h)?$")
+_DURATION = re.compile(r"^(\d+)(s|m|h)?$", re.ASCII)
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -154,13 +155,15 @@ def count(variable: str, text: str | None) -> int | None:
     """Parse a whole number of at least 1; None and the empty string mean "not given".
 
     Raises:
-        RequestError: anything else; the sentence names the variable.
+        RequestError: anything else, or more than can be taken (`runner/limits.py`); the sentence names the variable.
     """
     if not text:
         return None
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise RequestError(f"{variable}={text} is not a whole number of at least 1; type for example {variable}=4")
-    return int(text)
+    if not text.isascii() or not text.isdigit() or not text.strip("0"):
+        raise RequestError(
+            f"{variable}={shorten(text)} is not a whole number of at least 1; type for example {variable}=4"
+        )
+    return bounded(variable, text)
 
 
 def counts(variable: str, text: str | None) -> tuple[int, ...] | None:
@@ -182,9 +185,9 @@ def whole(variable: str, text: str | None) -> int | None:
 def seconds(variable: str, text: str) -> int:
     """Parse a duration such as `90`, `90s`, `15m` or `2h` into seconds."""
     match = _DURATION.match(text)
-    if not match or int(match[1]) < 1:
-        raise RequestError(f"{variable}={text} is not a duration; type for example {variable}=90s, 15m or 2h")
-    return int(match[1]) * _SECONDS[match[2]]
+    if not match or not match[1].strip("0"):
+        raise RequestError(f"{variable}={shorten(text)} is not a duration; type for example {variable}=90s, 15m or 2h")
+    return bounded(variable, str(bounded(variable, match[1]) * _SECONDS[match[2]]))
 
 
 def choice(variable: str, text: str | None, allowed: object) -> str | None:

@@ -10,10 +10,16 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from runner.errors import shorten
+
 # "1gbps" is no unit here: to tc it means bytes, to nearly everybody else bits.
 _MBIT: Final = {"bit": 1e-6, "kbit": 1e-3, "mbit": 1.0, "gbit": 1e3, "tbit": 1e6}
 _MS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([a-z]+)", re.ASCII)
+
+# What tc takes: its token bucket counts bytes of a millisecond in 32 bits, netem microseconds in as many.
+_MOST_MBIT: Final = 1e7
+_MOST_MS: Final = 1e6
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -53,6 +59,8 @@ def parse_rate(text: str) -> float:
     rate = _parse(text, _MBIT)
     if rate is None or rate <= 0:
         raise ValueError(f"{text!r} is no rate; write for example 1gbit or 100mbit")
+    if rate > _MOST_MBIT:
+        raise ValueError(f"{shorten(text)!r} is more than tc can hold a link to; write {show_rate(_MOST_MBIT)} or less")
     return rate
 
 
@@ -65,6 +73,10 @@ def parse_delay(text: str) -> float:
     delay = _parse(text, _MS)
     if delay is None:
         raise ValueError(f"{text!r} is no delay; write for example 0.2ms or 50us")
+    if delay > _MOST_MS:
+        raise ValueError(
+            f"{shorten(text)!r} is more than tc can delay a packet by; write {show_delay(_MOST_MS)} or less"
+        )
     return delay
 
 

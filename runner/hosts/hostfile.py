@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.errors import RequestError
+from runner.limits import MOST_SLOTS, bounded
 
 _ENTRY: Final = re.compile(r"(?:(?P<user>[^@\s:]+)@)?(?P<name>[^@\s:]+)(?::(?P<slots>.*))?")
 _EQUALS: Final = re.compile(r"\s*=\s*")
@@ -82,9 +83,9 @@ def _setting(word: str, *, place: str) -> tuple[str, str]:
 
 
 def _count(text: str, *, place: str, name: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    if not text.isascii() or not text.isdigit() or not text.strip("0"):
         raise RequestError(f"{place}: slots of {name} are {text!r}, which is no whole number of at least 1; correct it")
-    return int(text)
+    return bounded(f"{place}: slots of {name}", text, most=MOST_SLOTS)
 
 
 def _new(entry: Slots, before: list[Slots]) -> Slots:

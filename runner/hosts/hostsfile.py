@@ -19,6 +19,7 @@ from runner.emulation.link import Link, parse_delay, parse_rate
 from runner.errors import RequestError
 from runner.hosts.hostfile import Slots, parse_hostfile, parse_inline
 from runner.hosts.model import DEFAULT_SOCKET, Endpoint, GpuClaim, Host, Hosts, Interface, Role, Tls, read_url
+from runner.limits import MOST_OF_ALL, MOST_SLOTS
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _HCA: Final = re.compile(r"[A-Za-z0-9_.-]+(:[1-9]\d*)?", re.ASCII)
@@ -123,7 +124,8 @@ def _check_hca(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_check_name)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=MOST_OF_ALL)]
+Parts = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
 Rate = Annotated[float, BeforeValidator(lambda value: parse_rate(str(value)))]
 Delay = Annotated[float, BeforeValidator(lambda value: parse_delay(str(value)))]
 
@@ -153,8 +155,8 @@ class _Entry(BaseModel):
     name: Name
     engine: Annotated[str, AfterValidator(_check_url)] | None = None
     tls: Tls | None = None
-    slots: Count | None = None
-    cpus: Count | None = None
+    slots: Parts | None = None
+    cpus: Parts | None = None
     memory_mib: Count | None = None
     gpus: Annotated[GpuClaim, BeforeValidator(_count_alone)] | None = None
     driver: str | None = None

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from runner.emulation.link import Link
+from runner.limits import MOST_SLOTS
 
 Role = Literal["ethernet", "infiniband", "roce"]
 
@@ -118,7 +119,7 @@ class GpuClaim(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    count: Annotated[int, Field(ge=0)]
+    count: Annotated[int, Field(ge=0, le=MOST_SLOTS)]
     model: str | None = None
     compute_capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")] | None = None
     memory_mib: Annotated[int, Field(ge=1)] | None = None

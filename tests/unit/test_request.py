@@ -6,6 +6,7 @@ from runner import given
 from runner import request as ask
 from runner.emulation.link import Link
 from runner.errors import RequestError
+from runner.limits import MOST, MOST_OF_ALL, MOST_SLOTS
 from runner.request import Request
 
 SLOW = Link(rate_mbit=100, emulated=True)
@@ -44,6 +45,50 @@ def test_durations(text, expected):
 def test_what_is_no_duration(text):
     with pytest.raises(RequestError, match="is not a duration"):
         ask.seconds("TIMEOUT", text)
+
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("parse", "variable", "text", "most"),
+    [
+        (ask.count, "BATCH", "99999999999999999999999", 10**6),
+        (ask.whole, "SEED", "18446744073709551616", 10**9),
+        (ask.count, "ITERATIONS", "0" * 5000 + "1000000001", 10**9),
+        (ask.counts, "GPUS", f"1,{LONG}", 10**9),
+        (ask.count, "IMAGE_SIZE", "65536", 65535),
+        (ask.seconds, "TIMEOUT", f"{LONG}h", 10**9),
+        (ask.seconds, "TIMEOUT", "1000000h", 10**9),
+    ],
+)
+def test_more_than_programs_can_take_is_refused(parse, variable, text, most):
+    """Such a seed ended PyTorch and TensorFlow in their containers, and a number of 5000 digits Python's own reading of it."""
+    with pytest.raises(
+        RequestError, match=rf"^{variable}=\S+ is more than can be taken; {most} is the most$"
+    ) as caught:
+        parse(variable, text)
+    assert len(str(caught.value)) < 200
+
+
+def test_the_most_of_each_is_taken():
+    for variable, most in MOST.items():
+        assert ask.count(variable, str(most)) == most
+    assert ask.whole("SEED", str(MOST_OF_ALL)) == MOST_OF_ALL
+    assert ask.count("BATCH", "0" * 5000 + "7") == 7
+
+
+def test_programs_can_take_the_largest_seed_on_the_largest_host():
+    assert MOST_OF_ALL + MOST_SLOTS < 2**31
+
+
+@pytest.mark.parametrize(
+    ("rate", "delay"), [(f"{LONG}gbit", None), ("11tbit", None), (None, f"{LONG}s"), (None, "1001s")]
+)
+def test_a_link_that_tc_can_not_make_is_refused(rate, delay):
+    with pytest.raises(RequestError, match="is more than tc can"):
+        ask.links(rate, delay)
+    assert ask.links("10tbit", "1000s")
 
 
 def test_a_misspelt_word_gets_the_nearest_first():
