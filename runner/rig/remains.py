@@ -178,7 +178,15 @@ def _directories(number: int) -> tuple[Path, ...]:
     with contextlib.suppress(OSError):
         chosen = (here / "data").readlink()
         places += [chosen] if chosen == data_directory(number, chosen.parent) else []
-    return tuple(path for path in (*dict.fromkeys(places), here) if path.is_dir())
+    return tuple(path for path in (*dict.fromkeys(places), here) if _is_directory(path))
+
+
+def _is_directory(path: Path) -> bool:
+    """Whether there is one; a place where nobody can look, as one with too long a name, has nothing of a rig."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _mounts(directories: tuple[Path, ...]) -> tuple[str, ...]:

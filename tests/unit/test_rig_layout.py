@@ -262,3 +262,12 @@ def test_the_number_of_nodes_has_an_end(monkeypatch):
 
     with pytest.raises(RequestError, match=re.escape("NODES=65 asked of the rig, which has 1 to 64 nodes")):
         Rig.up(nodes=65)
+
+
+def test_a_rig_whose_images_have_no_possible_place_is_found_and_so_removed(tmp_path, monkeypatch):
+    """`rig --dir` with too long a name left its directory of sockets behind."""
+    monkeypatch.setattr(layout, "RUN", tmp_path)
+    here = layout.run_directory(7)
+    here.mkdir()
+    (here / "data").symlink_to(layout.data_directory(7, tmp_path / ("x" * 300)))
+    assert remains.find(7).directories == (here,)
