@@ -14,18 +14,23 @@ from runner import request as ask
 from runner.cache import cache_dir
 from runner.console import open_console
 from runner.engines.environment import ensure_environment
-from runner.engines.process import follow
-from runner.errors import RequestError
+from runner.engines.process import CommandError, follow
+from runner.errors import RequestError, RunFailedError
 from runner.flags import named_directory
 from runner.ground import WORKLOADS, look
 from runner.machine.provenance import SUITE_ROOT
 from runner.report.progress import progress
 from runner.request import Request
+from runner.results import check_writable
 
 data_app = typer.Typer(help="Make and pack data sets.", no_args_is_help=True)
 
+FOLDERS: Final = (".lmdb",)
+"""Packed forms that are folders."""
 SAMPLE_LOCK: Final = SUITE_ROOT / "requirements-sample.lock"
 SAMPLE_PYTHON: Final = ">=3.10"
+FEWEST: Final = 11
+"""Images, one of each photograph that `make_sample.py` has."""
 SMALL: Final = (96, 160)
 """Pixels a side with which a network learns in a minute."""
 
@@ -55,10 +60,13 @@ def sample(
     least, greatest = (ask.count("SIDE", word) or 0 for word in side.partition("-")[::2])
     if not 0 < least <= greatest:
         raise RequestError(f"SIDE={side} is no range of pixels; type for example --side=96-160")
-    if directory.exists() and any(directory.iterdir()):
-        raise RequestError(f"{directory} exists and is not empty; give a directory that does not exist yet")
+    if count is None or count < FEWEST:
+        raise RequestError(f"IMAGES={images} are too few for the sample's {FEWEST} classes; ask for {FEWEST} or more")
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise RequestError(f"{directory} exists and is no empty directory; give one that does not exist yet")
+    check_writable(directory.absolute().parent)
     with progress(open_console(stderr=True)) as shown:
-        make_sample(directory, images=count or 0, seed=number or 0, side=(least, greatest), report=shown.stage)
+        make_sample(directory, images=count, seed=number or 0, side=(least, greatest), report=shown.stage)
     found = dataset.inspect(directory)
     open_console(soft_wrap=True).print(f"{directory}: {found.images} images in {found.classes} classes")
 
@@ -70,11 +78,15 @@ def make_sample(
 
     Raises:
         RequestError: what makes them can't be installed.
+        RunFailedError: they could not be made.
     """
     python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
     program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
     words = (f"--images={images}", f"--seed={seed}", f"--side={side[0]}-{side[1]}")
-    follow([str(python), program, str(directory), *words], on_line=report)
+    try:
+        follow([str(python), program, str(directory.absolute()), *words], on_line=report)
+    except CommandError as error:
+        raise RunFailedError(f"no sample was made in {directory}: {error.last_line}") from error
 
 
 @data_app.command()
@@ -100,6 +112,9 @@ def pack(
         raise RequestError(f"--out={out} must end in {' or '.join(dataset.PACKED)}; type for example --out=train.rec")
     if directory.is_file() or directory.suffix in dataset.PACKED:
         raise RequestError(f"{directory} is no folder of class folders; give the one that is to be packed")
+    if out.exists() and out.is_dir() != (out.suffix in FOLDERS):
+        raise RequestError(f"--out={out} exists and is no {out.suffix} of the suite's; give another name")
+    check_writable(out.absolute().parent)
     request = Request.model_validate(
         {
             "framework": dataset.PACKED[out.suffix].framework,
@@ -113,7 +128,6 @@ def pack(
     ground = look(request)
     with progress(open_console(stderr=True)) as shown:
         packed = pack_data(ground, shown, image_size=ask.count("IMAGE_SIZE", image_size) or 224)
-    out.parent.mkdir(parents=True, exist_ok=True)
     for suffix in dataset.PACKED[out.suffix].beside:
         shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))
     if packed.is_dir():

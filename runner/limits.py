@@ -13,6 +13,7 @@ MOST_OF_ALL: Final = 10**9
 MOST: Final[Mapping[str, int]] = {
     "BATCH": 10**6,
     "BATCHES": 10**6,
+    "IMAGES": 10**7,
     "IMAGE_SIZE": 65_535,  # of a JPEG, too (ITU T.81, B.2.2)
     "SIDE": 65_535,
     "THREADS": 4096,

@@ -1,0 +1,73 @@
+"""Prevents: a traceback, or minutes of packing before it, where `dlscale data` is told to write what or where it can't."""
+
+import ast
+
+import examples
+import pytest
+from commands import to_its_end
+
+from runner import data, dataset
+from runner.engines.process import CommandError
+from runner.errors import RunFailedError
+
+
+@pytest.fixture
+def here(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "set.rec").mkdir()
+    (tmp_path / "set.lmdb").touch()
+    (tmp_path / "set" / "cats").mkdir(parents=True)
+    (tmp_path / "set" / "cats" / "0.jpg").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sample", "new", "--images=10"], "IMAGES=10 are too few for the sample's 11 classes; ask for 11 or more"),
+        (["sample", "new", "--images="], "IMAGES= are too few"),
+        (["sample", "new", "--side=9-99999999"], "SIDE=99999999 is more than can be taken"),
+        (["sample", "file"], "file exists and is no empty directory; give one that does not exist yet"),
+        (["sample", "set"], "set exists and is no empty directory"),
+        (["sample", "file/new"], "/file can't be written (File exists)"),
+        (["pack", "set", "--out=file/x.rec"], "/file can't be written (File exists)"),
+        (["pack", "set", "--out=file/a/x.rec"], "/file/a can't be written (Not a directory)"),
+        (["pack", "set", "--out=set.rec"], "--out=set.rec exists and is no .rec of the suite's; give another name"),
+        (["pack", "set", "--out=set.lmdb"], "--out=set.lmdb exists and is no .lmdb of the suite's; give another name"),
+        (["pack", "absent", "--out=x.rec"], "DATA=absent does not exist"),
+        (["pack", "set", "--out=x.rec", "--engine=venv", "--image-size=0"], "IMAGE_SIZE=0 is not a whole number"),
+    ],
+)
+def test_what_can_not_be_made_is_refused_before_anything_is(here, words, says):
+    before = sorted(here.rglob("*"))
+    done = to_its_end(["data", *words], cwd=here, env={"DLSCALE_CACHE": str(here.parent / "cache")}, timeout=120)
+    assert (done.code, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert sorted(here.rglob("*")) == before
+
+
+def test_a_program_that_fails_is_told_by_its_last_line(tmp_path, monkeypatch):
+    def full(argv, **_):
+        raise CommandError(argv, 1, "Traceback\n  ...\nOSError: [Errno 28] No space left on device\n")
+
+    monkeypatch.setattr(data, "ensure_environment", lambda **_: tmp_path / "python")
+    monkeypatch.setattr(data, "follow", full)
+    with pytest.raises(
+        RunFailedError, match=r"^no sample was made in .*: OSError: \[Errno 28\] No space left on device$"
+    ):
+        data.make_sample(tmp_path / "new", images=11, seed=1, report=print)
+
+
+def test_there_are_as_many_photographs_as_the_command_line_knows():
+    source = (examples.ROOT / "workloads" / "imagenet_cnn" / "make_sample.py").read_text(encoding="utf-8")
+    values = {
+        node.targets[0].id: node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    assert len(values["PHOTOGRAPHS"].elts) == data.FEWEST
+
+
+def test_every_form_that_is_a_folder_is_a_form():
+    assert set(data.FOLDERS) < set(dataset.PACKED)
