@@ -35,7 +35,6 @@ from runner.results import (
     RunRecord,
     RunWriter,
     baseline_for,
-    read_table,
 )
 from runner.sampling import sampling
 from runner.spec import ContainerSpec
@@ -159,11 +158,11 @@ class Matrix:
             trial=trial,
             outcome=outcome,
             events=watch.events,
-            samples=read_table(writer.directory, "telemetry"),
+            samples=writer.table("telemetry", report=shown.stage),
             monitors=planned.monitors,
             provenance=facts,
             workload=self.ground.workload,
-            kernels=read_table(writer.directory, "kernels") if trial.profile else None,
+            kernels=writer.table("kernels", report=shown.stage) if trial.profile else None,
         )
         record = RunRecord(
             run_id=run_id,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
@@ -171,10 +171,18 @@ class RunWriter:
             self._open[name].write(text + "\n")
 
     def settle(self, plan: RunPlan) -> None:
-        """Turn the rows of tables into Parquet; where the disk does not take it, they stay readable as they came."""
+        """Turn the rows of tables into Parquet; whatever fails there, they stay readable as they came, and the record is still to be written."""
         self.close()
-        with suppress(RunFailedError), _disk(self.directory):
+        with suppress(Exception):
             tables.settle(self.directory, nodes=plan.nodes)
+
+    def table(self, table: TableName, *, report: Callable[[str], None]) -> pd.DataFrame | None:
+        """Read a table of this run for its grading; one that can't be read is reported, and does not cost the run its record."""
+        try:
+            return read_table(self.directory, table)
+        except RequestError as error:
+            report(f"left out of the figures: {error}")
+            return None
 
     def close(self) -> None:
         """Close the raw files; what a full disk would not take was reported when it was written."""

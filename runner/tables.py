@@ -51,7 +51,8 @@ def settle(directory: Path, *, nodes: Mapping[str, str]) -> None:
         target = directory / parquet_file(table)
         draft = directory / f".{target.name}.{os.getpid()}"
         try:
-            with pq.ParquetWriter(draft, _schema(table), compression="zstd") as file:
+            # Open files throughout: pyarrow takes the name of a folder like `a:b` for a URI.
+            with draft.open("wb") as sink, pq.ParquetWriter(sink, _schema(table), compression="zstd") as file:
                 for group in _groups(lines):
                     file.write_table(_arrow(table, group, nodes))
             draft.replace(target)
@@ -75,7 +76,8 @@ def read(directory: Path, table: TableName, *, nodes: Mapping[str, str]) -> pd.D
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     if (path := directory / parquet_file(table)).exists():
-        found = _whole(table, pq.read_table(path))
+        with path.open("rb") as file:
+            found = _whole(table, pq.read_table(file))
     elif (path := directory / lines_file(table)).exists():
         found = pa.concat_tables([_schema(table).empty_table(), *(_arrow(table, g, nodes) for g in _groups(path))])
     else:

@@ -44,7 +44,6 @@ from runner.results import (
     RunWriter,
     baseline_for,
     check_writable,
-    read_table,
 )
 from runner.sampling import sampling
 from runner.spec import LABEL_RUN, ContainerSpec
@@ -225,7 +224,7 @@ def _run(
         trial=trial,
         outcome=outcome,
         events=watch.events,
-        samples=read_table(writer.directory, "telemetry"),
+        samples=writer.table("telemetry", report=shown.stage),
         monitors=planned.monitors,
     )
     record = RunRecord(

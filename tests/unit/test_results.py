@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from records import record
 
-from runner import on_file, results
+from runner import on_file, results, tables
 from runner.errors import RequestError, RunFailedError
 from runner.results import RunPlan, RunWriter
 
@@ -63,6 +63,33 @@ def test_a_writer_keeps_raw_lines_before_the_record_exists(tmp_path):
     writer.finish(found)
     assert results.read_record(tmp_path / "run") == found
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["logs", "plan.json", "record.json"]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "full"), ValueError("no such file system"), TypeError("a bug")]
+)
+def test_a_table_that_can_not_be_settled_costs_no_record(tmp_path, monkeypatch, error):
+    """A run of hours without a record, since one of its tables could not be written."""
+
+    def fail(*_, **__):
+        raise error
+
+    writer = RunWriter(tmp_path / "run")
+    writer.create(plan_of(record()))
+    monkeypatch.setattr(tables, "settle", fail)
+    writer.settle(plan_of(record()))
+    writer.finish(record())
+    assert results.read_record(tmp_path / "run") == record()
+
+
+def test_a_table_that_can_not_be_read_is_left_out_of_the_figures_in_words(tmp_path):
+    writer = RunWriter(tmp_path / "run")
+    writer.create(plan_of(record()))
+    (tmp_path / "run" / "telemetry.parquet").write_bytes(b"no Parquet")
+    said = []
+    assert writer.table("telemetry", report=said.append) is None
+    assert len(said) == 1
+    assert said[0].startswith(f"left out of the figures: {tmp_path / 'run'}: its table telemetry can't be read")
 
 
 def test_a_run_directory_is_never_written_over(tmp_path):

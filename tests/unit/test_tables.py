@@ -1,6 +1,7 @@
 """Prevents: rows lost when a run ends or the runner dies, a column that a reader misses, rows of one node under another's name."""
 
 import json
+from pathlib import Path
 
 import pytest
 from pyarrow import parquet
@@ -70,6 +71,18 @@ def test_a_line_that_was_cut_off_by_the_end_of_the_runner_is_left_out(tmp_path):
     with (tmp_path / "telemetry.jsonl").open("a") as file:
         file.write(json.dumps({"table": "telemetry", "rank": 0})[:-3])
     assert len(tables.read(tmp_path, "telemetry", nodes=NODES)) == 3
+
+
+@pytest.mark.parametrize("name", ["exp:1", "file:x", "s3:x"])
+def test_a_folder_whose_name_looks_like_an_address_is_a_folder(tmp_path, monkeypatch, name):
+    """Tables that pyarrow would not write, nor read, since it takes a relative path with a colon for a URI."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path(name)
+    folder.mkdir()
+    write(folder, *TWO)
+    tables.settle(folder, nodes=NODES)
+    assert names(folder) == ["telemetry.parquet"]
+    assert list(tables.read(folder, "telemetry", nodes=NODES).t) == [1.0, 1.1, 5.0]
 
 
 def test_lines_stay_where_parquet_can_t_be_written(tmp_path, monkeypatch):
