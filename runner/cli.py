@@ -13,11 +13,11 @@ from typing import Annotated, Literal, NoReturn
 import typer
 from rich.text import Text as Shown
 
-from runner import given
+from runner import given, output
 from runner import request as ask
 from runner.bench_cli import bench
 from runner.compare.cli import compare
-from runner.console import discard_output, open_console, replace_unprintable
+from runner.console import open_console
 from runner.data import data_app
 from runner.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
 from runner.flags import Text, flag, named_directory
@@ -304,7 +304,7 @@ def schema(
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and an exit code, a bug keeps its traceback."""
-    replace_unprintable()
+    output.outlast()
     try:
         _refuse_garbled(sys.argv[1:])
         try:
@@ -313,9 +313,6 @@ def main() -> None:
             sys.stdout.flush()  # here, where its failure can still be told
     except DlscaleError as error:
         _end(str(error), error.exit_code)
-    except BrokenPipeError:  # who read it has gone, as `head` does
-        discard_output()
-        sys.exit(1)
     except (OSError, UnicodeError) as error:
         sentence = about_a_file(error)
         if sentence is None:
