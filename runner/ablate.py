@@ -31,7 +31,7 @@ LARGEST_BATCH: Final = 4096
 
 
 class _InterruptedError(Exception):
-    """Ctrl-C ended a run: its record says so, and no other begins."""
+    """A run was stopped: its record says so, and no other begins."""
 
 
 def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tuple[str, ...]) -> int:

@@ -1,6 +1,7 @@
 """The command line: words in, one of the suite's stages called, an exit code out. No decision is taken here.
 
-Exit codes: 0 ok · 1 bug · 2 the request can't be met · 3 a run failed · 4 a run is invalid, or slower than allowed.
+Exit codes: 0 ok · 1 bug · 2 the request can't be met · 3 a run failed · 4 a run is invalid, or slower than allowed · 128 and the number of
+the signal that ended it, but 3 where Ctrl-C ended a run, whose record says so.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 from rich.text import Text as Shown
 
-from runner import given, output
+from runner import given, interrupts, output
 from runner import request as ask
 from runner.bench_cli import bench
 from runner.compare.cli import compare
@@ -305,6 +306,8 @@ def schema(
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and an exit code, a bug keeps its traceback."""
     output.outlast()
+    interrupts.listen()
+    code: int | str | None = 0
     try:
         _refuse_garbled(sys.argv[1:])
         try:
@@ -312,17 +315,25 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # here, where its failure can still be told
     except DlscaleError as error:
-        _end(str(error), error.exit_code)
+        _say(str(error))
+        code = error.exit_code
     except (OSError, UnicodeError) as error:
         sentence = about_a_file(error)
         if sentence is None:
             raise
-        _end(sentence, RequestError.exit_code)
-
-
-def _end(sentence: str, code: int) -> NoReturn:
-    open_console(stderr=True, soft_wrap=True).print(Shown.assemble(("dlscale:", "bold red"), " ", sentence))
+        _say(sentence)
+        code = RequestError.exit_code
+    except SystemExit as end:
+        code = end.code
+    code, said = interrupts.ended(code)
+    if said:
+        _say(said)
     sys.exit(code)
+
+
+def _say(sentence: str) -> None:
+    """Print the one sentence of a command that did not do what it was asked."""
+    open_console(stderr=True, soft_wrap=True).print(Shown.assemble(("dlscale:", "bold red"), " ", sentence))
 
 
 def _refuse_garbled(words: Iterable[str]) -> None:

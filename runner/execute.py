@@ -1,18 +1,16 @@
 """Runs the containers of one trial to their end and keeps every line that they write. The only stage that waits.
 
-The first container that fails ends the others. Each ends too at the wall-clock limit, after too long a silence, at Ctrl-C, when a node
-is lost, or when the record can't be written any more. Daemons are ended once all others have. Whatever happens, no container is left
+The first container that fails ends the others. Each ends too at the wall-clock limit, after too long a silence, when the run is stopped
+(`interrupts.py`), when a node is lost, or when the record can't be written any more. Daemons are ended once all others have. Whatever happens, no container is left
 where an engine still answers; where none does, the lease ends the node's part.
 """
 
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +20,7 @@ from runner.errors import RunFailedError
 from runner.events import Event
 from runner.events.parse import EventError, Rows, parse_line
 from runner.grading.failures import explain
+from runner.interrupts import Stopped
 from runner.outcome import Outcome
 from runner.request import Request
 from runner.results import RunWriter
@@ -36,7 +35,6 @@ SILENCE_S: Final = 600.0
 SEARCH_SILENCE_S: Final = 1800.0
 # How long scheduler and servers may outlive the last worker before they are ended.
 HELPERS_GRACE_S: Final = 30.0
-STOPPED: Final = "stopped by Ctrl-C"
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ def execute(
     watch: Callable[[Event], None],
     readers: Mapping[str, Reader] | None = None,
     remote: bool = False,
-    stopped: threading.Event | None = None,
+    stopped: Stopped | None = None,
 ) -> Outcome:
     """Run all containers of a trial.
 
@@ -150,31 +148,28 @@ def execute(
         watch: told of every event, for progress.
         remote: whether the engines are on other machines, so that both sides have to show that they are there.
         readers: by container, what turns its ordinary lines into events; none for programs that write events themselves.
-        stopped: set when Ctrl-C was typed, for a caller whose thread does not hear it.
+        stopped: looked at every now and then; the run ends once it is marked.
 
     Returns:
         The outcome, whatever it is: a full disk is one too, only a bug raises.
     """
     started = time.monotonic()
+    stopped = stopped or Stopped()
     running = Running({spec.name: spec.node for spec in specs})
     phases: dict[str, float] = {}
     try:
         hearing = _Hearing(running, writer, watch, readers or {})
         with running.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
+            _heed(stopped)
             running.start(engines, specs)
             phases["create"] = time.monotonic() - started
-            _follow(running, hearing, specs=specs, limits=limits, started=started, stopped=stopped or threading.Event())
+            _follow(running, hearing, specs=specs, limits=limits, started=started, stopped=stopped)
         status, reason = "ok", None
     except Stop as stop:
         status, reason = stop.status, stop.reason
     except RunFailedError as error:  # the record can't be written any more
         status, reason = "failed", str(error)
-    except KeyboardInterrupt:
-        status, reason = "interrupted", STOPPED
     finally:
-        # A second Ctrl-C must not leave a container behind.
-        with suppress(KeyboardInterrupt):
-            running.end()
         running.end()
     phases["total"] = time.monotonic() - started
     return Outcome.model_validate(
@@ -189,6 +184,16 @@ def execute(
     )
 
 
+def _heed(stopped: Stopped) -> None:
+    """End a run that was stopped.
+
+    Raises:
+        Stop: it was.
+    """
+    if stopped.by:
+        raise Stop("interrupted", stopped.reason)
+
+
 def _follow(
     running: Running,
     hearing: _Hearing,
@@ -196,12 +201,12 @@ def _follow(
     specs: Sequence[ContainerSpec],
     limits: Limits,
     started: float,
-    stopped: threading.Event,
+    stopped: Stopped,
 ) -> None:
     """Take in lines until every container but the daemons has ended.
 
     Raises:
-        Stop: Ctrl-C, a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
+        Stop: it was stopped, a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
     """
     workers = {spec.name for spec in specs if spec.role == "worker"}
     daemons = {spec.name for spec in specs if spec.role == "daemon"}
@@ -209,8 +214,7 @@ def _follow(
     heard = time.monotonic()
     workers_ended: float | None = None
     while not awaited <= set(running.exit_codes):
-        if stopped.is_set():
-            raise Stop("interrupted", STOPPED)
+        _heed(stopped)
         now = time.monotonic()
         limits.check(now, started=started, heard=heard)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +15,9 @@ from runner import compiled
 from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
 from runner.engines.base import EngineError
-from runner.execute import STOPPED, Limits, execute
+from runner.execute import Limits, execute
 from runner.ground import Ground
+from runner.interrupts import Stopped, held
 from runner.keys import handed_out
 from runner.launch import launch, monitor
 from runner.launch.job import Job, take_seats
@@ -54,7 +54,7 @@ class Matrix:
 
     Attributes:
         name: begins every run id, and names the reports.
-        stopped: set at Ctrl-C, for trainings that run in threads of their own.
+        stopped: marked once a trial under way is to end, and no other to begin.
     """
 
     request: Request
@@ -64,10 +64,14 @@ class Matrix:
     command: tuple[str, ...]
     name: str
     known: Known
-    stopped: threading.Event = field(default_factory=threading.Event)
+    stopped: Stopped = field(default_factory=Stopped)
 
     def run_all(self, trials: Sequence[Trial]) -> list[Run]:
-        """Run the trials in order, those that belong together at once. A scale whose run failed is not tried again; Ctrl-C ends the matrix."""
+        """Run the trials in order, those that belong together at once. A scale whose run failed is not tried again.
+
+        Raises:
+            KeyboardInterrupt: it was stopped, too late for the record of the run that was under way to say so.
+        """
         asked = self.request.gpus or self.request.workers
         on_file = list(records_under(self.ground.out)) if asked and 1 not in asked else []
         valid = [run for run in on_file if run[1].validity.status == "valid"]
@@ -81,7 +85,8 @@ class Matrix:
                 runs += [run for run in found if run]
                 continue
             if len(group) > 1:
-                done = self._run_together(group)
+                with held(self.stopped):
+                    done = self._run_together(group)
             elif trial.world_size == 1 and not trial.profile and (known := baseline_for(trial, valid)):
                 self.shown.stage(f"1-device baseline on file: {known[1].run_id}")
                 runs += [] if known in runs else [known]
@@ -89,7 +94,8 @@ class Matrix:
             else:
                 baseline = baseline_for(trial, [*on_file, *runs])
                 job = make_job(trial, self.ground, self.prepared, run_id=self._run_id(trial))
-                done = [self._run(job, self.shown, baseline[1] if baseline else None)]
+                with held(self.stopped):
+                    done = [self._run(job, self.shown, baseline[1] if baseline else None)]
             runs += done
             failed |= {
                 cell(record.trial)
@@ -98,27 +104,22 @@ class Matrix:
             }
             if any(record.outcome.status == "interrupted" for _, record in done):
                 break
+            if self.stopped.by:
+                raise KeyboardInterrupt
         return runs
 
     def _run_id(self, trial: Trial) -> str:
         return f"{self.name}-{trial.framework}-{trial.model}-{cell(trial)}-r{trial.repeat}"
 
     def _run_together(self, trials: Sequence[Trial]) -> list[Run]:
-        """Run several trainings at once, each with its own containers and record; the first one's progress stands for all.
-
-        Ctrl-C reaches this thread alone, which passes it on.
-        """
+        """Run several trainings at once, each with its own containers and record; the first one's progress stands for all."""
         jobs = [make_job(trial, self.ground, self.prepared, run_id=self._run_id(trial)) for trial in trials]
         with ThreadPoolExecutor(max_workers=len(jobs)) as pool:
             going = [
                 pool.submit(self._run, job, self.shown if number == 0 else Aside(self.shown), None)
                 for number, job in enumerate(jobs)
             ]
-            while True:
-                try:
-                    return [one.result() for one in going]
-                except KeyboardInterrupt:
-                    self.stopped.set()
+            return [one.result() for one in going]
 
     def _run(self, job: Job, shown: Progress, baseline: RunRecord | None) -> Run:
         """Run one trial and leave its record, whatever becomes of it."""
@@ -203,6 +204,7 @@ class Matrix:
                     writer=writer,
                     watch=watch,
                     idle_s=self.request.idle_s,
+                    stopped=self.stopped,
                     gpus_rest=job.trial.framework in _SLOW_TO_IMPORT,
                 ),
                 handed_out(job, self.prepared.engines),
@@ -220,8 +222,6 @@ class Matrix:
         except EngineError as error:
             reason = f"the keys of the run could not be handed out: {error}"
             return Outcome(status="failed", reason=reason, exit_codes={}, started=began, phases_s={})
-        except KeyboardInterrupt:  # before the first container of the job, while the machine was looked at idle
-            return Outcome(status="interrupted", reason=STOPPED, exit_codes={}, started=began, phases_s={})
 
 
 def at_once(trials: Sequence[Trial]) -> Iterator[tuple[Trial, ...]]:

@@ -19,6 +19,7 @@ from runner.errors import RunFailedError
 from runner.events import Event, MonitorStart, MonitorStop, Trouble
 from runner.events.parse import EventError, Rows, parse_line
 from runner.grading.failures import explain
+from runner.interrupts import Stopped
 from runner.results import RunWriter
 from runner.running import BEAT_S
 from runner.spec import ContainerSpec
@@ -30,6 +31,7 @@ END_S: Final = 5.0
 LOST_S: Final = 30.0
 # A second with samples throughout, of which idle power is the mean.
 REST_S: Final = 1.5
+POLL_S: Final = 0.25
 # Where the kernel's counters of energy are (Documentation/power/powercap); AMD's too are called intel-rapl.
 POWERCAP: Final = Path("/sys/class/powercap")
 _LAST_WORDS: Final = 20
@@ -43,6 +45,7 @@ def sampling(
     writer: RunWriter,
     watch: Callable[[Event], None],
     idle_s: float | None,
+    stopped: Stopped,
     gpus_rest: bool = False,
 ) -> Iterator[None]:
     """Let samplers look on for as long as the block lasts.
@@ -54,6 +57,7 @@ def sampling(
         watch: told of their events.
         idle_s: seconds that they look at idle machines before the block begins, where one of them can measure power; None for as many as
             idle power takes.
+        stopped: ends that look at idle machines once it is marked.
         gpus_rest: whether the block leaves GPUs alone for so long at first.
     """
     samplers = [_Sampler(spec, engines[spec.node], writer, watch) for spec in specs]
@@ -62,7 +66,7 @@ def sampling(
         for sampler in samplers:
             sampler.begin(over)
         if idle_s is not None or not gpus_rest or not all(_unmetered(engines[spec.node]) for spec in specs):
-            _rest(samplers, idle_s=idle_s, gpus_rest=gpus_rest)
+            _rest(samplers, idle_s=idle_s, gpus_rest=gpus_rest, stopped=stopped)
         yield
     finally:
         over.set()
@@ -79,7 +83,7 @@ def _unmetered(engine: Engine) -> bool:
     return isinstance(engine, LocalEngine) and not any(POWERCAP.glob("intel-rapl:*"))
 
 
-def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool) -> None:
+def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool, stopped: Stopped) -> None:
     """Hear what the samplers can measure, and leave it alone for as long as idle power takes."""
     deadline = time.monotonic() + BEGIN_S
     for sampler in samplers:
@@ -87,7 +91,10 @@ def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool
     if idle_s is None:
         idle_s = 0 if gpus_rest and not any(sampler.sees_host_power for sampler in samplers) else REST_S
     if any(sampler.sees_host_power or sampler.sees_gpus for sampler in samplers):
-        time.sleep(idle_s)
+        left = idle_s
+        while left > 0 and not stopped.by:
+            time.sleep(min(left, POLL_S))
+            left -= POLL_S
 
 
 class _Sampler:

@@ -26,6 +26,7 @@ from runner.foreign.plan import Image, Place, container, plan, run_id
 from runner.grading.grade import scaling
 from runner.ground import WORKLOADS, device_of, refuse_hidden
 from runner.images.given import look_up
+from runner.interrupts import Stopped, held
 from runner.launch import monitor
 from runner.machine import provenance
 from runner.machine.cluster import inspect_local
@@ -79,9 +80,15 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     runs: list[Run] = []
     with progress(open_console(stderr=True)) as shown:
         for trial in ground.trials:
-            runs.append(_run(ground, trial, shown, matrix=name, baseline=baseline, command=command))
+            stopped = Stopped()
+            with held(stopped):
+                runs.append(
+                    _run(ground, trial, shown, matrix=name, baseline=baseline, command=command, stopped=stopped)
+                )
             if runs[-1][1].outcome.status != "ok":
                 break
+            if stopped.by:
+                raise KeyboardInterrupt
     # pandas and matplotlib take a second to load: after the runs, not before them.
     from runner.report.publish import publish  # noqa: PLC0415
 
@@ -190,6 +197,7 @@ def _run(
     matrix: str,
     baseline: Run | None,
     command: tuple[str, ...],
+    stopped: Stopped,
 ) -> Run:
     """Run the command once and leave its record, whatever becomes of it."""
     name = run_id(trial, matrix=matrix)
@@ -208,7 +216,7 @@ def _run(
     writer.create(planned)
     watch = Watch(shown, trial)
     reader = _reader(trial, spec.name)
-    with sampling(beside, engines=room.engines, writer=writer, watch=watch, idle_s=request.idle_s):
+    with sampling(beside, engines=room.engines, writer=writer, watch=watch, idle_s=request.idle_s, stopped=stopped):
         outcome = execute(
             engines={spec.node: engine},
             specs=(spec,),
@@ -216,6 +224,7 @@ def _run(
             limits=Limits.of(request),
             watch=watch,
             readers={spec.name: reader} if reader else None,
+            stopped=stopped,
         )
     writer.settle(planned)
     if isinstance(reader, AutoReader) and reader.name:

@@ -39,7 +39,7 @@ from runner.trial import Trial
 
 @dataclass(frozen=True)
 class _Ran:
-    """What became of the requests: runs of each, or why there are none; `stopped` after Ctrl-C."""
+    """What became of the requests: runs of each, or why there are none; `stopped` after Ctrl-C and its like."""
 
     runs: dict[Request, list[matrix.Run]]
     whys: dict[Request, str]
@@ -90,7 +90,7 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
     )
     _write(reproduction, out, console)
     if ran.stopped:
-        console.print(f"stopped by Ctrl-C; the same command goes on from here: {shlex.join(command)}", style="yellow")
+        console.print(f"stopped; the same command goes on from here: {shlex.join(command)}", style="yellow")
     return _exit_code(reproduction, stopped=ran.stopped)
 
 

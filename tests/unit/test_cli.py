@@ -256,7 +256,8 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
         raise OSError("a library's own")
 
     monkeypatch.setattr(cli, "app", app)
-    monkeypatch.setattr(cli.output, "outlast", lambda: None)  # it is for a whole process
+    for module, own in ((cli.output, "outlast"), (cli.interrupts, "listen")):
+        monkeypatch.setattr(module, own, lambda: None)  # they are for a whole process
     monkeypatch.setattr(sys, "argv", ["dlscale"])
     with pytest.raises(OSError, match="a library's own"):
         cli.main()

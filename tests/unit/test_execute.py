@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from runner.engines.base import EngineError
 from runner.engines.local import LocalEngine
 from runner.errors import RunFailedError
 from runner.execute import Limits, execute
+from runner.interrupts import Stopped, held
 from runner.spec import ContainerSpec
 
 ROOT = Path(__file__).parents[2]
@@ -53,9 +55,14 @@ def spec(program, *, name="w0", role="worker", node="here"):
     )
 
 
-def run(*specs, limits=GENEROUS, sheet=None, watch=lambda _: None):
+def run(*specs, limits=GENEROUS, sheet=None, watch=lambda _: None, stopped=None):
     return execute(
-        engines={"here": LocalEngine(None, WORKLOADS)}, specs=specs, writer=sheet or Sheet(), limits=limits, watch=watch
+        engines={"here": LocalEngine(None, WORKLOADS)},
+        specs=specs,
+        writer=sheet or Sheet(),
+        limits=limits,
+        watch=watch,
+        stopped=stopped,
     )
 
 
@@ -120,14 +127,36 @@ def test_a_child_in_a_session_of_its_own_does_not_survive_its_job():
     assert not wait_gone(marker)
 
 
-def test_ctrl_c_ends_the_job_and_is_an_outcome():
-    def interrupt(_):
-        os.kill(os.getpid(), signal.SIGINT)
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGINT, "stopped by Ctrl-C"), (signal.SIGTERM, "stopped by SIGTERM")]
+)
+def test_a_signal_ends_the_job_and_is_an_outcome_however_often_it_comes(number, reason):
+    """A second Ctrl-C that found the runner between the job's end and its record."""
+    begun = threading.Event()
 
-    marker = f"ctrlc-{os.getpid()}"
-    outcome = run(spec(f"print('{EVENT}')\nimport time; time.sleep(300) #{marker}"), watch=interrupt)
-    assert outcome.status == "interrupted"
+    def insist():
+        begun.wait()
+        for _ in range(20):
+            os.kill(os.getpid(), number)
+            time.sleep(0.05)
+
+    marker = f"stopped-{os.getpid()}-{number}"
+    stopped = Stopped()
+    insisting = threading.Thread(target=insist)
+    insisting.start()
+    with held(stopped):
+        program = f"print('{EVENT}')\nimport time; time.sleep(300) #{marker}"
+        outcome = run(spec(program), watch=lambda _: begun.set(), stopped=stopped)
+        insisting.join()
+    assert (outcome.status, outcome.reason) == ("interrupted", reason)
     assert not wait_gone(marker)
+
+
+def test_a_run_that_was_stopped_before_it_began_starts_nothing():
+    stopped = Stopped()
+    stopped.by = "SIGHUP"
+    outcome = run(spec("pass"), stopped=stopped)
+    assert (outcome.status, outcome.reason, outcome.containers) == ("interrupted", "stopped by SIGHUP", {})
 
 
 def test_an_event_that_breaks_the_contract_fails_the_run_and_is_quoted():

@@ -12,6 +12,7 @@ import pytest
 from runner.engines.base import EngineError
 from runner.engines.local import LocalEngine
 from runner.events import MonitorStart, MonitorStop, Trouble
+from runner.interrupts import Stopped
 from runner.launch import monitor
 from runner.results import RunPlan, RunWriter
 from runner.sampling import REST_S, sampling
@@ -42,7 +43,7 @@ GPU = {"index": 0, "uuid": "GPU-0", "name": "H200"}
 def sample(tmp_path):
     """Let a program look on while nothing happens; what it left, and what was heard of it."""
 
-    def look_on(program, *, idle_s=0, gpus_rest=False, engine=None, during=lambda: None):
+    def look_on(program, *, idle_s=0, gpus_rest=False, engine=None, stopped=None, during=lambda: None):
         script = tmp_path / "sampler.py"
         script.write_text(EVENTS + textwrap.dedent(program))
         engine = engine or LocalEngine(Path("/usr/bin/env"), WORKLOADS)
@@ -52,7 +53,7 @@ def sample(tmp_path):
         writer = RunWriter(tmp_path / "run")
         writer.create(plan)
         heard = []
-        waits = {"idle_s": idle_s, "gpus_rest": gpus_rest}
+        waits = {"idle_s": idle_s, "gpus_rest": gpus_rest, "stopped": stopped or Stopped()}
         with sampling((spec,), engines={"here": engine}, writer=writer, watch=heard.append, **waits):
             during()
         writer.settle(plan)
@@ -99,7 +100,7 @@ def test_the_run_waits_for_idle_power_where_power_can_be_measured(
     program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
     _, heard = sample(program, idle_s=idle_s, gpus_rest=gpus_rest)
     assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
-    assert sum(waited) == waits
+    assert sum(waited) == pytest.approx(waits)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +151,13 @@ def test_a_sampler_that_can_t_be_started_is_named_and_the_run_goes_on(sample):
     _, heard = sample("", engine=Refusing(), during=lambda: went_on.append(True))
     assert went_on
     assert [event.reason for event in heard] == ["the sampler could not be heard: no room for dlscale-r1-monitor0"]
+
+
+def test_a_run_that_was_stopped_does_not_wait_for_idle_power(sample):
+    stopped = Stopped()
+    stopped.by = "Ctrl-C"
+    _, heard = sample(GOOD.replace("GPUS", f"[{GPU}]"), idle_s=3600, stopped=stopped)
+    assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
 
 
 def test_no_sampler_outlives_a_run_that_raises(sample, tmp_path):

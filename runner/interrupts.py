@@ -1,0 +1,75 @@
+"""What ends a command from outside: Ctrl-C, SIGTERM (`timeout`, a batch system) and SIGHUP (a terminal that is closed).
+
+Each raises KeyboardInterrupt wherever the command is. While a run is under way they only mark it as stopped, however many come: it ends in
+order and leaves its record.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+_NAMES: Final = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+# What a command that was interrupted before it had anything to show ends with, whatever it was interrupted by.
+_INTERRUPTED: Final = 128 + signal.SIGINT
+_came: list[int] = []
+
+
+class Stopped:
+    """Whether a run is to end before its time.
+
+    Attributes:
+        by: what wants it to, None for nothing. No `threading.Event`: its lock may be held by whom the signal's handler interrupts.
+    """
+
+    by: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """In words, for a record."""
+        return f"stopped by {self.by}"
+
+
+def listen() -> None:
+    """Have all of them raise KeyboardInterrupt, but for those that whoever started this process has it ignore (`nohup`)."""
+    for number in _heeded():
+        signal.signal(number, _interrupt)
+
+
+@contextmanager
+def held(stopped: Stopped) -> Iterator[None]:
+    """Have them mark a run as stopped and raise nothing, for as long as the block lasts; of the main thread."""
+
+    def mark(number: int, _: FrameType | None) -> None:
+        _came.append(number)
+        stopped.by = stopped.by or _NAMES[signal.Signals(number)]
+
+    before = {number: signal.signal(number, mark) for number in _heeded()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def ended(code: int | str | None) -> tuple[int | str | None, str | None]:
+    """What a command that would exit with `code` exits with, and a sentence where nothing else has said that it was stopped.
+
+    A shell expects 128 and the signal's number; after Ctrl-C a run's record says it, and the code with it.
+    """
+    if not _came:
+        return code, None
+    said = f"stopped by {_NAMES[signal.Signals(_came[0])]}" if code == _INTERRUPTED else None
+    return (code if _came[0] == signal.SIGINT else 128 + _came[0]), said
+
+
+def _heeded() -> list[signal.Signals]:
+    return [number for number in _NAMES if signal.getsignal(number) != signal.SIG_IGN]
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    _came.append(number)
+    raise KeyboardInterrupt

@@ -1,0 +1,99 @@
+"""Prevents: a record that a second Ctrl-C costs, a command that SIGTERM or a closed terminal ends in mid-work, a wrong exit code for a shell."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import examples
+import pytest
+
+from runner.interrupts import Stopped, held
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def command(body, *, ignored=None):
+    """Start `dlscale regrade` with another body, and wait until it is at work."""
+    code = f"""
+        import signal, sys, threading, time
+        from runner import cli, regrade
+        from runner.interrupts import Stopped, held
+        def body(_):
+        {textwrap.indent(textwrap.dedent(body), " " * 12)}
+        regrade.regrade_all = body
+        sys.argv = ["dlscale", "regrade", "x"]
+        cli.main()
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    process = subprocess.Popen(
+        argv,
+        cwd=examples.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=ignored and (lambda: signal.signal(ignored, signal.SIG_IGN)),  # noqa: PLW1509 - no threads here
+    )
+    assert process.stdout.readline() == "at work\n"
+    return process
+
+
+@pytest.mark.parametrize(("number", "name"), zip(SIGNALS, ("Ctrl-C", "SIGTERM", "SIGHUP"), strict=True))
+def test_a_command_without_a_run_is_undone_and_says_what_ended_it(number, name):
+    process = command("""
+        try:
+            print("at work", flush=True)
+            time.sleep(60)
+        finally:
+            print("put back")
+    """)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout, stderr) == (128 + number, "put back\n", f"dlscale: stopped by {name}\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 3), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_run_ends_in_order_however_often_it_is_told_to(number, code):
+    process = command("""
+        stopped = Stopped()
+        with held(stopped):
+            print("at work", flush=True)
+            while not stopped.by:
+                time.sleep(0.02)
+            print("stopping", flush=True)
+            time.sleep(1)
+            print("its record", flush=True)
+        return 3
+    """)
+    process.send_signal(number)
+    assert process.stdout.readline() == "stopping\n"
+    for _ in range(3):
+        process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout, stderr) == (code, "its record\n", "")
+
+
+def test_what_nohup_has_it_ignore_stays_ignored():
+    process = command(
+        """
+        with held(Stopped()):
+            print("at work", flush=True)
+            sys.stdin.readline()
+        return 0
+        """,
+        ignored=signal.SIGHUP,
+    )
+    process.send_signal(signal.SIGHUP)
+    assert (process.communicate(timeout=30)[1], process.returncode) == ("", 0)
+
+
+def test_the_first_one_is_named_and_the_handlers_before_are_back():
+    before = [signal.getsignal(number) for number in SIGNALS]
+    stopped = Stopped()
+    with held(stopped):
+        assert stopped.by is None
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+    assert stopped.reason == "stopped by SIGHUP"
+    assert [signal.getsignal(number) for number in SIGNALS] == before
