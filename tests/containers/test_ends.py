@@ -3,10 +3,11 @@
 import json
 import signal
 import subprocess
+import time
 from contextlib import suppress
 
 import pytest
-from commands import running
+from commands import containers_of, running
 from waiting import wait_until
 
 LONG = (
@@ -43,17 +44,26 @@ def test_kill_9_of_the_runner_leaves_no_container_running(start, client, dlscale
     assert dlscale("clean").stdout == "nothing to remove\n"
 
 
-def test_ctrl_c_ends_the_run_in_order_and_leaves_its_record(start, client, dlscale, tmp_path):
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [([signal.SIGINT], 3), ([signal.SIGINT] * 3, 3), ([signal.SIGTERM], 143), ([signal.SIGHUP], 129)],
+    ids=["Ctrl-C", "impatient", "timeout", "terminal closed"],
+)
+def test_a_run_that_is_told_to_end_does_so_in_order_and_leaves_its_record(start, client, tmp_path, signals, code):
     process = start("bench", *LONG, "--workers=1", f"--out={tmp_path}")
     assert wait_until(lambda: training(client, tmp_path), 60)
-    process.send_signal(signal.SIGINT)
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.3)
     _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 3, stderr
-    assert running(client, tmp_path) == []
+    assert process.returncode == code, stderr
+    assert list(containers_of(client, tmp_path, all=True)) == []
     record = json.loads(next(tmp_path.glob("*/record.json")).read_text())
     assert record["outcome"]["status"] == "interrupted"
     assert record["validity"]["status"] == "invalid"
     assert record["measurement"]["samples"] > 0
+    assert not list(tmp_path.glob("*/.reserve"))
+    assert list(tmp_path.glob("*/telemetry.parquet"))
 
 
 @pytest.mark.usefixtures("nothing_left")
