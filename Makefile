@@ -70,7 +70,7 @@ plan: .venv/ready ## print the exact command lines that bench would run
 	@$(DLSCALE) bench --dry-run $(FLAGS)
 doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
 	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(HOSTS),$(call flags,IFACE))
-clean: .venv/ready ## remove what killed runs left: containers, volumes, networks; with HOSTS=..., there
+clean: .venv/ready ## remove what killed runs left: containers, volumes, networks, and say which runs go on; with HOSTS=..., there
 	@$(DLSCALE) clean $(call flags,HOSTS)
 regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=results/...
 	@$(DLSCALE) regrade $(call quote,$(DIR))

@@ -1,21 +1,99 @@
-"""`dlscale clean`: takes away what a killed run left, here and on other hosts: containers, volumes with programs or keys, networks."""
+"""`dlscale clean`: takes away what killed runs left, here and on other hosts: containers, volumes with programs or keys, networks.
+
+Which runs were killed, the lease tells: what still runs a few seconds later has a runner, and so has a run that starts something meanwhile.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from runner.engines import docker
+from runner.engines.base import EngineError
+from runner.engines.refusal import as_engine_error
 from runner.errors import RequestError
 from runner.spec import LABEL_RUN
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
+# The lease ends its container within seconds of its runner (`workloads/lease.py`: five and a moment), and the engine takes one more.
+LEASE_S: Final = 10.0
+POLL_S: Final = 0.5
+_GOING: Final = frozenset({"running", "paused", "restarting"})
+_OF_RUNS: Final = {"label": LABEL_RUN}
+Thing = dict[str, Any]
+"""A container, volume or network in the words of the engine."""
+
+
+class Place:
+    """One engine, and what carries the suite's label in it.
+
+    Attributes:
+        containers, volumes, networks: what was there at the first look.
+        removed: names of what was removed of it.
+        refusal: why the engine was given up, as a sentence; None for one that answers.
+    """
+
+    def __init__(self, client: DockerClient, *, host: str = "") -> None:
+        """Look for everything; `host` is the name of one that is not this machine."""
+        self.removed: list[str] = []
+        self.refusal: str | None = None
+        self._api, self._host = client.api, host
+        self.volumes: list[Thing] = []
+        self.networks: list[Thing] = []
+        self.containers = self.now()
+        with self._asking():
+            self.volumes = self._api.volumes(filters=_OF_RUNS)["Volumes"] or []
+            self.networks = self._api.networks(filters=_OF_RUNS)
+
+    def now(self) -> list[Thing]:
+        """The containers that are there now."""
+        found: list[Thing] = []
+        if self.refusal:
+            return found
+        with self._asking():
+            found += self._api.containers(all=True, filters=_OF_RUNS)
+        return found
+
+    def remove(self, alive: Collection[str]) -> None:
+        """Remove what was there at the first look, but for what belongs to a run that is alive."""
+        for container in self._left(self.containers, alive):
+            self._remove(container["Names"][0].removeprefix("/"), self._api.remove_container, container["Id"], v=True)
+        for volume in self._left(self.volumes, alive):
+            self._remove(volume["Name"], self._api.remove_volume, volume["Name"])
+        for network in self._left(self.networks, alive):
+            self._remove(network["Name"], self._api.remove_network, network["Id"])
+
+    def _left(self, things: Sequence[Thing], alive: Collection[str]) -> list[Thing]:
+        """Those of dead runs; what all runs of a matrix share is named like the beginning of theirs."""
+        return [one for one in things if not any(f"{run}-".startswith(f"{_run(one)}-") for run in alive)]
+
+    def _remove(self, name: str, remove: Callable[..., object], *which: str, **how: bool) -> None:
+        from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
+
+        if self.refusal:
+            return
+        with self._asking(), suppress(APIError):  # in use by somebody else's container, or gone meanwhile
+            remove(*which, **how)
+            self.removed.append(f"{name} on {self._host}" if self._host else name)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Keep why the engine does not answer, so that the others are cleaned all the same."""
+        try:
+            with as_engine_error():
+                yield
+        except EngineError as error:
+            where = self._host or "this machine"
+            self.refusal = f"{where}: its engine stopped answering ({error}); try again when it is up"
+
 
 def clean(hosts: str | None = None) -> None:
-    """Remove everything that carries the suite's label and say what it was.
+    """Remove everything that carries the suite's label and has no runner any more, and say what that was, and what was left.
 
     Args:
         hosts: HOSTS, whose engines are cleaned instead of this machine's.
@@ -23,45 +101,68 @@ def clean(hosts: str | None = None) -> None:
     Raises:
         RequestError: no Docker engine answers, so there is nothing to ask; with hosts, after the others have been cleaned.
     """
-    removed = remove_left(docker.connect_or_refuse()) if hosts is None else _clean_hosts(hosts)
-    sys.stdout.write("".join(f"removed {name}\n" for name in removed) or "nothing to remove\n")
+    refusals: list[str] = []
+    with ExitStack() as connections:
+        places = list(_places(hosts, connections, refusals)) if hosts else [Place(docker.connect_or_refuse())]
+        left = remove_left(places, say=lambda text: sys.stderr.write(f"{text}\n"))
+    lines = [f"removed {name}\n" for place in places for name in place.removed]
+    lines += [
+        f"left {run} as it is: its runner is alive; end that by Ctrl-C, or what runs by "
+        f"`docker rm --force $(docker ps --quiet --filter label={LABEL_RUN}={run})`\n"
+        for run in left
+    ]
+    refusals += [place.refusal for place in places if place.refusal]
+    sys.stdout.write("".join(lines) or ("" if refusals else "nothing to remove\n"))
+    if refusals:
+        raise RequestError("; also ".join(refusals))
 
 
-def remove_left(client: DockerClient) -> tuple[str, ...]:
-    """Remove what runs have left in one engine, and return the names."""
-    from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
+def remove_left(places: Sequence[Place], *, say: Callable[[str], object] = lambda _: None) -> tuple[str, ...]:
+    """Remove what killed runs have left; returns the runs that are alive, whose things stay.
 
-    removed = list(docker.remove_all(client))
-    by_label = {"label": LABEL_RUN}
-    for volume in client.volumes.list(filters=by_label):
-        with contextlib.suppress(APIError):  # in use by somebody else's container, or gone meanwhile
-            volume.remove()
-            removed.append(str(volume.name))
-    for network in client.networks.list(filters=by_label):
-        with contextlib.suppress(APIError):
-            network.remove()
-            removed.append(str(network.name))
-    return tuple(removed)
+    Args:
+        places: the engines of one machine, or of all machines that runs may be spread over.
+        say: told what is waited for.
+    """
+    alive = _alive(places, say=say)
+    for place in places:
+        place.remove(alive)
+    return tuple(sorted(alive))
 
 
-def _clean_hosts(text: str) -> tuple[str, ...]:
-    from docker.errors import DockerException  # noqa: PLC0415 - commands load what they need
-    from requests.exceptions import RequestException  # noqa: PLC0415
+def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]:
+    """The runs that have a runner: something of them outlasts the lease, or begins meanwhile.
 
-    from runner.hosts.endpoint import connected  # noqa: PLC0415
+    What has ended decides nothing, and a volume or network may be of a matrix that is between two trials.
+    """
+    known = {container["Id"] for place in places for container in place.containers}
+    others = any(place.volumes or place.networks for place in places)
+    begun: set[str] = set()
+    over = time.monotonic() + LEASE_S
+    said = False
+    while True:
+        now = [container for place in places for container in place.now()]
+        begun |= {_run(container) for container in now if container["Id"] not in known}
+        going = {_run(container) for container in now if container["State"] in _GOING}
+        if time.monotonic() > over or not (others or any(one["State"] in {*_GOING, "created"} for one in now)):
+            return begun | going
+        if not said:
+            say(f"looking for {LEASE_S:.0f} s which runs have a runner")
+            said = True
+        time.sleep(POLL_S)
+
+
+def _places(text: str, connections: ExitStack, refusals: list[str]) -> Iterator[Place]:
+    from runner.hosts.endpoint import connected  # noqa: PLC0415 - commands load what they need
     from runner.hosts.hostsfile import load_hosts  # noqa: PLC0415
 
-    removed: list[str] = []
-    refusals: list[str] = []
     for host in load_hosts(text).hosts:
         try:
-            with connected(host) as connection:
-                removed += [f"{name} on {host.name}" for name in remove_left(connection.client)]
+            yield Place(connections.enter_context(connected(host)).client, host=host.name)
         except RequestError as error:
             refusals.append(str(error))
-        except (DockerException, RequestException) as error:
-            refusals.append(f"{host.name}: its engine stopped answering ({error}); try again when it is up")
-    if refusals:
-        sys.stdout.write("".join(f"removed {name}\n" for name in removed))
-        raise RequestError("; also ".join(refusals))
-    return tuple(removed)
+
+
+def _run(thing: Thing) -> str:
+    """The run that it says it belongs to."""
+    return str(thing["Labels"][LABEL_RUN])

@@ -159,7 +159,7 @@ def clean(
     *,
     hosts: Annotated[Text, flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,
 ) -> None:
-    """Remove every container, volume and network that a killed run left, here or with --hosts on other machines."""
+    """Remove every container, volume and network that a killed run left, here or with --hosts on other machines; runs that go on are left alone."""
     from runner import cleanup  # noqa: PLC0415 - commands load what they need
 
     cleanup.clean(hosts or None)

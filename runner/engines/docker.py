@@ -19,7 +19,7 @@ from runner.engines.refusal import as_engine_error
 from runner.engines.shaper import shape
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
-from runner.spec import LABEL_RUN, ContainerSpec, Mount
+from runner.spec import ContainerSpec, Mount
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -258,18 +258,6 @@ class DockerContainer:
             self.client.api.remove_container(self.identifier, force=True, v=True)
         if self._network:
             network.remove_unused(self.client, self._network)
-
-
-def remove_all(client: DockerClient) -> tuple[str, ...]:
-    """Remove every container that the suite started, running or not, and return their names."""
-    from docker.errors import NotFound  # noqa: PLC0415 - loaded with the client
-
-    removed = []
-    for container in client.containers.list(all=True, filters={"label": LABEL_RUN}, ignore_removed=True):
-        with contextlib.suppress(NotFound):
-            container.remove(force=True, v=True)
-            removed.append(str(container.name))
-    return tuple(sorted(removed))
 
 
 def _data_target(data: Path) -> str:

@@ -19,7 +19,7 @@ from commands import ROOT, of_run
 from waiting import wait_until
 
 from runner.cache import cache_dir
-from runner.cleanup import remove_left
+from runner.cleanup import Place, remove_left
 from runner.emulation.emulate import emulated_nodes
 from runner.emulation.link import Link
 from runner.engines import shaper
@@ -320,7 +320,9 @@ def test_kill_9_of_the_runner_ends_the_nodes_and_clean_removes_their_network(cli
         process.communicate()
     assert wait_until(lambda: not client.containers.list(filters=of_run(run_id), ignore_removed=True), 20)
     assert f"dlscale-{run_id}" in left_of(client, run_id)
-    assert f"dlscale-{run_id}" in remove_left(client)
+    place = Place(client)
+    assert run_id not in remove_left([place])
+    assert f"dlscale-{run_id}" in place.removed
     assert left_of(client, run_id) == []
 
 

@@ -44,6 +44,20 @@ def test_kill_9_of_the_runner_leaves_no_container_running(start, client, dlscale
     assert dlscale("clean").stdout == "nothing to remove\n"
 
 
+@pytest.mark.alone
+def test_clean_leaves_a_run_alone_whose_runner_is_alive(start, client, dlscale, tmp_path):
+    """A bench that failed with "killed" because somebody cleaned up beside it."""
+    process = start("bench", *LONG, "--workers=1", f"--out={tmp_path}")
+    assert wait_until(lambda: training(client, tmp_path), 60)
+    before = running(client, tmp_path)
+    (run,) = (path.parent.name for path in tmp_path.glob("*/plan.json"))
+    done = dlscale("clean")
+    assert done.code == 0
+    assert f"left {run} as it is: its runner is alive; end that by Ctrl-C" in done.stdout
+    assert running(client, tmp_path) == before
+    assert process.poll() is None
+
+
 @pytest.mark.parametrize(
     ("signals", "code"),
     [([signal.SIGINT], 3), ([signal.SIGINT] * 3, 3), ([signal.SIGTERM], 143), ([signal.SIGHUP], 129)],

@@ -1,0 +1,136 @@
+"""Prevents: `clean` that ends a live run, or takes what it needs between two trials; what a killed run left and `clean` does not remove."""
+
+import itertools
+
+import pytest
+from docker.errors import APIError, DockerException
+
+from runner import cleanup
+from runner.cleanup import Place, remove_left
+from runner.spec import LABEL_RUN
+
+RUN = "20260101T000000Z-0a0b-mxnet-lenet-1cpu-r1"
+MATRIX = "20260101T000000Z-0a0b"
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """A clock that a second passes on with every look at it; gives what was slept."""
+    slept = []
+    ticks = itertools.count()
+    monkeypatch.setattr(cleanup.time, "monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr(cleanup.time, "sleep", slept.append)
+    return slept
+
+
+def container(state, run=RUN, number=0):
+    name = f"dlscale-{run}-worker{number}"
+    return {"Id": f"id of {name}", "Names": [f"/{name}"], "State": state, "Labels": {LABEL_RUN: run}}
+
+
+def thing(name, run):
+    return {"Name": name, "Id": f"id of {name}", "Labels": {LABEL_RUN: run}}
+
+
+class Engine:
+    """What a Docker client is asked here: containers at each look, the last ones from then on."""
+
+    def __init__(self, *looks, volumes=(), networks=(), in_use=()):
+        self.api, self.looks, self.removed = self, [list(look) for look in looks] or [[]], []
+        self._volumes, self._networks, self.in_use = list(volumes), list(networks), in_use
+
+    def containers(self, *, all, filters):  # noqa: A002 - the SDK's name
+        assert (all, filters) == (True, {"label": LABEL_RUN})
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+    def volumes(self, *, filters):
+        return {"Volumes": self._volumes}
+
+    def networks(self, *, filters):
+        return self._networks
+
+    def remove_container(self, identifier, *, v):
+        assert v
+        self._take(identifier)
+
+    def remove_volume(self, name):
+        self._take(name)
+
+    def remove_network(self, identifier):
+        self._take(identifier)
+
+    def _take(self, what):
+        if what in self.in_use:
+            raise APIError("volume is in use")
+        self.removed.append(what)
+
+
+def cleaned(*engines):
+    places = [Place(engine, host=f"n{number}") for number, engine in enumerate(engines)]
+    return remove_left(places), [place.removed for place in places], [place.refusal for place in places]
+
+
+def test_what_has_ended_goes_at_once(clock):
+    engine = Engine([container("exited"), container("dead", number=1)])
+    assert cleaned(engine)[0] == ()
+    assert engine.removed == [f"id of dlscale-{RUN}-worker0", f"id of dlscale-{RUN}-worker1"]
+    assert clock == []
+
+
+def test_a_run_that_goes_on_keeps_all_that_is_its_own_and_its_matrix_too():
+    """A running bench whose containers were removed, and which then blamed its batch."""
+    other = container("exited", run="20260101T000000Z-ffff-r1")
+    engine = Engine(
+        [container("running"), container("exited", number=1), other],
+        volumes=[thing("dlscale-workloads", MATRIX), thing("dlscale-keys", RUN), thing("old", "20260101T000000Z-ffff")],
+        networks=[thing("dlscale-net", RUN)],
+    )
+    left, removed, _ = cleaned(engine)
+    assert left == (RUN,)
+    assert removed == [["dlscale-20260101T000000Z-ffff-r1-worker0 on n0", "old on n0"]]
+
+
+def test_one_whose_lease_has_run_out_goes(clock):
+    engine = Engine(
+        [container("running")],
+        [container("running")],
+        [container("exited")],
+        volumes=[thing("dlscale-workloads", MATRIX)],
+    )
+    assert cleaned(engine)[0] == ()
+    assert engine.removed == [f"id of dlscale-{RUN}-worker0", "dlscale-workloads"]
+    assert clock
+
+
+def test_one_that_was_never_started_goes_if_its_run_starts_nothing():
+    assert cleaned(Engine([container("created")]))[:2] == ((), [[f"dlscale-{RUN}-worker0 on n0"]])
+
+
+def test_a_matrix_between_two_trials_keeps_its_programs():
+    """Volumes without a container, which the next trial would have found empty."""
+    begun = [container("running", run=f"{MATRIX}-mxnet-lenet-1cpu-r2")]
+    engine = Engine([], [], begun, [], volumes=[thing("dlscale-workloads", MATRIX)])
+    left, removed, _ = cleaned(engine)
+    assert left == (f"{MATRIX}-mxnet-lenet-1cpu-r2",)
+    assert removed == [[]]
+
+
+def test_a_run_that_is_alive_on_one_host_is_left_on_all():
+    first = Engine([container("exited")], volumes=[thing("dlscale-keys", RUN)])
+    assert cleaned(first, Engine([container("running", number=1)]))[:2] == ((RUN,), [[], []])
+
+
+def test_what_somebody_else_uses_is_not_said_to_be_removed():
+    engine = Engine([], volumes=[thing("theirs", "old"), thing("mine", "old")], in_use=["theirs"])
+    assert cleaned(engine)[1] == [["mine on n0"]]
+
+
+def test_an_engine_that_stops_answering_is_named_and_the_others_are_cleaned():
+    class Silent(Engine):
+        def volumes(self, *, filters):
+            raise DockerException("no route to host")
+
+    silent, other = Silent([container("exited")]), Engine([container("exited", run="old")])
+    _, removed, refusals = cleaned(silent, other)
+    assert removed == [[], ["dlscale-old-worker0 on n1"]]
+    assert refusals == ["n0: its engine stopped answering (no route to host); try again when it is up", None]
