@@ -164,6 +164,7 @@ class Matrix:
             provenance=facts,
             workload=self.ground.workload,
             kernels=writer.table("kernels", report=shown.stage) if trial.profile else None,
+            containers=planned.containers,
         )
         record = RunRecord(
             run_id=run_id,

@@ -75,10 +75,12 @@ def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
 
 def _grade(directory: Path, record: RunRecord, samples: pd.DataFrame | None) -> Graded:
     """Compute the figures of a run from its raw events, by the rules for its kind of program."""
-    events, monitors = read_events(directory), read_plan(directory).monitors
+    events, plan = read_events(directory), read_plan(directory)
     trial = record.trial
     if isinstance(trial, ForeignTrial):
-        return foreign.grade(trial=trial, outcome=record.outcome, events=events, samples=samples, monitors=monitors)
+        return foreign.grade(
+            trial=trial, outcome=record.outcome, events=events, samples=samples, monitors=plan.monitors
+        )
     workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
     if workload is None:
         raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
@@ -87,10 +89,11 @@ def _grade(directory: Path, record: RunRecord, samples: pd.DataFrame | None) -> 
         outcome=record.outcome,
         events=events,
         samples=samples,
-        monitors=monitors,
+        monitors=plan.monitors,
         provenance=record.provenance,
         workload=workload,
         kernels=read_table(directory, "kernels") if trial.profile else None,
+        containers=plan.containers,
     )
 
 

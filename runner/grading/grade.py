@@ -23,7 +23,9 @@ from runner.profile.judge import doubts as pass_doubts
 from runner.profile.judge import faults as pass_faults
 from runner.request import Device
 from runner.results import Ratio, RunRecord, ScalingFigures, Validity
+from runner.spec import ContainerSpec
 from runner.telemetry.doubts import doubts as telemetry_doubts
+from runner.telemetry.doubts import taken_cores
 from runner.telemetry.model import Telemetry
 from runner.telemetry.spans import node_spans
 from runner.telemetry.summary import summarize
@@ -61,6 +63,7 @@ def grade(
     samples: pd.DataFrame | None = None,
     monitors: Mapping[str, str] = MappingProxyType({}),
     kernels: pd.DataFrame | None = None,
+    containers: Sequence[ContainerSpec] = (),
 ) -> Graded:
     """Compute the figures of one run and judge whether they may be used.
 
@@ -73,6 +76,7 @@ def grade(
         samples: its table `telemetry`; None where nobody looked on.
         monitors: by the sampler's container, its node.
         kernels: its table `kernels`, of a pass under a profiler; None where there is none.
+        containers: that were planned; without them nobody knows which cores were its own.
     """
     measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s", mode=trial.mode)
     transport = interconnect.used(
@@ -99,6 +103,7 @@ def grade(
         validity = judge_pass(trial, outcome, events, kernels)
     else:
         validity = judge(trial, outcome, measurement, transport, workload)
+        validity = _degraded(validity, _taken(trial, measurement, watched, containers))
     return Graded(
         outcome=with_phases,
         measurement=measurement,
@@ -149,10 +154,30 @@ def with_doubts(validity: Validity, watched: Telemetry | None, *, shared: bool =
 
     With `shared` it was to share its devices, so that others on them are no reason.
     """
-    found = telemetry_doubts(watched, shared=shared) if watched else ()
+    return _degraded(validity, telemetry_doubts(watched, shared=shared) if watched else ())
+
+
+def _degraded(validity: Validity, found: Sequence[str]) -> Validity:
     if validity.status == "invalid" or not found:
         return validity
     return Validity(status="degraded", reasons=(*validity.reasons, *found))
+
+
+def _taken(
+    trial: Trial, measurement: Measurement, watched: Telemetry | None, containers: Sequence[ContainerSpec]
+) -> tuple[str, ...]:
+    """What others took of the cores that a job on one machine's CPUs had for itself, where every container of it told what it used.
+
+    Between nodes, even emulated ones, the kernel carries packages on whichever core it is: that is the job's, and in no container's figure.
+    """
+    if watched is None or trial.device != "cpu" or trial.nodes > 1 or (trial.concurrent and trial.concurrent.shared):
+        return ()
+    own = [spec for spec in containers if spec.role != "monitor"]
+    used = [measurement.used[spec.name].cpu_s for spec in own if spec.name in measurement.used]
+    known = [seconds for seconds in used if seconds is not None]
+    if len(known) < len(own):
+        return ()
+    return taken_cores(watched, cores={core for spec in own for core in spec.cpus}, used_s=math.fsum(known))
 
 
 def judge(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from runner.telemetry.model import GpuTelemetry, HostTelemetry, Telemetry
@@ -15,6 +16,10 @@ RISE_C: Final = 5.0
 # In shorter spans every GPU that was idle before still warms up.
 RISE_SPAN_S: Final = 30.0
 POWER_CAP: Final = "power cap"
+# Of the time of a job's own cores. What the kernel, the runner and the sampler take of it for the job's sake was 2 % where it was alone.
+OTHERS_SHARE: Final = 0.1
+# A sample at either edge of the span may be half outside of it: of so many, that is 5 %.
+FEWEST_SAMPLES: Final = 20
 
 
 def doubts(telemetry: Telemetry, *, shared: bool = False) -> tuple[str, ...]:
@@ -26,6 +31,28 @@ def doubts(telemetry: Telemetry, *, shared: bool = False) -> tuple[str, ...]:
     for host in telemetry.hosts:
         found += _of_host(host)
     return tuple(found)
+
+
+def taken_cores(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
+    """What others took of the cores of a job on one machine: for how long those were busy, less what the job itself used.
+
+    Nothing where the span has too few samples to tell.
+
+    Args:
+        telemetry: of the job's machine.
+        cores: the job's own, by the kernel's numbers.
+        used_s: CPU seconds of the whole job in all measured windows, those that do not count included: others are blamed for too little
+            rather than for too much.
+    """
+    (host,) = telemetry.hosts or (None,)
+    if host is None or host.core_percent is None or not cores or max(cores) >= len(host.core_percent):
+        return ()
+    whole_s = host.measured_s * len(cores)
+    others_s = host.measured_s * math.fsum(host.core_percent[core] for core in cores) / 100 - used_s
+    if host.measured_s * (telemetry.hz or 0) < FEWEST_SAMPLES or others_s <= OTHERS_SHARE * whole_s:
+        return ()
+    which = f"core {min(cores)}" if len(cores) == 1 else f"{len(cores)} cores"
+    return (f"others used the job's {which} for {others_s:.1f} of the {whole_s:.1f} CPU seconds that were measured",)
 
 
 def _of_gpu(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 import examples
 import pytest
+from monitored import MONITOR, beats, frame, rows, started, stopped
 from records import events, provenance, record
 
-from runner.events import Eval, FlopPerSample, Loss, RunStart, RunStop
+from runner.events import Eval, FlopPerSample, Loss, RunStart, RunStop, Usage
 from runner.grading.grade import grade, scaling
 from runner.outcome import Outcome
+from runner.spec import ContainerSpec
 from runner.workload import choose_workload, load_workloads
 
 WORKLOAD = choose_workload(load_workloads(examples.ROOT), None)
@@ -38,6 +40,60 @@ def test_a_run_that_does_everything_right_is_valid(trial):
     assert found.measurement.training_time_s == pytest.approx(0.1 * 40)
     assert found.measurement.samples == 40 * trial.global_batch
     assert found.measurement.first_step_s is None
+
+
+def on_cores(trial, *, used_s, cpus=(0,)):
+    """Validity of a run whose cores were busy all the 4 s that were measured; `used_s` by container."""
+    containers = [spec(f"w{number}", cpus=cpus) for number in range(len(used_s))]
+    usage = [
+        Usage(event="usage", where=where, cpu_s=seconds * at, rank=0, t=4.0 * at, received=50.0, container=f"w{number}")
+        for number, seconds in enumerate(used_s)
+        if seconds is not None
+        for at, where in enumerate(("start", "stop"))
+    ]
+    t = beats(0.0, 5.0)
+    return grade(
+        trial=trial,
+        outcome=OK,
+        events=[*events(trial), *usage, started(t=0.0), stopped()],
+        samples=frame(rows(t, device="host", core_percent=[[100.0, 100.0]] * len(t))),
+        monitors={MONITOR: "here"},
+        provenance=provenance(),
+        workload=WORKLOAD,
+        containers=[*containers, spec(MONITOR, role="monitor")],
+    ).validity
+
+
+def spec(name, **changes):
+    fields = {"name": name, "node": "here", "role": "worker", "image": "none", "argv": (), "env": {}, "user": "0:0"}
+    return ContainerSpec(**(fields | {"labels": {}} | changes))
+
+
+def test_a_run_whose_cores_others_used_as_well_is_degraded():
+    """Two benches on the same cores, each half as fast as alone, and both valid."""
+    found = on_cores(examples.trial(), used_s=[2.0])
+    assert found.status == "degraded"
+    assert found.reasons == ("others used the job's core 0 for 2.0 of the 4.0 CPU seconds that were measured",)
+    assert on_cores(examples.trial(), used_s=[3.9]).status == "valid"
+    assert on_cores(examples.trial(), used_s=[3.9, 3.9], cpus=(0, 1)).status == "valid"
+
+
+@pytest.mark.parametrize(
+    ("trial", "used_s", "cpus"),
+    [
+        (examples.trial(), [2.0, None], (0,)),  # a server that does not tell what it used
+        (examples.trial(), [None], (0,)),
+        (examples.trial(), [2.0], ()),  # bound to no core
+        (examples.trial(nodes=2), [2.0], (0,)),
+        (
+            examples.trial(concurrent={"trainings": 2, "case": "together", "number": 1, "shared": True}),
+            [2.0],
+            (0,),
+        ),
+    ],
+)
+def test_nobody_is_blamed_for_cores_where_it_is_not_known_whose_time_it_was(trial, used_s, cpus):
+    assert not [reason for reason in on_cores(trial, used_s=used_s, cpus=cpus).reasons if "others used" in reason]
 
 
 def test_lost_samples_make_a_run_invalid():

@@ -16,7 +16,7 @@ import pytest
 from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, started, stopped, trouble, window
 
 from runner.columns import COLUMNS
-from runner.telemetry.doubts import doubts
+from runner.telemetry.doubts import doubts, taken_cores
 from runner.telemetry.model import ForeignProcess, Missing, Range, Span
 from runner.telemetry.pool import pool
 from runner.telemetry.spans import node_spans
@@ -468,6 +468,29 @@ def test_a_slowdown_of_a_percent_is_no_doubt_and_more_is_one():
     for percent, count in ((1.0, 0), (1.01, 1)):
         one = found.gpus[0].model_copy(update={"slowdown_percent": {"power brake": percent}})
         assert len(doubts(found.model_copy(update={"gpus": (one,)}))) == count
+
+
+@pytest.mark.parametrize(
+    ("cores", "used_s", "doubt"),
+    [
+        # Cores 0 and 2 were busy for 4.0 and 2.0 of the 4 s each.
+        ({0, 2}, 4.0, ("others used the job's 2 cores for 2.0 of the 8.0 CPU seconds that were measured",)),
+        ({0}, 3.5, ("others used the job's core 0 for 0.5 of the 4.0 CPU seconds that were measured",)),
+        ({0}, 3.6, ()),  # a tenth
+        ({1, 3}, 0.4, ()),  # what others do on other cores is their business
+        ({0}, 4.2, ()),  # the job's seconds are of windows before the span, too
+        ({0, 4}, 0.0, ()),  # the sampler saw no core 4
+        (set(), 0.0, ()),
+    ],
+)
+def test_what_others_took_of_a_jobs_cores_by_hand(cores, used_s, doubt):
+    assert taken_cores(seen(device="cpu"), cores=cores, used_s=used_s) == doubt
+
+
+def test_too_few_samples_do_not_tell_whose_a_cores_time_was():
+    found = seen(device="cpu")
+    for hz, count in ((5, 1), (4, 0)):  # 20 and 16 samples in 4 s
+        assert len(taken_cores(found.model_copy(update={"hz": hz}), cores={0}, used_s=0.0)) == count
 
 
 def test_a_temperature_that_still_rises_counts_in_long_spans_alone():
