@@ -139,7 +139,7 @@ function layout(figure) {
     margin: { l: 56, r: 12, t: 10, b: 48 }, paper_bgcolor: tone('--paper'), plot_bgcolor: tone('--paper'), hovermode: 'closest', uniformtext: { mode: 'hide', minsize: 10 },
     font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif', size: 12.5, color: tone('--ink') },
     hoverlabel: { font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif' } },
-    shapes: figure.shade.map(([x0, x1]) => ({ type: 'rect', yref: 'paper', y0: 0, y1: 1, x0, x1, line: { width: 0 },
+    shapes: (figure.shade ?? []).map(([x0, x1]) => ({ type: 'rect', yref: 'paper', y0: 0, y1: 1, x0, x1, line: { width: 0 },
       fillcolor: tone('--quiet'), opacity: 0.14, layer: 'below' })) };
 }
 
