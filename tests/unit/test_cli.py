@@ -177,7 +177,8 @@ def test_the_doctor_speaks_json_and_knows_every_image():
 
 
 def make(*words):
-    return subprocess.run(["make", "-n", *words], cwd=examples.ROOT, capture_output=True, text=True)
+    argv = ["make", "--no-print-directory", "-n", *words]  # a make that runs the tests would have it named
+    return subprocess.run(argv, cwd=examples.ROOT, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(
@@ -240,27 +241,33 @@ def test_make_hands_every_variable_over_as_one_word(tmp_path):
     assert not (tmp_path / "owned").exists()
 
 
-def test_what_the_system_refuses_is_one_sentence(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "app", lambda: Path("/etc/passwd/x").read_text(encoding="utf-8"))
+@pytest.fixture
+def main(monkeypatch):
+    """The command line in this process, without what it does to the whole of one."""
+    for module, own in ((cli.output, "outlast"), (cli.interrupts, "listen")):
+        monkeypatch.setattr(module, own, lambda: None)
+    monkeypatch.setattr(cli.interrupts, "_came", [])
     monkeypatch.setattr(sys, "argv", ["dlscale"])
+    return cli.main
+
+
+def test_what_the_system_refuses_is_one_sentence(main, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "app", lambda: Path("/etc/passwd/x").read_text(encoding="utf-8"))
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main()
     assert ended.value.code == 2
     assert capsys.readouterr().err == (
         "dlscale: /etc/passwd/x can't be read or written (Not a directory); mend that, or give another place\n"
     )
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch):
+def test_a_bug_keeps_its_traceback(main, monkeypatch):
     def app():
         raise OSError("a library's own")
 
     monkeypatch.setattr(cli, "app", app)
-    for module, own in ((cli.output, "outlast"), (cli.interrupts, "listen")):
-        monkeypatch.setattr(module, own, lambda: None)  # they are for a whole process
-    monkeypatch.setattr(sys, "argv", ["dlscale"])
     with pytest.raises(OSError, match="a library's own"):
-        cli.main()
+        main()
 
 
 def test_output_that_can_not_be_written_leaves_no_traceback():

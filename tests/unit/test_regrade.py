@@ -16,7 +16,6 @@ from records import events, record
 from test_cli import dlscale
 
 import runner.regrade
-from runner.cli import main
 from runner.grading.grade import grade, scaling
 from runner.machine.provenance import SUITE_ROOT
 from runner.regrade import regrade, regrade_all
@@ -85,16 +84,13 @@ def test_another_python_comes_to_the_same_digits(directory, monkeypatch):
     assert regrade(directory)[1] == old
 
 
-def test_a_figure_edited_by_hand_is_found_and_mended(runs, capsys, monkeypatch):
+def test_a_figure_edited_by_hand_is_found_and_mended(runs, capsys):
     path = runs / "two" / "record.json"
     honest = path.read_text()
     fields = json.loads(honest)
     fields["measurement"]["throughput"]["value"] *= 2
     path.write_text(json.dumps(fields))
-    monkeypatch.setattr("sys.argv", ["dlscale", "regrade", str(runs)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
+    assert regrade_all(runs) == 0
     said = capsys.readouterr().out
     assert "one: same" in said
     assert "two: written again, measurement differed from the raw files" in said
@@ -121,12 +117,10 @@ def test_runs_in_folders_are_mended_each_against_the_baseline_beside_it(runs, tm
     assert path.read_text() == honest
 
 
-def test_a_directory_without_records_is_refused(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["dlscale", "regrade", str(tmp_path)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert "holds no record.json" in capsys.readouterr().err
+def test_a_directory_without_records_is_refused(tmp_path):
+    done = dlscale("regrade", tmp_path)
+    assert done.code == 2
+    assert "holds no record.json" in done.stderr
 
 
 def committed(kind):
