@@ -18,7 +18,7 @@ LONG = (
     *("--device=cpu", "--model=lenet", "--image-size=32", "--batch=4", "--workers=2", "--repeat=1"),
     "--warmup=2",
 )
-ITERATIONS = {"mxnet": 2000, "pytorch": 1600, "tensorflow": 1600}
+ITERATIONS = {"mxnet": 2000, "pytorch": 4000, "tensorflow": 1600}
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
 ENDS_WITHIN_S = 10
 
