@@ -14,3 +14,9 @@ def open_console(
     return Console(
         stderr=stderr, soft_wrap=soft_wrap, width=width, file=file, markup=False, emoji=False, highlight=False
     )
+
+
+def open_screen(*, width_of_a_file: int) -> Console:
+    """A console for tables: as wide as the terminal, or so wide where they go to a file or another program, and nothing has to fit a screen."""
+    console = open_console()
+    return console if console.is_terminal else open_console(width=width_of_a_file)

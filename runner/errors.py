@@ -106,3 +106,8 @@ def readable(text: str) -> str:
 def shorten(text: str) -> str:
     """A value for a sentence that stays on one line of the screen."""
     return text if len(text) <= _AROUND else f"{text[: _AROUND - 3]}..."
+
+
+def one_line(said: object) -> str:
+    """What a library says, which may be of several lines, for a sentence."""
+    return " ".join(str(said).split())

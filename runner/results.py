@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from runner import tables
 from runner.columns import TableName
-from runner.errors import RequestError, RunFailedError
+from runner.errors import RequestError, RunFailedError, one_line
 from runner.events import Event
 from runner.events.parse import Rows, parse_events
 from runner.frozen import Frozen, refuse_newer
@@ -291,8 +291,7 @@ def read_plan(directory: Path) -> RunPlan:
     try:
         return RunPlan.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        said = " ".join(str(error).split())
-        raise RequestError(f"{path}: is no plan of a run ({said}); name a run directory") from error
+        raise RequestError(f"{path}: is no plan of a run ({one_line(error)}); name a run directory") from error
 
 
 def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
@@ -304,8 +303,9 @@ def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
     try:
         return tables.read(directory, table, nodes=read_plan(directory).nodes)
     except (OSError, ValueError, KeyError) as error:
-        said = " ".join(str(error).split())
-        raise RequestError(f"{directory}: its table {table} can't be read ({said}); the raw file is damaged") from error
+        raise RequestError(
+            f"{directory}: its table {table} can't be read ({one_line(error)}); the raw file is damaged"
+        ) from error
 
 
 def run_directories(folder: Path) -> list[Path]:

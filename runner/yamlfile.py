@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from runner.errors import RequestError
+from runner.errors import RequestError, shorten
 
 # The largest file of the suite gives 4,170 events and 5 levels; a hosts.yaml of a thousand hosts some 20,000.
 _MOST: Final = 100_000
@@ -124,7 +124,7 @@ class _Nodes:
         except (ValueError, LookupError, AttributeError) as error:  # what PyYAML's constructors fail with
             kind = node.tag.rpartition(":")[2]
             raise RequestError(
-                f"{self._place(node)}: {_dotted(location)} is {_short(node.value)}, which is no {kind}; correct it, or put it in quotes"
+                f"{self._place(node)}: {_dotted(location)} is {shorten(repr(node.value))}, which is no {kind}; correct it, or put it in quotes"
             ) from error
 
     def _check_keys(self, node: yaml.MappingNode, location: Location) -> None:
@@ -158,7 +158,7 @@ def _sentence(detail: ErrorDetails, *, path: Path, root: yaml.Node, model: type[
     if detail["type"] == "missing":
         return f"{where}key {str(detail['loc'][-1])!r} is missing in {_dotted(location)}; add it"
     message = detail["msg"].removeprefix("Value error, ")
-    return f"{where}{_dotted(location)} is {_short(detail['input'])}: {message[:1].lower()}{message[1:]}; correct it"
+    return f"{where}{_dotted(location)} is {shorten(repr(detail['input']))}: {message[:1].lower()}{message[1:]}; correct it"
 
 
 def _place(root: yaml.Node, loc: Location) -> tuple[int, Location]:
@@ -213,8 +213,3 @@ def _dotted(location: Location) -> str:
     """Write ``("images", "mxnet", 0)`` as ``images.mxnet[0]``."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
     return text.removeprefix(".") or "the top level"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 -- a sentence stays on one screen line

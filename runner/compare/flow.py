@@ -10,7 +10,7 @@ from typing import Final, Literal
 from runner.compare import show
 from runner.compare.judge import compare
 from runner.compare.model import Compared
-from runner.console import open_console
+from runner.console import open_screen
 from runner.errors import RequestError, SlowerError
 from runner.on_file import OnFile, runs_at
 
@@ -89,9 +89,7 @@ def _refuse_strangers(compared: Compared) -> None:
 
 def _print(compared: Compared, passed_over: Sequence[str], form: Form) -> None:
     if form == "table":
-        console = open_console()
-        wide = console if console.is_terminal else open_console(width=_WIDTH_OF_A_FILE)
-        show.print_compared(wide, compared, passed_over)
+        show.print_compared(open_screen(width_of_a_file=_WIDTH_OF_A_FILE), compared, passed_over)
         return
     sys.stdout.write(show.as_json(compared) if form == "json" else show.markdown(compared))
     sys.stderr.writelines(f"{sentence}\n" for sentence in passed_over)

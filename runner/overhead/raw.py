@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from runner.errors import RequestError
+from runner.errors import RequestError, one_line
 from runner.frozen import Frozen, refuse_newer
 
 PREFIX: Final = "overhead-"
@@ -91,8 +91,7 @@ def read_overhead(path: Path) -> Overhead:
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         return Overhead.model_validate(fields)
     except (OSError, ValueError, RecursionError, AttributeError) as error:
-        said = " ".join(str(error).split())
-        raise RequestError(f"{path}: is no file of `dlscale overhead` ({said})") from error
+        raise RequestError(f"{path}: is no file of `dlscale overhead` ({one_line(error)})") from error
 
 
 def overhead_schema() -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from runner.console import open_console
+from runner.console import open_screen
 from runner.errors import RequestError, nearest
 from runner.published.contradict import Contradiction, contradictions
 from runner.published.derive import Scaled, scaled
@@ -63,9 +63,7 @@ def show_published(asked: Asked, *, as_json: bool, plot: Path | None) -> None:
             json.dumps([entry for each in listed for entry in _entries(each)], indent=1, default=float) + "\n"
         )
     else:
-        console = open_console()
-        if not console.is_terminal:
-            console = open_console(width=_WIDTH_OF_A_FILE)
+        console = open_screen(width_of_a_file=_WIDTH_OF_A_FILE)
         for each in listed if asked.anything else ():
             _print_source(console, each)
         if not asked.anything:

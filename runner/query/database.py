@@ -11,7 +11,7 @@ import duckdb
 
 from runner import tables as raw
 from runner.columns import TableName
-from runner.errors import RequestError
+from runner.errors import RequestError, one_line
 from runner.on_file import Run
 from runner.published.model import Published
 from runner.query import tables
@@ -151,4 +151,4 @@ def _arrow(sql_type: str) -> pa.DataType:
 
 def _sentence(error: duckdb.Error) -> str:
     """DuckDB's message in one line, without the line of SQL that it points at."""
-    return " ".join(str(error).partition("\n\nLINE ")[0].split())
+    return one_line(str(error).partition("\n\nLINE ")[0])

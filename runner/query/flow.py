@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Final, Literal
 
-from runner.console import open_console
+from runner.console import open_console, open_screen
 from runner.errors import RequestError
 from runner.machine.provenance import SUITE_ROOT
 from runner.on_file import OnFile, runs_at
@@ -57,8 +57,7 @@ def named_in(sql: str) -> tuple[Table, ...]:
 
 def list_tables() -> None:
     """Print every table with its columns."""
-    console = open_console()
-    show.print_tables(console if console.is_terminal else open_console(width=_WIDTH_OF_A_FILE), TABLES)
+    show.print_tables(open_screen(width_of_a_file=_WIDTH_OF_A_FILE), TABLES)
 
 
 def _on_file(place: str | None, wanted: tuple[Table, ...]) -> OnFile:

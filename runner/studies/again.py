@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from runner.errors import RequestError
+from runner.errors import RequestError, one_line
 from runner.on_file import records_under
 from runner.results import read_record, write_report
 from runner.studies import load, show
@@ -25,8 +25,7 @@ def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
     try:
         old = Reproduction.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        said = " ".join(str(error).split())
-        raise RequestError(f"{path}: is no reproduction of a study ({said}); name another file") from error
+        raise RequestError(f"{path}: is no reproduction of a study ({one_line(error)}); name another file") from error
     study, published = load.load(old.study)
     baselines = tuple(
         Run(directory=directory.name, record=record)

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from runner.console import open_console
+from runner.console import open_screen
 from runner.report.block import line
 from runner.studies import words
 from runner.studies.asked import Scale
@@ -35,8 +35,7 @@ _WIDTH_OF_A_FILE: Final = 240
 
 def screen() -> Console:
     """Where tables go."""
-    console = open_console()
-    return console if console.is_terminal else open_console(width=_WIDTH_OF_A_FILE)
+    return open_screen(width_of_a_file=_WIDTH_OF_A_FILE)
 
 
 def print_plan(console: Console, study: Study, cells: Sequence[Cell], *, machine: Machine, scale: Scale) -> None:
