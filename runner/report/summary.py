@@ -41,8 +41,9 @@ class Row(BaseModel):
         training_time_s: wall seconds from the first iteration's start to the last one's end, median of the repeats.
         speedup: throughput over that of one device; above `scale` it is shown, and flagged.
         efficiency: speedup / scale.
+        withheld: why there is no speedup though there is a baseline; None where there is one.
         repeats: processes started anew that the intervals are taken over.
-        parts: where the time of a step went, each part the median of the repeats; None where no program told.
+        parts: where the time of a step went, the mean of the repeats; None where no program told.
         mfu_percent: model FLOP/s at that throughput over the devices' dense peak; above 100 it is shown, and flagged.
         telemetry: what devices and hosts did, all repeats together; None where nobody looked on.
         answers: of inference; None of a training.
@@ -62,6 +63,7 @@ class Row(BaseModel):
     speedup_ci95: Interval | None = None
     efficiency: float | None = None
     efficiency_ci95: Interval | None = None
+    withheld: str | None = None
     repeats: int
     parts: StepParts | None = None
     mfu_percent: float | None = None
