@@ -167,11 +167,11 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
     usable = [record for record in records if record.validity.status != "invalid"]
     runs = usable_windows(usable)
     reasons = tuple(dict.fromkeys(reason for record in records for reason in record.validity.reasons))
-    device = "gpu" if records[0].trial.device == "gpu" else "cpu worker"
+    device, cores = "gpu" if records[0].trial.device == "gpu" else "cpu worker", records[0].trial.cpus_per_worker
     if not runs:
         failed = all(record.outcome.status != "ok" for record in records)
         status: Status = "failed" if failed else "invalid"
-        return Row(scale=scale, device=device, unit=unit, repeats=0, status=status, reasons=reasons)
+        return Row(scale=scale, device=device, cores=cores, unit=unit, repeats=0, status=status, reasons=reasons)
     base = usable_windows(baseline)
     if scale > 1 and base and not _clean(baseline):
         reasons += ("speedup and efficiency are over a baseline that is degraded",)
@@ -185,6 +185,7 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
     return Row(
         scale=scale,
         device=device,
+        cores=cores,
         throughput=rate,
         throughput_ci95=metrics.rate_interval(runs),
         unit=unit,
