@@ -301,12 +301,11 @@ AnyTrial = Trial | ForeignTrial
 
 
 def devices_in_words(device: Device, count: int, *, cores: int | None) -> str:
-    """A number of devices: `4 GPUs`; `2 CPU workers of 1 core`, as a worker of two is another device. `cores` None: not known."""
+    """A number of devices: `4 GPUs`; `2 workers × 1 core`, as a worker of two cores is another device. `cores` None: not known."""
     plural = "s" if count > 1 else ""
     if device == "gpu":
         return f"{count} GPU{plural}"
-    each = f" of {cores} core{'s' if cores > 1 else ''}" if cores else ""
-    return f"{count} CPU worker{plural}{each}"
+    return f"{count} worker{plural} × {cores} core{'s' if cores > 1 else ''}" if cores else f"{count} CPU worker{plural}"
 
 
 def paced(trial: Trial, *, iterations: int, window: int) -> Trial:

@@ -101,7 +101,7 @@ class Row(BaseModel):
 
     @property
     def devices(self) -> str:
-        """The scale in words: "1 GPU", "2 CPU workers of 1 core"."""
+        """The scale in words: "1 GPU", "2 workers × 1 core"."""
         return devices_in_words("gpu" if self.device == "gpu" else "cpu", self.scale, cores=self.cores)
 
     @property

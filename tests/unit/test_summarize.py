@@ -64,7 +64,7 @@ def exchanging(run, *, step_s, alone_s=None):
         (
             0.0500,
             0.001,
-            ["2 CPU workers of 1 core: a step takes 2.00 ms longer than on one device, the exchange by itself 1.00 ms"],
+            ["2 workers × 1 core: a step takes 2.00 ms longer than on one device, the exchange by itself 1.00 ms"],
         ),
         (0.0494, 0.001, []),  # 1.4 ms: as much as may be lost to hiding it
         (0.0484, 0.0001, []),  # 0.4 ms of 48: nobody would notice

@@ -57,7 +57,7 @@ def line(record: RunRecord, *, link: str) -> RunLine:
 
 
 def devices(record: RunRecord) -> str:
-    """The scale in words: "2 CPU workers of 1 core", "16 GPUs on 4 nodes"."""
+    """The scale in words: "2 workers × 1 core", "16 GPUs on 4 nodes"."""
     trial = record.trial
     words = devices_in_words(trial.device, trial.world_size, cores=trial.cpus_per_worker)
     return f"{words} on {trial.nodes} nodes" if trial.nodes > 1 else words
