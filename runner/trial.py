@@ -305,7 +305,9 @@ def devices_in_words(device: Device, count: int, *, cores: int | None) -> str:
     plural = "s" if count > 1 else ""
     if device == "gpu":
         return f"{count} GPU{plural}"
-    return f"{count} worker{plural} × {cores} core{'s' if cores > 1 else ''}" if cores else f"{count} CPU worker{plural}"
+    return (
+        f"{count} worker{plural} × {cores} core{'s' if cores > 1 else ''}" if cores else f"{count} CPU worker{plural}"
+    )
 
 
 def paced(trial: Trial, *, iterations: int, window: int) -> Trial:

@@ -52,6 +52,28 @@ def test_defaults_on_two_cores_are_one_and_two_workers_three_times_interleaved()
     assert {t.model for t in trials} == {"resnet18"}
 
 
+def test_without_iterations_every_scale_is_measured_for_as_long():
+    """Default runs were a second long: 71 images/s in one, 1,432 in the same training later."""
+    assert {(t.iterations, t.window, t.measure_s) for t in plan(Request(), ground("pytorch"))} == {(0, 0, 12.0)}
+    assert {(t.iterations, t.measure_s) for t in plan(Request(gpus=(1, 4)), ground("pytorch", "gpu"))} == {(0, 30.0)}
+    # A step of two devices that share a batch may take half as long: one device is measured for two times twelve seconds.
+    assert {t.measure_s for t in plan(Request(scaling="strong", batch=16), ground())} == {24.0}
+
+
+def test_what_can_not_agree_on_a_number_gets_one():
+    one, two = plan(Request(strategy="kvstore", kvstore="dist_sync", repeat=1), ground())
+    assert (one.iterations, one.measure_s) == (0, 12.0)
+    assert (two.iterations, two.measure_s) == (WORKLOAD.defaults["cpu"].iterations, 12.0)
+    (caffe,) = plan(Request(workers=(1,), repeat=1), ground("caffe"))
+    assert (caffe.iterations, caffe.measure_s) == (WORKLOAD.defaults["cpu"].iterations, None)
+
+
+def test_a_window_has_the_same_iterations_at_every_scale():
+    """On four GPUs a window had 3 iterations and on one 12, and what closing one cost was in the efficiency."""
+    trials = plan(Request(gpus=(1, 2, 4), iterations=200, repeat=1), ground("pytorch", "gpu"))
+    assert [(t.world_size, t.iterations, t.window) for t in trials] == [(1, 200, 5), (2, 100, 5), (4, 50, 5)]
+
+
 def test_weak_scaling_keeps_the_batch_a_device_and_the_samples_in_all():
     one, two = plan(Request(batch=16, iterations=40, repeat=1), ground())
     assert (one.batch_per_device, two.batch_per_device) == (16, 16)
