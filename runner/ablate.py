@@ -18,7 +18,7 @@ from runner.grading import metrics
 from runner.ground import Ground, look
 from runner.matrix import Run
 from runner.planning import techniques
-from runner.planning.plan import counted
+from runner.planning.length import counted
 from runner.report import ablation as report
 from runner.report.progress import progress
 from runner.report.publish import save

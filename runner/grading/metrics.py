@@ -140,8 +140,8 @@ def _pooled_within(runs: Sequence[GlobalWindows]) -> float:
     return samples / seconds
 
 
-def steadiness(windows: GlobalWindows) -> Steadiness:
-    """Find where the steady state begins, within the first fifth of the measured seconds.
+def steadiness(windows: GlobalWindows, *, most_left_out: float = MOST_LEFT_OUT) -> Steadiness:
+    """Find where the steady state begins, within the first fifth of the measured seconds, or within another share of them.
 
     The number of windows to leave out is the one that minimizes the marginal standard error of the rest (MSER: K. P. White, "An
     effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997). It is bounded in time, not in windows:
@@ -152,7 +152,7 @@ def steadiness(windows: GlobalWindows) -> Steadiness:
     count, total = len(times), float(windows.seconds.sum())
     if count < MIN_STEADY_WINDOWS:
         return _kept(windows, first=0, steady=False, drift=0.0)
-    droppable = int((np.cumsum(windows.seconds) <= MOST_LEFT_OUT * total).sum())
+    droppable = int((np.cumsum(windows.seconds) <= most_left_out * total).sum())
     errors = [times[d:].var() / (count - d) for d in range(min(droppable, count // 2) + 1)]
     first = int(np.argmin(errors))
     drift = _drift(windows.since(first))

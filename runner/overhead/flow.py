@@ -27,7 +27,8 @@ from runner.matrix import make_job
 from runner.overhead import asking
 from runner.overhead.again import from_file
 from runner.overhead.raw import PREFIX, Command, Overhead, Printed, SideName
-from runner.planning.plan import counted, plan
+from runner.planning.length import counted
+from runner.planning.plan import plan
 from runner.prepare import Prepared, prepare
 from runner.report import overhead as report
 from runner.report.progress import Progress, progress

@@ -20,6 +20,7 @@ from runner.ground import Ground
 from runner.passes.plan import passes
 from runner.planning import techniques
 from runner.planning.concurrency import cases, devices_of_cases
+from runner.planning.length import MEASURE_S, Length, length, window
 from runner.planning.spread import nodes_for, scales
 from runner.planning.strategy import Chosen, choose
 from runner.planning.wire import KINDS, Wanted, choose_wires
@@ -27,13 +28,6 @@ from runner.request import Device, Interconnect, Mode, Request
 from runner.trial import Placed, Trial, comparison_key
 from runner.workload import Model
 
-# Measured seconds of a process, unless ITERATIONS or EPOCHS say otherwise.
-MEASURE_S: Mapping[Device, float] = {"cpu": 12.0, "gpu": 30.0}
-# Window edges in a run of given length: enough for an interval, few enough not to be felt (an asynchronous engine such as MXNet's
-# loses about 1 % of its rate on two cores when every iteration has an edge).
-WINDOWS = 10
-# The longest stretch without an edge: a long run shows its rate and stays bounded in what a late fault can hide.
-MAX_WINDOW = 50
 # Messages in bytes that are timed on the job's own wires before its first step: one that latency rules, one that bandwidth does.
 PROBE: Mapping[Device, tuple[int, ...]] = {
     "cpu": (2**16, 2**20, 2**22),
@@ -118,13 +112,6 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     )
     here = ground.fleet.way == "here"
     return trials + passes(request, trials, asked=asked, nsight=ground.nsight, engine=ground.engine.name, here=here)
-
-
-def counted(request: Request, ground: Ground) -> Request:
-    """The same request with the workload's number of iterations where none is given: runs that do the same work one by one need it."""
-    if request.iterations or request.epochs:
-        return request
-    return request.model_copy(update={"iterations": ground.workload.defaults[ground.device].iterations})
 
 
 def _refuse_data(request: Request, ground: Ground) -> None:
@@ -251,12 +238,19 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
     chosen = Chosen("single") if scale == 1 else cell.strategy
     nodes = cell.nodes[scale]
     processes = chosen.processes(scale, nodes)
-    iterations, window, measure_s = _length(cell, scale, chosen)
+    measured = length(
+        request,
+        ground,
+        total=cell.total,
+        scale=scale,
+        scales=cell.scales,
+        agree=chosen.name != "kvstore" or processes == 1,
+    )
     samples = _epoch_samples(ground, request.mode)
     epoch_iterations = None
     if request.mode == "converge":
         epoch_iterations = samples // (batch * scale)
-        iterations, window = (request.epochs or EPOCHS) * epoch_iterations, _window(epoch_iterations)
+        measured = Length((request.epochs or EPOCHS) * epoch_iterations, window(epoch_iterations))
     fewest = min(len(member.node.cores) for member in ground.fleet.members[:nodes])
     cores = cell.share or max(1, fewest * nodes // processes)
     warmup = request.warmup or workload.defaults[cell.ground.device].warmup
@@ -291,11 +285,11 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         num_classes=num_classes,
         data=ground.dataset.path if ground.dataset else "synthetic",
         dataset=ground.dataset,
-        iterations=iterations,
+        iterations=measured.iterations,
         warmup=warmup,
-        window=window,
-        measure_s=measure_s,
-        epochs=max(1, iterations) * batch * scale * workload.batches_an_iteration(cell.model) / samples,
+        window=measured.window,
+        measure_s=measured.measure_s,
+        epochs=max(1, measured.iterations) * batch * scale * workload.batches_an_iteration(cell.model) / samples,
         learning_rate=cell.model.learning_rate,
         momentum=workload.momentum,
         weight_decay=workload.weight_decay,
@@ -350,31 +344,6 @@ def _at_most(cores: int, variable: str, asked: int) -> int:
     return asked
 
 
-def _length(cell: _Cell, scale: int, chosen: Chosen) -> tuple[int, int, float | None]:
-    """Iterations of a trial, those of a window, and the seconds that they are to take where they follow the rate of the warm-up.
-
-    A window has the same iterations at every scale of a plan. With strong scaling steps get shorter the more devices share a batch: so much
-    longer one device is measured. Two need more than a rate to agree: workers that only a parameter server joins, and a framework's own
-    binary; they get the workload's number.
-    """
-    request, workload, device = cell.request, cell.ground.workload, cell.ground.device
-    total = cell.total
-    if total is None and request.mode != "infer" and cell.ground.image.framework in workload.dialects:
-        total = workload.defaults[device].iterations
-    if total is None:
-        longest = max(cell.scales) if request.scaling == "strong" else 1
-        measure_s = longest * MEASURE_S[device]
-        alone = chosen.name != "kvstore" or chosen.processes(scale, cell.nodes[scale]) == 1
-        return (0, 0, measure_s) if alone else (workload.defaults[device].iterations, 1, measure_s)
-    of_scale = {one: math.ceil(total / one) if request.scaling == "weak" else total for one in cell.scales}
-    return of_scale[scale], _window(min(of_scale.values())), None
-
-
-def _window(iterations: int) -> int:
-    """Iterations between two edges, of so many of a run or of an epoch."""
-    return min(MAX_WINDOW, max(1, iterations // WINDOWS))
-
-
 def _probe(chosen: Chosen, device: Device) -> tuple[int, ...]:
     """Messages to time; a parameter server keeps each that it was ever sent, so that it gets no large ones."""
     return tuple(size for size in PROBE[device] if chosen.name != "kvstore" or size <= LARGEST_PUSH)
@@ -405,7 +374,7 @@ def _key(cell: _Cell, num_classes: int | None) -> str:
             "data": ground.dataset.digest if ground.dataset else "synthetic",
             "scaling": request.scaling,
             "batch": request.batch or ground.workload.defaults[cell.ground.device].batch,
-            "iterations": cell.total if cell.total is not None else f"{MEASURE_S[cell.ground.device]:g} s",
+            "iterations": cell.total if cell.total is not None else f"{MEASURE_S[ground.device]:g} s",
             "warmup": request.warmup,
             "xla": request.xla,
             "seed": request.seed,

@@ -45,7 +45,7 @@ def test_ways_are_held_against_the_frameworks_own_and_against_one_device():
     assert [way.row.efficiency for way in found.ways] == pytest.approx([0.9, 0.75])
     assert (own.runs, other.runs) == ((DDP[1].run_id,), (HOROVOD[1].run_id,))
     assert found.name == "strategies-pytorch-1.9.1-lenet-32px-fp32-batch32-2cpu"
-    assert found.setting == "lenet 32×32, batch 32 per device, fp32, 2 CPU workers"
+    assert found.setting == "lenet 32×32, batch 32 per device, fp32, 2 workers × 1 core"
 
 
 def test_without_a_run_on_one_device_there_is_no_efficiency_but_a_ratio():

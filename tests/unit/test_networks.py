@@ -69,7 +69,7 @@ def test_what_may_not_be_used_shows_no_figure_and_says_why():
     lost = ran("alexnet", 2, 90, status="invalid")
     (found,) = networks((*LENET, ALEXNET[0], lost))
     assert [row.efficiency for row in found.networks[0].rows] == [pytest.approx(1), None]
-    assert found.notes == (f"alexnet 32×32, 2 CPU workers invalid: {lost[1].validity.reasons[0]}",)
+    assert found.notes == (f"alexnet 32×32, 2 workers × 1 core invalid: {lost[1].validity.reasons[0]}",)
     assert [axis.get_label() for axis in efficiency_figure(found).axes[0].lines[:1]] == ["lenet 32×32, batch 32"]
 
 
@@ -84,7 +84,7 @@ def test_every_form_has_the_same_figures():
     assert lines[-1]["runs"] == "m-lenet-4-0"
     (figure,) = several(found).figures
     assert [series.y for series in figure.series] == [pytest.approx((100, 90)), pytest.approx((100, 90, 80))]
-    assert several(found).lead == "alexnet 32×32: 90.00 % on 2 CPU workers; lenet 32×32: 80.00 % on 4 CPU workers"
+    assert several(found).lead == "alexnet 32×32: 90.00 % on 2 workers × 1 core; lenet 32×32: 80.00 % on 4 workers × 1 core"
     drawn = efficiency_figure(found).axes[0]
     assert [list(line.get_ydata()) for line in drawn.lines if line.get_label() == "lenet 32×32, batch 32"] == [
         pytest.approx([100, 90, 80])

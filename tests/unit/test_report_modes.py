@@ -75,7 +75,7 @@ def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
     )
     ((block, legend),) = modes.blocks(summary)
     assert dict(zip(block.headers, block.rows[0], strict=True)) == {
-        "devices": "1 CPU worker",
+        "devices": "1 worker × 1 core",
         "batch": "64",
         "latency p50 (ms)": "10.00",
         "latency p90 (ms)": "12.00",
@@ -111,7 +111,7 @@ def test_epochs_are_the_median_of_repeats_as_far_as_all_of_them_went():
         ("1", "2.000", "2.000", "20.0", "2.000"),
         ("2", "2.000", "1.000", "40.0", "4.000"),
     ]
-    assert "| 1 CPU worker | 2 | 2.000 | 1.000 | 40.0 | 4.000 |" in markdown(summary)
+    assert "| 1 worker × 1 core | 2 | 2.000 | 1.000 | 40.0 | 4.000 |" in markdown(summary)
 
 
 @pytest.mark.parametrize(("count", "lines"), [(12, 12), (13, 12), (50, 12)])

@@ -243,7 +243,7 @@ def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
     assert (left.get_xlabel(), right.get_xlabel()) == ("throughput (images/s)", "sent by a node in a step (MB)")
     said = figure._supxlabel.get_text().replace("\n", " ")
     assert (
-        "not drawn: infiniband (asked), 2 CPU workers invalid (INTERCONNECT=infiniband asked, ethernet (eth0) used"
+        "not drawn: infiniband (asked), 2 workers × 1 core invalid (INTERCONNECT=infiniband asked, ethernet (eth0) used"
         in said
     )
     png = transports_png(compared)

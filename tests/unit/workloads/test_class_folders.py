@@ -103,6 +103,7 @@ def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_
     optional = [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"]
     profile = ["profile", "profile_after", "profile_iterations", "profile_region"]
     assert optional == [
+        "measure_seconds",
         "kvstore",
         "compression",
         "probe",
@@ -116,7 +117,10 @@ def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_
 
 def test_of_an_inference_only_the_training_before_it_may_be_left_out():
     parser = arguments.inference_parser("", models=("lenet",))
-    assert [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"] == ["fit"]
+    assert [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"] == [
+        "measure_seconds",
+        "fit",
+    ]
     (precision,) = (a for a in parser._actions if a.dest == "precision")
     assert "int8" in precision.choices
 
