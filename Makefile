@@ -34,12 +34,12 @@ GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $(v))),$(v)))
 UNKNOWN := $(sort $(filter-out $(ALWAYS) $(foreach goal,$(GOALS),$(TAKES.$(goal))),$(GIVEN)))
 $(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN); see `make help`, and set what is for the environment before `make`))
 
-# FRAMEWORK=mxnet becomes --framework=mxnet; a value reaches the program as one word, whatever is in it.
+# FRAMEWORK=mxnet becomes --framework=mxnet; a value reaches the program as one word, whatever is in it: `value` expands no $ of it.
 lower = $(subst _,-,$(shell echo $(1) | tr A-Z a-z))
-quote = '$(subst ','\'',$(1))'
-flags = $(foreach v,$(1),$(if $($(v)),--$(call lower,$(v))=$(call quote,$($(v)))))
+typed = '$(subst ','\'',$(value $(1)))'
+flags = $(foreach v,$(1),$(if $(value $(v)),--$(call lower,$(v))=$(call typed,$(v))))
 # XLA=1 becomes --xla; XLA=0 is as good as none.
-on = $(filter-out 0 no false,$($(1)))
+on = $(filter-out 0 no false,$(value $(1)))
 switches = $(foreach v,$(1),$(if $(call on,$(v)),--$(call lower,$(v))))
 FLAGS = $(call flags,$(VARIABLES)) $(call switches,$(SWITCHES))
 
@@ -69,23 +69,23 @@ compare-interconnects: .venv/ready ## what the wires cost: over every one that H
 plan: .venv/ready ## print the exact command lines that bench would run
 	@$(DLSCALE) bench --dry-run $(FLAGS)
 doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
-	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(HOSTS),$(call flags,IFACE))
+	@$(DLSCALE) doctor $(call flags,HOSTS) $(if $(value HOSTS),$(call flags,IFACE))
 clean: .venv/ready ## remove what killed runs left: containers, volumes, networks, and say which runs go on; with HOSTS=..., there
 	@$(DLSCALE) clean $(call flags,HOSTS)
 regrade: .venv/ready ## compute a run's figures again from its raw files: DIR=results/...
-	@$(DLSCALE) regrade $(call quote,$(DIR))
+	@$(DLSCALE) regrade $(call typed,DIR)
 profile: .venv/ready ## what a pass under a profiler found: RUN=results/...
-	@$(DLSCALE) profile $(call quote,$(RUN))
+	@$(DLSCALE) profile $(call typed,RUN)
 report: .venv/ready ## draw records on file, and report.html and report.md with all of them and the studies: DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
-	@$(DLSCALE) report $(if $(DIR),$(call quote,$(DIR))) $(call flags,OUT FORMAT)
+	@$(DLSCALE) report $(if $(value DIR),$(call typed,DIR)) $(call flags,OUT FORMAT)
 compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
-	@$(DLSCALE) compare $(call quote,$(A)) $(call quote,$(B)) $(call flags,FAIL_ON_REGRESSION) $(call switches,JSON MARKDOWN)
+	@$(DLSCALE) compare $(call typed,A) $(call typed,B) $(call flags,FAIL_ON_REGRESSION) $(call switches,JSON MARKDOWN)
 query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_status FROM runs', IN=results/...; without SQL, which tables there are; CSV=1, JSON=1
-	@$(DLSCALE) query $(if $(SQL),$(call quote,$(SQL)),--tables) $(call flags,IN) $(call switches,CSV JSON)
+	@$(DLSCALE) query $(if $(value SQL),$(call typed,SQL),--tables) $(call flags,IN) $(call switches,CSV JSON)
 published: .venv/ready ## what others published, of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves
 	@$(DLSCALE) published $(call flags,MODEL FRAMEWORK SOURCE PLOT) $(call switches,JSON)
 reproduce: .venv/ready ## run a published study again, published beside measured: STUDY=..., SCALE=small; DEVICE, HOSTS, DATA, OUT, CELLS=..., DRY_RUN=1
-	@$(DLSCALE) reproduce $(call quote,$(STUDY)) $(call flags,SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS) $(call switches,DRY_RUN)
+	@$(DLSCALE) reproduce $(call typed,STUDY) $(call flags,SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS) $(call switches,DRY_RUN)
 studies: .venv/ready ## list the studies, and how much of each can run here: SCALE=small, DEVICE=..., HOSTS=...
 	@$(DLSCALE) studies $(call flags,SCALE DEVICE HOSTS ENGINE)
 overhead: .venv/ready ## what the suite itself costs, against the same training without it; BESIDE_HOST=1 adds it by ENGINE=host: what the container costs
@@ -95,7 +95,7 @@ ablate: .venv/ready ## what each technique of PRESET=tuned is worth, one more a 
 
 .PHONY: rig
 rig: .venv/ready ## several hosts on this machine, prints their HOSTS file: NODES=4 RATE=1gbit; NODES=0 takes them down
-	@$(DLSCALE) rig --nodes=$(call quote,$(NODES)) $(call flags,RATE DELAY)
+	@$(DLSCALE) rig --nodes=$(call typed,NODES) $(call flags,RATE DELAY)
 
 .PHONY: base images sample
 base: .venv/ready ## make the base image, from a registry or this machine's own Debian mirror
@@ -103,7 +103,7 @@ base: .venv/ready ## make the base image, from a registry or this machine's own 
 images: .venv/ready ## build every CPU image
 	@$(DLSCALE) images build --device cpu
 sample: .venv/ready ## write a small data set of real JPEGs: OUT=/tmp/sample
-	@$(DLSCALE) data sample $(call quote,$(or $(OUT),sample))
+	@$(DLSCALE) data sample $(if $(value OUT),$(call typed,OUT),sample)
 
 .PHONY: test lint verify lock
 test: .venv/ready-dev ## run every test that this machine can run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -108,11 +109,17 @@ class Database:
     def _insert_file(self, table: TableName, path: Path, run_id: str) -> None:
         try:
             self._connection.execute(
-                f'INSERT INTO "{table}" BY NAME SELECT ? AS run_id, * FROM read_parquet(?)',  # noqa: S608 - our own name
-                [run_id, str(path)],
+                f'INSERT INTO "{table}" BY NAME '  # noqa: S608 - our own name
+                "SELECT ? AS run_id, * FROM read_parquet(?, hive_partitioning = false)",
+                [run_id, _literal(path)],
             )
         except duckdb.Error as error:
             raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
+
+
+def _literal(path: Path) -> str:
+    """A path of which DuckDB takes no character for a pattern."""
+    return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

@@ -241,6 +241,26 @@ def test_make_hands_every_variable_over_as_one_word(tmp_path):
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (["bench", "MODEL=$(shell touch {owned})"], "--model=$(shell touch {owned})"),
+        (["bench", "OUT=/data/$team"], "--out=/data/$team"),
+        (["regrade", "DIR=$(shell touch {owned})"], "$(shell touch {owned})"),
+        (["query", "SQL=SELECT $$a, $b"], "SELECT $$a, $b"),
+        (["bench", "XLA=$(shell touch {owned})"], "--xla"),
+    ],
+)
+def test_make_expands_no_variable_in_a_value(tmp_path, words, flag):
+    """`make bench MODEL='$(shell ...)'` ran it, and `OUT=/data/$team` lost its $t."""
+    owned = tmp_path / "owned"
+    done = make(*(word.replace("{owned}", str(owned)) for word in words))
+    line = next(line for line in done.stdout.splitlines() if f"dlscale {words[0]}" in line)
+    argv = subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True).stdout.splitlines()
+    assert flag.replace("{owned}", str(owned)) in argv
+    assert not owned.exists()
+
+
 @pytest.fixture
 def main(monkeypatch):
     """The command line in this process, without what it does to the whole of one."""

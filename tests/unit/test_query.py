@@ -115,6 +115,18 @@ def test_telemetry_is_that_of_its_run_and_lacks_what_the_file_lacks(place):
     assert ask(place, sql) == [{"run_id": "one", "most": 300.0, "t": None}]
 
 
+@pytest.mark.parametrize("folder", ["node=zzz", "k=v", "a[1]*", "what?"])
+def test_the_name_of_a_folder_is_no_part_of_an_answer(place, tmp_path, folder):
+    """In a folder `node=zzz` every sample was of node zzz, in `k=v` whole files were damaged, and in `a[1]` there were none."""
+    moved = tmp_path / folder
+    moved.mkdir()
+    (place / "here").rename(moved / "here")
+    assert ask(moved, "SELECT run_id, node, t FROM telemetry ORDER BY t") == [
+        {"run_id": "one", "node": "here", "t": 1.0},
+        {"run_id": "one", "node": "here", "t": 2.0},
+    ]
+
+
 def test_published_figures_are_those_of_the_files():
     (row,) = ask(
         "results",
