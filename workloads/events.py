@@ -26,6 +26,7 @@ warmup_end    iterations
 window        index, start, iterations, samples, seconds (of the device's own time where it notes it, and told a window later then); step_seconds (a list, or null where the framework can't time a step);
               input_seconds (of `seconds`, how long the loop waited for its next batch, or null); units (only where throughput counts
               something else than samples: how much of it, as seconds of audio)
+steps         window (index of the one that follows), seconds (the next of its steps; the window's own step_seconds is null then)
 loss          first_iteration, values (one a step, this rank's own batch; null where not finite)
 eval          iteration, losses (one a device of this process, in training mode, on a batch that all ranks share: equal on all ranks
               that train one model)
@@ -101,6 +102,8 @@ import control_group
 import counters
 
 PREFIX = "::dlscale:: "
+# Ranks that share a pipe write whole lines up to 4,096 bytes (PIPE_BUF, pipe(7)): of longer lists another rank's line can be in the middle.
+AT_ONCE = 150
 ROWS_PREFIX = "::dlscale-rows:: "
 CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 does not name
 # Version, network, the interfaces and adapters that it was given, what each channel goes over, and what kept it from better ones.
@@ -136,7 +139,18 @@ class Events:
 
     def loss(self, first_iteration, values):
         """Emit the losses of consecutive iterations; JSON has no NaN, so that one that is not finite becomes null."""
-        self.emit("loss", first_iteration=first_iteration, values=[finite(value) for value in values])
+        for first in range(0, len(values), AT_ONCE):
+            some = [finite(value) for value in values[first : first + AT_ONCE]]
+            self.emit("loss", first_iteration=first_iteration + first, values=some)
+
+    def window(self, step_seconds, **fields: object):
+        """Emit a window; the times of more steps than fit a line come before it."""
+        told = step_seconds and [round(seconds, 7) for seconds in step_seconds]
+        if told and len(told) > AT_ONCE:
+            for first in range(0, len(told), AT_ONCE):
+                self.emit("steps", window=fields["index"], seconds=told[first : first + AT_ONCE])
+            told = None
+        self.emit("window", step_seconds=told, **fields)
 
     def evaluation(self, iteration, losses):
         """Emit the losses on the shared batch after `iteration` iterations, one a device of this process."""

@@ -241,14 +241,13 @@ class Windows:
             count, passed, waited, units = self.open.popleft()
             end, values, step_seconds = passed()
             seconds = end - self.start
-            self.events.emit(
-                "window",
+            self.events.window(
+                step_seconds,
                 index=self.index,
                 start=self.start,
                 iterations=count,
                 samples=count * self.samples,
                 seconds=seconds,
-                step_seconds=step_seconds,
                 input_seconds=waited,
                 **({} if units is None else {"units": units}),
             )

@@ -28,6 +28,7 @@ from runner.events.training import (
     Phase,
     RunStart,
     RunStop,
+    Steps,
     Usage,
     WarmupEnd,
     Window,
@@ -72,6 +73,7 @@ __all__ = [
     "RunStart",
     "RunStop",
     "StepPart",
+    "Steps",
     "Trouble",
     "Usage",
     "Validated",
@@ -87,6 +89,7 @@ Event = Annotated[
     | Compiled
     | Pace
     | WarmupEnd
+    | Steps
     | Window
     | Loss
     | Eval

@@ -115,6 +115,14 @@ class Window(EventBase):
     units: float | None = None
 
 
+class Steps(EventBase):
+    """Seconds of some steps of the window of this rank that follows, in order: of a window with more than fit a line."""
+
+    event: Literal["steps"]
+    window: int
+    seconds: tuple[float, ...]
+
+
 class Loss(EventBase):
     """Losses of consecutive iterations, the first numbered `first_iteration`; null where a loss is not finite."""
 

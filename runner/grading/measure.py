@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from runner.events import Data, Event, FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
+from runner.events import Data, Event, FirstStep, InputAlone, Phase, RunStart, RunStop, Steps, WarmupEnd, Window
 from runner.grading import attribution, metrics, quality
 from runner.grading.model import Measurement, Throughput
 from runner.request import Mode
@@ -25,7 +25,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         unit: what is counted, e.g. `images/s`.
         mode: what the program did.
     """
-    windows = [event for event in events if isinstance(event, Window)]
+    windows = whole_windows(events)
     joined = metrics.global_windows(windows)
     steady = metrics.steadiness(joined) if joined else None
     starts = [event for event in events if isinstance(event, RunStart)]
@@ -70,6 +70,21 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         input_alone_per_s=math.fsum(alone) if alone else None,
         compiled=metrics.compiled(events),
     )
+
+
+def whole_windows(events: Sequence[Event]) -> list[Window]:
+    """The windows of all ranks, each with the times of its steps, wherever those were told."""
+    steps: dict[tuple[int, int], list[float]] = {}
+    for event in events:
+        if isinstance(event, Steps):
+            steps.setdefault((event.rank, event.window), []).extend(event.seconds)
+    return [
+        event.model_copy(update={"step_seconds": tuple(steps[event.rank, event.index])})
+        if (event.rank, event.index) in steps
+        else event
+        for event in events
+        if isinstance(event, Window)
+    ]
 
 
 def _longest(events: Sequence[Event], phase: str) -> float:

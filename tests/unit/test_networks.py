@@ -84,7 +84,10 @@ def test_every_form_has_the_same_figures():
     assert lines[-1]["runs"] == "m-lenet-4-0"
     (figure,) = several(found).figures
     assert [series.y for series in figure.series] == [pytest.approx((100, 90)), pytest.approx((100, 90, 80))]
-    assert several(found).lead == "alexnet 32×32: 90.00 % on 2 workers × 1 core; lenet 32×32: 80.00 % on 4 workers × 1 core"
+    assert (
+        several(found).lead
+        == "alexnet 32×32: 90.00 % on 2 workers × 1 core; lenet 32×32: 80.00 % on 4 workers × 1 core"
+    )
     drawn = efficiency_figure(found).axes[0]
     assert [list(line.get_ydata()) for line in drawn.lines if line.get_label() == "lenet 32×32, batch 32"] == [
         pytest.approx([100, 90, 80])

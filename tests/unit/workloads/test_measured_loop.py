@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.events import parse
+from runner.grading.measure import whole_windows
 
 
 class Recorder:
@@ -275,3 +276,15 @@ def test_every_iteration_is_counted_once(iterations, warmup, window):
     }
     assert losses == {number: float(number) for number in range(warmup + iterations)}
     assert training.steps == warmup + iterations
+
+
+def test_no_line_is_longer_than_a_pipe_keeps_whole():
+    """Ranks that torchrun starts share a pipe: a line of 638 steps would have had another rank's in its middle."""
+    training, stream = Recorder(), io.StringIO()
+    loop.measure(training, events.Events(rank=0, stream=stream), iterations=700, warmup=1, window=500, samples=32)
+    assert max(len(line) + 1 for line in stream.getvalue().splitlines()) <= 4096
+    found = [parse.parse_line(line, received=0.0, container="c") for line in stream.getvalue().splitlines()]
+    windows = whole_windows(found)
+    assert [len(window.step_seconds) for window in windows] == [500, 200]
+    losses = [value for event in found if event.event == "loss" for value in event.values]
+    assert losses == [float(number) for number in range(701)]
