@@ -84,6 +84,8 @@ class _Hearing:
         Raises:
             Stop: an event in it breaks the contract.
         """
+        if not line.whole:
+            return
         for text in self.torn[name, line.stream].feed(line.text):
             self._whole(name, Line(stream=line.stream, text=text), received=received)
 
@@ -92,7 +94,7 @@ class _Hearing:
         for stream in ("stdout", "stderr"):
             for text in self.torn[name, stream].close():
                 self.writer.log(name, text)
-                self.running.tails[name].append(text)
+                self.running.keep(name, text)
 
     def _whole(self, name: str, line: Line, *, received: float) -> None:
         try:
@@ -106,7 +108,7 @@ class _Hearing:
             self._event(event)
             return
         self.writer.log(name, line.text)
-        self.running.tails[name].append(line.text)
+        self.running.keep(name, line.text)
         if reader := self.readers.get(name):
             for event in reader.feed(line.text, received=received):
                 self._event(event)
@@ -264,8 +266,9 @@ def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) ->
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     try:
         for line in container.lines():
-            tail.append(line.text)
-            say(line.text)
+            if line.whole:
+                tail.append(line.text)
+                say(line.text)
         code = container.wait()
     finally:
         container.stop()

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +20,12 @@ from runner.spec import ContainerSpec
 TAIL_LINES: Final = 200
 # Seconds between two signs of life on several nodes, either way, and how many an engine may miss in a row.
 BEAT_S: Final = 5.0
+POLL_S: Final = 0.25
 MISSED_SIGNS: Final = 3
+# Lines that wait to be taken in: a program that writes faster waits, and nobody's memory fills.
+AHEAD: Final = 500
+# Characters of a line that are kept for a sentence.
+TAIL_LENGTH: Final = 2000
 
 
 class Stop(Exception):  # noqa: N818 - it ends a run in order; it is no error
@@ -45,12 +50,13 @@ class Running:
 
     nodes: Mapping[str, str]
     containers: dict[str, Container] = field(default_factory=dict)
-    said: queue.Queue[tuple[str, Line | int | Lost]] = field(default_factory=queue.Queue)
+    said: queue.Queue[tuple[str, Line | int | Lost]] = field(default_factory=lambda: queue.Queue(maxsize=AHEAD))
     tails: dict[str, deque[str]] = field(default_factory=dict)
     exit_codes: dict[str, int] = field(default_factory=dict)
     last_events: dict[str, dict[int, str]] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     identifiers: dict[str, str] = field(default_factory=dict)
+    over: threading.Event = field(default_factory=threading.Event)
 
     def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec]) -> None:
         """Start every container: in order on its node, the nodes at once; the daemons of all nodes first, since the others count on them.
@@ -84,10 +90,17 @@ class Running:
     def _read(self, container: Container) -> None:
         try:
             for line in container.lines():
-                self.said.put((container.name, line))
-            self.said.put((container.name, container.wait()))
+                self._say(container.name, line)
+            self._say(container.name, container.wait())
         except EngineError as error:
-            self.said.put((container.name, Lost(str(error))))
+            self._say(container.name, Lost(str(error)))
+
+    def _say(self, name: str, what: Line | int | Lost) -> None:
+        """Hand something over, as soon as there is room; nobody takes it in once the run is over."""
+        while not self.over.is_set():
+            with suppress(queue.Full):
+                self.said.put((name, what), timeout=POLL_S)
+                return
 
     @contextmanager
     def signs_of_life(self, engines: Mapping[str, Engine]) -> Iterator[None]:
@@ -111,7 +124,7 @@ class Running:
                 except EngineError as error:
                     missed += 1
                     if missed == MISSED_SIGNS:
-                        self.said.put((next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error))))
+                        self._say(next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error)))
 
         if engines:
             threading.Thread(target=beat, daemon=True).start()
@@ -122,6 +135,10 @@ class Running:
         finally:
             over.set()
 
+    def keep(self, name: str, text: str) -> None:
+        """Keep a line among a container's last."""
+        self.tails[name].append(text[:TAIL_LENGTH])
+
     def explain(self, name: str) -> str:
         """Why a container ended as it did; with its node where there are several."""
         where = f"{self.nodes[name]}: " if len(set(self.nodes.values())) > 1 else ""
@@ -130,6 +147,7 @@ class Running:
 
     def end(self) -> None:
         """Stop all in parallel, the last started first, and remove them; a lost node's are let go. What has ended is left alone."""
+        self.over.set()
         ends = [threading.Thread(target=self._end, args=(name,)) for name in reversed(self.containers)]
         for end in ends:
             end.start()

@@ -133,7 +133,8 @@ class _Sampler:
             self._container = container = self._engine.start(self._spec)
             self._started.set()
             for line in container.lines():
-                self._hear(line.text, stdout=line.stream == "stdout")
+                if line.whole:
+                    self._hear(line.text, stdout=line.stream == "stdout")
             code = container.wait()
             if not self._said_goodbye:
                 self._complain(f"the sampler {explain(code, self._tail)}")

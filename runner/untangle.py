@@ -11,6 +11,8 @@ import re
 from typing import Final
 
 # Behind a job number, which horovodrun's own prefix has not: that one is put before whole lines.
+MOST_PIECES: Final = 1024
+"""Of a line that are kept: 4 MiB."""
 _TAG: Final = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:")
 
 
@@ -18,7 +20,7 @@ class Untangler:
     """Takes in the physical lines of one stream; gives those that its ranks wrote, each behind one tag."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, str] = {}
+        self._begun: dict[str, list[str]] = {}
 
     def feed(self, text: str) -> tuple[str, ...]:
         """Take in a physical line without its end: the lines that it completes, which are none or one, or two behind untagged text."""
@@ -27,13 +29,15 @@ class Untangler:
             return (text,)
         edges = [*(tag.start() for tag in tags), len(text)]
         for tag, end in zip(tags, edges[1:], strict=True):
-            self._begun[tag.group()] = self._begun.get(tag.group(), "") + text[tag.end() : end]
+            pieces = self._begun.setdefault(tag.group(), [])
+            if len(pieces) < MOST_PIECES:
+                pieces.append(text[tag.end() : end])
         last = tags[-1].group()
         untagged = (text[: edges[0]],) if edges[0] else ()
-        return (*untagged, last + self._begun.pop(last))
+        return (*untagged, last + "".join(self._begun.pop(last)))
 
     def close(self) -> tuple[str, ...]:
         """Give what was begun and never ended."""
-        rest = tuple(tag + text for tag, text in self._begun.items())
+        rest = tuple(tag + "".join(pieces) for tag, pieces in self._begun.items())
         self._begun = {}
         return rest

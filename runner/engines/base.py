@@ -65,12 +65,13 @@ class Site(BaseModel):
 
 
 class Line(BaseModel):
-    """One line that a container wrote."""
+    """One line that a container wrote; not `whole` when it wrote something, and no end of a line yet."""
 
     model_config = ConfigDict(frozen=True)
 
     stream: Literal["stdout", "stderr"]
     text: str
+    whole: bool = True
 
 
 class Container(Protocol):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from runner import dataset
 from runner.engines import docker_options, network
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
+from runner.engines.lines import Splitter
 from runner.engines.refusal import as_engine_error
 from runner.engines.shaper import shape
 from runner.engines.user import IMAGE_USER, job_user
@@ -215,15 +216,12 @@ class DockerContainer:
         """Yield lines of both streams as they arrive."""
         from docker.utils.socket import frames_iter  # noqa: PLC0415 - loaded with the client
 
-        pending = {1: b"", 2: b""}
+        splitters = {1: Splitter("stdout"), 2: Splitter("stderr")}
         with contextlib.suppress(OSError, ValueError):  # the socket is closed by stop()
             for stream, data in frames_iter(self._socket, tty=False):  # type: ignore[no-untyped-call]
-                *whole, pending[stream] = (pending[stream] + data).split(b"\n")
-                for text in whole:
-                    yield _line(stream, text)
-        for stream, text in pending.items():
-            if text:
-                yield _line(stream, text)
+                yield from splitters[stream].feed(data)
+        for splitter in splitters.values():
+            yield from splitter.close()
 
     def wait(self) -> int:
         """Exit code, once the container has ended.
@@ -263,7 +261,3 @@ class DockerContainer:
 def _data_target(data: Path) -> str:
     """Where a data set appears: a folder at the fixed place, packed data under its own name in it."""
     return DATA if dataset.place(data) == data else f"{DATA}/{data.name}"
-
-
-def _line(stream: int, text: bytes) -> Line:
-    return Line(stream="stdout" if stream == 1 else "stderr", text=text.decode(errors="replace").rstrip("\r"))

@@ -19,10 +19,14 @@ from pathlib import Path
 from typing import IO, Final, Literal
 
 from runner.engines.base import Container, EngineError, EngineFacts, Line, Site
+from runner.engines.lines import Splitter
 from runner.outcome import SESSION
 from runner.spec import ContainerSpec, Mount
 
 STOP_GRACE_S: Final = 8.0
+READ_BYTES: Final = 2**16
+# Lines that wait to be taken in.
+AHEAD: Final = 500
 # What a job may see of the runner's environment: where programs, libraries and GPUs are, and nothing personal.
 PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
 
@@ -105,9 +109,9 @@ class LocalContainer:
 
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""
-        found: queue.Queue[Line | None] = queue.Queue()
-        for stream in ("stdout", "stderr"):
-            threading.Thread(target=_pump, args=(getattr(self._process, stream), stream, found), daemon=True).start()
+        found: queue.Queue[Line | None] = queue.Queue(maxsize=AHEAD)
+        for pipe, splitter in ((self._process.stdout, Splitter("stdout")), (self._process.stderr, Splitter("stderr"))):
+            threading.Thread(target=_pump, args=(pipe, splitter, found), daemon=True).start()
         open_streams = 2
         while open_streams:
             line = found.get()
@@ -167,7 +171,10 @@ def environment(spec: ContainerSpec) -> dict[str, str]:
     return {**spec.env, **gpus}
 
 
-def _pump(pipe: IO[bytes], stream: str, found: queue.Queue[Line | None]) -> None:
-    for text in pipe:
-        found.put(Line.model_validate({"stream": stream, "text": text.decode(errors="replace").rstrip("\r\n")}))
+def _pump(pipe: IO[bytes], splitter: Splitter, found: queue.Queue[Line | None]) -> None:
+    while data := os.read(pipe.fileno(), READ_BYTES):
+        for line in splitter.feed(data):
+            found.put(line)
+    for line in splitter.close():
+        found.put(line)
     found.put(None)
