@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from runner.errors import RequestError
 
@@ -14,7 +14,11 @@ from runner.errors import RequestError
 class Frozen(BaseModel):
     """A value: never changed, and without a key that nobody reads."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
+"""What files are named by: a folder of somebody else's records may not say where on this machine a report is written."""
 
 
 def refuse_newer(fields: Mapping[str, Any], path: Path, *, newest: int) -> None:

@@ -22,7 +22,7 @@ from runner.columns import TableName
 from runner.errors import RequestError, RunFailedError, one_line
 from runner.events import Event
 from runner.events.parse import Rows, parse_events
-from runner.frozen import Frozen, refuse_newer
+from runner.frozen import FileName, Frozen, refuse_newer
 from runner.grading.model import Interval, Measurement
 from runner.interconnect import Transport
 from runner.machine.provenance import Provenance
@@ -70,7 +70,7 @@ class Ratio(Frozen):
 class ScalingFigures(Frozen):
     """Speedup and efficiency against a run that differs in scale only; None where there is none to hold against, or `withheld` says why."""
 
-    baseline_run_id: str | None
+    baseline_run_id: FileName | None
     speedup: Ratio | None
     efficiency: Ratio | None
     superlinear: bool
@@ -92,8 +92,8 @@ class RunRecord(Frozen):
     """
 
     schema_: int = Field(default=SCHEMA_VERSION, alias="schema")
-    run_id: str
-    matrix_id: str
+    run_id: FileName
+    matrix_id: FileName
     trial: AnyTrial
     engine: str
     engine_details: EngineDetails
@@ -121,7 +121,7 @@ class RunRecord(Frozen):
 class RunPlan(Frozen):
     """What was going to be run: written before the first container starts."""
 
-    run_id: str
+    run_id: FileName
     trial: AnyTrial
     containers: tuple[ContainerSpec, ...]
     command_lines: tuple[str, ...]
@@ -246,7 +246,7 @@ def read_record(directory: Path) -> RunRecord:
     """
     path = directory / RECORD
     try:
-        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         trial = fields.get("trial")
         if isinstance(trial, dict) and "techniques" not in trial:
@@ -261,6 +261,10 @@ def read_record(directory: Path) -> RunRecord:
     # ValueError: no JSON, or no UTF-8.
     except (OSError, ValueError, RecursionError, AttributeError) as error:
         raise RequestError(f"{path}: is not a run record ({error}); name another run directory") from error
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"it holds {word}, which is no JSON and no figure")
 
 
 def read_events(directory: Path) -> tuple[Event, ...]:
@@ -348,8 +352,15 @@ def check_writable(out: Path) -> None:
 
 
 def write_report(out: Path, name: str, content: str | bytes) -> Path:
-    """Write a report beside the run directories that it is made from; returns its path."""
+    """Write a report beside the run directories that it is made from; returns its path.
+
+    Raises:
+        RequestError: the name, which records have a say in, is no plain file name.
+        RunFailedError: it can't be written.
+    """
     path = out / name
+    if path.name != name:
+        raise RequestError(f"{name!r} is no name for a file in {out}; a record in there asks for it, take it away")
     with _disk(out):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path

@@ -251,3 +251,32 @@ def test_a_directory_that_takes_no_file_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match="^OUT=.*can't be written"):
         results.check_writable(tmp_path / "file" / "out")
+
+
+@pytest.mark.parametrize(
+    "name", ["/elsewhere/x", "../../x", "a/b", "", ".", "..", ".hidden", "a\nb", "a\0b", "x" * 300]
+)
+@pytest.mark.parametrize("field", ["run_id", "matrix_id"])
+def test_a_record_can_not_say_where_files_are_written(tmp_path, field, name):
+    """`matrix_id: "/elsewhere/x"` in somebody else's results, and `dlscale report` wrote `/elsewhere/x.md`."""
+    fields = json.loads(record().model_dump_json(by_alias=True)) | {field: name}
+    (tmp_path / results.RECORD).write_text(json.dumps(fields))
+    with pytest.raises(RequestError, match=f"does not fit the record schema at {field}"):
+        results.read_record(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../x.md", "/elsewhere/x.md", "a/x.md"])
+def test_a_report_is_written_nowhere_but_in_its_folder(tmp_path, name):
+    with pytest.raises(RequestError, match="is no name for a file"):
+        results.write_report(tmp_path, name, "text")
+
+
+@pytest.mark.parametrize("figure", ["Infinity", "-Infinity", "NaN", "1e999"])
+def test_a_figure_that_is_no_number_is_refused_with_its_record(tmp_path, figure):
+    """One record with Infinity took the whole report down."""
+    text = record().model_dump_json(by_alias=True)
+    fields = json.loads(text)
+    rate = fields["measurement"]["throughput"]["value"]
+    (tmp_path / results.RECORD).write_text(text.replace(f'"value":{rate}', f'"value":{figure}', 1))
+    with pytest.raises(RequestError, match=r"is not a run record|does not fit the record schema"):
+        results.read_record(tmp_path)
