@@ -313,6 +313,7 @@ def main() -> None:
         try:
             app()
         finally:
+            interrupts.ignore()
             sys.stdout.flush()  # here, where its failure can still be told
     except DlscaleError as error:
         _say(str(error))

@@ -39,6 +39,12 @@ def listen() -> None:
         signal.signal(number, _interrupt)
 
 
+def ignore() -> None:
+    """Have none of them do anything: what the command had to do is done, and its exit code is known."""
+    for number in _heeded():
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def held(stopped: Stopped) -> Iterator[None]:
     """Have them mark a run as stopped and raise nothing, for as long as the block lasts; of the main thread."""

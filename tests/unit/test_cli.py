@@ -264,7 +264,7 @@ def test_make_expands_no_variable_in_a_value(tmp_path, words, flag):
 @pytest.fixture
 def main(monkeypatch):
     """The command line in this process, without what it does to the whole of one."""
-    for module, own in ((cli.output, "outlast"), (cli.interrupts, "listen")):
+    for module, own in ((cli.output, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
         monkeypatch.setattr(module, own, lambda: None)
     monkeypatch.setattr(cli.interrupts, "_came", [])
     monkeypatch.setattr(sys, "argv", ["dlscale"])

@@ -97,3 +97,38 @@ def test_the_first_one_is_named_and_the_handlers_before_are_back():
             os.kill(os.getpid(), number)
     assert stopped.reason == "stopped by SIGHUP"
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line():
+    """Ctrl-C in the first second printed a traceback: the command line was loaded before anything listened."""
+    code = """
+        import runpy, sys
+        class Stopping:
+            def find_spec(self, name, *_):
+                if name == "runner.cli":
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Stopping())
+        runpy.run_module("runner", run_name="__main__")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=examples.ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "dlscale: stopped by Ctrl-C\n")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_command_that_is_done_ends_with_its_own_code_whatever_still_comes(number):
+    """A second Ctrl-C after the record gave -2."""
+    process = command("""
+        def late():
+            threading.main_thread().join()
+            print("done", flush=True)
+            time.sleep(0.5)
+        threading.Thread(target=late).start()
+        print("at work", flush=True)
+        return 3
+    """)
+    assert process.stdout.readline() == "done\n"
+    process.send_signal(number)
+    _, said = process.communicate()
+    assert (process.returncode, said) == (3, "")
