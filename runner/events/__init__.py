@@ -24,6 +24,7 @@ from runner.events.training import (
     FlopPerSample,
     InputAlone,
     Loss,
+    Pace,
     Phase,
     RunStart,
     RunStop,
@@ -58,6 +59,7 @@ __all__ = [
     "MonitoredGpu",
     "Nccl",
     "Net",
+    "Pace",
     "Peer",
     "Phase",
     "PortBytes",
@@ -83,6 +85,7 @@ Event = Annotated[
     | Phase
     | FirstStep
     | Compiled
+    | Pace
     | WarmupEnd
     | Window
     | Loss
