@@ -39,7 +39,7 @@ Batches of real samples go through the library round and round, as far as whole 
 
 How many samples are asked for is iterations x batch. Where the batch is more than memory holds, more and smaller batches serve exactly as
 many; the last may be smaller. Windows have --window batches of the size that is used. With --iterations=0 both follow from the rate that
-warm-up saw: windows of a second or a little more, for --measure-seconds or a little longer.
+warm-up saw (`loop.pace`), those for --measure-seconds.
 """
 
 import math
@@ -50,6 +50,7 @@ from itertools import islice, repeat, takewhile
 
 from arguments import refuse
 from control_group import free_bytes
+from loop import pace
 from profiling import host_memory
 
 MOST = 10000  # distinct samples that are decoded; at 224 pixels they take 1.5 GB
@@ -62,8 +63,7 @@ TRIALS = (8, 32)  # batches from which the memory of a larger one is reckoned
 SHARE = 0.8  # of a host's free memory that a batch may take
 CLOSE = 50  # a GPU's largest batch is found to within one part in so many
 IN_FLIGHT = 4  # batches that a GPU has: one computed, one brought there, and what hides the host's pauses
-PACE_SECONDS = 1.0  # for so long the rate is looked at that iterations follow from
-WINDOW_SECONDS = 1.25  # of a window at that rate, so that it lasts a second where the rate rises later
+RATE_SECONDS = 1.0  # for so long the rate is looked at that iterations follow from
 REPEATS, LONE_SECONDS = 1000, 2.0  # of lone batches so many are timed, or for so long
 
 
@@ -210,7 +210,9 @@ def serve(predictor, events, samples, args, *, batch):
     last(fly(predictor, rounds.batches([batch] * (args.warmup - 1))))
     iterations, window = args.iterations, args.window
     if not iterations:
-        iterations, window = pace(predictor, rounds, args, batch=batch)
+        each = seconds_now(predictor, rounds.batches(repeat(batch)))
+        batches, window = pace(each, seconds=args.measure_seconds, window=window)
+        iterations = math.ceil(batches * batch / args.batch)
         events.emit("pace", iterations=iterations, window=window)
     sizes = in_batches(iterations * args.batch, batch)
     last(fly(predictor, rounds.batches(sizes[-1:])))  # frameworks choose kernels at the first batch of a length
@@ -255,15 +257,12 @@ def in_batches(samples, batch):
     return [batch] * (samples // batch) + [samples % batch] * (samples % batch > 0)
 
 
-def pace(predictor, rounds, args, *, batch):
-    """``(iterations, window)`` by the rate that the predictor has now: whole windows that last --measure-seconds together, or longer."""
-    end = time.monotonic() + PACE_SECONDS
-    seen = list(fly(predictor, rounds.batches(takewhile(lambda _: time.monotonic() < end, repeat(batch)))))
+def seconds_now(predictor, batches):
+    """Seconds that a batch takes of the predictor at work, over `RATE_SECONDS`."""
+    end = time.monotonic() + RATE_SECONDS
+    seen = list(fly(predictor, takewhile(lambda _: time.monotonic() < end, batches)))
     (_, began, first), (_, _, stop) = seen[0], seen[-1]
-    each = (stop - first) / (len(seen) - 1) if len(seen) > 1 else stop - began
-    window = math.ceil(WINDOW_SECONDS / each)
-    batches = window * math.ceil(args.measure_seconds / (window * each))
-    return math.ceil(batches * batch / args.batch), window
+    return (stop - first) / (len(seen) - 1) if len(seen) > 1 else stop - began
 
 
 def lone(predictor, batch):
