@@ -54,7 +54,7 @@ predictor.convert()
 
 laid_out = predictor.lay_out(pixels)
 assert laid_out.is_pinned()
-classes, _ = predictor.submit(laid_out[:256])
+_, classes, _ = predictor.submit(laid_out[:256])
 assert classes.is_pinned()
 assert predictor.place(laid_out[:256]).is_contiguous(memory_format=torch.channels_last)
 for length in (8, 64, 256):

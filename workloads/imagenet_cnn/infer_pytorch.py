@@ -201,17 +201,17 @@ class OnGpu(Predictor):
         return self.net(images).argmax(1)
 
     def submit(self, samples):
-        torch, compute = self.torch, self.torch.cuda.current_stream(self.device)
+        torch = self.torch
         try:
             with torch.inference_mode():
                 with torch.cuda.stream(self.transfers):
                     images = self.carried(samples).to(self.device, non_blocking=True)
-                compute.wait_stream(self.transfers)
-                images.record_stream(compute)  # nothing else may take its memory before
+                torch.cuda.current_stream(self.device).wait_stream(self.transfers)
                 classes = self.classes(images).to("cpu", non_blocking=True)  # into pinned memory
                 answered = torch.cuda.Event(enable_timing=True)
                 answered.record()
-                return classes, answered
+                # Nothing may take the memory of the images before. Held here, as after `record_stream` every allocation would ask for an event.
+                return images, classes, answered
         except torch.cuda.OutOfMemoryError:
             pass  # with the exception go the frames that hold what was allocated
         torch.cuda.synchronize(self.device)
@@ -219,7 +219,7 @@ class OnGpu(Predictor):
         raise inference.OutOfMemoryError
 
     def collect(self, ticket):
-        classes, answered = ticket
+        _, classes, answered = ticket
         answered.synchronize()
         return classes.numpy(), self.zero_at + self.zero.elapsed_time(answered) / 1e3
 
