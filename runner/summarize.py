@@ -15,7 +15,7 @@ import numpy as np
 
 from runner.grading import metrics
 from runner.grading.metrics import GlobalWindows
-from runner.grading.model import AccuracyFigures, EpochFigures, Measurement, StepParts, StepTime
+from runner.grading.model import AccuracyFigures, EpochFigures, LatencyFigures, Measurement, Percentiles, StepParts
 from runner.report.summary import Answers, Row, Status, Summary
 from runner.results import RunRecord
 from runner.telemetry.pool import pool
@@ -69,6 +69,15 @@ def model_in_words(trial: Trial) -> str:
     return trial.model + (f" {trial.image_size}×{trial.image_size}" if trial.image_size else "")
 
 
+def mode_in_words(record: RunRecord) -> str:
+    """What a program of the suite did; of inference also how many batches were under way at once: rates of one and of several never mix."""
+    assert isinstance(record.trial, Trial)  # noqa: S101 - no other has a mode
+    if record.trial.mode != "infer":
+        return record.trial.mode
+    count = record.measurement.in_flight
+    return f"infer, {'one batch at a time' if count == 1 else f'{count} batches in flight'}"
+
+
 def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
     """What was run as a title, and how in one line; `record` is of the smallest scale."""
     trial = record.trial
@@ -83,7 +92,7 @@ def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
     used = {name: None for one in (trial, largest) if isinstance(one, Trial) for name in one.techniques}
     faster = f", with {', '.join(used)}" if used else ""
     return (
-        f"{trial.framework} {version_of(record)}: {trial.model} {trial.mode}",
+        f"{trial.framework} {version_of(record)}: {trial.model} {mode_in_words(record)}",
         f"{model_in_words(trial)}, {batch}, {trial.precision}, {trial.scaling} scaling{way}{faster}",
     )
 
@@ -227,21 +236,39 @@ def _parts(records: Sequence[RunRecord]) -> StepParts | None:
 
 def _answers(records: Sequence[RunRecord]) -> Answers | None:
     """What inference came to; None of a training."""
-    told = [found for record in records if (found := record.measurement).step_time_s]
-    times = [found.step_time_s for found in told if found.step_time_s and found.step_time_s.method == "latency"]
-    if not times:
+    told = [one.measurement for one in records if isinstance(one.trial, Trial) and one.trial.mode == "infer"]
+    if not told:
         return None
+    latencies = [found for measured in told if (found := latency(measured))]
+    without = [found.without_transfer for found in latencies if found.without_transfer]
     batches = [found.batch for found in told if found.batch]
     return Answers(
-        latency=StepTime(
-            p50=statistics.median(one.p50 for one in times),
-            p90=statistics.median(one.p90 for one in times),
-            p99=statistics.median(one.p99 for one in times),
-            method="latency",
-        ),
+        latency=LatencyFigures(
+            with_transfer=_middle_percentiles([found.with_transfer for found in latencies]),
+            without_transfer=_middle_percentiles(without) if len(without) == len(latencies) else None,
+        )
+        if latencies
+        else None,
+        in_flight=min(found.in_flight for found in told),
         batch=min(batches, key=lambda one: one.used) if batches else None,
         accuracy=_middle([found.accuracy for found in told if found.accuracy]),
     )
+
+
+def latency(measured: Measurement) -> LatencyFigures | None:
+    """How long a batch of inference takes by itself; in records of before it was told apart, the steps are the latencies."""
+    steps = measured.step_time_s
+    if measured.latency or steps is None or steps.method != "latency":
+        return measured.latency
+    known = Percentiles(p50=steps.p50, p90=steps.p90, p99=steps.p99, repeats=measured.iterations)
+    return LatencyFigures(with_transfer=known, without_transfer=None)
+
+
+def _middle_percentiles(repeats: Sequence[Percentiles]) -> Percentiles:
+    """Of each percentile the median of the repeats."""
+    columns = {name: [getattr(one, name) for one in repeats] for name in ("p50", "p90", "p99")}
+    medians = {name: statistics.median(values) for name, values in columns.items()}
+    return Percentiles(**medians, repeats=sum(one.repeats for one in repeats))
 
 
 def _middle(accuracies: Sequence[AccuracyFigures]) -> AccuracyFigures | None:

@@ -55,11 +55,15 @@ memory        phase ("model", "forward", "backward", "optimizer", ...), device (
               peak_bytes (null where the framework can't tell)
 flop_count    source ("torch.utils.flop_counter", ...), phase ("forward" or "backward"), flop_per_sample, operators ({name: FLOP a sample})
 
-A program that infers (`inference.py`) has no loss, eval or epoch; its iterations are batches, its step_seconds their latencies. It has
+A program that infers (`inference.py`) has no loss, eval or epoch; its iterations are batches. Its step_seconds are latencies where one batch
+is under way at a time, else what lies between an answer and the next. It has
 
 batch         asked, used (images in a batch, as asked for and as they fit), reason (one sentence, or null where they are equal)
 accuracy      precision, samples, correct, reference ("fp32"), reference_correct, agree (predictions that are the fp32 network's),
               fit_iterations (for how many it was trained before); with real images only
+latency       in_flight (batches that were under way at once in the windows), batch; of batches that have the device to themselves
+              with_transfer (a list of seconds, from samples on the host to predictions there) and without_transfer (from samples on the device
+              until it is done, null where there is no transfer or no telling)
 
 The sampler of a node (`monitor.py`), which is no rank and says 0, writes
 

@@ -3,39 +3,54 @@
     infer(predictor, events, args)
 
 loads samples, trains the network for --fit iterations, notes what it predicts in fp32, converts it to --precision, finds a batch that
-fits into memory, measures, and holds the predictions against labels and against those in fp32. One process, one device, one batch at a
-time. The program hands over an object with
+fits into memory, measures, and holds the predictions against labels and against those in fp32. One process, one device. The program hands
+over an object with
 
     library(most)      (samples, labels): at most `most` distinct samples as a NumPy array on the host, samples first, decoded and cut as
                        `class_folders.central_square` says but not yet normalized (bytes); evenly spread over the validation part of
                        `class_folders.split`. With synthetic data fp32 samples from number 0 on (`synthetic.samples`) and None for labels
     fit(iterations)    train the network in fp32 on the training part: Adam at `FIT_RATE`, batches of `FIT_BATCH`, augmented as ever
     convert()          make of the fp32 network the one that answers in --precision; int8 is calibrated on `CALIBRATION` samples of the
-                       training part, or synthetic ones. Until then `predict` uses the fp32 network
-    predict(samples)   the class of the largest score of each, a NumPy array of whole numbers on the host. The samples are a slice of the
-                       library, of any length from 1 on. To bring them to the device, to normalize them and to wait for the answer is
-                       part of it. Where the device has not enough memory it raises `OutOfMemoryError` and holds nothing of the attempt
+                       training part, or synthetic ones. Until then answers are those of the fp32 network
     overcommits        whether memory that is not there is promised, and the process killed later: true on CPUs, false on GPUs
     free_bytes()       what a GPU has free, or None where the framework can't tell
+    in_flight          how many batches it has under way at once: 1 where a batch keeps the device busy by itself
+    lay_out(samples)   the same samples where, and as, they are handed over from fastest: slices of it are batches
+    submit(samples)    hand a batch over, such a slice or one of the library, of any length from 1 on, and wait for nothing where `in_flight`
+                       is more than 1: bring it to the device, normalize it there, bring back the class of the largest score of each
+    collect(ticket)    wait for the answer to what `submit` gave: (classes, t), whole numbers on the host, and the time.monotonic() at
+                       which they were there. Both raise `OutOfMemoryError` where the device has not enough memory
+    place(samples)     bring a slice to the device and wait until it is there; only where `in_flight` is more than 1
+    run(placed)        answer what is there and wait until the device is done; likewise
 
-and emits before it `run_start` with `start_fields`, after it `data`, where samples are real, and `run_stop`.
+Who derives from `OneByOne` has `predict(samples)`, the classes, in place of all from `in_flight` on. The program emits `run_start` with
+`start_fields` before `infer`, and `data`, where samples are real, and `run_stop` after it.
 
-What is measured: a batch is answered when its predictions are on the host. `step_seconds` are these latencies, by the wall clock of the
-host: the batch lies in the host's memory, and decoding it is in no figure, as in MLPerf Inference, whose samples are loaded before. Each
-batch is waited for before the next is handed in. Throughput is samples by the seconds of the windows, which hold besides only what it
-took to cut the batch out of the library. Batches of real samples go through the library round and round, synthetic ones are the same
-each time.
+Throughput is of the device kept busy: with several batches under way one is brought to the device while another is computed. A window ends
+when its last batch is answered, with later ones under way; those that fill the device before the first window, and keep it filled until
+the end of the last, are not counted. Decoding is in no figure, as in MLPerf Inference, whose samples are loaded before.
+
+Latency is of a batch that has the device to itself: with transfer, from its samples in the host's memory to its classes there; without,
+from its samples in the device's memory until the device is done. Where `in_flight` is 1 (on CPUs, where one batch keeps all cores busy and
+there is no transfer, and in Caffe, which does not tell its own apart), the windows' batches have the device to themselves: the latencies
+are theirs, and there are none without transfer.
+
+Batches of real samples go through the library round and round, as far as whole ones fill it; synthetic ones are the same each time.
 
 How many samples are asked for is iterations x batch. Where the batch is more than memory holds, more and smaller batches serve exactly as
-many; the last may be smaller. Windows have --window batches of the size that is used.
+many; the last may be smaller. Windows have --window batches of the size that is used. With --iterations=0 both follow from the rate that
+warm-up saw (`loop.pace`), those for --measure-seconds.
 """
 
+import math
 import sys
 import time
+from collections import deque
+from itertools import islice, repeat, takewhile
 
 from arguments import refuse
 from control_group import free_bytes
-from loop import Batches
+from loop import pace
 from profiling import host_memory
 
 MOST = 10000  # distinct samples that are decoded; at 224 pixels they take 1.5 GB
@@ -47,6 +62,9 @@ CALIBRATION = 128
 TRIALS = (8, 32)  # batches from which the memory of a larger one is reckoned
 SHARE = 0.8  # of a host's free memory that a batch may take
 CLOSE = 50  # a GPU's largest batch is found to within one part in so many
+IN_FLIGHT = 4  # batches that a GPU has: one computed, one brought there, and what hides the host's pauses
+RATE_SECONDS = 1.0  # for so long the rate is looked at that iterations follow from
+REPEATS, LONE_SECONDS = 1000, 2.0  # of lone batches so many are timed, or for so long
 
 
 class OutOfMemoryError(Exception):
@@ -57,6 +75,8 @@ def check(args):
     """Refuse what no program that infers can do."""
     if args.devices != 1:
         refuse(f"--devices={args.devices}: inference runs on one device; start one process a device")
+    if not args.iterations and args.measure_seconds <= 0:
+        refuse("--iterations=0 measures for --measure-seconds; say how many")
     if args.fit and args.data == "synthetic":
         refuse(f"--fit={args.fit} needs real samples to learn from; give a folder of class folders as --data")
 
@@ -77,44 +97,66 @@ def start_fields(args, *, parameters, flop_per_sample, **shape: object):
     }
 
 
+class OneByOne:
+    """What a program need not say whose device is kept busy by one batch at a time; it has `predict(samples)`, which waits."""
+
+    in_flight = 1
+
+    def lay_out(self, samples):
+        return samples
+
+    def submit(self, samples):
+        return self.predict(samples), time.monotonic()
+
+    def collect(self, ticket):
+        return ticket
+
+
 class Library:
     """Samples that are decoded, and batches of them."""
 
     def __init__(self, samples, labels):
         self.samples, self.labels = samples, labels
-        self.held = None, None
 
     def __len__(self):
         return len(self.samples)
 
-    def batch(self, first, count):
-        """Cut `count` samples from number `first` on, round and round; synthetic ones always from the first on."""
-        start = first % len(self) if self.labels is not None else 0
-        if start + count <= len(self):
-            return self.samples[start : start + count]
-        place, batch = self.held
-        if place != (start, count):
-            import numpy as np
+    def batch(self, count):
+        """The first `count` samples; from the first on again where there are fewer."""
+        return self.samples[:count] if count <= len(self) else wrapped(self.samples, count)
 
-            self.held = None, None  # not two of them at once
-            batch = np.take(self.samples, range(start, start + count), axis=0, mode="wrap")
-            self.held = (start, count), batch
-        return batch
+    def whole(self, count):
+        """As many samples as make whole batches of `count`; of synthetic ones a single batch."""
+        batches = len(self) // count if self.labels is not None else 1
+        return self.batch(count * max(1, batches))
+
+
+class Rounds:
+    """Batches of samples that are laid out, one after the other, round and round."""
+
+    def __init__(self, samples):
+        self.samples, self.first = samples, 0
 
     def batches(self, sizes):
-        """Batches of these sizes, one after the other."""
-        first = 0
+        """Batches of these sizes; one that no longer fits into a round begins the next."""
         for size in sizes:
-            yield self.batch(first, size)
-            first += size
+            if self.first + size > len(self.samples):
+                self.first = 0
+            yield self.samples[self.first : self.first + size]
+            self.first += size
+
+
+def wrapped(samples, count):
+    import numpy as np
+
+    return np.take(samples, range(count), axis=0, mode="wrap")
 
 
 def infer(predictor, events, args):
     """Do what the command line asks for: ``(batches, samples)`` that were measured."""
-    asked = args.iterations * args.batch
     began = time.monotonic()
-    most = min(MOST, args.batch) if args.data == "synthetic" else min(MOST, max(LEAST_REAL, asked))
-    library = Library(*predictor.library(most))
+    most = args.batch if args.data == "synthetic" else max(LEAST_REAL, args.iterations * args.batch)
+    library = Library(*predictor.library(min(MOST, most)))
     events.phase("data", began)
     if args.fit:
         began = time.monotonic()
@@ -128,54 +170,121 @@ def infer(predictor, events, args):
     used, reason = fitting(predictor, library, args.batch)
     events.phase("batch", began)
     events.emit("batch", asked=args.batch, used=used, reason=reason)
-    done = serve(predictor, events, library, samples=asked, batch=used, warmup=args.warmup, window=args.window)
+    done = serve(predictor, events, predictor.lay_out(library.whole(used)), args, batch=used)
     if reference is not None:
         hold(events, answers(predictor, library), reference, library.labels, args)
-    return done, asked
+    return done
 
 
-def serve(predictor, events, library, *, samples, batch, warmup, window):
-    """Answer `warmup` batches and then as many as have `samples`; emit first_step, warmup_end, net, usage and window. Gives how many."""
-    sizes = [batch] * (samples // batch) + [samples % batch] * (samples % batch > 0)
-    batches = Batches(library.batches([batch] * warmup + sizes))
-    predictor.predict(next(batches))
+def fly(predictor, batches):
+    """Hand batches over, as many at once as the predictor takes; give (classes, handed, answered) of each in their order.
+
+    The times are of time.monotonic(); a batch is not answered before those that were handed over before it.
+    """
+    batches, under_way, latest = iter(batches), deque(), 0.0
+    while True:
+        for batch in islice(batches, predictor.in_flight - len(under_way)):
+            under_way.append((time.monotonic(), predictor.submit(batch)))
+        if not under_way:
+            return
+        handed, ticket = under_way.popleft()
+        classes, answered = predictor.collect(ticket)
+        latest = max(latest, answered)
+        yield classes, handed, latest
+
+
+def last(flight):
+    """See batches answered to the last, and give the time of that; None where there were none."""
+    seen = deque(flight, maxlen=1)
+    return seen[0][2] if seen else None
+
+
+def serve(predictor, events, samples, args, *, batch):
+    """Answer warm-up's batches and then those that are measured, ``(batches, samples)`` of which it gives.
+
+    Emits first_step, pace, warmup_end, net, usage, window and latency. `samples` are whole batches as the predictor has laid them out.
+    """
+    rounds = Rounds(samples)
+    last(fly(predictor, rounds.batches([batch])))
     events.emit("first_step")
-    for _ in range(warmup - 1):
-        predictor.predict(next(batches))
+    last(fly(predictor, rounds.batches([batch] * (args.warmup - 1))))
+    iterations, window = args.iterations, args.window
+    if not iterations:
+        each = seconds_now(predictor, rounds.batches(repeat(batch)))
+        batches, window = pace(each, seconds=args.measure_seconds, window=window)
+        iterations = math.ceil(batches * batch / args.batch)
+        events.emit("pace", iterations=iterations, window=window)
+    sizes = in_batches(iterations * args.batch, batch)
+    last(fly(predictor, rounds.batches(sizes[-1:])))  # frameworks choose kernels at the first batch of a length
+    alone = predictor.in_flight == 1
+    before, after = ([], []) if alone else ([batch] * predictor.in_flight, [batch] * (predictor.in_flight - 1))
+    flight = fly(predictor, rounds.batches(before + sizes + after))
     events.net("start")
     events.usage("start")
-    batches.waited()
-    events.emit("warmup_end", iterations=warmup)
-    edge = time.monotonic()
-    for index, done in enumerate(range(0, len(sizes), window)):
-        latencies = []
-        for _ in sizes[done : done + window]:
-            handed_in = next(batches)
-            start = time.perf_counter()
-            predictor.predict(handed_in)
-            latencies.append(time.perf_counter() - start)
-        start, edge = edge, time.monotonic()
+    edge = time.monotonic() if alone else last(islice(flight, len(before)))
+    events.emit("warmup_end", iterations=args.warmup)
+    latencies = []
+    for index, first in enumerate(range(0, len(sizes), window)):
+        own, start, seconds = sizes[first : first + window], edge, []
+        for size, (_, handed, answered) in zip(own, flight):  # noqa: B905 - Python 3.6 knows no strict
+            seconds.append(answered - (handed if alone else edge))
+            edge = answered
+            latencies += [seconds[-1]] if size == batch else []
         events.emit(
             "window",
             index=index,
             start=start,
-            iterations=len(latencies),
-            samples=sum(sizes[done : done + window]),
+            iterations=len(own),
+            samples=sum(own),
             seconds=edge - start,
-            step_seconds=latencies,
-            input_seconds=batches.waited(),
+            step_seconds=seconds,
+            input_seconds=None,
         )
+    last(flight)
     events.net("stop")
     events.usage("stop")
-    return len(sizes)
+    began = time.monotonic()
+    found = (latencies, None) if alone else lone(predictor, samples[:batch])
+    events.phase("latency", began)
+    events.emit(
+        "latency", in_flight=predictor.in_flight, batch=batch, with_transfer=found[0], without_transfer=found[1]
+    )
+    return len(sizes), sum(sizes)
+
+
+def in_batches(samples, batch):
+    """Lengths of the batches that have so many samples; the last may be smaller."""
+    return [batch] * (samples // batch) + [samples % batch] * (samples % batch > 0)
+
+
+def seconds_now(predictor, batches):
+    """Seconds that a batch takes of the predictor at work, over `RATE_SECONDS`."""
+    end = time.monotonic() + RATE_SECONDS
+    seen = list(fly(predictor, takewhile(lambda _: time.monotonic() < end, batches)))
+    (_, began, first), (_, _, stop) = seen[0], seen[-1]
+    return (stop - first) / (len(seen) - 1) if len(seen) > 1 else stop - began
+
+
+def lone(predictor, batch):
+    """Seconds of a batch that has the device to itself, each time that it was timed: with its transfer, and without."""
+    placed = predictor.place(batch)
+    return timed(lambda: predictor.collect(predictor.submit(batch))), timed(lambda: predictor.run(placed))
+
+
+def timed(act):
+    """Seconds that it takes, `REPEATS` times or for `LONE_SECONDS`."""
+    seconds, began = [], time.monotonic()
+    while len(seconds) < REPEATS and time.monotonic() - began < LONE_SECONDS:
+        start = time.monotonic()
+        act()
+        seconds.append(time.monotonic() - start)
+    return seconds
 
 
 def answers(predictor, library):
     """What the network says of each sample of the library, in order, as whole numbers."""
-    found = []
-    for first in range(0, len(library), CHUNK):
-        found += map(int, predictor.predict(library.samples[first : first + CHUNK]))
-    return found
+    parts = (library.samples[first : first + CHUNK] for first in range(0, len(library), CHUNK))
+    return [int(one) for classes, *_ in fly(predictor, parts) for one in classes]
 
 
 def hold(events, found, reference, labels, args):
@@ -219,9 +328,9 @@ def fitting(predictor, library, asked):
 
 
 def fits(predictor, library, count):
-    """Whether the device has memory for a batch."""
+    """Whether the device has memory for as many batches as are under way at once."""
     try:
-        predictor.predict(library.batch(0, count))
+        last(fly(predictor, [library.batch(count)] * predictor.in_flight))
     except OutOfMemoryError:
         return False
     return True
@@ -235,11 +344,11 @@ def on_host(predictor, library, asked):
     small, large = TRIALS
     if asked <= large:
         return asked, None
-    predictor.predict(library.batch(0, small))  # what the first one allocates is no batch's
+    predictor.predict(library.batch(small))  # what the first one allocates is no batch's
     peaks = []
     for count in TRIALS:
         host_memory()  # the peak begins anew
-        predictor.predict(library.batch(0, count))
+        predictor.predict(library.batch(count))
         peaks.append(host_memory()[0]["peak_bytes"])
     if None in peaks:
         print("the kernel tells no peak of this process: whether a batch fits is not known", file=sys.stderr)

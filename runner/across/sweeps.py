@@ -16,7 +16,7 @@ from runner.report import figures
 from runner.report.summary import Status
 from runner.report.sweep import Point, Sweep
 from runner.results import RunRecord
-from runner.summarize import machine, summarize, version_of
+from runner.summarize import machine, mode_in_words, summarize, version_of
 from runner.trial import Horovod, Trial
 
 
@@ -76,7 +76,7 @@ def _kind(record: RunRecord, trial: Trial) -> _Kind:
         version=version_of(record),
         workload=trial.workload,
         model=trial.model,
-        mode=trial.mode,
+        mode=mode_in_words(record),
         image_shape=trial.image_shape,
         num_classes=trial.num_classes,
         data=trial.dataset.digest if trial.dataset else "synthetic",

@@ -31,13 +31,15 @@ Identity = tuple[tuple[str, str], ...]
 def identity(record: RunRecord) -> Identity:
     """Everything that two runs must share to be runs of one trial: what trained, how, on which devices and data, over which wires.
 
-    A data set counts by what is in it, not by where it lies; a device by its name. Fields that a trial gains later count as well.
+    A data set counts by what is in it, not by where it lies; a device by its name; inference also by how many batches it keeps under way. Fields that a trial gains later count as well.
     """
     trial = record.trial
     free = frozenset(FREE) | _FOLLOW if isinstance(trial, Trial) else _FREE_OF_FOREIGN
     facts = {name: value for name, value in trial.model_dump(mode="json").items() if name not in free}
     if isinstance(trial, Trial) and trial.dataset is not None:
         facts["data"] = f"{trial.dataset.images} images, {trial.dataset.digest[:_HASH]}"
+    if record.measurement.in_flight > 1:
+        facts["batches in flight"] = record.measurement.in_flight
     facts["device_name"] = device_name(record)
     return tuple((name, json.dumps(value, sort_keys=True)) for name, value in facts.items())
 
@@ -88,6 +90,8 @@ def _unusual(facts: Mapping[str, Any]) -> Iterator[str]:
     for name, value in facts.items():
         if name == "settings":
             yield from (f"{flag} {chosen}" for flag, chosen in value.items())
+        elif name == "batches in flight":
+            yield f"{value} {name}"
         elif name == "techniques":
             yield from ((f"with {', '.join(value)}",) if value else ())
         elif name in usual and value != usual[name] and name not in {"kvstore", "horovod"}:

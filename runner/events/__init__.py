@@ -12,7 +12,7 @@ from pydantic import Field
 from runner.events.base import EventBase
 from runner.events.monitor import MonitoredGpu, MonitorStart, MonitorStop, PowerReading, Trouble
 from runner.events.profile import FlopCount, Memory, ProfileKind, ProfileStart, ProfileStop, Region, Regions, StepPart
-from runner.events.quality import Accuracy, Epoch, Validated
+from runner.events.quality import Accuracy, Epoch, Latency, Validated
 from runner.events.training import (
     PAUSE_S,
     BatchUsed,
@@ -53,6 +53,7 @@ __all__ = [
     "FlopCount",
     "FlopPerSample",
     "InputAlone",
+    "Latency",
     "Loss",
     "Memory",
     "MonitorStart",
@@ -95,6 +96,7 @@ Event = Annotated[
     | Eval
     | Epoch
     | Accuracy
+    | Latency
     | BatchUsed
     | Data
     | InputAlone

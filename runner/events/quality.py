@@ -1,4 +1,4 @@
-"""What a program says of how well its model does: epochs with their validation, and predictions at a lower precision."""
+"""What a program says of what its model is good for: epochs with their validation, predictions at a lower precision, how long they take."""
 
 from __future__ import annotations
 
@@ -44,3 +44,18 @@ class Accuracy(EventBase):
     reference_correct: int
     agree: int
     fit_iterations: int
+
+
+class Latency(EventBase):
+    """Seconds of batches of inference that had the device to themselves, each time that one was timed.
+
+    With transfer: from the samples in the host's memory to the predictions there. Without: from the samples in the device's memory until
+    the device was done; null where nothing is transferred, or the program can't tell. While throughput was measured, `in_flight` batches
+    were under way at once.
+    """
+
+    event: Literal["latency"]
+    in_flight: int
+    batch: int
+    with_transfer: tuple[float, ...]
+    without_transfer: tuple[float, ...] | None

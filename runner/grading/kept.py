@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _OF_EVENTS: Final = (
-    *("windows", "losses", "evaluations", "parameter_norms", "used", "probe", "epochs", "accuracy", "batch"),
+    *("windows", "losses", "evaluations", "parameter_norms", "used", "probe", "epochs", "accuracy", "batch", "latency"),
     *("first_step_s", "parameters", "gradient_bytes", "images_decoded", "input_alone_per_s", "compiled"),
 )
 _KERNELS: Final = "its table kernels"

@@ -12,8 +12,8 @@ from runner.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
 WIRES, PASSES = "probe_wires", "probe_compute"
-# Phase after all that is measured, in which the input is timed by itself.
-INPUT = "input_alone"
+# Phases after all that is measured, in which the input, or a batch of inference, is timed by itself.
+INPUT, LONE = "input_alone", "latency"
 
 
 def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = "train") -> Measurement:
@@ -44,12 +44,13 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     stops = [event for event in events if isinstance(event, RunStop)]
     data = [event for event in events if isinstance(event, Data)]
     alone = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
+    in_flight = quality.in_flight(events)
     decoded = [event.decoded for event in data if event.decoded is not None]
     return Measurement(
         throughput=throughput,
         training_time_s=float(joined.seconds.sum()) if joined else None,
         first_step_s=max(first_steps) - started - _longest(events, WIRES) if first_steps else None,
-        step_time_s=metrics.step_times(windows, method="latency" if mode == "infer" else "step"),
+        step_time_s=metrics.step_times(windows, method="latency" if mode == "infer" and in_flight == 1 else "step"),
         samples=sum(window.samples for window in windows),
         iterations=min((stop.iterations for stop in stops), default=0),
         steady=steady,
@@ -67,6 +68,8 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         epochs=quality.epochs(events),
         accuracy=quality.accuracy(events),
         batch=quality.batch(events),
+        latency=quality.latency(events) if mode == "infer" else None,
+        in_flight=in_flight,
         input_alone_per_s=math.fsum(alone) if alone else None,
         compiled=metrics.compiled(events),
     )
@@ -106,5 +109,6 @@ def phases(events: Sequence[Event]) -> dict[str, float]:
             events, PASSES
         )
     if stop.keys() & warm.keys():
-        found["measure"] = max(stop[rank] - warm[rank] for rank in stop.keys() & warm.keys()) - _longest(events, INPUT)
+        after = _longest(events, INPUT) + _longest(events, LONE)
+        found["measure"] = max(stop[rank] - warm[rank] for rank in stop.keys() & warm.keys()) - after
     return found

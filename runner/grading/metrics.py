@@ -15,7 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from runner.events import PAUSE_S, Compiled, Eval, Event, Loss, Usage, Window
-from runner.grading.model import CompiledGraphs, Evaluation, Interval, RawWindow, Steadiness, StepMethod, StepTime, Used
+from runner.grading.model import (
+    CompiledGraphs,
+    Evaluation,
+    Interval,
+    Percentiles,
+    RawWindow,
+    Steadiness,
+    StepMethod,
+    StepTime,
+    Used,
+)
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -289,8 +299,14 @@ def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> Ste
         )
         per_rank.setdefault(window.rank, []).extend(steps)
     slowest = max(per_rank.values(), key=lambda steps: math.fsum(steps) / len(steps))
-    p50, p90, p99 = (float(value) for value in np.quantile(slowest, [0.5, 0.9, 0.99]))
-    return StepTime(p50=p50, p90=p90, p99=p99, method=method)
+    found = percentiles(slowest)
+    return StepTime(p50=found.p50, p90=found.p90, p99=found.p99, method=method)
+
+
+def percentiles(seconds: Sequence[float]) -> Percentiles:
+    """Percentiles of something that was timed at least once, by linear interpolation between the two nearest."""
+    p50, p90, p99 = (float(value) for value in np.quantile(seconds, [0.5, 0.9, 0.99]))
+    return Percentiles(p50=p50, p90=p90, p99=p99, repeats=len(seconds))
 
 
 def losses(events: Sequence[Event]) -> dict[str, tuple[float | None, ...]]:

@@ -56,7 +56,8 @@ class Throughput(Frozen):
 class StepTime(Frozen):
     """Percentiles of the step time in seconds, and how steps were timed.
 
-    With `latency` a step is a batch of inference, from its input to its predictions on the host.
+    With `latency` a step is a batch of inference by itself, from its input to its predictions on the host; where several are under way at
+    once it is a `step`, from the answer to one to that to the next.
     """
 
     p50: float
@@ -212,6 +213,28 @@ class BatchUsed(Frozen):
     reason: str | None
 
 
+class Percentiles(Frozen):
+    """Percentiles in seconds over `repeats`."""
+
+    p50: float
+    p90: float
+    p99: float
+    repeats: int
+
+
+class LatencyFigures(Frozen):
+    """How long a batch of inference takes that has the device to itself.
+
+    Attributes:
+        with_transfer: from its samples in the host's memory to its predictions there.
+        without_transfer: from its samples in the device's memory until the device is done; None where nothing is transferred, as on CPUs,
+            and where the program can't tell.
+    """
+
+    with_transfer: Percentiles
+    without_transfer: Percentiles | None
+
+
 class Measurement(Frozen):
     """All figures of one run, from its events; empty or None where the program tells nothing of them.
 
@@ -221,7 +244,9 @@ class Measurement(Frozen):
         step_parts: where the time of a step went.
         flop: what the arithmetic of the model came to, also from what its devices are.
         epochs: how a training that is watched converged.
-        accuracy, batch: what inference came to, and ran with.
+        accuracy, batch, latency: what inference came to, and ran with.
+        in_flight: batches of inference that were under way at once while throughput was measured; with 1 each was answered before the next
+            was handed over, so that the throughput of a GPU is that of a host that waits.
         input_alone_per_s: samples a second that the input pipelines of all ranks deliver while nobody trains.
         compiled: how many graphs of the network compilers made, on all ranks.
     """
@@ -248,5 +273,7 @@ class Measurement(Frozen):
     epochs: tuple[EpochFigures, ...] = ()
     accuracy: AccuracyFigures | None = None
     batch: BatchUsed | None = None
+    latency: LatencyFigures | None = None
+    in_flight: int = 1
     input_alone_per_s: float | None = None
     compiled: CompiledGraphs | None = None

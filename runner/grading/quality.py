@@ -1,4 +1,4 @@
-"""Events → how well a model does: the curve of a training that is watched to converge, and what predictions at a precision are worth. Pure."""
+"""Events → how well a model does: the curve of a training that is watched to converge; what predictions are worth, and take. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from runner.events import Accuracy, Epoch, Event
+from runner.events import Accuracy, Epoch, Event, Latency, Window
 from runner.events import BatchUsed as BatchEvent
-from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures
+from runner.grading import metrics
+from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures, LatencyFigures
 
 
 def epochs(events: Sequence[Event]) -> tuple[EpochFigures, ...]:
@@ -74,3 +75,21 @@ def batch(events: Sequence[Event]) -> BatchUsed | None:
     """The batch that inference ran with; None of a training."""
     told = next((event for event in events if isinstance(event, BatchEvent)), None)
     return BatchUsed(asked=told.asked, used=told.used, reason=told.reason) if told else None
+
+
+def in_flight(events: Sequence[Event]) -> int:
+    """How many batches of inference were under way at once; 1 where the program does not say, as programs did that waited for each."""
+    return next((event.in_flight for event in events if isinstance(event, Latency)), 1)
+
+
+def latency(events: Sequence[Event]) -> LatencyFigures | None:
+    """How long a batch of inference takes by itself; None where no batch was answered.
+
+    Programs that waited for each batch did not say it apart: the steps of their windows are the latencies.
+    """
+    told = next((event for event in events if isinstance(event, Latency)), None)
+    if told:
+        without = metrics.percentiles(told.without_transfer) if told.without_transfer else None
+        return LatencyFigures(with_transfer=metrics.percentiles(told.with_transfer), without_transfer=without)
+    steps = [step for event in events if isinstance(event, Window) for step in event.step_seconds or ()]
+    return LatencyFigures(with_transfer=metrics.percentiles(steps), without_transfer=None) if steps else None

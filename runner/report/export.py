@@ -67,7 +67,7 @@ def to_csv(summary: Summary) -> str:
     """One line a row, full precision, an empty field where there is no figure.
 
     Columns: scale, device, throughput and its interval, unit, training_time_s, speedup, efficiency (a fraction) and their
-    intervals, mfu_percent, repeats, of inference latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/grading/attribution.py`), mean utilisation in percent and power in
+    intervals, mfu_percent, repeats, of inference the batches in flight, latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/grading/attribution.py`), mean utilisation in percent and power in
     watts of all devices, their energy in joules and samples per joule over all repeats, status, reasons (joined by "; "), wires.
     """
     import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)
@@ -107,9 +107,12 @@ def _answered(row: Row) -> dict[str, float | None]:
         return {}
     latency, accuracy = row.answers.latency, row.answers.accuracy
     return {
-        "latency_p50_s": latency.p50,
-        "latency_p90_s": latency.p90,
-        "latency_p99_s": latency.p99,
+        "in_flight": row.answers.in_flight,
+        **{
+            f"latency_{field}_{name}_s": getattr(getattr(latency, field, None), name, None)
+            for field in ("with_transfer", "without_transfer")
+            for name in ("p50", "p90", "p99")
+        },
         "accuracy_percent": accuracy.percent if accuracy else None,
         "reference_accuracy_percent": accuracy.reference_percent if accuracy else None,
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from runner.report.block import ABSENT, Block
-from runner.report.figures import figure
+from runner.report.figures import figure, milliseconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 MOST_EPOCHS: Final = 12
 """Lines of a table of epochs; the CSV beside it has all."""
 ANSWERS_LEGEND: Final = (
-    "latency: of a batch, from its samples in the host's memory to its predictions there, the median of the repeats; accuracy: of held-out "
-    "images, beside that of the same network in fp32; same: predictions that are those of fp32"
+    "in flight: batches that were under way at once while throughput was measured; latency: of a batch that has the device to itself, from its "
+    "samples in the host's memory to its predictions there; on device: from its samples in the device's memory until the device is done; "
+    "both the median of the repeats"
+)
+ACCURACY_LEGEND: Final = (
+    "; accuracy: of held-out images, beside that of the same network in fp32; same: predictions that are those of fp32"
 )
 EPOCHS_LEGEND: Final = "after each epoch, on images that no epoch trains on: the median of the repeats; elapsed: seconds of training, without validation"
 EPOCHS: Final = ("devices", "epoch", "train loss", "validation loss", "accuracy (%)", "elapsed (s)")
@@ -33,7 +37,8 @@ def blocks(summary: Summary) -> tuple[tuple[Block, str], ...]:
     """Each table with what is said below it."""
     found = []
     if answers := [(row, row.answers) for row in summary.rows if row.answers]:
-        found.append((_answers(answers), ANSWERS_LEGEND))
+        known = any(answered.accuracy for _, answered in answers)
+        found.append((_answers(answers), ANSWERS_LEGEND + (ACCURACY_LEGEND if known else "")))
     if epochs := [line for row in summary.rows for line in _epochs(row)]:
         found.append((Block(headers=EPOCHS, rows=tuple(epochs)), EPOCHS_LEGEND))
     return tuple(found)
@@ -71,8 +76,11 @@ def _answers(rows: Sequence[tuple[Row, Answers]]) -> Block:
     columns: dict[str, list[str]] = {"devices": [row.devices for row, _ in rows]}
     told = [answers for _, answers in rows]
     columns["batch"] = [_batch(answers) for answers in told]
-    for name in ("p50", "p90", "p99"):
-        columns[f"latency {name} (ms)"] = [figure(1e3 * getattr(answers.latency, name)) for answers in told]
+    columns["in flight"] = [str(answers.in_flight) for answers in told]
+    for words, field in (("latency", "with_transfer"), ("on device", "without_transfer")):
+        found = [getattr(answers.latency, field, None) for answers in told]
+        for name in ("p50", "p90", "p99") if any(found) else ():
+            columns[f"{words} {name} (ms)"] = [figure(milliseconds(getattr(one, name, None))) for one in found]
     if any(answers.accuracy for answers in told):
         accuracies = [answers.accuracy for answers in told]
         columns["accuracy (%)"] = [f"{one.percent:.1f}" if one else ABSENT for one in accuracies]

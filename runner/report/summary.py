@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures, Interval, StepParts, StepTime
+from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures, Interval, LatencyFigures, StepParts
 from runner.telemetry.model import Telemetry
 from runner.trial import devices_in_words
 
@@ -18,16 +18,19 @@ Status = Literal["valid", "degraded", "invalid", "failed"]
 
 
 class Answers(BaseModel):
-    """What inference on one device came to, the median of the repeats: the time of a batch in seconds, and what its answers are worth.
+    """What inference on one device came to: the time of a batch in seconds, the median of the repeats, and what its answers are worth.
 
     Attributes:
+        latency: of a batch that has the device to itself; None where no repeat told.
+        in_flight: batches that were under way at once while throughput was measured.
         batch: the one that ran; of repeats with several, the smallest.
         accuracy: None where the samples have no labels.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    latency: StepTime
+    latency: LatencyFigures | None
+    in_flight: int
     batch: BatchUsed | None
     accuracy: AccuracyFigures | None
 

@@ -143,6 +143,17 @@ def test_what_is_looked_for_is_a_pair(change):
     assert len(compare([run("a")], [run("b", **change)], names=NAMES).pairs) == 1
 
 
+def test_inference_that_keeps_a_device_busy_is_no_pair_with_one_that_waits():
+    """The rate of a host that waits for each batch stood beside that of a device with four under way, as a gain of 2.1."""
+    waits, busy = run("a", mode="infer"), run("b", mode="infer")
+    busy = busy.model_copy(update={"measurement": busy.measurement.model_copy(update={"in_flight": 4})})
+    found = compare([waits], [busy], names=NAMES)
+    assert not found.pairs
+    assert found.unpaired[0].nearest.startswith("the nearest differs in batches in flight: ")
+    assert "4 batches in flight" in in_words(identity(busy))
+    assert "flight" not in in_words(identity(waits))
+
+
 def test_data_count_by_what_is_in_them():
     """The same images lie elsewhere on another machine."""
     data = [

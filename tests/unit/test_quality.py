@@ -1,8 +1,11 @@
 """Prevents: an accuracy that is the mean of ranks' shares of other sizes, a loss that hides one that is not finite, an epoch that one
-rank never ended, and a cost of a precision with the wrong sign."""
+rank never ended, a cost of a precision with the wrong sign, and a latency that is the time between two answers of a device kept busy."""
 
-from runner.events import Accuracy, BatchUsed, Epoch, Validated
+import pytest
+
+from runner.events import Accuracy, BatchUsed, Epoch, Latency, Phase, RunStop, Validated, WarmupEnd, Window
 from runner.grading import quality
+from runner.grading.measure import measure, phases
 from runner.grading.model import BatchUsed as BatchFigures
 
 COMMON = {"t": 1.0, "container": "worker0", "received": 1.0}
@@ -73,3 +76,49 @@ def test_a_batch_says_what_became_of_it():
     said = BatchUsed(event="batch", rank=0, asked=10000, used=512, reason="10000 images take 61 GiB", **COMMON)
     assert quality.batch([said]) == BatchFigures(asked=10000, used=512, reason="10000 images take 61 GiB")
     assert quality.batch([]) is None
+
+
+def window(*step_seconds):
+    times = {"start": 0.0, "seconds": sum(step_seconds), "step_seconds": step_seconds}
+    return Window(event="window", rank=0, index=0, iterations=len(step_seconds), samples=8, **times, **COMMON)
+
+
+def lone(with_transfer, without_transfer, *, in_flight=4):
+    seconds = {"with_transfer": with_transfer, "without_transfer": without_transfer}
+    return Latency(event="latency", rank=0, in_flight=in_flight, batch=8, **seconds, **COMMON)
+
+
+def test_latencies_are_percentiles_of_batches_by_themselves():
+    # Of 1 to 11 s in any order: p50 is the 6th, p90 the 10th, p99 nine tenths of the way from the 10th to the 11th.
+    seconds = (11.0, 2.0, 9.0, 4.0, 7.0, 6.0, 5.0, 8.0, 3.0, 10.0, 1.0)
+    found = measure([window(0.5, 0.5), lone(seconds, (0.25, 0.75))], started=0.0, unit="images/s", mode="infer")
+    whole, without = found.latency.with_transfer, found.latency.without_transfer
+    assert (whole.p50, whole.p90, whole.p99, whole.repeats) == (6.0, 10.0, pytest.approx(10.9), 11)
+    assert (without.p50, without.p90, without.p99, without.repeats) == (
+        0.5,
+        pytest.approx(0.7),
+        pytest.approx(0.745),
+        2,
+    )
+    assert found.in_flight == 4
+    assert (found.step_time_s.p50, found.step_time_s.method) == (0.5, "step")
+
+
+def test_programs_that_waited_for_each_batch_had_their_latencies_in_their_windows():
+    """Records on file say so in their steps, and go on to."""
+    found = measure([window(0.2, 0.4), window(0.3, 0.3)], started=0.0, unit="images/s", mode="infer")
+    assert (found.in_flight, found.step_time_s.method) == (1, "latency")
+    assert (found.latency.with_transfer.p50, found.latency.with_transfer.repeats) == (pytest.approx(0.3), 4)
+    assert found.latency.without_transfer is None
+    trained = measure([window(0.2, 0.4)], started=0.0, unit="images/s")
+    assert (trained.latency, trained.step_time_s.method) == (None, "step")
+
+
+def test_a_batch_by_itself_is_no_part_of_the_measured_phase():
+    common = {"rank": 0, "container": "w", "received": 0.0}
+    said = [
+        WarmupEnd(event="warmup_end", iterations=1, t=10.0, **common),
+        Phase(event="phase", name="latency", seconds=4.0, t=34.0, **common),
+        RunStop(event="run_stop", iterations=1, samples=8, t=34.5, **common),
+    ]
+    assert phases(said)["measure"] == 20.5

@@ -11,11 +11,14 @@ import pytest
 from records import record
 from rich.console import Console
 
-from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures, StepTime
+from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures, LatencyFigures, Percentiles, StepTime
 from runner.report import modes
 from runner.report.export import markdown, to_csv
 from runner.report.table import scaling_table
+from runner.results import read_record
 from runner.summarize import summarize
+
+ROOT = Path(__file__).parents[2]
 
 
 def inferred(run_id, *, p50, percent, used=64):
@@ -77,6 +80,7 @@ def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
     assert dict(zip(block.headers, block.rows[0], strict=True)) == {
         "devices": "1 worker × 1 core",
         "batch": "64",
+        "in flight": "1",
         "latency p50 (ms)": "10.00",
         "latency p90 (ms)": "12.00",
         "latency p99 (ms)": "20.00",
@@ -90,11 +94,39 @@ def test_latency_and_accuracy_are_those_of_the_repeat_in_the_middle():
     assert "-4.0" in shown(summary)
     header, line = to_csv(summary).splitlines()
     values = dict(zip(header.split(","), line.split(","), strict=True))
-    assert (values["latency_p50_s"], values["accuracy_percent"], values["reference_accuracy_percent"]) == (
-        "0.01",
-        "76.0",
-        "80.0",
+    names = ("in_flight", "latency_with_transfer_p50_s", "accuracy_percent", "reference_accuracy_percent")
+    assert [values[name] for name in names] == ["1", "0.01", "76.0", "80.0"]
+    assert values["latency_without_transfer_p50_s"] == ""
+    assert "one batch at a time" in summary.title
+
+
+def test_latency_with_transfer_and_without_stand_beside_the_batches_in_flight():
+    def run(number, milliseconds):
+        whole, placed = (
+            Percentiles(p50=1e-3 * ms, p90=2e-3 * ms, p99=3e-3 * ms, repeats=100) for ms in (milliseconds, 7)
+        )
+        latency = LatencyFigures(with_transfer=whole, without_transfer=placed)
+        return run_of(examples.trial(mode="infer"), str(number), {"latency": latency, "in_flight": 4})
+
+    summary = summarize([run(number, ms) for number, ms in enumerate((10, 30, 20))])
+    ((block, legend),) = modes.blocks(summary)
+    assert block.headers[2:] == (
+        "in flight",
+        *(f"{what} {name} (ms)" for what in ("latency", "on device") for name in ("p50", "p90", "p99")),
     )
+    assert block.rows[0][2:] == ("4", "20.00", "40.00", "60.00", "7.000", "14.00", "21.00")
+    assert "accuracy" not in legend
+    assert "4 batches in flight" in summary.title
+
+
+def test_inference_that_waited_for_each_batch_says_what_it_said():
+    """A record of before latencies were told apart: its steps are they, and its throughput is of one batch at a time."""
+    (path,) = (ROOT / "results/h200/inference").glob("20261122T195314Z-107f-*-r1")
+    summary = summarize([(path, read_record(path))])
+    answers = summary.rows[0].answers
+    assert (answers.in_flight, answers.latency.without_transfer) == (1, None)
+    assert answers.latency.with_transfer.p50 == pytest.approx(0.03355653349996146)
+    assert "one batch at a time" in summary.title
 
 
 def test_a_batch_that_was_made_smaller_says_so():

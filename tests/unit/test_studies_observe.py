@@ -14,7 +14,7 @@ from records import events, record
 from studied import observation
 
 from runner.grading.measure import measure
-from runner.grading.model import AccuracyFigures, EpochFigures, RawWindow
+from runner.grading.model import AccuracyFigures, EpochFigures, LatencyFigures, Percentiles, RawWindow
 from runner.profile.model import CallClassShare, CallShare, CategoryShare, Copies
 from runner.published import load as published
 from runner.studies.model import Altered, Cell, CellRun, Run
@@ -94,9 +94,12 @@ class TestRates:
         assert windows[0].value == pytest.approx(0.1)
 
     def test_inference_has_times_of_its_own(self):
-        found, _ = looked_at([run(0.1, mode="infer")], gpus=1, mode="inference")
+        """The time of a batch was that of an iteration, of which several are under way at once."""
+        alone = Percentiles(p50=0.125, p90=0.2, p99=0.3, repeats=16)
+        update = {"latency": LatencyFigures(with_transfer=alone, without_transfer=None), "in_flight": 4}
+        found, _ = looked_at([run(0.1, mode="infer", update=update)], gpus=1, mode="inference")
         assert found["inference_time"][0].value == pytest.approx(4)
-        assert found["time_per_batch"][0].value == pytest.approx(0.1)
+        assert found["time_per_batch"][0].value == pytest.approx(0.125)
         assert "training_time" not in found
 
 

@@ -90,6 +90,14 @@ def test_what_differs_in_more_than_the_batch_is_not_of_the_sweep(changes):
     assert sweeps([FOUR, measured(16, 900.0, **changes)]) == ()
 
 
+def test_batches_of_a_device_kept_busy_are_no_sweep_with_one_batch_at_a_time():
+    runs = [measured(batch, 100.0, mode="infer") for batch in (32, 64)]
+    path, record = runs[1]
+    busy = record.model_copy(update={"measurement": record.measurement.model_copy(update={"in_flight": 4})})
+    assert len(sweeps(runs)) == 1
+    assert not sweeps([runs[0], (path, busy)])
+
+
 def test_threads_that_train_are_of_the_sweep_and_those_beside_a_gpu_are_not():
     on_cpus = [measured(batch, 900.0, device="cpu", threads=number) for batch, number in ((4, 1), (16, 2))]
     assert sweeps(on_cpus) == ()

@@ -6,7 +6,8 @@
     python3 infer_caffe.py ... --data=FOLDER --fit=200
 
 The loop, and what is measured, is `workloads/inference.py`. The network is built for the phase TEST, with normalizations that use gathered
-statistics and without dropout; fp32 is all that it offers, so that its answers are their own reference. Syntax of Python 3.6 only.
+statistics and without dropout; fp32 is all that it offers, so that its answers are their own reference. It answers one batch at a time, on a
+GPU too: its interface waits for each. Syntax of Python 3.6 only.
 
 Caffe ends the process when a GPU's memory does not suffice. A batch is therefore held against what was free when the program began, by the size of
 all blobs: Caffe keeps each of them, in place or not, for as long as the network lives.
@@ -80,7 +81,7 @@ def inputs(net, **shapes: tuple):
         net.layer("Input", [], [top], f"input_param {{ shape {{ {dims} }} }}")
 
 
-class Predictor:
+class Predictor(inference.OneByOne):
     """A network and its images; `workloads/inference.py` says what its methods are for."""
 
     def __init__(self, args, caffe, directory, *, nvidia):

@@ -8,8 +8,13 @@
 The loop, and what is measured, is `workloads/inference.py`. Networks are hybridized with static memory. On a CPU fp32 runs with oneDNN's fused
 operators, as int8 does too (`quantize_mxnet.py`, on CPUs only); until it is converted, which is what the reference answers with, the
 network runs as it trains. fp16 casts network and images as a whole.
+
+On a GPU the samples lie in pinned host memory, real ones as bytes, synthetic ones in fp32, and travel so; they are normalized and cast on the
+GPU. MXNet's engine runs what it was handed in the background, transfers beside operators, and tells no time: a batch counts as answered when
+its classes were fetched, at which others are under way.
 """
 
+import contextlib
 import math
 import sys
 import time
@@ -38,7 +43,7 @@ def check(args):
         refuse(f"--data={args.data} is not a folder; give one that holds one folder of JPEGs a class")
 
 
-class Predictor:
+class Predictor(inference.OneByOne):
     """A network and its images; `workloads/inference.py` says what its methods are for."""
 
     def __init__(self, args, mx):
@@ -135,9 +140,9 @@ class Predictor:
         if self.args.data == "synthetic":
             return self.mx.nd.array(self.synthetic(inference.CALIBRATION))
         images, _ = self.decode(spread(self.folders.training, inference.CALIBRATION))
-        return self.place(images)
+        return self.prepare(images)
 
-    def place(self, samples):
+    def prepare(self, samples):
         """Bring samples to the device as the network takes them."""
         if self.folders is None:
             images = self.mx.nd.array(samples, ctx=self.context)
@@ -147,23 +152,58 @@ class Predictor:
             images = normalized(samples, self.context)
         return images.astype(self.dtype, copy=False)
 
-    def predict(self, samples):
-        try:
-            scores = self.net(self.place(samples)).astype("float32", copy=False)  # fp16 would round a class above 2048
-            return scores.argmax(axis=1).asnumpy().astype(int)
-        except self.mx.MXNetError as error:
-            if "out of memory" not in str(error).lower():
-                raise
-        self.net.hybridize(**self.options)  # drops the memory that it has planned for a batch of this size
-        self.context.empty_cache()
-        raise inference.OutOfMemoryError
+    def classes(self, samples):
+        scores = self.net(self.prepare(samples)).astype("float32", copy=False)  # fp16 would round a class above 2048
+        return scores.argmax(axis=1)
 
-    def free_bytes(self):
-        return self.mx.context.gpu_memory_info(self.context.device_id)[0]
+    def predict(self, samples):
+        return self.classes(samples).asnumpy().astype(int)
 
     def parameter_norm(self):
         arrays = [p.data().asnumpy().astype("float64") for p in self.trained]
         return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
+
+
+class OnGpu(Predictor):
+    """The same on a GPU, several batches at once."""
+
+    in_flight = inference.IN_FLIGHT
+
+    def lay_out(self, samples):
+        return self.mx.nd.array(samples, ctx=self.mx.cpu_pinned(), dtype=samples.dtype)
+
+    @contextlib.contextmanager
+    def memory(self):
+        """What runs out of the GPU's memory in here raises `OutOfMemoryError`, and lets go of it."""
+        try:
+            yield
+        except self.mx.MXNetError as error:
+            if "out of memory" not in str(error).lower():
+                raise
+        else:
+            return
+        self.net.hybridize(**self.options)  # drops the memory that it has planned for a batch of this size
+        self.context.empty_cache()
+        raise inference.OutOfMemoryError
+
+    def submit(self, samples):
+        with self.memory():
+            return self.classes(samples)
+
+    def collect(self, ticket):
+        with self.memory():
+            return ticket.asnumpy().astype(int), time.monotonic()
+
+    def place(self, samples):
+        placed = samples.copyto(self.context)
+        placed.wait_to_read()
+        return placed
+
+    def run(self, placed):
+        self.classes(placed).wait_to_read()
+
+    def free_bytes(self):
+        return self.mx.context.gpu_memory_info(self.context.device_id)[0]
 
 
 def main():
@@ -173,7 +213,7 @@ def main():
     from with_mxnet.environment import environment
 
     imported = time.monotonic()
-    predictor = Predictor(args, mx)
+    predictor = (OnGpu if args.device == "gpu" else Predictor)(args, mx)
     events = Events(rank=0)
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **environment(args, mx))

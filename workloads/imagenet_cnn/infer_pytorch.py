@@ -8,6 +8,10 @@
 The loop, and what is measured, is `workloads/inference.py`. Networks run as they were built, in evaluation mode and eager, nothing fused or
 compiled. fp16 and bf16 convert weights and images as a whole (`model.half()`), tf32 lets matrix products and convolutions round; on a GPU all
 but fp32 lay both out channels-last. int8 is `quantize_torch.py`, on CPUs only: PyTorch has no int8 convolutions for GPUs.
+
+On a GPU the samples lie in pinned host memory in the network's layout, real ones as bytes, synthetic ones already in its precision, and travel
+so, on a stream of their own. Bytes are normalized on the GPU; classes come back to pinned memory, 8 bytes a sample. When a batch was answered
+is told by a CUDA event behind them, so that nothing waits for the device but who needs its answer.
 """
 
 import math
@@ -29,7 +33,7 @@ from with_pytorch import device as devices
 HALF = {"fp16": "float16", "bf16": "bfloat16"}
 
 
-class Predictor:
+class Predictor(inference.OneByOne):
     """A network and its images; `workloads/inference.py` says what its methods are for."""
 
     def __init__(self, args, torch, device):
@@ -152,20 +156,85 @@ class Predictor:
         return images.to(self.device, self.dtype, memory_format=self.layout)
 
     def predict(self, samples):
-        try:
-            with self.torch.inference_mode():
-                return self.net(self.prepare(samples)).argmax(1).cpu().numpy()
-        except self.torch.cuda.OutOfMemoryError:
-            pass  # with the exception go the frames that hold what was allocated
-        self.torch.cuda.empty_cache()
-        raise inference.OutOfMemoryError
-
-    def free_bytes(self):
-        return self.torch.cuda.mem_get_info(self.device)[0]
+        with self.torch.inference_mode():
+            return self.net(self.prepare(samples)).argmax(1).numpy()
 
     def parameter_norm(self):
         squares = [p.detach().double().square().sum() for p in self.net.parameters()]
         return math.sqrt(self.torch.stack(squares).sum().item())
+
+
+class OnGpu(Predictor):
+    """The same on a GPU, several batches at once."""
+
+    in_flight = inference.IN_FLIGHT
+
+    def __init__(self, args, torch, device):
+        super().__init__(args, torch, device)
+        self.transfers = torch.cuda.Stream(device)
+        self.start_clock()
+
+    def start_clock(self):
+        """Mark a moment that the host and the GPU both know."""
+        self.zero = self.torch.cuda.Event(enable_timing=True)
+        self.torch.cuda.synchronize(self.device)
+        self.zero.record()
+        self.zero.synchronize()
+        self.zero_at = time.monotonic()
+
+    def lay_out(self, samples):
+        self.start_clock()
+        return self.carried(samples).pin_memory()
+
+    def carried(self, samples):
+        """Samples in the host's memory as they travel to the GPU."""
+        if isinstance(samples, self.torch.Tensor):
+            return samples
+        images = self.torch.from_numpy(samples)
+        dtype = images.dtype if images.dtype == self.torch.uint8 else self.dtype
+        return images.to(dtype=dtype, memory_format=self.layout)
+
+    def classes(self, images):
+        """Of images on the GPU."""
+        if images.dtype == self.torch.uint8:
+            images = self.normalize(images).to(self.dtype)
+        return self.net(images).argmax(1)
+
+    def submit(self, samples):
+        torch = self.torch
+        try:
+            with torch.inference_mode():
+                with torch.cuda.stream(self.transfers):
+                    images = self.carried(samples).to(self.device, non_blocking=True)
+                torch.cuda.current_stream(self.device).wait_stream(self.transfers)
+                classes = self.classes(images).to("cpu", non_blocking=True)  # into pinned memory
+                answered = torch.cuda.Event(enable_timing=True)
+                answered.record()
+                # Nothing may take the memory of the images before. Held here, as after `record_stream` every allocation would ask for an event.
+                return images, classes, answered
+        except torch.cuda.OutOfMemoryError:
+            pass  # with the exception go the frames that hold what was allocated
+        torch.cuda.synchronize(self.device)
+        torch.cuda.empty_cache()
+        raise inference.OutOfMemoryError
+
+    def collect(self, ticket):
+        _, classes, answered = ticket
+        answered.synchronize()
+        return classes.numpy(), self.zero_at + self.zero.elapsed_time(answered) / 1e3
+
+    def place(self, samples):
+        images = self.carried(samples).to(self.device)
+        self.torch.cuda.synchronize(self.device)
+        return images
+
+    def run(self, placed):
+        with self.torch.inference_mode():
+            self.classes(placed)
+        self.torch.cuda.synchronize(self.device)
+
+    def free_bytes(self):
+        return self.torch.cuda.mem_get_info(self.device)[0]
 
 
 def check(args, torch):
@@ -188,7 +257,7 @@ def main():
     events = Events(rank=0)
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **devices.environment(args, torch, device))
-    predictor = Predictor(args, torch, device)
+    predictor = (OnGpu if device.type == "cuda" else Predictor)(args, torch, device)
     events.phase("model", imported)
     size = {"parameters": predictor.parameters, "flop_per_sample": predictor.flop_per_sample}
     shape = {"image_shape": predictor.shape, "num_classes": args.num_classes}

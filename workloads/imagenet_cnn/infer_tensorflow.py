@@ -8,12 +8,16 @@
 The loop, and what is measured, is `workloads/inference.py`. A network is one graph from the images to the classes, for batches of any length.
 fp16 and bf16 have weights and maps in that precision, and normalizations' in fp32; tf32 lets matrix products and convolutions round. int8 is
 `quantize_tensorflow.py`, on CPUs only: TensorFlow Lite has no int8 kernels for NVIDIA's GPUs.
+
+On a GPU the samples lie in the host's memory, real ones as bytes, synthetic ones in fp32, and travel so; the graph normalizes them there.
+TensorFlow's calls wait for their transfers, so that several threads make them, a batch each, and note when they have its classes.
 """
 
 import argparse
 import math
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -41,7 +45,7 @@ def check(args):
     devices.check(args)
 
 
-class Predictor:
+class Predictor(inference.OneByOne):
     """A network and its images; `workloads/inference.py` says what its methods are for."""
 
     def __init__(self, args, tf):
@@ -175,9 +179,6 @@ class Predictor:
                 raise
         raise inference.OutOfMemoryError  # out here: with the exception go the frames that hold what was allocated
 
-    def free_bytes(self):
-        """None: TensorFlow tells what it has, not what the device has free."""
-
     def flop_per_sample(self):
         from with_tensorflow.operations import layers
 
@@ -189,6 +190,34 @@ class Predictor:
     def parameter_norm(self):
         arrays = [weight.numpy().astype("float64") for weight in self.shim.trained(self.net)]
         return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
+
+
+class OnGpu(Predictor):
+    """The same on a GPU, several batches at once."""
+
+    in_flight = inference.IN_FLIGHT
+
+    def __init__(self, args, tf):
+        super().__init__(args, tf)
+        self.threads = ThreadPoolExecutor(self.in_flight)
+
+    def submit(self, samples):
+        return self.threads.submit(super().submit, samples)
+
+    def collect(self, ticket):
+        return ticket.result()
+
+    def place(self, samples):
+        with self.tf.device(f"/{self.args.device}:0"):
+            placed = self.tf.identity(self.tf.constant(samples))
+        placed[:1].numpy()  # which waits
+        return placed
+
+    def run(self, placed):
+        self.predict(placed)  # some bytes of classes come with it
+
+    def free_bytes(self):
+        """None: TensorFlow tells what it has, not what the device has free."""
 
 
 def main():
@@ -203,7 +232,7 @@ def main():
     events = Events(rank=0)
     events.emit("phase", name="import", seconds=imported - process_start())
     events.emit("env", **devices.environment(args, tf, gpus))
-    predictor = Predictor(args, tf)
+    predictor = (OnGpu if args.device == "gpu" else Predictor)(args, tf)
     events.phase("model", imported)
     size = {"parameters": predictor.parameters(), "flop_per_sample": predictor.flop_per_sample()}
     shape = {"image_shape": [3, args.image_size, args.image_size], "num_classes": args.num_classes}

@@ -10,7 +10,7 @@ from runner.report.block import ABSENT
 from runner.report.page import runs as lines
 from runner.report.page.blocks import anchor
 from runner.report.page.model import Block, Count, Figure, Series, Table
-from runner.summarize import machine
+from runner.summarize import machine, mode_in_words
 from runner.trial import Trial
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _fastest(usable: Iterable[RunRecord]) -> Table:
     best: dict[tuple[str, ...], RunRecord] = {}
     for record in usable:
         trial = record.trial
-        what = (trial.model, trial.mode, _size(trial)) if isinstance(trial, Trial) else (trial.key,)
+        what = (trial.model, mode_in_words(record), _size(trial)) if isinstance(trial, Trial) else (trial.key,)
         key = (machine(record), *what)
         if key not in best or _rate(record) > _rate(best[key]):
             best[key] = record
@@ -105,7 +105,11 @@ def _fastest(usable: Iterable[RunRecord]) -> Table:
 
 def _fast(record: RunRecord) -> tuple[str, ...]:
     trial, rate, speedup = record.trial, record.measurement.throughput, record.scaling.speedup
-    network = f"{trial.model}{_size(trial)} {trial.mode}, {trial.precision}" if isinstance(trial, Trial) else trial.name
+    network = (
+        f"{trial.model}{_size(trial)} {mode_in_words(record)}, {trial.precision}"
+        if isinstance(trial, Trial)
+        else trial.name
+    )
     return (
         machine(record),
         network,
@@ -129,7 +133,7 @@ def _frameworks(usable: Sequence[RunRecord]) -> Iterable[Figure]:
         alike: tuple[str, ...] = (
             machine(record),
             f"{trial.model}{_size(trial)}",
-            trial.mode,
+            mode_in_words(record),
             trial.precision,
             f"batch {trial.batch_per_device}",
             lines.devices(record),

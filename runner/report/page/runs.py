@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from runner.report import figures
 from runner.report.block import ABSENT
 from runner.report.page.model import Fact, RunLine
-from runner.summarize import between, machine, version_of
+from runner.summarize import between, machine, mode_in_words, version_of
 from runner.trial import ForeignTrial, Trial, devices_in_words
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _cells(record: RunRecord) -> tuple[str, ...]:
     rate = measured.throughput if usable else None
     speedup = record.scaling.speedup if usable else None
     seen = record.telemetry if usable else None
-    mode = own.mode if own else ABSENT
+    mode = mode_in_words(record) if own else ABSENT
     kind = f"{mode}, profile {own.profile.kind}" if own and own.profile else mode
     return (
         record.run_id,

@@ -14,7 +14,7 @@ from runner.results import RunRecord
 from runner.studies.model import Run
 from runner.studies.noise import Amount, over_repeats
 from runner.studies.observe.gather import Gathered
-from runner.summarize import usable_windows
+from runner.summarize import latency, usable_windows
 from runner.trial import Trial
 
 CONVERGED_WITHIN = 1.0
@@ -78,7 +78,7 @@ def times(cell: Gathered) -> None:
     cell.add(whole, "s", Amount(median(seconds), over_repeats(seconds)), runs)
     cell.add("samples_per_run", "images", Amount(float(runs[0].record.measurement.samples)), runs)
     if infers:
-        latencies = [steps.p50 for one in runs if (steps := one.record.measurement.step_time_s)]
+        latencies = [known.with_transfer.p50 for one in runs if (known := latency(one.record.measurement))]
         if latencies:
             cell.add_mean("time_per_batch", "s", latencies, runs, method="median latency")
 

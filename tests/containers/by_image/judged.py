@@ -88,4 +88,27 @@ def infer(framework, data, precision, *more):
         assert len(event["step_seconds"]) == event["iterations"]
         assert sum(event["step_seconds"]) <= event["seconds"]
     assert not of(events, "loss") + of(events, "eval")
+    (latency,) = of(events, "latency")
+    assert (latency["in_flight"], latency["batch"], latency["without_transfer"]) == (1, 3, None)
+    assert latency["with_transfer"] == [seconds for event in of(events, "window") for seconds in event["step_seconds"]]
+    paced = ran(
+        program, *COMMON, *lengths[:1], *lengths[4:], "--iterations=0", "--measure-seconds=0.5", "--window=0", *more
+    )
+    (pace,), (stop,), windows = of(paced, "pace"), of(paced, "run_stop"), of(paced, "window")
+    assert stop["iterations"] == pace["iterations"] == sum(event["iterations"] for event in windows)
+    assert {event["iterations"] for event in windows} == {pace["window"]}
     return events
+
+
+def answers_in_order(predictor, samples, expected):
+    """Hold what a program for GPUs answers with several batches of several lengths under way to what each sample gets by itself."""
+    import inference
+
+    laid_out, first, parts = predictor.lay_out(samples), 0, []
+    for length in (1, 3, 2) * 3:
+        parts.append(laid_out[first : first + length])
+        first += length
+    found = [int(one) for classes, *_ in inference.fly(predictor, parts) for one in classes]
+    assert found == expected[:first], (found, expected)
+    assert len(set(found)) > 1, "answers that are all alike have no order"
+    predictor.run(predictor.place(laid_out[:3]))

@@ -1,4 +1,5 @@
-"""Prevents: a latency without its answer, samples that are lost or answered twice when the batch is smaller than asked, a batch that kills the
+"""Prevents: a throughput of the host, which waits for each batch while the device idles; windows whose edges drain the device; answers in another
+order than their batches; a latency without its answer, or of a batch that shared the device; samples that are lost or answered twice when the batch is smaller than asked, a batch that kills the
 process or that is needlessly small, accuracy of other samples than were predicted, a reference that is not the network before its conversion,
 synthetic samples that have an accuracy."""
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from runner.events import parse
 
 
-class Made:
+class Made(inference.OneByOne):
     """A network that says of a sample the number in it; it is wrong about 3 from its conversion on, and holds `room` samples at a time."""
 
     def __init__(self, samples=(0, 1, 2, 3, 4), labels=None, *, room=1000, overcommits=False):
@@ -45,10 +46,67 @@ class Made:
         return 3 * 2**29
 
 
+class Clock:
+    """Seconds that pass only where a test says so."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(inference.time, "monotonic", lambda: self.now)
+
+    def to(self, moment):
+        self.now = max(self.now, moment)
+        return self.now
+
+
+class Device(Made):
+    """A GPU that is brought a batch in 1 s and answers it in 2, one after the other in either way; the host hands one over in 0.25 s.
+
+    So a batch a 2 s is what it can do, and 3.25 s are the latency of one by itself. Batches of which `slow` is true take 8 s.
+    """
+
+    in_flight = 3
+
+    def __init__(self, clock, *samples, slow=lambda batch: False, **more):
+        super().__init__(*samples, **more)
+        self.clock, self.slow = clock, slow
+        self.brought = self.answered = 0.0
+        self.under_way, self.waits, self.laid_out = 0, [], None
+
+    def lay_out(self, samples):
+        self.laid_out = samples
+        return samples
+
+    def place(self, samples):
+        return samples
+
+    def run(self, placed):
+        self.clock.to(self.clock.now + 2)
+
+    def submit(self, samples):
+        classes = self.predict(samples)
+        self.under_way += 1
+        assert self.under_way <= self.in_flight
+        self.brought = max(self.brought, self.clock.to(self.clock.now + 0.25)) + 1
+        self.answered = max(self.answered, self.brought) + (8 if self.slow(samples) else 2)
+        return classes, self.answered
+
+    def collect(self, ticket):
+        self.waits.append(self.under_way)
+        self.under_way -= 1
+        self.clock.to(ticket[1])
+        return ticket
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
 def args(**more):
     asked = {
         "batch": 2,
         "iterations": 4,
+        "measure_seconds": 0.0,
         "warmup": 1,
         "window": 3,
         "precision": "fp16",
@@ -72,9 +130,21 @@ def of(found, name):
 def test_events_come_in_the_order_of_the_contract():
     _, found = infer(Made(labels=np.array([0, 1, 2, 3, 4])))
     assert [event.event for event in found if event.event != "phase"] == [
-        *("batch", "first_step", "net", "usage", "warmup_end", "window", "window", "net", "usage", "accuracy"),
+        *(
+            "batch",
+            "first_step",
+            "net",
+            "usage",
+            "warmup_end",
+            "window",
+            "window",
+            "net",
+            "usage",
+            "latency",
+            "accuracy",
+        ),
     ]
-    assert [event.name for event in of(found, "phase")] == ["data", "convert", "batch"]
+    assert [event.name for event in of(found, "phase")] == ["data", "convert", "batch", "latency"]
 
 
 def test_synthetic_samples_have_no_accuracy_and_are_not_learned_from(capsys):
@@ -104,15 +174,22 @@ def test_accuracy_is_held_against_labels_and_against_the_network_before_its_conv
 
 def test_batches_go_round_the_library():
     made = Made(labels=np.array([0, 1, 2, 3, 4]))
-    infer(made, iterations=3, batch=2)
+    infer(made, iterations=4, batch=2)
     served = made.seen[2:-1]  # before: the reference, the batch that was tried; after: the accuracy
-    assert served == [[0, 1], [2, 3], [4, 0], [1, 2]]  # the first is warm-up's
+    # The first two are warm-up's: the second has the length of the last that is measured. Four of five samples make whole batches.
+    assert served == [[0, 1], [2, 3], [0, 1], [2, 3], [0, 1], [2, 3]]
 
 
 def test_synthetic_batches_are_the_same_each_time_though_the_library_is_smaller():
     made = Made(samples=(5, 6, 7))
     infer(made, data="synthetic", batch=4, iterations=2)
-    assert made.seen == [[5, 6, 7, 5]] * 4
+    assert made.seen == [[5, 6, 7, 5]] * 5
+
+
+def test_real_batches_longer_than_the_library_begin_again():
+    made = Made(samples=(5, 6, 7), labels=np.array([5, 6, 7]))
+    infer(made, batch=4, iterations=2)
+    assert made.seen[2:-1] == [[5, 6, 7, 5]] * 4
 
 
 def test_a_smaller_batch_serves_exactly_what_was_asked_for():
@@ -176,12 +253,125 @@ def test_each_window_starts_where_the_one_before_ended():
 
 def test_a_latency_lasts_from_the_samples_on_the_host_to_the_answer(monkeypatch):
     clock = itertools.count()
-    monkeypatch.setattr(inference.time, "perf_counter", lambda: float(next(clock)))  # each look at it is a second later
-    _, found = infer(Made())
-    seconds = [seconds for window in of(found, "window") for seconds in window.step_seconds]
-    assert seconds == [1.0] * 4
-    # The cut of a batch is looked at twice more, and belongs to no latency.
-    assert [window.input_seconds for window in of(found, "window")] == [3.0, 1.0]
+    monkeypatch.setattr(inference.time, "monotonic", lambda: float(next(clock)))  # each look at it is a second later
+    made = Made()
+    made.predict = lambda samples, predict=made.predict: (next(clock), predict(samples))[1]
+    _, found = infer(made)
+    # Two looks that follow each other, and a second that the prediction takes.
+    assert [step for window in of(found, "window") for step in window.step_seconds] == [2.0] * 4
+
+
+def test_one_batch_at_a_time_has_its_latencies_in_its_windows():
+    """Only whole batches: one that is smaller is answered sooner."""
+    _, found = infer(Made(room=3), data="synthetic", batch=5, iterations=2, window=3)
+    (latency,) = of(found, "latency")
+    windows = of(found, "window")
+    assert (latency.in_flight, latency.batch, latency.without_transfer) == (1, 3, None)
+    assert latency.with_transfer == windows[0].step_seconds
+    assert windows[1].samples == 1
+
+
+def test_several_batches_keep_a_device_busy(clock):
+    """Handed over one by one, they would take 3.25 s each."""
+    made = Device(clock)
+    (batches, samples), found = infer(made, data="synthetic", iterations=6, window=2)
+    windows = of(found, "window")
+    assert (batches, samples) == (6, 12)
+    assert [(w.iterations, w.samples, w.seconds) for w in windows] == [(2, 4, 4.0)] * 3
+    assert [w.step_seconds for w in windows] == [(2.0, 2.0)] * 3
+    assert all(w.input_seconds is None for w in windows)
+
+
+def test_an_edge_is_taken_with_other_batches_under_way(clock):
+    """Windows that waited for all that was handed over drained the device at every edge, the last one as well."""
+    made = Device(clock)
+    made.lay_out = lambda samples: (made.waits.clear(), samples)[1]
+    infer(made, data="synthetic", iterations=4, window=2)
+    # Warm-up: one by itself, and one of the length of the last. Then 3 that fill the device, 4 that are measured, 2 that follow; what
+    # latency is taken of is alone.
+    assert made.waits[:11] == [1, 1] + [3] * 7 + [2, 1]
+    assert set(made.waits[11:]) == {1}
+
+
+def test_a_window_ends_with_its_own_last_batch(clock):
+    """A slow batch belongs to the window that it is in, although it was handed over while the one before was measured."""
+    made = Device(
+        clock, np.arange(40), labels=np.arange(40), slow=lambda batch: made.laid_out is not None and batch[0] == 14
+    )
+    _, found = infer(made, iterations=6, window=2)
+    # Warm-up is 0 and 2, what fills the device 4, 6 and 8; measured are 10 and 12, 14 and 16, 18 and 20.
+    assert [w.seconds for w in of(found, "window")] == [4.0, 10.0, 4.0]
+
+
+def test_answers_come_in_the_order_of_their_batches(clock):
+    made = Device(clock)
+    batches = [np.array([number, number + 100]) for number in range(7)]
+    seen = list(inference.fly(made, batches))
+    assert [classes.tolist() for classes, *_ in seen] == [[number, number + 100] for number in range(7)]
+    assert [answered for *_, answered in seen] == [3.25 + 2 * number for number in range(7)]
+    assert made.under_way == 0
+
+
+def test_a_batch_that_is_answered_before_an_earlier_one_counts_when_that_is():
+    class Hasty(Made):
+        in_flight = 2
+
+        def submit(self, samples):
+            return samples
+
+        def collect(self, ticket):
+            return ticket, {0: 5.0, 1: 4.0, 2: 6.0}[ticket[0]]
+
+    assert [answered for *_, answered in inference.fly(Hasty(), [[0], [1], [2]])] == [5.0, 5.0, 6.0]
+
+
+def test_a_lone_batch_is_timed_with_its_transfer_and_without(clock):
+    _, found = infer(Device(clock), data="synthetic")
+    (latency,) = of(found, "latency")
+    assert (latency.in_flight, latency.batch) == (3, 2)
+    # 2 s are over with the first; without transfer after the first as well.
+    assert (latency.with_transfer, latency.without_transfer) == ((3.25,), (2.0,))
+
+
+@pytest.mark.parametrize(("each", "times"), [(0.25, 8), (0.001, 1000), (5.0, 1)])
+def test_what_is_quick_is_timed_a_thousand_times_and_what_is_slow_for_two_seconds(clock, each, times):
+    assert inference.timed(lambda: clock.to(clock.now + each)) == pytest.approx([each] * times)
+
+
+def test_iterations_follow_the_rate(clock):
+    """A batch of 2 takes the device 2 s: windows of one, as that is longer than windows need to be, 20 of them in 40 s."""
+    made = Device(clock)
+    (batches, samples), found = infer(made, data="synthetic", iterations=0, measure_seconds=40.0, window=0)
+    (pace,) = of(found, "pace")
+    assert (pace.iterations, pace.window) == inference.pace(2.0, seconds=40.0, window=0)
+    assert pace.iterations * 2.0 >= 40
+    assert (batches, samples) == (pace.iterations, 2 * pace.iterations)
+    assert [w.seconds for w in of(found, "window")] == [2.0 * pace.window] * (pace.iterations // pace.window)
+    with pytest.raises(SystemExit):
+        inference.check(args(iterations=0))
+
+
+def test_a_smaller_batch_is_paced_in_the_iterations_that_were_asked_for(clock):
+    made = Device(clock, room=3)
+    (batches, samples), found = infer(made, data="synthetic", batch=5, iterations=0, measure_seconds=60.0, window=0)
+    (pace,) = of(found, "pace")
+    assert samples == 5 * pace.iterations == sum(w.samples for w in of(found, "window"))
+    assert batches == -(-samples // 3)
+
+
+def test_memory_has_to_hold_all_batches_that_are_under_way(clock):
+    """A batch that fits alone ends the run when a second one is brought beside it."""
+
+    class Full(Device):
+        def submit(self, samples):
+            if (self.under_way + 1) * len(samples) > self.room:
+                self.under_way = 0  # whatever was under way is of an attempt that is given up
+                raise inference.OutOfMemoryError
+            return super().submit(samples)
+
+    _, found = infer(Full(clock, room=9), data="synthetic", batch=8, iterations=2)
+    (batch,) = of(found, "batch")
+    assert batch.used == 3
 
 
 class Host(Made):

@@ -103,11 +103,25 @@ def int8_is_int8():
         assert [int(predictor.predict(samples[row : row + 1])[0]) for row in range(9)] == answers.tolist()
 
 
+def several_batches_are_answered_in_order():
+    """As on a GPU, whose pinned memory a host without one does not have."""
+    from infer_mxnet import OnGpu
+    from with_mxnet.shim import mx
+
+    words = [*judged.COMMON, "--batch=3", "--iterations=1", "--window=1", "--data=synthetic", "--precision=fp32"]
+    predictor = OnGpu(infer_parser("").parse_args([*words, "--model=lenet", "--num-classes=100"]), mx)
+    predictor.lay_out = lambda samples: mx.nd.array(samples, dtype=samples.dtype)
+    samples, _ = predictor.library(18)
+    expected = [int(predictor.predict(samples[row : row + 1])[0]) for row in range(18)]
+    judged.answers_in_order(predictor, samples, expected)
+
+
 if sys.argv[1:2] == ["job"]:
     job(tuple(sys.argv[2:]))
 else:
     folder = judged.folder(lambda colour, _: JPEGS[colour])
     int8_is_int8()
+    several_batches_are_answered_in_order()
     job((sys.executable, "-c", SHARING.format(paths=[str(WORKLOADS)])))
     strategies_validate_one_network(folder)
     for name in ("fp32", "int8"):

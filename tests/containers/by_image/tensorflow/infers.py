@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 import inference
+import judged
 from flags import infer_parser
-from infer_tensorflow import UNCOPIED, Predictor
+from infer_tensorflow import UNCOPIED, OnGpu, Predictor
 from with_tensorflow.layers import BatchNorm, in_use
 from with_tensorflow.shim import tf
 
@@ -82,6 +84,14 @@ def weights_are_rounded():
         np.testing.assert_allclose(np.asarray(weight, np.float32), whole, rtol=2**-8)
 
 
+def several_batches_are_answered_in_order():
+    args = infer_parser("").parse_args([*WORDS, "--model=lenet", "--precision=fp32", "--data=synthetic"])
+    made = OnGpu(args, tf)
+    samples, _ = made.library(18)
+    expected = [int(made.predict(samples[row : row + 1])[0]) for row in range(18)]
+    judged.answers_in_order(made, samples, expected)
+
+
 def real_images_are_answered_and_learned_from_apart():
     root = Path(tempfile.mkdtemp())
     for name, level in (("dark", 20), ("light", 220)):
@@ -128,5 +138,6 @@ def too_little_memory_is_told_apart_from_other_errors():
 all_precisions_answer_as_fp32_does()
 int8_is_int8_throughout()
 weights_are_rounded()
+several_batches_are_answered_in_order()
 real_images_are_answered_and_learned_from_apart()
 too_little_memory_is_told_apart_from_other_errors()
