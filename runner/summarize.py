@@ -172,7 +172,7 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
         repeats=len(runs),
         parts=_parts(usable),
         mfu_percent=_mfu_percent(usable, rate),
-        telemetry=pool([record.telemetry for record in usable if record.telemetry]),
+        telemetry=pool([record.telemetry for record in usable]),
         answers=_answers(usable),
         epochs=_epochs(usable),
         status="valid" if _clean(records) and not reasons else "degraded",

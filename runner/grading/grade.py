@@ -138,12 +138,15 @@ def watch(
     first = measurement.steady.first_window
     spans = node_spans(events, monitors=monitors, first_window=first, started=outcome.started)
     counted = metrics.counted(measurement.windows, measurement.steady)
+    if counted is None:
+        return None
     return summarize(
         samples,
         events,
         spans=spans,
         monitors=monitors,
-        samples=int(counted.samples.sum()) if counted else 0,
+        samples=float(counted.samples.sum()),
+        seconds=float(counted.seconds.sum()),
         device=device,
         own=outcome.containers.values(),
     )
