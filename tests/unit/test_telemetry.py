@@ -73,7 +73,9 @@ def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, f"session:{S
     table = frame(*parts, rows(T, device="host", **(HOST if host is None else host)))
     said = events or [started(*(gpu(index) for index in range(gpus))), stopped()]
     measured = spans().model_copy(update={"pauses": tuple(Span(start=start, end=end) for start, end in pauses)})
-    return summarize(table, said, spans=[measured], monitors=MONITORS, samples=3200, seconds=4.0, device=device, own=own)
+    return summarize(
+        table, said, spans=[measured], monitors=MONITORS, samples=3200, seconds=4.0, device=device, own=own
+    )
 
 
 def level(value):
@@ -217,7 +219,14 @@ def test_gpm_that_measures_more_seldom_than_all_else_has_no_holes():
     pipes = {"tensor_percent": [50.0 if number % 10 == 0 else None for number in range(len(t))]}
     table = frame(rows(t, device="gpu0", **pipes), rows(t, device="host"))
     found = summarize(
-        table, [started(gpu(), hz=100)], spans=[spans()], monitors=MONITORS, samples=1, seconds=4.0, device="gpu", own=()
+        table,
+        [started(gpu(), hz=100)],
+        spans=[spans()],
+        monitors=MONITORS,
+        samples=1,
+        seconds=4.0,
+        device="gpu",
+        own=(),
     )
     assert found.gpus[0].tensor_percent == level(50.0)
     assert "tensor_percent" not in missing(found, "gpu0")
@@ -266,7 +275,9 @@ def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_neither_
         rows(T, device="host", **HOST),
     )
     said = [started(gpu()), trouble("gpu0", *GPU, reason="GPU is lost", t=12.1), stopped()]
-    found = summarize(table, said, spans=[spans()], monitors=MONITORS, samples=3200, seconds=4.0, device="gpu", own=(JOB,))
+    found = summarize(
+        table, said, spans=[spans()], monitors=MONITORS, samples=3200, seconds=4.0, device="gpu", own=(JOB,)
+    )
     one = found.gpus[0]
     assert one.utilisation == level(90.0)
     assert (one.energy_j, one.power_w, found.energy_j, found.power_w, found.samples_per_joule) == (None,) * 5
@@ -300,7 +311,9 @@ def test_a_sampler_that_died_is_why_the_rest_is_missing():
     died = trouble(
         "host", reason="the sampler ended with exit code 137", t=900.0
     )  # told by the runner, on its own clock
-    found = summarize(table, [started(), died], spans=[spans()], monitors=MONITORS, samples=1, seconds=4.0, device="cpu", own=())
+    found = summarize(
+        table, [started(), died], spans=[spans()], monitors=MONITORS, samples=1, seconds=4.0, device="cpu", own=()
+    )
     assert found.hosts[0].memory_mib == level(1.0)
     assert missing(found, "host")["memory_mib"] == "the sampler ended with exit code 137"
     assert missing(found, "host")["cpu_s"] == "the sampler ended with exit code 137"
@@ -308,7 +321,9 @@ def test_a_sampler_that_died_is_why_the_rest_is_missing():
 
 def test_a_sampler_that_never_spoke_leaves_a_reason_and_no_figures():
     never = trouble("host", reason="the sampler could not be started: no such image")
-    found = summarize(None, [never], spans=[spans(idle=None)], monitors=MONITORS, samples=1, seconds=4.0, device="gpu", own=())
+    found = summarize(
+        None, [never], spans=[spans(idle=None)], monitors=MONITORS, samples=1, seconds=4.0, device="gpu", own=()
+    )
     assert (found.gpus, found.hosts, found.hz, found.energy_j) == ((), (), None, None)
     assert {entry.reason for entry in found.missing} == {"the sampler could not be started: no such image"}
     assert found.why_missing("here", "gpu0", "power_w") == "the sampler could not be started: no such image"
@@ -318,7 +333,14 @@ def test_without_psutil_or_rapl_the_sources_say_why():
     sources = {"nvml": "no NVIDIA device", "psutil": "psutil is not installed", "rapl": "Permission denied"}
     said = [started(sources=sources), stopped()]
     found = summarize(
-        frame(rows(T, device="host")), said, spans=[spans()], monitors=MONITORS, samples=1, seconds=4.0, device="cpu", own=()
+        frame(rows(T, device="host")),
+        said,
+        spans=[spans()],
+        monitors=MONITORS,
+        samples=1,
+        seconds=4.0,
+        device="cpu",
+        own=(),
     )
     why = missing(found, "host")
     assert (why["core_percent"], why["clock_mhz"], why["energy_j"]) == (
@@ -354,7 +376,10 @@ def test_every_figure_that_is_none_has_a_reason():
 
 
 def test_nothing_measured_is_no_telemetry():
-    assert summarize(frame(rows(T)), [started()], spans=[], monitors=MONITORS, samples=0, seconds=4.0, device="cpu") is None
+    assert (
+        summarize(frame(rows(T)), [started()], spans=[], monitors=MONITORS, samples=0, seconds=4.0, device="cpu")
+        is None
+    )
 
 
 # --- foreign processes
@@ -440,7 +465,14 @@ def test_where_gpus_rest_longer_than_the_host_the_idle_power_of_each_is_its_own(
     table = frame(rows(T, device="gpu0", **GPU), rows(T, device="host", **HOST))
     rested = spans(idle=(0.0, 0.5), gpus_idle=(0.0, 3.0))
     found = summarize(
-        table, [started(gpu()), stopped()], spans=[rested], monitors=MONITORS, samples=1, seconds=4.0, device="gpu", own=()
+        table,
+        [started(gpu()), stopped()],
+        spans=[rested],
+        monitors=MONITORS,
+        samples=1,
+        seconds=4.0,
+        device="gpu",
+        own=(),
     )
     assert (found.gpus[0].idle_power_w, found.hosts[0].idle_power_w) == (pytest.approx(100.0), None)
 
