@@ -11,7 +11,7 @@ The program hands over an object with these methods, and `measure` decides when 
                     draws random numbers is seeded anew
     step_seconds()  seconds between the marks since the last call, or None where the framework can't tell
     batches         the `Batches` from which `step` takes its input
-    exchange(n), alone()  what `probe.py` asks for, with a probe
+    exchange(n), alone(), product(n, precision)  what `probe.py` asks for, with a probe
     validate()      what `convergence.py` asks for, with --epoch-iterations
     compiled()      where its network is compiled: {fresh, kept} of the event `compiled`
 
@@ -27,7 +27,7 @@ import time
 
 from convergence import Epochs
 from events import finite
-from probe import compute, wires
+from probe import compute, peak, wires
 from profiling import profile
 
 # For so long the input is timed by itself.
@@ -136,6 +136,7 @@ def measure(training, events, *, iterations, warmup, window, samples, probe=(), 
     """
     if probe:
         wires(training, events, sizes=probe)
+        peak(training, events)
     losses = [training.step()]
     training.synchronize()
     events.emit("first_step")

@@ -17,6 +17,7 @@ from runner.events.training import (
     PAUSE_S,
     BatchUsed,
     Compiled,
+    CpuPeak,
     Data,
     Env,
     Eval,
@@ -41,6 +42,7 @@ __all__ = [
     "Bytes",
     "Compiled",
     "Compute",
+    "CpuPeak",
     "Data",
     "Env",
     "Epoch",
@@ -81,6 +83,7 @@ Event = Annotated[
     RunStart
     | Env
     | Phase
+    | CpuPeak
     | FirstStep
     | Compiled
     | WarmupEnd

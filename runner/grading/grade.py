@@ -97,7 +97,7 @@ def grade(
         device=trial.device,
     )
     rate = measurement.throughput.value if measurement.throughput else None
-    flop = flop_figures(trial=trial, events=events, provenance=provenance, throughput=rate, telemetry=watched)
+    flop = flop_figures(trial=trial, events=events, throughput=rate, telemetry=watched)
     measurement = measurement.model_copy(update={"flop": flop})
     if trial.profile:
         validity = judge_pass(trial, outcome, events, kernels)

@@ -1,7 +1,7 @@
-"""Power, energy and throughput of every committed record, as its raw files give them now, and of every row that is made of them.
+"""Power, energy, utilisation and throughput of every committed record, as its raw files give them now, and of every row made of them.
 
 Prevents: a power and an amount per joule that contradict each other beside one throughput (22 of 231 rows did, by up to 46 %: power was the
-mean of lagging samples, energy the counter's); either of a span too short for it; amounts per joule in another unit than the throughput.
+mean of lagging samples, energy the counter's); either of a span too short for it; amounts per joule in another unit than the throughput; more than all of a peak.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ def test_no_run_contradicts_itself(regraded):
             assert rate / told.power_w == pytest.approx(told.samples_per_joule, rel=1e-9), record.run_id
             seen += 1
     assert seen > 150
+
+
+def test_nothing_computes_more_than_its_peak(regraded):
+    flops = [record.measurement.flop for _, record in regraded if record.measurement.flop]
+    assert max(flop.mfu_percent or 0 for flop in flops) <= 100
+    # VGG-16 in fp32, whose convolutions cuDNN computes with fewer multiplications.
+    assert [flop.mfu_percent for flop in flops if flop.above_peak] == [None]
 
 
 def test_no_row_contradicts_itself_to_its_printed_digits(regraded):
