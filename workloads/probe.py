@@ -27,13 +27,13 @@ the buffer's bytes ÷ seconds. `busbw` is what has to leave each device in that 
 whatever the algorithm; of a push_pull algbw, as a worker sends and gets its buffer once. A server carries that for each of its workers.
 """
 
+import math
 import os
 import statistics
 import time
 
-PEAK_SECONDS = 1.0  # of products at a precision, the first of each size untimed
-LONG_ENOUGH = 0.05  # seconds of a product from which on larger matrices are no faster
-SMALLEST = 512  # rows
+SMALLEST = 512  # rows of the first matrices; each size is twice the one before, as long as a product is done in
+EACH_SIZE_SECONDS = 0.25  # for which it is timed over and over, after one untimed
 TIMED = 3  # after one untimed exchange or pass, which connects, allocates and compiles
 ELEMENT_BYTES = 4
 # Contributions repeat after so many elements: sums stay exact in fp32, and an element in another's place does not go unseen.
@@ -141,17 +141,16 @@ def peak(training, events):
 
 
 def fastest(training, precision):
-    """FLOP/s of the fastest product in about a second, of matrices that grow until one takes long enough, and what multiplied them."""
-    best, size, end = 0.0, SMALLEST, time.monotonic() + PEAK_SECONDS
-    run, count, library = training.product(size, precision)
-    seconds_of(run, training)  # allocates, as does the first of each size
-    while not best or time.monotonic() < end:
-        seconds = seconds_of(run, training)
+    """FLOP/s of the fastest product, and what multiplied: few cores are fastest with matrices that their caches hold, many with large ones."""
+    best, seconds, size = 0.0, 0.0, SMALLEST // 2
+    while 8 * seconds < EACH_SIZE_SECONDS:
+        size *= 2
+        run, count, library = training.product(size, precision)
+        seconds_of(run, training)  # allocates
+        seconds, end = math.inf, time.monotonic() + EACH_SIZE_SECONDS
+        while time.monotonic() < end:
+            seconds = min(seconds, seconds_of(run, training))
         best = max(best, 2 * size**3 * count / seconds)
-        if seconds < LONG_ENOUGH:
-            size *= 2
-            run, count, library = training.product(size, precision)
-            seconds_of(run, training)
     return best, library + " in " + precision
 
 
