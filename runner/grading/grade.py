@@ -116,8 +116,7 @@ def grade(
 
 def judge_pass(trial: Trial, outcome: Outcome, events: Sequence[Event], kernels: pd.DataFrame | None) -> Validity:
     """Hold a pass under a profiler against its own checks, which ask for no throughput, no scaling and no wire."""
-    failed = [f"the run {outcome.status}: {outcome.reason}"] if outcome.status != "ok" else []
-    if against := failed or pass_faults(trial, events, kernels):
+    if against := outcome.against or pass_faults(trial, events, kernels):
         return Validity(status="invalid", reasons=tuple(against))
     found = _crowded(trial) + pass_doubts(trial, events, kernels)
     return Validity(status="degraded" if found else "valid", reasons=tuple(found))
@@ -187,10 +186,8 @@ def judge(
     trial: Trial, outcome: Outcome, measurement: Measurement, transport: Transport, workload: Workload
 ) -> Validity:
     """Hold a run against every check; one reason makes it invalid, or degraded when it is only in doubt."""
-    against: list[str] = []
-    if outcome.status != "ok":
-        against.append(f"the run {outcome.status}: {outcome.reason}")
-    else:
+    against = [*outcome.against]
+    if not against:
         against += _missing(trial, measurement)
         against += _diverged(trial, measurement)
         against += _bad_quality(trial, measurement, workload)

@@ -1,5 +1,7 @@
 """Figures that must not be used and are: lost samples, ranks that drifted apart, losses that blew up, speedups clamped or invented."""
 
+from typing import get_args
+
 import examples
 import pytest
 from monitored import MONITOR, beats, frame, rows, started, stopped
@@ -7,7 +9,7 @@ from records import events, provenance, record
 
 from runner.events import Eval, FlopPerSample, Loss, RunStart, RunStop, Usage
 from runner.grading.grade import grade, scaling
-from runner.outcome import Outcome
+from runner.outcome import ENDED, Outcome, Status
 from runner.spec import ContainerSpec
 from runner.workload import choose_workload, load_workloads
 
@@ -174,6 +176,22 @@ def test_a_loss_that_does_not_go_down_on_real_images():
 def test_a_failed_run_says_why():
     outcome = OK.model_copy(update={"status": "failed", "reason": "w1: exit code 1"})
     assert reasons(TWO, [], outcome) == "the run failed: w1: exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        ("failed", "the run failed: why"),
+        ("timeout", "the run timed out: why"),
+        ("silent", "the run fell silent: why"),
+        ("interrupted", "the run was interrupted: why"),
+    ],
+)
+def test_how_a_run_ended_is_a_sentence(status, sentence):
+    """`the run silent: no output for 600 s` is none."""
+    outcome = Outcome(status=status, reason="why", exit_codes={}, started=0.0, phases_s={})
+    assert reasons(TWO, [], outcome) == sentence
+    assert set(ENDED) == set(get_args(Status))
 
 
 def test_a_rate_that_never_settles_is_degraded_and_keeps_its_figures():
