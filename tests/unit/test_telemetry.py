@@ -16,10 +16,12 @@ import pytest
 from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, started, stopped, trouble, window
 
 from runner.columns import COLUMNS
+from runner.telemetry.device import Device
 from runner.telemetry.doubts import doubts, taken_cores
 from runner.telemetry.model import ForeignProcess, Missing, Range, Span
 from runner.telemetry.pool import pool
 from runner.telemetry.spans import node_spans
+from runner.telemetry.stretches import Stretches
 from runner.telemetry.summary import summarize
 
 MONITORS = {MONITOR: "here"}
@@ -230,6 +232,17 @@ def test_gpm_that_measures_more_seldom_than_all_else_has_no_holes():
     )
     assert found.gpus[0].tensor_percent == level(50.0)
     assert "tensor_percent" not in missing(found, "gpu0")
+
+
+@pytest.mark.parametrize(("column", "period_s"), [("energy_j", 0.5), ("nvlink_rx_rate", 0.1), ("clock_mhz", 1.0)])
+def test_what_is_asked_more_seldom_has_holes_of_its_own_periods(column, period_s):
+    """A hundred samples a second are not of all: five periods of what is asked are no hole, and more are one."""
+    for apart, hole in ((4.9 * period_s, False), (5.1 * period_s, True)):
+        t = [10 + number * apart for number in range(8)]
+        table = frame(rows(t, device="gpu0", **{column: lambda at: 7 * at}))
+        whole = Stretches(whole=Span(start=t[0], end=t[-1]), spans=(Span(start=t[0], end=t[-1]),))
+        device = Device(table, node="here", device="gpu0", hz=100, measured=whole, told={})
+        assert (device.gauge(column) is None) == hole
 
 
 def test_a_core_that_goes_off_line_leaves_rows_that_say_nothing():
@@ -534,6 +547,7 @@ def test_a_slowdown_of_a_percent_is_no_doubt_and_more_is_one():
         # Cores 0 and 2 were busy for 4.0 and 2.0 of the 4 s each.
         ({0, 2}, 4.0, ("others used the job's 2 cores for 2.0 of the 8.0 CPU seconds that were measured",)),
         ({0}, 3.5, ("others used the job's core 0 for 0.5 of the 4.0 CPU seconds that were measured",)),
+        ({0}, 3.58, ("others used the job's core 0 for 0.4 of the 4.0 CPU seconds that were measured",)),
         ({0}, 3.6, ()),  # a tenth
         ({1, 3}, 0.4, ()),  # what others do on other cores is their business
         ({0}, 4.2, ()),  # the job's seconds are of windows before the span, too
@@ -547,7 +561,7 @@ def test_what_others_took_of_a_jobs_cores_by_hand(cores, used_s, doubt):
 
 def test_too_few_samples_do_not_tell_whose_a_cores_time_was():
     found = seen(device="cpu")
-    for hz, count in ((5, 1), (4, 0)):  # 20 and 16 samples in 4 s
+    for hz, count in ((5, 1), (4.9, 0)):  # 20 and 19 samples in 4 s
         assert len(taken_cores(found.model_copy(update={"hz": hz}), cores={0}, used_s=0.0)) == count
 
 
