@@ -140,6 +140,17 @@ def test_half_precision_may_differ_by_what_it_rounds():
     assert "gradients were not averaged" in reasons(trial, evaluated(trial, (2.3,), (2.4,)))
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("tf32", 1e-3), ("fp16", 1e-2), ("bf16", 1e-2)])
+def test_what_may_differ_between_ranks_is_a_thousandth_of_a_loss_a_hundredth_in_half_precision_and_of_weights_a_100_000th(
+    precision, tolerance
+):
+    trial = TWO.model_copy(update={"precision": precision})
+    for share, status in ((0.97, "valid"), (1.03, "invalid")):
+        assert graded(trial, evaluated(trial, (2.0,), (2 - 2 * share * tolerance,))).validity.status == status
+        norms = change(events(trial), RunStop, parameter_norm=12.5 - 12.5 * share * 1e-5)
+        assert graded(trial, norms).validity.status == status
+
+
 def test_workers_that_shared_cores_degrade_a_run():
     trial = TWO.model_copy(update={"oversubscribed": True})
     found = graded(trial, events(trial)).validity
