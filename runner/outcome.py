@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -10,6 +12,16 @@ from pydantic import BaseModel, ConfigDict
 SESSION: Final = "session:"
 
 Status = Literal["ok", "failed", "timeout", "silent", "interrupted"]
+ENDED: Final[Mapping[Status, str]] = MappingProxyType(
+    {
+        "ok": "ended well",
+        "failed": "failed",
+        "timeout": "timed out",
+        "silent": "fell silent",
+        "interrupted": "was interrupted",
+    }
+)
+"""What a run did that has this status, as a verb."""
 
 
 class Outcome(BaseModel):
@@ -32,3 +44,8 @@ class Outcome(BaseModel):
     started: float
     phases_s: dict[str, float]
     containers: dict[str, str] = {}
+
+    @property
+    def against(self) -> tuple[str, ...]:
+        """What a run that did not end well did, in one sentence: `the run timed out: no end after 900 s`; nothing of one that did."""
+        return () if self.status == "ok" else (f"the run {ENDED[self.status]}: {self.reason}",)

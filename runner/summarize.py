@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from runner.flop.model import utilisation_percent
 from runner.grading import metrics
 from runner.grading.metrics import GlobalWindows
 from runner.grading.model import AccuracyFigures, EpochFigures, LatencyFigures, Measurement, Percentiles, StepParts
@@ -190,6 +191,7 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
         base = []
     speedup = rate / metrics.pooled_rate(base) if base else None
     speedup_ci95 = metrics.ratio_interval(runs, base) if base and scale > 1 else None
+    mfu, above_peak = _mfu(usable, rate)
     times = [record.measurement.training_time_s for record in usable if record.measurement.training_time_s is not None]
     return Row(
         scale=scale,
@@ -206,8 +208,9 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
         withheld=withheld,
         repeats=len(runs),
         parts=_parts(usable),
-        mfu_percent=_mfu_percent(usable, rate),
-        telemetry=pool([record.telemetry for record in usable if record.telemetry]),
+        mfu_percent=mfu,
+        above_peak=above_peak,
+        telemetry=pool([record.telemetry for record in usable]),
         answers=_answers(usable),
         epochs=_epochs(usable),
         status="valid" if _clean(records) and not reasons else "degraded",
@@ -301,14 +304,14 @@ def _median(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if len(known) == len(values) else None
 
 
-def _mfu_percent(records: Sequence[RunRecord], rate: float) -> float | None:
-    """Model FLOP utilisation at the pooled rate; where a clock was measured, of the median peak of the repeats."""
+def _mfu(records: Sequence[RunRecord], rate: float) -> tuple[float | None, bool]:
+    """Model FLOP utilisation at the pooled rate, of the median peak of the repeats, and whether it is withheld for being more than that."""
     told = [flop for record in records if (flop := record.measurement.flop)]
     peaks = [flop.peak_tflops for flop in told if flop.peak_tflops is not None]
     if not peaks:
-        return None
+        return None, False
     per_sample = told[0].forward_flop_per_sample + told[0].backward_flop_per_sample
-    return 100 * rate * per_sample / (statistics.median(peaks) * 1e12)
+    return utilisation_percent(rate * per_sample / 1e12, statistics.median(peaks))
 
 
 def _peak(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:

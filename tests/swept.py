@@ -51,7 +51,14 @@ def samples(*, utilisation=90.0, active=50.0, power=600.0, devices=1):
 def watched(table_of_samples, *, trained, devices=1):
     said = [started(*(gpu(index) for index in range(devices))), stopped()]
     return summarize(
-        table_of_samples, said, spans=[spans()], monitors=MONITORS, samples=trained, device="gpu", own=("a" * 64,)
+        table_of_samples,
+        said,
+        spans=[spans()],
+        monitors=MONITORS,
+        samples=trained,
+        seconds=4.0,
+        device="gpu",
+        own=("a" * 64,),
     )
 
 

@@ -13,10 +13,12 @@ run_start     world_size, batch_per_device, global_batch, iterations, warmup, im
               gradient_bytes (what a device hands over to be exchanged in one step, or null); flop_per_sample ({forward, backward} or
               null: twice the multiply-adds of convolutions and dense layers: `flop.py`; of one unit where windows carry units)
 env           python, framework, framework_version, device, device_names, threads, cpus, cuda, cudnn, nccl (null where absent)
-phase         name (import, model, probe_wires, probe_compute, ...), seconds
+phase         name (import, model, probe_wires, probe_peak, probe_compute, ...), seconds
 bandwidth     operation ("all_reduce", "push_pull"), size_bytes, elements, dtype, seconds (a list, one for each timed exchange),
               time_us (their median), algbw_gb_s, busbw_gb_s, wrong (elements of the result that are not the sum); by rank 0 alone,
               before the first step: `probe.py`
+peak          precision, cores (that this rank may run on), flop_per_s (of the fastest product of square matrices on them, all ranks at
+              once), library (what multiplied them, and in what); on CPUs, before the first step: `probe.py`
 compute       seconds (a list, one for each forward and backward pass whose gradients are dropped): `probe.py`
 first_step    (none) emitted once the first iteration's result is on the device
 compiled      fresh, kept: graphs of the network that its compiler made anew, and those that an earlier run had left; after the first step,

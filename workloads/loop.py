@@ -15,7 +15,7 @@ The program hands over an object with these methods, and `measure` decides when 
                     draws random numbers is seeded anew
     step_seconds()  seconds between the marks since the last call, or None where the framework can't tell
     batches         the `Batches` from which `step` takes its input
-    exchange(n), alone()  what `probe.py` asks for, with a probe
+    exchange(n), alone(), product(n, precision)  what `probe.py` asks for, with a probe
     validate()      what `convergence.py` asks for, with --epoch-iterations
     compiled()      where its network is compiled: {fresh, kept} of the event `compiled`
 
@@ -35,7 +35,7 @@ from collections import deque
 from arguments import refuse
 from convergence import Epochs
 from events import finite
-from probe import compute, wires
+from probe import compute, peak, wires
 from profiling import profile
 
 # For so long the input is timed by itself.
@@ -155,6 +155,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
     """
     if probe:
         wires(training, events, sizes=probe)
+        peak(training, events)
     losses = [training.step()]
     training.synchronize()
     events.emit("first_step")

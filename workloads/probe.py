@@ -4,11 +4,15 @@
 connections, before the first step. `compute` times forward and backward passes that exchange nothing, after the warm-up. All ranks do
 the same sequence, whatever they measure. Neither changes a weight, a random number of the training or an optimizer's state.
 
-The program hands over the object that `loop.py` describes; for its probe it has two more methods:
+`peak` times products of matrices on CPUs, whose peak no table has, before the first step: utilisation is held against the fastest.
+
+The program hands over the object that `loop.py` describes; for its probe it has two more methods, and on CPUs, where it has any, a third:
 
     exchange(elements)  a new buffer of fp32 on each device of this process, None where there is nobody to exchange it with
     alone()             a function that enqueues one forward and backward pass on a batch that nobody trains on and drops the gradients;
                         None where no pass by itself is like those of a step
+    product(size, precision)  ``(run, count, library)``: a function that multiplies `count` pairs of square matrices of `size` rows, one on
+                        each device of this process, to be waited for by `synchronize`, and what does it
 
 An exchange has
 
@@ -23,9 +27,13 @@ the buffer's bytes ÷ seconds. `busbw` is what has to leave each device in that 
 whatever the algorithm; of a push_pull algbw, as a worker sends and gets its buffer once. A server carries that for each of its workers.
 """
 
+import math
+import os
 import statistics
 import time
 
+SMALLEST = 512  # rows of the first matrices; each size is twice the one before, as long as a product is done in
+EACH_SIZE_SECONDS = 0.25  # for which it is timed over and over, after one untimed
 TIMED = 3  # after one untimed exchange or pass, which connects, allocates and compiles
 ELEMENT_BYTES = 4
 # Contributions repeat after so many elements: sums stay exact in fp32, and an element in another's place does not go unseen.
@@ -113,3 +121,42 @@ def compute(training, events):
         seconds.append(time.monotonic() - start)
     events.emit("compute", seconds=seconds)
     events.phase("probe_compute", began)
+
+
+def peak(training, events):
+    """Time products of matrices on the cores of all ranks at once and emit the fastest as `peak`; nothing on GPUs.
+
+    A training in bf16 computes in fp32 where its cores have no bf16, or are slower in it: the faster of the two is its peak.
+    """
+    if not hasattr(training, "product") or training.args.device != "cpu":
+        return
+    began = time.monotonic()
+    precision = training.args.precision
+    training.barrier()
+    found = [fastest(training, kind) for kind in dict.fromkeys((precision, "fp32"))]
+    rate, library = max(found)
+    cores = len(os.sched_getaffinity(0))
+    events.emit("peak", precision=precision, cores=cores, flop_per_s=rate, library=library)
+    events.phase("probe_peak", began)
+
+
+def fastest(training, precision):
+    """FLOP/s of the fastest product, and what multiplied: few cores are fastest with matrices that their caches hold, many with large ones."""
+    best, seconds, size = 0.0, 0.0, SMALLEST // 2
+    while 8 * seconds < EACH_SIZE_SECONDS:
+        size *= 2
+        run, count, library = training.product(size, precision)
+        seconds_of(run, training)  # allocates
+        seconds, end = math.inf, time.monotonic() + EACH_SIZE_SECONDS
+        while time.monotonic() < end:
+            seconds = min(seconds, seconds_of(run, training))
+        best = max(best, 2 * size**3 * count / seconds)
+    return best, library + " in " + precision
+
+
+def seconds_of(run, training):
+    """Seconds of something that is enqueued, until the device has done it."""
+    start = time.monotonic()
+    run()
+    training.synchronize()
+    return time.monotonic() - start

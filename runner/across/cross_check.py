@@ -86,7 +86,9 @@ def _report(places: dict[_Place, list[Run]], *, name: str) -> CrossCheck:
     barest = min(engine for engine, *_ in places)
     bare = {place[2]: own for place, own in places.items() if place[0] == barest}
     first = summarize(next(iter(places.values())))
-    rows = tuple(_row(place, own, bare, is_bare=place[0] == barest) for place, own in places.items())
+    rows = tuple(
+        _row(place, own, bare, is_bare=place[0] == barest, apart=_apart(place, places)) for place, own in places.items()
+    )
     return CrossCheck(
         name=name,
         title=first.title,
@@ -99,13 +101,24 @@ def _report(places: dict[_Place, list[Run]], *, name: str) -> CrossCheck:
     )
 
 
-def _row(place: _Place, runs: Sequence[Run], bare: dict[_Software, list[Run]], *, is_bare: bool) -> EngineRow:
+def _apart(place: _Place, places: Iterable[_Place]) -> str:
+    """What differs between a row and others of its engine and reference."""
+    engine, reference, own = place
+    others = [other for number, name, other in places if (number, name) == (engine, reference) and other != own]
+    told = (fact for number, fact in enumerate(own) if any(other[number] != fact for other in others))
+    return ", ".join(f"{name} {value}" for name, value in told)
+
+
+def _row(
+    place: _Place, runs: Sequence[Run], bare: dict[_Software, list[Run]], *, is_bare: bool, apart: str
+) -> EngineRow:
     engine, reference, own = place
     same = None if is_bare else bare.get(own)
     of_bare, of_bare_ci95 = ratio(runs, same or ())
     return EngineRow(
         engine=BAREST[engine],
         reference=reference,
+        apart=apart,
         software=own,
         row=summarize(runs).rows[0],
         ratio=of_bare,

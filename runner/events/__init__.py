@@ -17,6 +17,7 @@ from runner.events.training import (
     PAUSE_S,
     BatchUsed,
     Compiled,
+    CpuPeak,
     Data,
     Env,
     Eval,
@@ -43,6 +44,7 @@ __all__ = [
     "Bytes",
     "Compiled",
     "Compute",
+    "CpuPeak",
     "Data",
     "Env",
     "Epoch",
@@ -86,6 +88,7 @@ Event = Annotated[
     RunStart
     | Env
     | Phase
+    | CpuPeak
     | FirstStep
     | Compiled
     | Pace

@@ -62,6 +62,16 @@ class Phase(EventBase):
     seconds: float
 
 
+class CpuPeak(EventBase):
+    """The fastest product of two square matrices on the cores of this rank, all ranks at once; `library` is what computed it, and in what."""
+
+    event: Literal["peak"]
+    precision: str
+    cores: int
+    flop_per_s: float
+    library: str
+
+
 class FirstStep(EventBase):
     """The first iteration's result is on the device."""
 

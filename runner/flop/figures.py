@@ -1,4 +1,4 @@
-"""What a run's programs, provenance and telemetry say → its `FlopFigures`. Pure."""
+"""What a run's programs and telemetry say → its `FlopFigures`. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from runner.events import Env, Event, Net, RunStart
-from runner.flop.cpu import CpuShare, cpus_peak
-from runner.flop.model import FlopFigures, Peak
+from runner.events import CpuPeak, Env, Event, RunStart
+from runner.flop.model import FlopFigures, Peak, utilisation_percent
 from runner.flop.peak import gpu_peak, gpus_peak
-from runner.machine.provenance import Host, Provenance
 from runner.trial import Trial
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ def flop_figures(
     *,
     trial: Trial,
     events: Sequence[Event],
-    provenance: Provenance,
     throughput: float | None,
     telemetry: Telemetry | None,
 ) -> FlopFigures | None:
@@ -32,18 +29,17 @@ def flop_figures(
     Args:
         trial: the cell of the matrix.
         events: of all ranks.
-        provenance: what its hosts are.
         throughput: samples a second of the whole job.
-        telemetry: of its measured span; the clock of CPUs and the traffic of GPUs' memory come from there.
+        telemetry: of its measured span; the traffic of GPUs' memory comes from there.
     """
     counts = [event.flop_per_sample for event in events if isinstance(event, RunStart) and event.flop_per_sample]
     if not counts:
         return None
     flop = counts[0].forward + counts[0].backward
     achieved = None if throughput is None else flop * throughput / 1e12
-    peak = _peak(trial, events, provenance, telemetry)
+    peak = _peak(trial, events)
     known = peak if isinstance(peak, Peak) else None
-    mfu = 100 * achieved / known.tflops if known and achieved is not None else None
+    mfu, above = utilisation_percent(achieved, known.tflops if known else None)
     traffic = _dram_bytes_per_s(trial, telemetry)
     figures = FlopFigures(
         forward_flop_per_sample=counts[0].forward,
@@ -53,7 +49,7 @@ def flop_figures(
         peak_tflops=known.tflops if known else None,
         peak_source=peak.source if isinstance(peak, Peak) else f"unavailable: {peak}",
         mfu_percent=mfu,
-        above_peak=mfu is not None and mfu > 100,  # noqa: PLR2004 - per cent
+        above_peak=above,
         bandwidth_gb_s=known.bandwidth_gb_s if known else None,
         roofline_source=f"unavailable: {traffic}" if isinstance(traffic, str) else "DRAM counters of the GPUs",
     )
@@ -74,65 +70,32 @@ def _under_the_roofline(figures: FlopFigures, *, bytes_per_sample: float) -> Flo
     return found.model_copy(update={"ridge_flop_per_byte": ridge, "roofline": bound})
 
 
-def _peak(trial: Trial, events: Sequence[Event], provenance: Provenance, telemetry: Telemetry | None) -> Peak | str:
+def _peak(trial: Trial, events: Sequence[Event]) -> Peak | str:
     """The peak of all devices of the job, or why there is none."""
-    envs = [event for event in events if isinstance(event, Env)]
     arithmetic = trial.precision
     if arithmetic == "int8":
         return "the peaks on file are of floating-point arithmetic"
     if trial.device == "gpu":
-        names = [name for env in envs for name in env.device_names]
+        names = [name for event in events if isinstance(event, Env) for name in event.device_names]
         if len(names) != trial.world_size:
             return f"the programs named {len(names)} of {trial.world_size} GPUs"
         return gpus_peak(names, arithmetic)
-    if len(envs) != trial.processes or any(env.cpus is None for env in envs):
-        return "not every rank told its CPUs"
-    return cpus_peak(_shares(envs, events, provenance, telemetry), arithmetic)
+    return _cpus_peak(trial, events)
 
 
-def _shares(
-    envs: Sequence[Env], events: Sequence[Event], provenance: Provenance, telemetry: Telemetry | None
-) -> tuple[CpuShare, ...]:
-    """What the job has of each host: the cores that its ranks may run on, as many as they have threads for."""
-    node_of = {event.rank: event.node for event in events if isinstance(event, Net)}
-    hosts = {used.name: used.host for used in provenance.nodes}
-    by_node: dict[str | None, list[Env]] = {}
-    for env in envs:
-        by_node.setdefault(node_of.get(env.rank), []).append(env)
-    found = []
-    for node, own in by_node.items():
-        host = hosts.get(node, provenance.host) if node is not None else provenance.host
-        clock_mhz, clock_source = _clock(node, host, telemetry)
-        found.append(
-            CpuShare(
-                processor=host.processor,
-                cpu_model=host.cpu_model,
-                cores=_busy_cores(own, host),
-                clock_mhz=clock_mhz,
-                clock_source=clock_source,
-            )
-        )
-    return tuple(found)
-
-
-def _busy_cores(envs: Sequence[Env], host: Host) -> int:
-    """Physical cores of one host that the ranks' threads can keep busy; a core that ranks share counts once."""
-
-    def physical(cpus: frozenset[int]) -> int:
-        return host.processor.physical_cores(cpus) if host.processor else len(cpus)
-
-    each = [frozenset(env.cpus or ()) for env in envs]
-    wanted = sum(min(physical(cpus), env.threads or len(cpus)) for env, cpus in zip(envs, each, strict=True))
-    return min(wanted, physical(frozenset().union(*each)))
-
-
-def _clock(node: str | None, host: Host, telemetry: Telemetry | None) -> tuple[float | None, str]:
-    """The clock of a host in MHz and where it is from: measured while it was measured, else what the kernel said before the run."""
-    told = [one for one in telemetry.hosts if one.clock_mhz is not None] if telemetry else []
-    own = told if len(told) == 1 and node is None else [one for one in told if one.node == node]
-    if own and own[0].clock_mhz:
-        return own[0].clock_mhz.avg, "mean clock while it was measured"
-    return host.cpu_current_mhz, "clock that the kernel told before the run"
+def _cpus_peak(trial: Trial, events: Sequence[Event]) -> Peak | str:
+    """What the programs measured of the cores of all ranks together, or why that is nothing that a training could be held against."""
+    told = [event for event in events if isinstance(event, CpuPeak)]
+    if len(told) != trial.processes:
+        return "no peak was measured on these cores"
+    if trial.oversubscribed or (trial.concurrent and trial.concurrent.shared):
+        return "what was measured on shared cores is of a part of them"
+    tflops = math.fsum(event.flop_per_s for event in told) / 1e12
+    ranks = f" in each of {len(told)} processes at once" if len(told) > 1 else ""
+    names = ", ".join(dict.fromkeys(event.library for event in told))
+    cores = f"{told[0].cores} core{'' if told[0].cores == 1 else 's'}"
+    source = f"{tflops:.3g} TFLOP/s, measured before the first step: a product of matrices ({names}) on {cores}{ranks}"
+    return Peak(tflops=tflops, bandwidth_gb_s=None, source=source)
 
 
 def _dram_bytes_per_s(trial: Trial, telemetry: Telemetry | None) -> float | str:

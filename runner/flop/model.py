@@ -21,6 +21,14 @@ class Peak(Frozen):
     source: str
 
 
+def utilisation_percent(achieved_tflops: float | None, peak_tflops: float | None) -> tuple[float | None, bool]:
+    """Achieved ÷ peak in percent, and whether it was more than 100 and is None for that."""
+    if achieved_tflops is None or not peak_tflops:
+        return None, False
+    above = achieved_tflops > peak_tflops
+    return None if above else 100 * achieved_tflops / peak_tflops, above
+
+
 class FlopFigures(Frozen):
     """Model FLOP of one run, and where it stands under the roofline of its devices.
 
@@ -32,8 +40,8 @@ class FlopFigures(Frozen):
         achieved_tflops: both times the throughput, of all devices; None without a throughput.
         peak_tflops: dense, of all devices at the precision of the run; None where it is not known.
         peak_source: what the peak is made from, or `unavailable: <reason>`.
-        mfu_percent: achieved ÷ peak.
-        above_peak: more than 100 %: the peak or the count is wrong for this run, and both are kept as they are.
+        mfu_percent: achieved ÷ peak; None without both, and where it would be more than 100.
+        above_peak: whether it would be: the peak or the count is wrong for this run, and says nothing of it.
         bandwidth_gb_s: peak of the devices' memory, of all of them, in 1e9 bytes a second.
         dram_bytes_per_sample: what really went between the devices and their memory.
         intensity_flop_per_byte: achieved FLOP for each of those bytes.

@@ -69,14 +69,12 @@ def grade(
 
 def judge(outcome: Outcome, measurement: Measurement) -> Validity:
     """Hold a run against what its log can show; one reason makes it invalid, or degraded when it is only in doubt."""
-    against = []
-    if outcome.status != "ok":
-        against.append(f"the run {outcome.status}: {outcome.reason}")
-    elif measurement.throughput is None:
-        against.append("the log tells how long nothing took")
-    elif not finite_losses(measurement):
-        against.append("a loss in the log is not finite; a smaller learning rate may train")
+    against = outcome.against
+    if not against and measurement.throughput is None:
+        against = ("the log tells how long nothing took",)
+    if not against and not finite_losses(measurement):
+        against = ("a loss in the log is not finite; a smaller learning rate may train",)
     if against:
-        return Validity(status="invalid", reasons=tuple(against))
+        return Validity(status="invalid", reasons=against)
     doubts = unsettled(measurement)
     return Validity(status="degraded" if doubts else "valid", reasons=tuple(doubts))

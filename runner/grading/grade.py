@@ -97,7 +97,7 @@ def grade(
         device=trial.device,
     )
     rate = measurement.throughput.value if measurement.throughput else None
-    flop = flop_figures(trial=trial, events=events, provenance=provenance, throughput=rate, telemetry=watched)
+    flop = flop_figures(trial=trial, events=events, throughput=rate, telemetry=watched)
     measurement = measurement.model_copy(update={"flop": flop})
     if trial.profile:
         validity = judge_pass(trial, outcome, events, kernels)
@@ -116,8 +116,7 @@ def grade(
 
 def judge_pass(trial: Trial, outcome: Outcome, events: Sequence[Event], kernels: pd.DataFrame | None) -> Validity:
     """Hold a pass under a profiler against its own checks, which ask for no throughput, no scaling and no wire."""
-    failed = [f"the run {outcome.status}: {outcome.reason}"] if outcome.status != "ok" else []
-    if against := failed or pass_faults(trial, events, kernels):
+    if against := outcome.against or pass_faults(trial, events, kernels):
         return Validity(status="invalid", reasons=tuple(against))
     found = _crowded(trial) + pass_doubts(trial, events, kernels)
     return Validity(status="degraded" if found else "valid", reasons=tuple(found))
@@ -138,12 +137,15 @@ def watch(
     first = measurement.steady.first_window
     spans = node_spans(events, monitors=monitors, first_window=first, started=outcome.started)
     counted = metrics.counted(measurement.windows, measurement.steady)
+    if counted is None:
+        return None
     return summarize(
         samples,
         events,
         spans=spans,
         monitors=monitors,
-        samples=int(counted.samples.sum()) if counted else 0,
+        samples=float(counted.samples.sum()),
+        seconds=float(counted.seconds.sum()),
         device=device,
         own=outcome.containers.values(),
     )
@@ -184,10 +186,8 @@ def judge(
     trial: Trial, outcome: Outcome, measurement: Measurement, transport: Transport, workload: Workload
 ) -> Validity:
     """Hold a run against every check; one reason makes it invalid, or degraded when it is only in doubt."""
-    against: list[str] = []
-    if outcome.status != "ok":
-        against.append(f"the run {outcome.status}: {outcome.reason}")
-    else:
+    against = [*outcome.against]
+    if not against:
         against += _missing(trial, measurement)
         against += _diverged(trial, measurement)
         against += _bad_quality(trial, measurement, workload)

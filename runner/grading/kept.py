@@ -21,6 +21,8 @@ _OF_EVENTS: Final = (
     *("windows", "losses", "evaluations", "parameter_norms", "used", "probe", "epochs", "accuracy", "batch", "latency"),
     *("first_step_s", "parameters", "gradient_bytes", "images_decoded", "input_alone_per_s", "compiled"),
 )
+# Figures and columns that older versions had of spans too short for them.
+_OF_LONG_SPANS: Final = frozenset({"power_w", "energy_j", "energy_method", "integrated_power_j"})
 _KERNELS: Final = "its table kernels"
 _TELEMETRY: Final = "its table telemetry"
 
@@ -72,8 +74,9 @@ def _told(telemetry: Telemetry | None) -> int:
     """How many figures all devices have together, less those that are missing or of a part of the time only."""
     if telemetry is None:
         return 0
-    figures = [value for device in (*telemetry.gpus, *telemetry.hosts) for _, value in device if value is not None]
-    return len(figures) - sum(len(entry.fields) for entry in telemetry.missing)
+    told = [name for device in (*telemetry.gpus, *telemetry.hosts) for name, value in device if value is not None]
+    lacking = [field for entry in telemetry.missing for field in entry.fields]
+    return sum(name not in _OF_LONG_SPANS for name in told) - sum(name not in _OF_LONG_SPANS for name in lacking)
 
 
 def _holey(telemetry: Telemetry, samples: pd.DataFrame | None) -> bool:

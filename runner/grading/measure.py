@@ -11,7 +11,7 @@ from runner.grading.model import Measurement, Throughput
 from runner.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
-WIRES, PASSES = "probe_wires", "probe_compute"
+WIRES, PEAK, PASSES = "probe_wires", "probe_peak", "probe_compute"
 # Phases after all that is measured, in which the input, or a batch of inference, is timed by itself.
 INPUT, LONE = "input_alone", "latency"
 
@@ -49,7 +49,9 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     return Measurement(
         throughput=throughput,
         training_time_s=float(joined.seconds.sum()) if joined else None,
-        first_step_s=max(first_steps) - started - _longest(events, WIRES) if first_steps else None,
+        first_step_s=max(first_steps) - started - _longest(events, WIRES) - _longest(events, PEAK)
+        if first_steps
+        else None,
         step_time_s=metrics.step_times(windows, method="latency" if mode == "infer" and in_flight == 1 else "step"),
         samples=sum(window.samples for window in windows),
         iterations=min((stop.iterations for stop in stops), default=0),

@@ -1,4 +1,4 @@
-"""What a host's processor is, as far as its peak rate of arithmetic depends on it. Reads /proc and /sys, and guesses nothing."""
+"""What a host's processor is: its kind, its vector and matrix instructions, its cores. Reads /proc and /sys, and guesses nothing."""
 
 from __future__ import annotations
 
@@ -30,12 +30,6 @@ class Processor(BaseModel):
     model: int
     flags: tuple[str, ...]
     core_threads: tuple[str, ...]
-
-    def physical_cores(self, cpus: frozenset[int]) -> int:
-        """How many physical cores these logical CPUs are of: two threads of a core share its arithmetic units."""
-        if not self.core_threads:
-            return len(cpus)
-        return sum(not cpus.isdisjoint(parse_cpu_list(threads)) for threads in self.core_threads)
 
 
 def read_processor(sys_root: Path = Path("/")) -> Processor | None:

@@ -30,6 +30,7 @@ class EngineRow(Frozen):
     Attributes:
         engine: what ran it.
         reference: what it ran from: an image, a locked environment, or a package of the machine's own Python.
+        apart: what of that tells it from other rows of the same engine and reference, in words; empty where there are none.
         software: what the program said of itself and the machine of its surroundings, each with its name.
         row: the runs together.
         ratio: throughput over that of the bare runs; None of these themselves, and where one of the two may not be used or differs.
@@ -40,6 +41,7 @@ class EngineRow(Frozen):
 
     engine: str
     reference: str
+    apart: str = ""
     software: tuple[tuple[str, str], ...]
     row: Row
     ratio: float | None
@@ -51,7 +53,12 @@ class EngineRow(Frozen):
     @property
     def label(self) -> str:
         """Engine and what it ran from: `docker, hostroot:1`."""
-        return f"{self.engine}, {self.reference}"
+        return f"{self.engine}, {self.place}"
+
+    @property
+    def place(self) -> str:
+        """What it ran from, told from others of the same name: `hostroot:1, training programs 8d3e`."""
+        return f"{self.reference}, {self.apart}" if self.apart else self.reference
 
 
 class CrossCheck(TrainingReport):
@@ -80,7 +87,7 @@ def block(found: CrossCheck) -> Block:
     """The table; columns of which nothing is known are left out."""
     every: dict[str, list[str]] = {
         "engine": [one.engine for one in found.rows],
-        "ran from": [one.reference for one in found.rows],
+        "ran from": [one.place for one in found.rows],
         f"{found.unit} ±": [figure(one.row.throughput, half_width(one.row.throughput_ci95)) for one in found.rows],
         f"÷ {found.bare} ±": [
             INCOMPARABLE if one.differs else figure(one.ratio, half_width(one.ratio_ci95)) for one in found.rows

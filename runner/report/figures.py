@@ -168,8 +168,8 @@ def notes(summary: Summary) -> tuple[str, ...]:
             )
         if row.above_peak:
             found.append(
-                f"{row.devices} above the peak: {figure(row.mfu_percent)} % of it; look first for a clock above the one that the peak is "
-                "for, an algorithm with fewer multiplications than the definition (Winograd's), or another precision than the one asked for"
+                f"{row.devices}: no MFU, as the model's FLOP/s are above the peak; look first for an algorithm with fewer multiplications "
+                "than the definition (Winograd's), another precision than the one asked for, or cores that others used while the peak was measured"
             )
     return (*found, *summary.notes)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LEGEND: Final = (
     "batch: of one device, of all with strong scaling; ± = half the width of the 95 % bootstrap interval over processes and the windows in "
-    f"them; speedup, efficiency: to one device; {PARTS_LEGEND}"
+    f"them; speedup, efficiency: to one device; power: of all devices, energy ÷ time; {PARTS_LEGEND}"
 )
 _PARTS: Final[dict[str, Callable[[StepParts], float | None]]] = {
     "step (ms)": lambda parts: parts.step_s,

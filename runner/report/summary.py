@@ -49,7 +49,8 @@ class Row(BaseModel):
         withheld: why there is no speedup though there is a baseline; None where there is one.
         repeats: processes started anew that the intervals are taken over.
         parts: where the time of a step went, the mean of the repeats; None where no program told.
-        mfu_percent: model FLOP/s at that throughput over the devices' dense peak; above 100 it is shown, and flagged.
+        mfu_percent: model FLOP/s at that throughput over the devices' dense peak; None where that is more than 100.
+        above_peak: whether it is.
         telemetry: what devices and hosts did, all repeats together; None where nobody looked on.
         answers: of inference; None of a training.
         epochs: of a training that is watched to converge, each the median of the repeats.
@@ -73,6 +74,7 @@ class Row(BaseModel):
     repeats: int
     parts: StepParts | None = None
     mfu_percent: float | None = None
+    above_peak: bool = False
     telemetry: Telemetry | None = None
     answers: Answers | None = None
     epochs: tuple[EpochFigures, ...] = ()
@@ -96,11 +98,6 @@ class Row(BaseModel):
     def superlinear(self) -> bool:
         """Whether n devices were more than n times as fast as one."""
         return self.speedup is not None and self.speedup > self.scale
-
-    @property
-    def above_peak(self) -> bool:
-        """Whether more was computed than the devices can."""
-        return self.mfu_percent is not None and self.mfu_percent > 100  # noqa: PLR2004 - per cent
 
     @property
     def devices(self) -> str:

@@ -21,11 +21,11 @@ from runner.report.summary import Row, Status
 LEGEND = (
     "batch: of one device; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; NVML: share of time "
     "in which any kernel ran; SM active, FP32, tensor: means over the measured windows by hardware counters of the sampler; compute: union "
-    "of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler"
+    "of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler; power: of all devices, energy ÷ time"
 )
 _LEGEND_CPU = (
     "batch: of one device; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; CPUs: of the whole "
-    "host, whoever used them"
+    "host, whoever used them; power: of its processors, energy ÷ time"
 )
 
 

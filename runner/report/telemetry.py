@@ -27,8 +27,8 @@ MEGA: Final = 1_000_000
 # From here on a range has no use for decimals.
 _WHOLE_FROM: Final = 100
 LEGEND: Final = (
-    "over the measured windows of all repeats: mean over time (smallest{dash}largest); idle: the lowest mean of a second before the "
-    "job; energy of all repeats together; held down: why the driver kept clocks low, and for what share of the time"
+    "over the measured windows of all repeats: mean over time (smallest{dash}largest sample); power: energy ÷ time, in the line of all "
+    "devices theirs together; idle: the lowest mean of a second before the job; energy of all repeats together; held down: why the driver kept clocks low, and for what share of the time"
 ).format(dash="\N{EN DASH}")
 
 
@@ -61,9 +61,9 @@ def _lagging(summary: Summary) -> Iterator[str]:
     }
     if named:
         yield (
-            f"power of {', '.join(named)} by nvmlDeviceGetPowerUsage: on Ampere and later each sample is the mean of the second before it, "
-            "so that a span of a few seconds begins with what was before it; energy is by a counter that is read twice a second, at each end "
-            "of the span off by as much as an eighth of a second of the change in power there"
+            f"samples of the power of {', '.join(named)} by nvmlDeviceGetPowerUsage: on Ampere and later each is the mean of the second before "
+            "it, so that the first are of what was before the span; energy is by a counter that is read twice a second, at each end of the "
+            "span off by as much as an eighth of a second of the change in power there"
         )
 
 

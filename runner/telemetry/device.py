@@ -36,6 +36,9 @@ SELDOM_S: Final = (
     | dict.fromkeys(OF_COUNTERS, 0.1)
 )
 
+# Seconds that energy and power take: sensors tell what was up to a second before, and counters are read twice a second.
+SHORTEST_S: Final = 2.0
+
 
 class Device:
     """One device's rows of table `telemetry`, asked column by column; `missing` is what could not be answered.
@@ -115,6 +118,20 @@ class Device:
     def mean(self, column: str) -> Range | None:
         """Range of means since the row before over the measured span."""
         return self.ask(column, lambda series: self.measured.overall(series.mean))
+
+    def long_enough(self, *columns: str) -> bool:
+        """Whether the measured span is long enough for energy and power; keeps of these columns that it is not."""
+        seconds = self.measured.seconds
+        if seconds < SHORTEST_S:
+            for column in columns:
+                self.lack(column, f"{seconds:.3g} s were measured; energy and power take {SHORTEST_S:g} s")
+        return seconds >= SHORTEST_S
+
+    def power(self, energy_j: float | None, samples: Range | None) -> Range | None:
+        """Energy ÷ time over the measured span, between the smallest and the largest of samples in watts; None without both."""
+        if energy_j is None or samples is None:
+            return None
+        return samples.model_copy(update={"avg": energy_j / self.measured.seconds})
 
     def risen(self, column: str) -> int | None:
         """Whole units by which a counter rose in the measured span."""

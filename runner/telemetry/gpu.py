@@ -31,8 +31,11 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
     measured = device.measured
     # The counter is read twice a second, and a run's power may be several times that of the moment before it.
     power = device.series("power_w") if gpu.power_reading == "instant" else None
-    counted = device.ask("energy_j", lambda series: measured.total(partial(series.risen, rate=power)))
-    integrated = device.ask("power_w", lambda series: measured.total(series.integral))
+    counted = integrated = None
+    if device.long_enough("energy_j", "power_w"):
+        counted = device.ask("energy_j", lambda series: measured.total(partial(series.risen, rate=power)))
+        integrated = device.ask("power_w", lambda series: measured.total(series.integral))
+    energy = integrated if counted is None else counted
     method: EnergyMethod | None = None
     if counted is not None:
         method = "energy counter"
@@ -56,7 +59,7 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
         power_reading=gpu.power_reading,
         utilisation=device.gauge("utilisation_percent"),
         fp32_utilisation=pipes.pop("fp32_percent"),
-        power_w=device.gauge("power_w"),
+        power_w=device.power(energy, device.gauge("power_w")),
         temperature_c=device.gauge("temperature_c"),
         memory_mib=device.gauge("memory_mib"),
         memory_utilisation_percent=device.gauge("memory_utilisation_percent"),
@@ -64,7 +67,7 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
         sm_clock_mhz=device.gauge("sm_clock_mhz"),
         memory_clock_mhz=device.gauge("memory_clock_mhz"),
         temperature_rise_c=last.avg - first.avg if first and last else None,
-        energy_j=integrated if counted is None else counted,
+        energy_j=energy,
         energy_method=method,
         integrated_power_j=integrated,
         idle_power_w=device.ask("power_w", lambda series: series.lowest_second(idle)) if idle else None,

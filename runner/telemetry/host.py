@@ -22,7 +22,11 @@ def host_figures(
     """
     measured = device.measured
     cpu, cores = _cores(device)
-    energy = device.series("energy_j")
+    counter = device.series("energy_j")
+    rates = energy = None
+    if device.long_enough("energy_j"):
+        rates = device.answer("energy_j", counter.rates(), lambda series: measured.overall(series.mean))
+        energy = device.ask("energy_j", lambda series: measured.total(series.risen))
     if stop is None:
         device.lack("cpu_s", "the sampler did not get to tell what it used")
     return HostTelemetry(
@@ -37,8 +41,8 @@ def host_figures(
         net_rx_bytes=device.risen("net_rx_bytes"),
         net_tx_bytes=device.risen("net_tx_bytes"),
         clock_mhz=device.gauge("clock_mhz"),
-        power_w=device.answer("energy_j", energy.rates(), lambda series: measured.overall(series.mean)),
-        energy_j=device.ask("energy_j", lambda series: measured.total(series.risen)),
+        power_w=device.power(energy, rates),
+        energy_j=energy,
         idle_power_w=device.ask("energy_j", lambda series: series.lowest_rise(idle)) if idle else None,
         sampler_percent=_used(sampler, stop),
     )

@@ -85,10 +85,11 @@ class GpuTelemetry(Frozen):
         utilisation: NVML's: share of time in which any kernel ran.
         fp32_utilisation: share of cycles in which the FP32 pipe was active.
         memory_utilisation_percent: NVML's: share of time in which device memory was read or written.
-        power_w: as NVML tells it, by `power_reading`: of the instant, or its usage, a mean of the second before on Ampere and later
-            (nvmlDeviceGetPowerUsage), which begins a short span with what was before it; None as of samplers that knew the latter only.
+        power_w: `energy_j` ÷ `measured_s`, between the smallest and the largest sample, which may not enclose it: samples are, by
+            `power_reading`, of the instant, or NVML's usage, a mean of the second before on Ampere and later (nvmlDeviceGetPowerUsage);
+            None as of samplers that knew the latter only.
         temperature_rise_c: mean of the last quarter of the span less that of the first.
-        energy_j: by `energy_method`; `integrated_power_j` is power over time beside it, to hold one against the other.
+        energy_j: by `energy_method`; like power none of a span under 2 s; `integrated_power_j` is power over time beside it, to hold one against the other.
         idle_power_w: lowest mean over a second before the job.
         pcie_rx_bytes: and the other three: by counters, or where there are none by the mean of GPM's rates.
         slowdown_percent: by reason, the share of the span in which the driver held the clocks down; those that never happened are
@@ -144,7 +145,8 @@ class HostTelemetry(Frozen):
         cpu_percent: mean of all of them.
         core_percent: the mean over time of each.
         disk_read_bytes: and the three after it: within the span; of the network without the loopback.
-        power_w, energy_j, idle_power_w: the processors' packages by RAPL; idle is the lowest mean over a second before the job.
+        power_w, energy_j, idle_power_w: the processors' packages by RAPL; power is energy ÷ time, between the smallest and the largest
+            rise between two samples; idle is the lowest mean over a second before the job.
         sampler_percent: what the sampler itself used of all CPUs, over its whole life.
     """
 
@@ -172,15 +174,17 @@ class Telemetry(Frozen):
         hz: samples a second that were asked for; None where no sampler spoke.
         device: what trained: GPUs, or workers on CPUs, whose figures are those of their hosts.
         spans: when, by node; empty where several runs were pooled.
-        samples: what the job trained on in them (images, tokens, ...).
-        energy_j: of all devices that trained; None unless each is known.
+        samples: what throughput counts (images, tokens, seconds of audio, ...) in the windows that it is over.
+        seconds: of these windows; None in records that are older than it, until they are regraded.
+        energy_j: of all devices that trained; None unless each is known, and of spans under 2 s.
         samples_per_joule: `samples` ÷ `energy_j`.
     """
 
     hz: float | None
     device: Literal["cpu", "gpu"]
     spans: tuple[NodeSpans, ...]
-    samples: int
+    samples: float
+    seconds: float | None = None
     gpus: tuple[GpuTelemetry, ...]
     hosts: tuple[HostTelemetry, ...]
     energy_j: float | None
@@ -191,11 +195,6 @@ class Telemetry(Frozen):
     def trained(self) -> tuple[GpuTelemetry | HostTelemetry, ...]:
         """The devices that trained."""
         return self.gpus if self.device == "gpu" else self.hosts
-
-    @property
-    def at_once(self) -> int:
-        """How many devices trained at the same time."""
-        return len(self.trained)
 
     def mean(self, figure: Callable[[GpuTelemetry], Range | None]) -> float | None:
         """Mean of a figure over the GPUs, by the seconds that each was measured; None unless each has it."""
@@ -210,9 +209,8 @@ class Telemetry(Frozen):
 
     @property
     def power_w(self) -> float | None:
-        """Mean power of all devices that trained together; None unless each is known."""
-        mean = _mean([one.power_w for one in self.trained], [one.measured_s for one in self.trained])
-        return None if mean is None else mean * self.at_once
+        """Mean power of all devices that trained together: their energy ÷ time, so that throughput ÷ power is `samples_per_joule`."""
+        return None if self.energy_j is None or self.seconds is None else self.energy_j / self.seconds
 
     def why_missing(self, node: str, device: str, field: str) -> str | None:
         """Why a device has no such figure; None where nobody said, or where it has one."""
@@ -224,21 +222,6 @@ class Telemetry(Frozen):
             and (field in entry.fields or not entry.fields)
         )
         return next(told, None)
-
-
-class Pooled(Telemetry):
-    """Several runs as one: `gpus` and `hosts` are all that any of them was on, not all of them at the same time.
-
-    Attributes:
-        devices: that trained at the same time.
-    """
-
-    devices: int
-
-    @property
-    def at_once(self) -> int:
-        """How many devices trained at the same time."""
-        return self.devices
 
 
 def over_time(values: Sequence[float], seconds: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, TypeVar
 
-from runner.telemetry.model import GpuTelemetry, HostTelemetry, Pooled, Range, Telemetry, over_time
+from runner.telemetry.model import GpuTelemetry, HostTelemetry, Range, Telemetry, over_time
 
 Part = TypeVar("Part", GpuTelemetry, HostTelemetry)
 
@@ -15,20 +15,24 @@ ADDED: Final = frozenset(
     | {"pcie_rx_bytes", "pcie_tx_bytes", "nvlink_rx_bytes", "nvlink_tx_bytes"}
     | {"disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes"}
 )
+COMPLETE: Final = ADDED | {"power_w"}
 EXTREME: Final = {"idle_power_w": min, "temperature_rise_c": max, "sampler_percent": max}
 
 
-def pool(runs: Sequence[Telemetry]) -> Pooled | None:
-    """Join the telemetry of repeats; None for none.
+def pool(repeats: Sequence[Telemetry | None]) -> Telemetry | None:
+    """Join the telemetry of repeats; None where nobody looked on at any of them.
 
-    A mean or an extreme is that of the repeats which have it, a sum is none unless all have it. Facts (name, limits) are those of the
+    A mean or an extreme is that of the repeats which have it; a sum is none unless all have it, and so is power, which is
+    made of two. Facts (name, limits) are those of the
     first repeat that a device was in. `spans` stay away: each repeat's are in its own record.
     """
+    runs = [run for run in repeats if run]
     if not runs:
         return None
     energies = [run.energy_j for run in runs if run.energy_j is not None]
-    energy = math.fsum(energies) if len(energies) == len(runs) else None
-    samples = sum(run.samples for run in runs)
+    energy = math.fsum(energies) if len(energies) == len(repeats) else None
+    seconds = [run.seconds for run in runs if run.seconds is not None]
+    samples = math.fsum(run.samples for run in runs)
     gpus: dict[Hashable, list[GpuTelemetry]] = {}
     hosts: dict[Hashable, list[HostTelemetry]] = {}
     for run in runs:
@@ -36,12 +40,12 @@ def pool(runs: Sequence[Telemetry]) -> Pooled | None:
             gpus.setdefault((gpu.node, gpu.index), []).append(gpu)
         for host in run.hosts:
             hosts.setdefault(host.node, []).append(host)
-    return Pooled(
+    return Telemetry(
         hz=min((run.hz for run in runs if run.hz is not None), default=None),
         device=runs[0].device,
-        devices=max(run.at_once for run in runs),
         spans=(),
         samples=samples,
+        seconds=math.fsum(seconds) if len(seconds) == len(runs) else None,
         gpus=tuple(_joined(repeats) for repeats in gpus.values()),
         hosts=tuple(_joined(repeats) for repeats in hosts.values()),
         energy_j=energy,
@@ -62,9 +66,10 @@ def _figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
     values, seconds = [value for value, _ in found], [weight for _, weight in found]
     if not values:
         return None
+    if name in COMPLETE and len(values) < len(repeats):
+        return None
     if name in ADDED:
-        total = math.fsum(values) if isinstance(values[0], float) else sum(values)
-        return total if len(values) == len(repeats) else None
+        return math.fsum(values) if isinstance(values[0], float) else sum(values)
     if name in EXTREME:
         return EXTREME[name](values)
     return _joint(name, values, seconds)

@@ -34,7 +34,8 @@ def summarize(
     *,
     spans: Sequence[NodeSpans],
     monitors: Mapping[str, str],
-    samples: int,
+    samples: float,
+    seconds: float,
     device: Literal["cpu", "gpu"],
     own: Collection[str] = (),
 ) -> Telemetry | None:
@@ -45,7 +46,8 @@ def summarize(
         events: all events of the run.
         spans: when each node was measured (`node_spans`).
         monitors: by the sampler's container, its node.
-        samples: what all ranks trained on in those spans.
+        samples: what throughput counts of all ranks in the windows that count.
+        seconds: of those windows.
         device: what trained, and so whose energy counts.
         own: what the kernel tells the job's containers by (`Outcome.containers`): processes of others are foreign.
 
@@ -68,6 +70,7 @@ def summarize(
         device=device,
         spans=tuple(spans),
         samples=samples,
+        seconds=seconds,
         gpus=gpus,
         hosts=hosts,
         energy_j=energy,

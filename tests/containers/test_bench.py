@@ -107,6 +107,19 @@ def test_the_record_says_what_the_machine_says(ended, client):
         assert record.provenance.command[-1] == f"--out={ended.out}"
 
 
+def test_each_rank_measured_the_peak_of_its_cores(ended):
+    for record in ended.records:
+        lines = (ended.out / record.run_id / "events.jsonl").read_text().splitlines()
+        peaks = [event for event in map(json.loads, lines) if event["event"] == "peak"]
+        assert [event["rank"] for event in sorted(peaks, key=lambda event: event["rank"])] == [
+            *range(record.trial.processes)
+        ]
+        flop = record.measurement.flop
+        assert flop.peak_tflops == pytest.approx(sum(event["flop_per_s"] for event in peaks) / 1e12)
+        assert flop.above_peak or 0 < flop.mfu_percent <= 100
+        assert record.outcome.phases_s["probe_peak"] < 10
+
+
 def test_phases_are_kept_apart_and_in_order_of_sense(ended):
     for record in ended.records:
         phases = record.outcome.phases_s

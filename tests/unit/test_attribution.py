@@ -229,11 +229,12 @@ def test_the_probes_are_no_part_of_the_time_to_the_first_step_nor_of_the_warm_up
         FirstStep(event="first_step", rank=0, t=8.0, received=30.0, container="c"),
         FirstStep(event="first_step", rank=1, t=8.5, received=30.5, container="c"),
         *(phase(rank, "probe_wires", 2.0 + rank) for rank in (0, 1)),
+        *(phase(rank, "probe_peak", 1.0 + rank / 4) for rank in (0, 1)),
         *(phase(rank, "probe_compute", 1.0) for rank in (0, 1)),
         WarmupEnd(event="warmup_end", rank=0, iterations=4, t=12.0, received=34.0, container="c"),
         WarmupEnd(event="warmup_end", rank=1, iterations=4, t=12.0, received=34.0, container="c"),
     ]
-    assert measure(events, started=20.0, unit="images/s").first_step_s == pytest.approx(7.5)  # 30.5 - 20 - 3
+    assert measure(events, started=20.0, unit="images/s").first_step_s == pytest.approx(6.25)  # 30.5 - 20 - 3 - 1.25
     found = phases(events)
     assert (found["probe_wires"], found["probe_compute"]) == (3.0, 1.0)
     assert found["warmup"] == pytest.approx(3.0)  # 12 - 8 - 1

@@ -68,7 +68,7 @@ def refused(tmp_path, *words):
             "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore",
         ),
         (["--precision=fp8"], "unknown PRECISION 'fp8'; known:"),
-        (["--data=/no/such/place"], "DATA=/no/such/place does not exist"),
+        (["--data={here}/gone"], "/gone does not exist"),
         (["--hosts=a:4,b:4"], "ENGINE=venv runs on this machine alone"),
         (["--nodes=2", "--link-rate=fast"], "'fast' is no rate; write for example 1gbit"),
         (["--interconnect=ethernet"], "INTERCONNECT=ethernet asked, but a job on one host crosses no network"),
@@ -76,7 +76,7 @@ def refused(tmp_path, *words):
     ],
 )
 def test_each_mistake_is_one_sentence(tmp_path, words, says):
-    assert says in refused(tmp_path, *words)
+    assert says in refused(tmp_path, *(word.format(here=tmp_path) for word in words))
 
 
 def test_data_that_is_empty_or_holds_no_jpeg(tmp_path, empty, no_jpeg):
@@ -94,10 +94,11 @@ def test_data_that_is_empty_or_holds_no_jpeg(tmp_path, empty, no_jpeg):
     ],
     ids=lambda words: words[0],
 )
-def test_data_that_are_not_there_are_refused_by_every_command(words):
-    done = dlscale(*words, "/no/such/place" if words[0] == "data" else "--data=/no/such/place")
+def test_data_that_are_not_there_are_refused_by_every_command(tmp_path, words):
+    gone = tmp_path / "gone"
+    done = dlscale(*words, gone if words[0] == "data" else f"--data={gone}")
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1].startswith("dlscale: DATA=/no/such/place does not exist; ")
+    assert done.stderr.splitlines()[-1].startswith(f"dlscale: DATA={gone} does not exist; ")
     assert "Traceback" not in done.stderr
 
 

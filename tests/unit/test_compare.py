@@ -102,11 +102,18 @@ def test_two_windows_a_side_are_too_little():
     assert any("more REPEAT or ITERATIONS" in note for note in notes(found))
 
 
+def test_a_threshold_is_passed_where_the_whole_interval_lies_beyond_it():
+    (pair,) = compare(repeats("a", 0.1, 4), repeats("b", 0.2, 4), names=NAMES).pairs
+    for high, slower in ((0.9698, True), (0.9702, False)):
+        assert pair.model_copy(update={"ci95": Interval(low=0.9, high=high)}).slower_than(3) is slower
+
+
 @pytest.mark.parametrize(
     ("interval", "p", "expected"),
     [
         ((0.8, 0.9), 0.01, "slower"),
-        ((0.8, 0.9), 0.06, "no difference shown"),
+        ((0.8, 0.9), 0.049, "slower"),
+        ((0.8, 0.9), 0.051, "no difference shown"),
         ((0.8, 1.0), 0.01, "no difference shown"),
         ((1.1, 1.2), 0.01, "faster"),
         ((1.1, 1.2), None, "too little"),
@@ -268,6 +275,7 @@ def test_markdown_is_a_table():
         (("before", "empty"), "holds no record.json"),
         (("before", "other"), "have no trial in common (A has mxnet resnet18 train"),
         (("before", "after", "--fail-on-regression=3"), "is no share below 100%"),
+        (("before", "after", "--fail-on-regression=100%"), "is no share below 100%"),
         (("before", "after", "--json", "--markdown"), "exclude each other"),
     ],
 )

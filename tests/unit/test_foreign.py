@@ -67,7 +67,7 @@ def dlscale(*words, env=None):
         (["--", "python3", "train.py"], "'python3 train.py' is a command without an image to run it in"),
         (["--image=i:1"], "--image i:1 without a command; type `dlscale bench --image i:1 -- COMMAND ...`"),
         (["--dialect=mxnet"], "--dialect reads the log of a command of yours; give --image IMG"),
-        (["--image=i:1", "--mount=/no/such/place", "--", "x"], "MOUNT=/no/such/place: /no/such/place is not there"),
+        (["--image=i:1", "--mount={here}/gone", "--", "x"], "/gone is not there"),
         (["--image=i:1", "--model=resnet50", "--", "x"], "--model describes a training program of the suite"),
         (["--image=i:1", "--strategy=ddp", "--framework=mxnet", "--", "x"], "--framework and --strategy describe a"),
         # A flag that asks for what is the default anyway would be ignored all the same.
@@ -82,13 +82,14 @@ def dlscale(*words, env=None):
         (["--image=i:1", "--dialect=mxnet", "--", "x"], "MXNet's log does not tell the batch size; give --batch N"),
         (["--image=i:1", "--nodes=2", "--", "x"], "--image runs a command of yours on one host"),
         (
-            ["--image=i:1", "--data=/no/such/place", "--", "x"],
+            ["--image=i:1", "--data={here}/gone", "--", "x"],
             f"is no folder; give the folder that the command finds at {DATA}",
         ),
         (["--image=i:1", "--", "x"], "no Docker engine answers"),
     ],
 )
 def test_each_mistake_is_one_sentence_and_starts_nothing(tmp_path, words, says):
+    words = [word.format(here=tmp_path) for word in words]
     done = dlscale(f"--out={tmp_path / 'out'}", *words, env={"DOCKER_HOST": "unix:///nowhere.sock"})
     assert done.code == 2, done.stderr
     assert says in done.stderr

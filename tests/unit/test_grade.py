@@ -1,5 +1,7 @@
 """Figures that must not be used and are: lost samples, ranks that drifted apart, losses that blew up, speedups clamped or invented."""
 
+from typing import get_args
+
 import examples
 import pytest
 from monitored import MONITOR, beats, frame, rows, started, stopped
@@ -7,7 +9,7 @@ from records import events, provenance, record
 
 from runner.events import Eval, FlopPerSample, Loss, RunStart, RunStop, Usage
 from runner.grading.grade import grade, scaling
-from runner.outcome import Outcome
+from runner.outcome import ENDED, Outcome, Status
 from runner.spec import ContainerSpec
 from runner.workload import choose_workload, load_workloads
 
@@ -138,6 +140,17 @@ def test_half_precision_may_differ_by_what_it_rounds():
     assert "gradients were not averaged" in reasons(trial, evaluated(trial, (2.3,), (2.4,)))
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("tf32", 1e-3), ("fp16", 1e-2), ("bf16", 1e-2)])
+def test_what_may_differ_between_ranks_is_a_thousandth_of_a_loss_a_hundredth_in_half_precision_and_of_weights_a_100_000th(
+    precision, tolerance
+):
+    trial = TWO.model_copy(update={"precision": precision})
+    for share, status in ((0.97, "valid"), (1.03, "invalid")):
+        assert graded(trial, evaluated(trial, (2.0,), (2 - 2 * share * tolerance,))).validity.status == status
+        norms = change(events(trial), RunStop, parameter_norm=12.5 - 12.5 * share * 1e-5)
+        assert graded(trial, norms).validity.status == status
+
+
 def test_workers_that_shared_cores_degrade_a_run():
     trial = TWO.model_copy(update={"oversubscribed": True})
     found = graded(trial, events(trial)).validity
@@ -174,6 +187,22 @@ def test_a_loss_that_does_not_go_down_on_real_images():
 def test_a_failed_run_says_why():
     outcome = OK.model_copy(update={"status": "failed", "reason": "w1: exit code 1"})
     assert reasons(TWO, [], outcome) == "the run failed: w1: exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        ("failed", "the run failed: why"),
+        ("timeout", "the run timed out: why"),
+        ("silent", "the run fell silent: why"),
+        ("interrupted", "the run was interrupted: why"),
+    ],
+)
+def test_how_a_run_ended_is_a_sentence(status, sentence):
+    """`the run silent: no output for 600 s` is none."""
+    outcome = Outcome(status=status, reason="why", exit_codes={}, started=0.0, phases_s={})
+    assert reasons(TWO, [], outcome) == sentence
+    assert set(ENDED) == set(get_args(Status))
 
 
 def test_a_rate_that_never_settles_is_degraded_and_keeps_its_figures():

@@ -41,7 +41,7 @@ def test_one_that_failed_says_why_before_all_else():
     lost = Outcome(status="timeout", reason="no end after 900 s", exit_codes={}, started=40.0, phases_s={})
     found = passes.record_of(ONE, events=[], outcome=lost)
     assert (found.validity.status, found.profile) == ("invalid", None)
-    assert found.validity.reasons == ("the run timeout: no end after 900 s",)
+    assert found.validity.reasons == ("the run timed out: no end after 900 s",)
 
 
 def test_what_its_kind_promises_is_asked_for():

@@ -6,6 +6,8 @@ another point's runs; a curve over time that loses its mean, or closes over a ho
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pages
 import pytest
@@ -16,8 +18,10 @@ from swept import measured, samples, traced, watched
 
 from runner.across.sweeps import sweeps
 from runner.report.page import curves, figures
+from runner.report.page.model import Series
 from runner.report.publish import Watched
 
+ASSETS = Path(figures.__file__).with_name("assets")
 RUNS = {1: ("a",), 2: ("b1", "b2"), 3: ("c",), 4: ("never",)}
 
 
@@ -54,6 +58,20 @@ def test_degraded_is_marked_and_unusable_is_left_out_and_named():
         "not drawn: 4 GPUs invalid (nvlink was asked for and shared memory was used)",
         "not drawn: 8 GPUs failed (rank 5 ended with exit code 137; the kernel killed it for memory)",
     )
+
+
+@given(st.lists(st.sampled_from(["a", "b", "a (2)", 1.0]), max_size=6))
+def test_no_two_bars_of_a_series_share_a_name(names):
+    """Plotly puts bars of one trace and one name on top of each other, as their sum."""
+    series = Series(name="measured", x=tuple(names), y=(1.0,) * len(names))
+    bars = [name for name in series.x if isinstance(name, str)]
+    assert len(set(bars)) == len(bars)
+    assert all(str(new).startswith(str(old)) for new, old in zip(series.x, names, strict=True))
+    assert Series.model_validate(series.model_dump()) == series
+
+
+def test_bars_of_several_series_stand_beside_each_other():
+    assert "barmode: 'group'" in (ASSETS / "figure.js").read_text("utf-8")
 
 
 def test_one_scale_is_no_figure():

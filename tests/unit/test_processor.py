@@ -1,7 +1,6 @@
 """What a host's processor is.
 
-Prevents: a peak from instructions that this processor lacks; two threads of a core counted as two cores; a guess for a processor that names
-neither vendor nor family.
+Prevents: instructions that this processor lacks; a guess for a processor that names neither vendor nor family.
 """
 
 from __future__ import annotations
@@ -43,17 +42,8 @@ def test_the_first_processor_is_read_with_the_instructions_that_count(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("cpus", "cores"), [({0}, 1), ({0, 2}, 1), ({0, 1}, 2), ({0, 1, 2, 3}, 2), (set(), 0), ({7}, 0)]
-)
-def test_threads_of_one_core_are_one_core(tmp_path, cpus, cores):
-    found = read_processor(write_tree(tmp_path, TREE))
-    assert found.physical_cores(frozenset(cpus)) == cores
-
-
-def test_without_a_topology_each_cpu_is_a_core(tmp_path):
-    found = read_processor(write_tree(tmp_path, {"proc/cpuinfo": CPUINFO}))
-    assert (found.core_threads, found.physical_cores(frozenset({0, 2}))) == ((), 2)
+def test_without_a_topology_no_cores_are_told(tmp_path):
+    assert read_processor(write_tree(tmp_path, {"proc/cpuinfo": CPUINFO})).core_threads == ()
 
 
 @pytest.mark.parametrize("cpuinfo", ["", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40"])

@@ -17,9 +17,11 @@ from test_cli import dlscale
 
 import runner.regrade
 from runner.grading.grade import grade, scaling
+from runner.grading.kept import lost
 from runner.machine.provenance import SUITE_ROOT
 from runner.regrade import regrade, regrade_all
-from runner.results import RunPlan, RunWriter
+from runner.results import RunPlan, RunWriter, read_record
+from runner.telemetry.model import Missing
 from runner.workload import choose_workload, load_workloads
 
 
@@ -191,6 +193,18 @@ def test_a_record_is_left_as_it_is_where_its_raw_files_give_less(tmp_path, kind,
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert (run / "record.json").read_bytes() == before
+
+
+def test_power_of_a_span_too_short_for_it_is_not_what_a_raw_file_has_lost():
+    """Records kept power of a second, with a sample late in it; without it 50 of 234 were refused as damaged."""
+    old = read_record(committed("run"))
+    gpu = old.telemetry.gpus[0].model_copy(update={"power_w": None, "energy_j": None, "integrated_power_j": None})
+    fewer = Missing(node=gpu.node, device="gpu0", fields=("energy_j", "power_w"), reason="1 s were measured")
+    telemetry = old.telemetry.model_copy(update={"gpus": (gpu,), "missing": (*old.telemetry.missing, fewer)})
+    assert lost(old, old.model_copy(update={"telemetry": telemetry}), None) is None
+    blind = gpu.model_copy(update={"utilisation": None})
+    worse = old.model_copy(update={"telemetry": telemetry.model_copy(update={"gpus": (blind,)})})
+    assert "its table telemetry no longer holds" in lost(old, worse, None)
 
 
 def test_a_run_that_told_nothing_has_lost_nothing(tmp_path):

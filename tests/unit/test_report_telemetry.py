@@ -58,7 +58,14 @@ def watched(*gpus, device="gpu", host=HOST, events=()):
     """Telemetry of 1920 samples in 4 s."""
     said = [started(*(gpu(index) for index in range(len(gpus)))), *events, stopped()]
     return summarize(
-        frame(*gpus, host), said, spans=[spans()], monitors=MONITORS, samples=1920, device=device, own=("a" * 64,)
+        frame(*gpus, host),
+        said,
+        spans=[spans()],
+        monitors=MONITORS,
+        samples=1920,
+        seconds=4.0,
+        device=device,
+        own=("a" * 64,),
     )
 
 
@@ -149,7 +156,11 @@ def test_a_reason_is_said_once_for_all_that_it_is_of():
 @pytest.mark.parametrize(("reading", "lags"), [("instant", False), ("usage", True), (None, True)])
 def test_power_that_lags_is_told(reading, lags):
     found = summary(*(row(count, telemetry=read_by(reading)) for count in (1, 2)))
-    told = [note for note in telemetry.notes(found) if note.startswith("power of GPU 0 by nvmlDeviceGetPowerUsage: ")]
+    told = [
+        note
+        for note in telemetry.notes(found)
+        if note.startswith("samples of the power of GPU 0 by nvmlDeviceGetPowerUsage: ")
+    ]
     assert len(told) == lags
 
 

@@ -186,11 +186,11 @@ def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
     assert "MFU" not in export.markdown(GPUS) + printed(GPUS, width=100)
 
 
-@pytest.mark.parametrize(("mfu_percent", "flagged"), [(100.0, False), (100.1, True), (None, False)])
-def test_utilisation_above_the_peak_is_shown_and_flagged(mfu_percent, flagged):
-    found = summary(row(1, mfu_percent=mfu_percent), peak="a peak")
-    assert found.rows[0].above_peak is flagged
-    assert any("above the peak: 100.1 %" in note for note in figures.notes(found)) is flagged
+def test_utilisation_above_the_peak_is_withheld_with_its_reason():
+    found = summary(row(1, above_peak=True), row(2, mfu_percent=40.0), peak="a peak")
+    assert figures.cells(found.rows[0], mfu=True).mfu == "\N{EN DASH}"
+    (note,) = figures.notes(found)
+    assert note.startswith("1 GPU: no MFU, as the model's FLOP/s are above the peak; look first for ")
 
 
 def test_a_record_path_is_never_broken():

@@ -6,6 +6,7 @@ Also a walk that never ends because a link leads back up, and one folder's runs 
 import errno
 import json
 import subprocess
+from datetime import datetime, timezone
 
 import examples
 import jsonschema
@@ -13,6 +14,7 @@ import pytest
 from records import record
 
 from runner import on_file, results, tables
+from runner.bench import stamp
 from runner.errors import RequestError, RunFailedError
 from runner.results import RunPlan, RunWriter
 
@@ -208,6 +210,20 @@ def test_folders_of_run_directories_are_found_at_any_depth(tmp_path):
     assert results.folders_under(tmp_path) == [tmp_path / "flat", wires, wires / "old"]
     assert results.run_directories(tmp_path / "flat") == [tmp_path / "flat" / "a", tmp_path / "flat" / "b"]
     assert results.run_directories(wires) == [wires / "d"]
+
+
+def test_runs_of_one_second_sort_in_the_order_in_which_they_were_made(tmp_path):
+    """Two random bytes stood there: of two commands within a second, the last was the last half of the time."""
+    moments = [datetime(2026, 11, 22, 2, 8, 41, at, tzinfo=timezone.utc) for at in (0, 16, 15_259, 500_000, 999_999)]
+    names = [stamp(moment) for moment in (*moments, datetime(2026, 11, 22, 2, 8, 42, tzinfo=timezone.utc))]
+    # 16 µs are 1.05, 15,259 are 1,000.01 and half a second is 32,768 of 65,536.
+    assert names == [f"20261122T020841Z-{part}" for part in ("0000", "0001", "03e8", "8000", "ffff")] + [
+        "20261122T020842Z-0000"
+    ]
+    older = "20261122T020840Z-fe31"  # random, and of a second before
+    leave(*(tmp_path / f"{name}-mxnet-resnet18-1cpu-r1" for name in (*reversed(names), older)))
+    assert [path.name[:21] for path in results.run_directories(tmp_path)] == [older, *names]
+    assert stamp() <= stamp()
 
 
 def test_no_folder_is_looked_for_within_a_run_directory(tmp_path):

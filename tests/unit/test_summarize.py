@@ -113,6 +113,8 @@ def test_utilisation_is_of_the_pooled_rate_and_the_median_peak():
     found = summarize([computing(run("a", 0.1), 1.0), computing(run("b", 0.2), 2.0), run("c", 0.2, scale=2)])
     assert found.rows[0].mfu_percent == pytest.approx(100 * 0.64 / 1.5)
     assert (found.rows[1].mfu_percent, found.peak) == (None, "1.0 TFLOP/s")
+    above = summarize([computing(run("a", 0.1), 0.9)]).rows[0]  # 320 images/s are 0.96 TFLOP/s
+    assert (above.mfu_percent, above.above_peak, found.rows[0].above_peak) == (None, True, False)
     unknown = summarize([computing(run("a"), None)])
     assert (unknown.rows[0].mfu_percent, unknown.peak) == (None, None)
 

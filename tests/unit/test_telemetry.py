@@ -16,10 +16,12 @@ import pytest
 from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, started, stopped, trouble, window
 
 from runner.columns import COLUMNS
+from runner.telemetry.device import Device
 from runner.telemetry.doubts import doubts, taken_cores
 from runner.telemetry.model import ForeignProcess, Missing, Range, Span
 from runner.telemetry.pool import pool
 from runner.telemetry.spans import node_spans
+from runner.telemetry.stretches import Stretches
 from runner.telemetry.summary import summarize
 
 MONITORS = {MONITOR: "here"}
@@ -73,7 +75,9 @@ def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, f"session:{S
     table = frame(*parts, rows(T, device="host", **(HOST if host is None else host)))
     said = events or [started(*(gpu(index) for index in range(gpus))), stopped()]
     measured = spans().model_copy(update={"pauses": tuple(Span(start=start, end=end) for start, end in pauses)})
-    return summarize(table, said, spans=[measured], monitors=MONITORS, samples=3200, device=device, own=own)
+    return summarize(
+        table, said, spans=[measured], monitors=MONITORS, samples=3200, seconds=4.0, device=device, own=own
+    )
 
 
 def level(value):
@@ -95,7 +99,7 @@ def test_every_figure_of_a_gpu_by_hand():
         level(40.0),
         level(5000.0),
     )
-    assert one.power_w == level(600.0)
+    assert (one.power_w.min, one.power_w.avg, one.power_w.max) == pytest.approx((600, 612, 600))  # the counter's mean
     assert (one.temperature_c.min, one.temperature_c.avg, one.temperature_c.max) == pytest.approx((50.0, 52.0, 54.0))
     assert one.temperature_rise_c == pytest.approx(3.0)  # 53.5 - 50.5
     assert one.energy_j == pytest.approx(4 * 612)
@@ -153,8 +157,7 @@ def test_pauses_are_in_no_figure():
 def test_a_stretch_without_samples_is_named_and_leaves_no_sum():
     dark = [None if 12 <= t <= 13 else 600.0 for t in T]
     found = seen(pauses=[(11.5, 12.2), (12.8, 13.5)], power_w=dark, energy_j=None)
-    assert found.gpus[0].power_w.avg == pytest.approx(600.0)
-    assert found.gpus[0].energy_j is None
+    assert (found.gpus[0].energy_j, found.gpus[0].power_w) == (None, None)
     assert missing(found, "gpu0")["power_w"] == "no samples for 0.6 s of the measured 2.6 s"
 
 
@@ -162,7 +165,7 @@ def test_energy_is_of_what_trained_and_of_all_of_it():
     two = seen(gpus=2)
     assert two.energy_j == pytest.approx(2 * 4 * 612)
     assert two.samples_per_joule == pytest.approx(3200 / 4896)
-    assert (two.utilisation_percent, two.power_w) == (90.0, 1200.0)
+    assert (two.utilisation_percent, two.power_w) == pytest.approx((90.0, 2 * 612))
     on_cpus = seen(gpus=0, device="cpu")
     assert (on_cpus.utilisation_percent, on_cpus.power_w) == pytest.approx((40.0, 50.0))
     assert (on_cpus.energy_j, on_cpus.samples_per_joule) == pytest.approx((200.0, 16.0))
@@ -172,7 +175,33 @@ def test_without_an_energy_counter_power_is_integrated_and_the_method_says_so():
     found = seen(events=[started(gpu()), stopped(), trouble("gpu0", "energy_j", reason="Not Supported")], energy_j=None)
     one = found.gpus[0]
     assert (one.energy_j, one.energy_method) == (pytest.approx(2400.0), "integrated power")
+    assert one.power_w.avg == pytest.approx(600.0)
     assert missing(found, "gpu0") == {"energy_j": "Not Supported"}
+
+
+@pytest.mark.parametrize(("end", "told"), [(11.99, False), (12.0, True)])
+def test_neither_energy_nor_power_is_of_less_than_two_seconds(end, told):
+    """What a sensor says is of up to a second before: a run of 0.6 s showed 263 W where the counter had 489."""
+    table = frame(*(rows(T, device=f"gpu{index}", **GPU) for index in (0, 1)), rows(T, device="host", **HOST))
+    found = summarize(
+        table,
+        [started(gpu(), gpu(1)), stopped()],
+        spans=[spans(end=end)],
+        monitors=MONITORS,
+        samples=100.5,
+        seconds=end - 10,
+        device="gpu",
+        own=(JOB,),
+    )
+    for one in (*found.gpus, *found.hosts):
+        assert (one.power_w is not None, one.energy_j is not None) == (told, told)
+        assert one.idle_power_w is not None
+    assert (found.power_w is not None, found.samples_per_joule is not None) == (told, told)
+    reasons = {entry.reason for entry in found.missing if "energy_j" in entry.fields}
+    assert reasons == (set() if told else {"1.99 s were measured; energy and power take 2 s"})
+    if told:
+        assert found.samples_per_joule == pytest.approx(100.5 / (2 * 2 * 612))
+        assert found.power_w == pytest.approx(2 * 612)
 
 
 def test_traffic_without_a_counter_is_the_rate_over_the_span():
@@ -192,10 +221,28 @@ def test_gpm_that_measures_more_seldom_than_all_else_has_no_holes():
     pipes = {"tensor_percent": [50.0 if number % 10 == 0 else None for number in range(len(t))]}
     table = frame(rows(t, device="gpu0", **pipes), rows(t, device="host"))
     found = summarize(
-        table, [started(gpu(), hz=100)], spans=[spans()], monitors=MONITORS, samples=1, device="gpu", own=()
+        table,
+        [started(gpu(), hz=100)],
+        spans=[spans()],
+        monitors=MONITORS,
+        samples=1,
+        seconds=4.0,
+        device="gpu",
+        own=(),
     )
     assert found.gpus[0].tensor_percent == level(50.0)
     assert "tensor_percent" not in missing(found, "gpu0")
+
+
+@pytest.mark.parametrize(("column", "period_s"), [("energy_j", 0.5), ("nvlink_rx_rate", 0.1), ("clock_mhz", 1.0)])
+def test_what_is_asked_more_seldom_has_holes_of_its_own_periods(column, period_s):
+    """A hundred samples a second are not of all: five periods of what is asked are no hole, and more are one."""
+    for apart, hole in ((4.9 * period_s, False), (5.1 * period_s, True)):
+        t = [10 + number * apart for number in range(8)]
+        table = frame(rows(t, device="gpu0", **{column: lambda at: 7 * at}))
+        whole = Stretches(whole=Span(start=t[0], end=t[-1]), spans=(Span(start=t[0], end=t[-1]),))
+        device = Device(table, node="here", device="gpu0", hz=100, measured=whole, told={})
+        assert (device.gauge(column) is None) == hole
 
 
 def test_a_core_that_goes_off_line_leaves_rows_that_say_nothing():
@@ -214,6 +261,7 @@ def test_lists_read_back_from_parquet_are_arrays(tmp_path):
         spans=[spans()],
         monitors=MONITORS,
         samples=3200,
+        seconds=4.0,
         device="gpu",
         own=(JOB,),
     )
@@ -231,7 +279,7 @@ def test_a_machine_without_gpus_says_so_and_has_its_host():
     assert found.why_missing("here", "host", "memory_mib") is None
 
 
-def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_no_energy():
+def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_neither_energy_nor_power():
     lost = [t for t in T if t < 12.05]
     table = frame(
         rows(
@@ -240,10 +288,12 @@ def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_no_energ
         rows(T, device="host", **HOST),
     )
     said = [started(gpu()), trouble("gpu0", *GPU, reason="GPU is lost", t=12.1), stopped()]
-    found = summarize(table, said, spans=[spans()], monitors=MONITORS, samples=3200, device="gpu", own=(JOB,))
+    found = summarize(
+        table, said, spans=[spans()], monitors=MONITORS, samples=3200, seconds=4.0, device="gpu", own=(JOB,)
+    )
     one = found.gpus[0]
-    assert one.power_w == level(600.0)
-    assert (one.energy_j, found.energy_j, found.samples_per_joule) == (None, None, None)
+    assert one.utilisation == level(90.0)
+    assert (one.energy_j, one.power_w, found.energy_j, found.power_w, found.samples_per_joule) == (None,) * 5
     assert missing(found, "gpu0")["energy_j"] == missing(found, "gpu0")["power_w"] == "GPU is lost"
 
 
@@ -264,9 +314,8 @@ def test_a_gpu_that_does_not_answer_from_the_beginning_is_named_and_no_energy_is
 
 def test_a_device_without_a_figure_leaves_no_mean_and_no_sum_of_all():
     found = seen(gpus=2)
-    dark = found.gpus[1].model_copy(update={"power_w": None, "utilisation": None})
-    found = found.model_copy(update={"gpus": (found.gpus[0], dark)})
-    assert (found.power_w, found.utilisation_percent) == (None, None)
+    dark = found.gpus[1].model_copy(update={"utilisation": None})
+    assert found.model_copy(update={"gpus": (found.gpus[0], dark)}).utilisation_percent is None
 
 
 def test_a_sampler_that_died_is_why_the_rest_is_missing():
@@ -275,7 +324,9 @@ def test_a_sampler_that_died_is_why_the_rest_is_missing():
     died = trouble(
         "host", reason="the sampler ended with exit code 137", t=900.0
     )  # told by the runner, on its own clock
-    found = summarize(table, [started(), died], spans=[spans()], monitors=MONITORS, samples=1, device="cpu", own=())
+    found = summarize(
+        table, [started(), died], spans=[spans()], monitors=MONITORS, samples=1, seconds=4.0, device="cpu", own=()
+    )
     assert found.hosts[0].memory_mib == level(1.0)
     assert missing(found, "host")["memory_mib"] == "the sampler ended with exit code 137"
     assert missing(found, "host")["cpu_s"] == "the sampler ended with exit code 137"
@@ -283,7 +334,9 @@ def test_a_sampler_that_died_is_why_the_rest_is_missing():
 
 def test_a_sampler_that_never_spoke_leaves_a_reason_and_no_figures():
     never = trouble("host", reason="the sampler could not be started: no such image")
-    found = summarize(None, [never], spans=[spans(idle=None)], monitors=MONITORS, samples=1, device="gpu", own=())
+    found = summarize(
+        None, [never], spans=[spans(idle=None)], monitors=MONITORS, samples=1, seconds=4.0, device="gpu", own=()
+    )
     assert (found.gpus, found.hosts, found.hz, found.energy_j) == ((), (), None, None)
     assert {entry.reason for entry in found.missing} == {"the sampler could not be started: no such image"}
     assert found.why_missing("here", "gpu0", "power_w") == "the sampler could not be started: no such image"
@@ -293,7 +346,14 @@ def test_without_psutil_or_rapl_the_sources_say_why():
     sources = {"nvml": "no NVIDIA device", "psutil": "psutil is not installed", "rapl": "Permission denied"}
     said = [started(sources=sources), stopped()]
     found = summarize(
-        frame(rows(T, device="host")), said, spans=[spans()], monitors=MONITORS, samples=1, device="cpu", own=()
+        frame(rows(T, device="host")),
+        said,
+        spans=[spans()],
+        monitors=MONITORS,
+        samples=1,
+        seconds=4.0,
+        device="cpu",
+        own=(),
     )
     why = missing(found, "host")
     assert (why["core_percent"], why["clock_mhz"], why["energy_j"]) == (
@@ -319,6 +379,7 @@ def test_every_figure_that_is_none_has_a_reason():
         spans=[spans()],
         monitors=MONITORS,
         samples=1,
+        seconds=4.0,
         device="gpu",
         own=(),
     )
@@ -328,7 +389,10 @@ def test_every_figure_that_is_none_has_a_reason():
 
 
 def test_nothing_measured_is_no_telemetry():
-    assert summarize(frame(rows(T)), [started()], spans=[], monitors=MONITORS, samples=0, device="cpu") is None
+    assert (
+        summarize(frame(rows(T)), [started()], spans=[], monitors=MONITORS, samples=0, seconds=4.0, device="cpu")
+        is None
+    )
 
 
 # --- foreign processes
@@ -414,7 +478,14 @@ def test_where_gpus_rest_longer_than_the_host_the_idle_power_of_each_is_its_own(
     table = frame(rows(T, device="gpu0", **GPU), rows(T, device="host", **HOST))
     rested = spans(idle=(0.0, 0.5), gpus_idle=(0.0, 3.0))
     found = summarize(
-        table, [started(gpu()), stopped()], spans=[rested], monitors=MONITORS, samples=1, device="gpu", own=()
+        table,
+        [started(gpu()), stopped()],
+        spans=[rested],
+        monitors=MONITORS,
+        samples=1,
+        seconds=4.0,
+        device="gpu",
+        own=(),
     )
     assert (found.gpus[0].idle_power_w, found.hosts[0].idle_power_w) == (pytest.approx(100.0), None)
 
@@ -476,6 +547,7 @@ def test_a_slowdown_of_a_percent_is_no_doubt_and_more_is_one():
         # Cores 0 and 2 were busy for 4.0 and 2.0 of the 4 s each.
         ({0, 2}, 4.0, ("others used the job's 2 cores for 2.0 of the 8.0 CPU seconds that were measured",)),
         ({0}, 3.5, ("others used the job's core 0 for 0.5 of the 4.0 CPU seconds that were measured",)),
+        ({0}, 3.58, ("others used the job's core 0 for 0.4 of the 4.0 CPU seconds that were measured",)),
         ({0}, 3.6, ()),  # a tenth
         ({1, 3}, 0.4, ()),  # what others do on other cores is their business
         ({0}, 4.2, ()),  # the job's seconds are of windows before the span, too
@@ -492,8 +564,8 @@ def test_too_few_samples_do_not_tell_whose_a_cores_time_was_and_that_is_a_doubt(
     found = seen(device="cpu")
     (taken,) = taken_cores(found.model_copy(update={"hz": 5}), cores={0}, used_s=0.0)  # 20 samples in 4 s
     assert taken.startswith("others used the job's core 0")
-    (short,) = taken_cores(found.model_copy(update={"hz": 4}), cores={0}, used_s=0.0)
-    assert short.startswith("4.0 s with 16 samples are too short to tell")
+    (short,) = taken_cores(found.model_copy(update={"hz": 4.9}), cores={0}, used_s=0.0)
+    assert short.startswith("4.0 s with 20 samples are too short to tell")
 
 
 def test_a_temperature_that_still_rises_counts_in_long_spans_alone():
@@ -512,8 +584,8 @@ def test_repeats_are_pooled_by_time_and_energy():
     both = pool([one, other.model_copy(update={"gpus": (longer,)})])
     found = both.gpus[0]
     assert found.utilisation == Range(min=30.0, avg=45.0, max=90.0)  # (4 × 90 + 12 × 30) / 16
-    assert found.power_w == Range(min=100.0, avg=225.0, max=600.0)
-    assert (found.energy_j, both.energy_j) == pytest.approx((4896, 4896))
+    assert (found.power_w.min, found.power_w.max) == (100.0, 600.0)
+    assert (found.energy_j, both.energy_j, both.seconds, both.power_w) == pytest.approx((4896, 4896, 8, 612))
     assert (found.measured_s, found.slowdown_percent) == (16.0, {"power cap": 30.0})
     assert found.idle_power_w == pytest.approx(100.0)
     assert (both.samples, both.samples_per_joule) == (6400, pytest.approx(6400 / 4896))
@@ -526,22 +598,30 @@ def test_a_repeat_without_energy_leaves_no_sum():
     one = seen()
     both = pool([one, seen(energy_j=None, power_w=None)])
     assert (both.gpus[0].energy_j, both.energy_j, both.samples_per_joule) == (None, None, None)
-    assert both.gpus[0].power_w == level(600.0)
+    assert (both.gpus[0].power_w, both.power_w) == (None, None)
+
+
+def test_a_repeat_that_nobody_looked_at_leaves_neither_energy_nor_power():
+    """Throughput is of all repeats: power of some of them beside it would be of another training."""
+    both = pool([seen(), None])
+    assert (both.energy_j, both.power_w, both.samples_per_joule) == (None, None, None)
+    assert both.utilisation_percent == 90.0
+    assert pool([None]) is None
 
 
 def test_one_repeat_pooled_is_itself():
     one = seen(gpus=2)
-    assert pool([one]).model_dump(exclude={"devices", "spans"}) == one.model_dump(exclude={"spans"})
-    assert pool([one]).power_w == one.power_w == 1200.0
+    assert pool([one]).model_dump(exclude={"spans"}) == one.model_dump(exclude={"spans"})
+    assert pool([one]).power_w == one.power_w == pytest.approx(1224.0)
 
 
 def test_repeats_on_different_gpus_are_not_added_up():
-    # One GPU at a time: 600 W for 4 s on the first, 300 W for 12 s on the second.
-    one, other = seen(), seen(power_w=lambda t: 300.0, utilisation_percent=50.0)
+    # One GPU at a time: 612 W for 4 s on the first, 300 W for 12 s on the second.
+    one, other = seen(), seen(utilisation_percent=50.0)
     second = other.gpus[0].model_copy(update={"index": 1, "uuid": "GPU-1", "measured_s": 12.0})
-    both = pool([one, other.model_copy(update={"gpus": (second,)})])
+    both = pool([one, other.model_copy(update={"gpus": (second,), "seconds": 12.0, "energy_j": 3600.0})])
     assert len(both.gpus) == 2
-    assert both.power_w == pytest.approx((4 * 600 + 12 * 300) / 16)
+    assert both.power_w == pytest.approx((4 * 612 + 12 * 300) / 16)
     assert both.utilisation_percent == pytest.approx((4 * 90 + 12 * 50) / 16)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from runner.telemetry.model import Span
-from runner.telemetry.series import GAP_PERIODS, NO_SAMPLE, RESET, Series
+from runner.telemetry.series import NO_SAMPLE, RESET, Series
 
 SECOND = Span(start=0.0, end=1.0)
 
@@ -52,8 +52,13 @@ def test_a_mean_over_a_hole_is_that_of_the_rest_and_an_integral_is_none():
 
 
 def test_samples_five_periods_apart_are_no_hole():
-    one = series([(0, 10.0), (GAP_PERIODS, 10.0)])
-    assert one.gauge(Span(start=0, end=GAP_PERIODS)).why is None
+    assert series([(0, 10.0), (5, 10.0)]).gauge(Span(start=0, end=5)).why is None
+    assert series([(0, 10.0), (5.01, 10.0)]).gauge(Span(start=0, end=5)).why == NO_SAMPLE
+
+
+def test_what_rounding_leaves_of_a_span_is_no_hole():
+    for missing, why in ((5e-7, None), (5e-6, "no samples for 5e-06 s of the measured 1 s")):
+        assert series([(missing, 10.0), (1, 10.0)]).gauge(SECOND).why == why
 
 
 def test_what_the_device_did_not_say_is_a_hole_and_not_zero():
@@ -153,6 +158,14 @@ def test_time_that_goes_backwards_within_the_span_leaves_no_figure(question):
 def test_a_clock_that_went_back_before_the_span_is_no_matter_of_it():
     one = series([(100, 9.0), (0, 1.0), (1, 1.0), (2, 1.0)])
     assert one.gauge(Span(start=0.5, end=1.5)).why is None
+
+
+def test_a_clock_that_went_back_right_after_the_span_counts_and_later_does_not():
+    """The span ends on a line to the next sample, which has to come after it."""
+    at_once = series([(0, 1.0), (1, 1.0), (0.7, 1.0), (2, 1.0)])
+    assert at_once.gauge(Span(start=0.2, end=1.0)).why == "the sampler's clock went back by 0.3 s in the measured span"
+    later = series([(0, 1.0), (1, 1.0), (2, 1.0), (1.7, 1.0)])
+    assert later.gauge(Span(start=0.2, end=1.5)).why is None
 
 
 def test_a_span_must_hold_time():

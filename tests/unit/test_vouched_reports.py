@@ -4,10 +4,12 @@ Prevents: a table on file that its own records no longer give, which a redraw th
 Plots are left out: another version of the library that draws them moves a line by a pixel.
 """
 
+import re
 from pathlib import Path
 
 import pytest
 
+from runner.compare.flow import compare_runs
 from runner.report import canvas
 from runner.reports import KEPT_PAGE, report
 
@@ -39,3 +41,17 @@ def tables(folder):
         for path in folder.iterdir()
         if path.suffix in {".csv", ".md"} and path.name != KEPT_PAGE
     }
+
+
+def test_the_documents_print_what_compare_prints(monkeypatch, capsys):
+    """README had another interval than the command beside it gives."""
+    monkeypatch.chdir(RESULTS.parent)
+    documents = [RESULTS.parent / "README.md", *(RESULTS.parent / "docs").rglob("*.md")]
+    shown = [text for path in documents if "| trial | A | B | B/A |" in (text := path.read_text("utf-8"))]
+    assert shown
+    for text in shown:
+        sides = re.search(r"make compare A='([^']+)' B='([^']+)'", text)
+        compare_runs(*sides.groups(), threshold=None, form="markdown")
+        printed = capsys.readouterr().out.splitlines()
+        start = text.index("| trial | A | B | B/A |")
+        assert [line for line in text[start:].split("\n\n")[0].splitlines() if line not in printed] == []

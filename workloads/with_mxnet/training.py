@@ -151,6 +151,16 @@ class Training:
 
         return run
 
+    def product(self, size, _precision):
+        factors = [self.mx.nd.full((size, size), 0.5, ctx=context) for context in self.contexts]
+        words = {"num_hidden": size, "no_bias": True}
+
+        def run():
+            for factor in factors:
+                self.mx.nd.FullyConnected(factor, factor, **words)
+
+        return run, len(factors), "FullyConnected"
+
     def synchronize(self):
         self.mx.nd.waitall()
 

@@ -138,6 +138,11 @@ class Training:
     def alone(self):
         return self.passes(self.shared_loss())
 
+    def product(self, size, precision):
+        factor = self.torch.full((size, size), 0.5, dtype=getattr(self.torch, AUTOCAST.get(precision, "float32")))
+        result = self.torch.empty_like(factor)
+        return lambda: self.torch.mm(factor, factor, out=result), 1, "torch.mm"
+
     def passes(self, loss):
         """A function that computes a loss and its gradients and exchanges nothing."""
         # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.

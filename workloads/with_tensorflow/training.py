@@ -160,6 +160,11 @@ class Training:
         batch, run = self.shared_batch(), self.on_all(self.pass_one)
         return lambda: run(*batch, self.common_seed())
 
+    def product(self, size, precision):
+        # One process has the threads of all its devices.
+        factor = self.tf.fill((size, size), self.tf.constant(0.5, "bfloat16" if precision == "bf16" else "float32"))
+        return self.tf.function(lambda: self.tf.matmul(factor, factor), autograph=False), 1, "tf.matmul"
+
     def read(self, losses):
         return [math.fsum(map(float, parts)) / len(parts) for parts in losses]
 

@@ -5,9 +5,10 @@ Nothing here knows how a browser draws: `assets/figure.js` and `picture.py` draw
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from runner.frozen import Frozen
 from runner.report.figures import ends
@@ -27,7 +28,8 @@ class Series(Frozen):
 
     Attributes:
         kind: `measured` here, `published` by others, or `ideal`: what the figure is held against.
-        x, y: (points,) a y that is None is a hole in the curve.
+        x, y: (points,) a y that is None is a hole in the curve. Names of bars that are equal get a number each: a browser draws such
+            bars on top of each other, as their sum.
         low, high: (points,) ends of the 95 % interval; empty where none of the series has one.
         degraded: (points,) drawn hollow; empty where no point is.
         runs: (points,) ids of the runs behind each; empty for what is not measured.
@@ -41,6 +43,17 @@ class Series(Frozen):
     high: tuple[float | None, ...] = ()
     degraded: tuple[bool, ...] = ()
     runs: tuple[tuple[str, ...], ...] = ()
+
+    @field_validator("x")
+    @classmethod
+    def _bars_have_names_of_their_own(cls, x: tuple[Place, ...]) -> tuple[Place, ...]:
+        found: list[Place] = []
+        for place in x:
+            more = (f"{place} ({number})" for number in itertools.count(2))
+            found.append(
+                place if isinstance(place, float) or place not in found else next(n for n in more if n not in found)
+            )
+        return tuple(found)
 
     @model_validator(mode="after")
     def _columns_are_of_one_length(self) -> Series:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from runner.report import figures
 from runner.report.block import ABSENT
+from runner.report.page.command import again
 from runner.report.page.model import Fact, RunLine
 from runner.summarize import between, machine, mode_in_words, version_of
 from runner.trial import ForeignTrial, Trial, devices_in_words
@@ -106,10 +106,8 @@ def _cells(record: RunRecord) -> tuple[str, ...]:
 
 def _facts(record: RunRecord) -> Iterator[Fact]:
     where, image = record.provenance, record.image
-    command = where.command
-    if command:
-        program = PurePosixPath(command[0]).name
-        yield Fact(name="repeat it with", value=shlex.join((program, *command[1:])), command=True)
+    if command := again(record):
+        yield Fact(name="repeat it with", value=shlex.join(command), command=True)
     yield Fact(name="figures again from raw files", value=f"dlscale regrade {record.run_id}", command=True)
     yield Fact(name="image", value=image.reference)
     for name, value in (

@@ -66,9 +66,9 @@ def _gpus(cell: Gathered, told: Sequence[tuple[Run, Telemetry]]) -> None:
 def _power(cell: Gathered, told: Sequence[tuple[Run, Telemetry]]) -> None:
     runs = [one for one, _ in told]
     method = (
-        "package power of the processors (RAPL)"
+        "energy of the processors' packages (RAPL) ÷ time; extremes between samples"
         if told[0][1].device == "cpu"
-        else "power of a GPU as the driver tells it"
+        else "energy ÷ time; extremes of samples, as the driver tells them"
     )
     spans = [[one.power_w for one in telemetry.trained] for _, telemetry in told]
     if not _ranges(cell, "power", "W", spans, runs, method=method):

@@ -1,10 +1,12 @@
 """Prevents: damaged or lost data that passes for a fast wire, a median taken for a mean, a rank that leaves the common sequence, the
-warm-up in a figure, a bus bandwidth that compares with nobody's, NumPy's thread pools sized before a rank is pinned."""
+warm-up in a figure, a peak of matrices too small for it, of a slower precision, or of a GPU, a bus bandwidth that compares with nobody's, NumPy's thread pools sized before a rank is pinned."""
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import events
 import numpy as np
@@ -136,6 +138,68 @@ def test_passes_unlike_those_of_a_step_are_not_told(monkeypatch):
     training = Training([])
     training.alone = lambda: None
     assert emitted(monkeypatch, training, probe.compute) == []
+
+
+class Cores(Training):
+    """A training on CPUs that multiplies at `rates` FLOP/s by precision; the first product of each size takes 0.1 s more.
+
+    By number of rows, `shares` has what part of it matrices reach that do not reach all.
+    """
+
+    def __init__(self, rates, *, precision="fp32", device="cpu", count=1, shares=None):
+        super().__init__([])
+        self.args = SimpleNamespace(device=device, precision=precision)
+        self.rates, self.count, self.shares, self.sizes = rates, count, shares or {}, []
+
+    def product(self, size, precision):
+        self.sizes.append((precision, size))
+        self.fresh = True
+
+        def run():
+            share = self.shares.get(size, 1.0)
+            self.now += 2 * size**3 * self.count / (share * self.rates[precision]) + self.fresh * 0.1
+            self.fresh = False
+            self.calls.append("product")
+
+        return run, self.count, "mm"
+
+
+def test_the_peak_is_the_fastest_of_matrices_that_grow_until_a_product_takes_long(monkeypatch):
+    """At half of 2e11 FLOP/s 512 rows take 2.7 ms and 1,024 take 21 ms; 2,048 take 86 ms at all of it, and twice as many too long."""
+    training = Cores({"fp32": 2e11}, shares={512: 0.5, 1024: 0.5})
+    found, phase = emitted(monkeypatch, training, probe.peak, rank=1)
+    assert training.calls[0] == "barrier"
+    assert training.sizes == [("fp32", 512), ("fp32", 1024), ("fp32", 2048)]
+    assert found.flop_per_s == pytest.approx(2e11)
+    assert (found.rank, found.precision, found.library) == (1, "fp32", "mm in fp32")
+    assert found.cores == len(os.sched_getaffinity(0))
+    # 100 s until all had met, 0.25 s and what the last product takes more of each size, an untimed one of each.
+    assert (phase.name, phase.seconds) == ("probe_peak", pytest.approx(101.2, abs=0.15))
+
+
+def test_few_cores_are_fastest_with_small_matrices(monkeypatch):
+    """Products of 2,048 rows, the last that were timed, were a tenth slower than those of 512 on two cores."""
+    training = Cores({"fp32": 2e11}, shares={2048: 0.9})
+    found, _ = emitted(monkeypatch, training, probe.peak)
+    assert training.sizes[-1] == ("fp32", 2048)
+    assert found.flop_per_s == pytest.approx(2e11)
+
+
+def test_products_on_several_devices_of_a_process_add_up(monkeypatch):
+    found, _ = emitted(monkeypatch, Cores({"fp32": 2e11}, count=2), probe.peak)
+    assert found.flop_per_s == pytest.approx(2e11)
+
+
+@pytest.mark.parametrize(("bf16", "peak", "library"), [(1e12, 1e12, "mm in bf16"), (1e9, 2e11, "mm in fp32")])
+def test_cores_that_are_slower_in_bf16_have_the_peak_of_fp32(monkeypatch, bf16, peak, library):
+    training = Cores({"fp32": 2e11, "bf16": bf16}, precision="bf16")
+    found, _ = emitted(monkeypatch, training, probe.peak)
+    assert (found.precision, found.flop_per_s, found.library) == ("bf16", pytest.approx(peak), library)
+
+
+def test_a_gpu_and_a_program_without_products_have_no_measured_peak(monkeypatch):
+    assert emitted(monkeypatch, Cores({"fp32": 1e12}, device="gpu"), probe.peak) == []
+    assert emitted(monkeypatch, Training([]), probe.peak) == []
 
 
 def test_numpy_is_left_for_after_the_pinning():

@@ -1,0 +1,78 @@
+"""The command line that the page shows of a run, typed again.
+
+Prevents: `dlscale bench` for a run whose framework, network and workers were what that machine had then; a word that the suite refuses; a
+baseline whose worker has other cores than the run that it was for.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+import examples
+import pytest
+import records
+from test_plan import dataset, ground, of
+from typer.testing import CliRunner
+
+from runner import bench
+from runner.cli import app
+from runner.planning.plan import plan
+from runner.report.page.command import again
+
+RUNNER = CliRunner()
+EIGHT = examples.node(cores=tuple(range(8)))
+
+
+def asked(monkeypatch, words):
+    """The request that a command line makes."""
+    requests = []
+    monkeypatch.setattr(bench, "dry_run", lambda request: requests.append(request) or 0)
+    done = RUNNER.invoke(app, ["bench", "--dry-run", *words])
+    assert done.exit_code == 0, done.output
+    return requests[0]
+
+
+def recorded(trial, here, words):
+    found = records.record(trial=trial)
+    host = found.provenance.host.model_copy(update={"usable_threads": len(here.node.cores)})
+    typed = ("/somewhere/.venv/bin/dlscale", "bench", *words)
+    changed = {"provenance": found.provenance.model_copy(update={"host": host, "command": typed})}
+    return found.model_copy(update={**changed, "engine": here.engine.name})
+
+
+@pytest.mark.parametrize(
+    ("here", "words"),
+    [
+        (ground(), ""),
+        (ground(node=EIGHT), ""),
+        (ground(node=EIGHT), "--workers=4"),
+        (ground(node=EIGHT), "--workers 1,3 --threads=1 --iterations 12 --warmup=3"),
+        (ground(node=examples.node(cores=(0, 1, 2, 3, 4))), "--scaling=strong --batch=12"),
+        (ground(), "--workers=3 --oversubscribe --seed=7"),
+        (ground("pytorch", "gpu"), ""),
+        (ground("pytorch", "gpu"), "--preset=tuned"),
+        (ground("pytorch", "gpu"), "--precision=bf16 --interconnect=shm,nvlink --gpus=2"),
+        (ground("mxnet", "gpu"), "--strategy=horovod --compression fp16"),
+        (ground("tensorflow"), "--model=wgan --xla"),
+        (
+            ground("pytorch", dataset=dataset(validation_images=400)),
+            "--data=/data --mode=converge --epochs=2 --batch=64",
+        ),
+        (ground("pytorch"), "--mode=infer"),
+        (ground("pytorch", "gpu"), "--profile=kernels,memory --repeat=1"),
+        (ground("pytorch", "gpu"), "--concurrent=2 --gpus=4"),
+        (ground("caffe", "gpu"), ""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value.image.framework}-{value.device}",
+)
+def test_the_command_of_a_run_plans_the_same_trial_again(monkeypatch, tmp_path, here, words):
+    words = shlex.split(words.replace("--data=/data", f"--data={tmp_path}"))
+    first = asked(monkeypatch, words)
+    here = ground(here.image.framework, here.device, node=here.node, dataset=here.dataset, workload=of(first.model))
+    for trial in plan(first, here):
+        program, command, *more = again(recorded(trial, here, words))
+        assert (program, command) == ("dlscale", "bench")
+        request = asked(monkeypatch, more)
+        assert (request.framework, request.model, request.precision) == (trial.framework, trial.model, trial.precision)
+        assert request.version == trial.version
+        assert trial in plan(request, here)
