@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from runner.interconnect.counted import Counted
 from runner.interconnect.evidence import Evidence
 from runner.request import Interconnect
 
@@ -29,9 +30,13 @@ Used = Literal[
 class Transport(BaseModel):
     """The transport that was asked for and the one that carried the gradients.
 
-    The figures between nodes are empty or None on one node, and where the evidence does not tell.
+    The figures between nodes (`interfaces` to `expected_bytes_per_step`) are empty or None on one node, and where the evidence does not
+    tell.
 
     Attributes:
+        counted: what the counters of each kind of wire say; of those that tell anything about where the gradients went.
+        contradiction: what they say against the library, both wires and their bytes in one sentence; None where all of them agree.
+        unproved: why it is not known what was used; None where it is.
         interfaces: by node, the network interface that carried the gradients.
         hcas: ports of RDMA adapters that did.
         gradient_bytes: what each device hands over to be exchanged in one step.
@@ -51,6 +56,9 @@ class Transport(BaseModel):
     sent_bytes_per_step: Mapping[str, float] = {}
     expected_bytes_per_step: float | None = None
     emulated: str | None = None
+    counted: tuple[Counted, ...] = ()
+    contradiction: str | None = None
+    unproved: str | None = None
 
     @property
     def interface(self) -> str | None:
