@@ -55,6 +55,7 @@ class Counted(BaseModel):
         most: bytes at the place and in the direction that moved most.
         sent: bytes that left a place, mean over the places.
         needed: bytes that the gradients need at each place at the least.
+        share: of the measured time, what the counts are of; all but those of samplers are of all of it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +66,7 @@ class Counted(BaseModel):
     most: int
     sent: float
     needed: int
+    share: float = 1.0
 
     @property
     def carried(self) -> bool:
@@ -118,10 +120,12 @@ def pcie(evidence: Evidence, own: Collection[str], *, devices: int, needed: int)
         return None
     share = min(slot.share for slot in slots)
     both = [(slot.rx_bytes, slot.tx_bytes) for slot in slots]
-    return _of_gpus("pcie", both, least=min(map(max, both)), needed=round(share * needed))
+    return _of_gpus("pcie", both, least=min(map(max, both)), needed=round(share * needed), share=share)
 
 
-def _of_gpus(wire: CountedWire, both: Sequence[tuple[int, int]], *, least: int, needed: int) -> Counted:
+def _of_gpus(
+    wire: CountedWire, both: Sequence[tuple[int, int]], *, least: int, needed: int, share: float = 1.0
+) -> Counted:
     return Counted(
         wire=wire,
         places=len(both),
@@ -129,6 +133,7 @@ def _of_gpus(wire: CountedWire, both: Sequence[tuple[int, int]], *, least: int, 
         most=max(map(max, both)),
         sent=math.fsum(sent for _, sent in both) / len(both),
         needed=needed,
+        share=share,
     )
 
 

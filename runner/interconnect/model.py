@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from runner.interconnect.counted import Counted
+from runner.interconnect.counted import Counted, CountedWire
 from runner.interconnect.evidence import Evidence
 from runner.request import Interconnect
 
@@ -25,6 +25,18 @@ Used = Literal[
     "roce",
     "unknown",
 ]
+
+# Whose bytes are those of a transport; GPUs reach shared memory over PCIe, that of CPUs has no counter.
+_COUNTED_BY: Final[Mapping[Used, CountedWire]] = {
+    "nvlink": "nvlink",
+    "pcie": "pcie",
+    "shm": "pcie",
+    "loopback": "loopback",
+    "ethernet": "sockets",
+    "ipoib": "sockets",
+    "infiniband": "rdma",
+    "roce": "rdma",
+}
 
 
 class Transport(BaseModel):
@@ -59,6 +71,12 @@ class Transport(BaseModel):
     counted: tuple[Counted, ...] = ()
     contradiction: str | None = None
     unproved: str | None = None
+
+    @property
+    def own_count(self) -> Counted | None:
+        """What was counted of the wire that was used; None where it has no counter."""
+        wire = _COUNTED_BY.get(self.used)
+        return next((count for count in self.counted if count.wire == wire), None)
 
     @property
     def interface(self) -> str | None:

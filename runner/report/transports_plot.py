@@ -90,7 +90,7 @@ def _bytes_panel(axes: Axes, rows: list[ComparedRow]) -> None:
             axes.plot([needed, needed], [place - 0.38, place + 0.38], color=VERMILION, linewidth=2)
     needed_most = max((one / transports.MEGA for row in rows for one in row.needed_bytes), default=0.0)
     axes.set_xlim(0, 1.4 * max(*(value or 0.0 for value in sent), needed_most, 1e-9))
-    _dress(axes, "sent by a node in a step (MB)")
+    _dress(axes, "sent in a step (MB), by a GPU or a node")
     if needed_most:
         two = any(len(row.needed_bytes) > 1 for row in rows)
         said = "lines: what a tree and a ring need" if two else "line: what the algorithm needs"
@@ -114,7 +114,9 @@ def _bars(axes: Axes, rows: Sequence[ComparedRow], values: Sequence[float | None
 
 
 def _name(row: ComparedRow) -> str:
-    return "\n".join([*textwrap.wrap(row.transport, _NAME), row.row.devices])
+    reached = [] if row.reached_gbit is None else [f"reached {figures.figure(row.reached_gbit)} Gbit/s"]
+    idle = [transports.LIMITLESS] if row.not_the_limit else []
+    return "\n".join([*textwrap.wrap(row.transport, _NAME), row.row.devices, *reached, *idle])
 
 
 def _dress(axes: Axes, label: str) -> None:
