@@ -29,8 +29,8 @@ from runner.trial import Trial
 _KINDS: Final[tuple[Interconnect, ...]] = get_args(Interconnect)
 # Facts of a trial that say what lies between its devices.
 _OF_WIRES: Final = frozenset({"interconnect", "link", "nodes"})
-# A link that is busy for all of a step fills its rate: the kernel counts headers, too. In runs whose link was the limit for most of a step
-# 0.91 and 0.92 of it was reached; below that it is idle for some of the time.
+# The kernel counts headers, too, so that a link that is busy for all of a step reaches nearly its rate (0.92 of 1 Gbit/s and 0.91 of 10 in
+# 20261122T021304Z-bdf7 and 20261122T062504Z-bc42); below this it is idle for some of the time.
 FILLED: Final = 0.9
 # It was the limit all the same if a higher rate made the training so much faster: where computing and sending take turns.
 FASTER: Final = 1.05
