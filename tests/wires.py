@@ -2,7 +2,7 @@
 
 import examples
 
-from runner.events import Nccl, Net, RunStart
+from runner.events import Nccl, Net, RunStart, Window
 from runner.planning.wire import Wire
 from runner.trial import Placed, Trial
 
@@ -74,6 +74,34 @@ def sent(node, tx, *, rank=0, before=10**9, ports=None, layer="InfiniBand", peer
         net("start", dict.fromkeys(tx, before), rank=rank, node=node, ports=at(0)),
         net("stop", {k: before + v for k, v in tx.items()}, rank=rank, node=node, ports=at(1), peers=peers),
     ]
+
+
+def counts(*, nvlink=(), lo=0, ports=None, layer="InfiniBand", before=10**9, **said):
+    """What rank 0 says of the only node: its model, and counters at both ends of the measured windows.
+
+    `nvlink` has (received, sent) of GPU-0, GPU-1, ...; `lo` and `ports` what was sent.
+    """
+
+    def at(added):
+        return {
+            "nvlink": {
+                f"GPU-{number}": {"rx_bytes": before + added * rx, "tx_bytes": before + added * tx}
+                for number, (rx, tx) in enumerate(nvlink)
+            },
+            "ports": {k: {**counted(before + added * v), "link_layer": layer} for k, v in (ports or {}).items()},
+        }
+
+    return [
+        start(**said),
+        net("start", {"lo": before}, **at(0)),
+        net("stop", {"lo": before + lo}, **at(1)),
+    ]
+
+
+def window(rank, *, iterations):
+    """All measured iterations of a rank in one window."""
+    values = {"index": 0, "start": 0.0, "iterations": iterations, "samples": 32 * iterations, "seconds": 1.0}
+    return Window(event="window", rank=rank, container=f"w{rank}", **values, **SAID)
 
 
 def nccl(*lines, rank=0):

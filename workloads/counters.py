@@ -1,9 +1,10 @@
 """What kernel and driver count on this host, and to whom this process talks: the raw evidence of event `net`.
 
-Standard library and syntax of Python 3.6 only, so that it works in any image; NVLink is told where the image has pynvml. What a host
-does not have is left out, what it will not say is not guessed.
+Standard library and syntax of Python 3.6 only, so that it works in any image: NVML is the driver's own library, which every container
+with GPUs has, pynvml or not. What a host does not have is left out, what it will not say is not guessed.
 """
 
+import ctypes
 import socket
 import stat
 import struct
@@ -11,7 +12,24 @@ from pathlib import Path
 
 ESTABLISHED = "01"  # include/net/tcp_states.h
 LINK_UNIT = 4  # the kernel gives octets divided by four: Documentation/ABI/stable/sysfs-class-infiniband
-ALL_LINKS = 0xFFFFFFFF  # nvml.h: a scopeId of UINT_MAX adds up all links of a GPU
+# nvml.h: a scopeId of UINT_MAX adds up all links of a GPU; NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and _RX, in KiB.
+ALL_LINKS = 0xFFFFFFFF
+NVLINK_TX, NVLINK_RX = 138, 139
+UUID_BYTES = 96  # NVML_DEVICE_UUID_V2_BUFFER_SIZE
+
+
+class FieldValue(ctypes.Structure):
+    """nvmlFieldValue_t of nvml.h; the value is a union of numbers of up to 8 bytes."""
+
+    _fields_ = [
+        ("field", ctypes.c_uint),
+        ("scope", ctypes.c_uint),
+        ("timestamp", ctypes.c_longlong),
+        ("latency", ctypes.c_longlong),
+        ("kind", ctypes.c_int),
+        ("status", ctypes.c_int),
+        ("value", ctypes.c_ulonglong),
+    ]
 
 
 def interface_bytes(path="/proc/net/dev"):
@@ -46,28 +64,27 @@ def port_bytes(root="/sys/class/infiniband"):
     return ports
 
 
-def nvlink_bytes():
-    """Read ``{GPU's UUID: {rx_bytes, tx_bytes}}`` of the GPUs that NVML shows here and that have NVLinks (NVML counts KiB)."""
+def nvlink_bytes(load=ctypes.CDLL):
+    """Read ``{GPU's UUID: {rx_bytes, tx_bytes}}`` of the GPUs that NVML shows here and that have NVLinks."""
     try:
-        import pynvml
-    except ImportError:
+        nvml = load("libnvidia-ml.so.1")
+    except OSError:  # no driver
         return {}
-    links = {}
-    try:
-        pynvml.nvmlInit()
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
-            kinds = (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)
-            received, sent = pynvml.nvmlDeviceGetFieldValues(gpu, [(kind, ALL_LINKS) for kind in kinds])
-            if received.nvmlReturn or sent.nvmlReturn:
-                continue
-            uuid = pynvml.nvmlDeviceGetUUID(gpu)
-            links[uuid if isinstance(uuid, str) else uuid.decode()] = {
-                "rx_bytes": received.value.ullVal * 1024,
-                "tx_bytes": sent.value.ullVal * 1024,
-            }
-    except pynvml.NVMLError:
-        return links
+    count, links = ctypes.c_uint(), {}
+    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+        return {}
+    for index in range(count.value):
+        gpu, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(UUID_BYTES)
+        received, sent = values = (FieldValue * 2)((NVLINK_RX, ALL_LINKS), (NVLINK_TX, ALL_LINKS))
+        if (
+            nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu))
+            or nvml.nvmlDeviceGetUUID(gpu, uuid, UUID_BYTES)
+            or nvml.nvmlDeviceGetFieldValues(gpu, len(values), values)
+            or received.status
+            or sent.status
+        ):
+            continue
+        links[uuid.value.decode()] = {"rx_bytes": received.value * 1024, "tx_bytes": sent.value * 1024}
     return links
 
 

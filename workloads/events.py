@@ -115,7 +115,7 @@ CLOCK_BOOTTIME = 7  # time.CLOCK_BOOTTIME, which Python 3.6 does not name
 # Version, network, the interfaces and adapters that it was given, what each channel goes over, and what kept it from better ones.
 NCCL_WORDS = (
     *(" via ", "NCCL version", "Using network", "NET/IB :", "NET/Socket :"),
-    *("NCCL WARN", "set by environment", "libibverbs", "P2P is disabled"),
+    *("NVLS comm", "NVLS tree", "NVLS multicast", "NCCL WARN", "set by environment", "libibverbs", "P2P is disabled"),
 )
 
 

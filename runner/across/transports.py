@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
 from runner.across.alike import Names, Run, alike, slug, software, trial_of
 from runner.grading import metrics
+from runner.interconnect.counted import CountedWire
 from runner.interconnect.volume import least_factor
 from runner.report import figures
-from runner.report.comparison import ComparedRow, Comparison
+from runner.report.comparison import SAMPLED, ComparedRow, Comparison
 from runner.report.summary import Row
 from runner.request import Interconnect
 from runner.results import RunRecord
@@ -28,6 +29,18 @@ from runner.trial import Trial
 _KINDS: Final[tuple[Interconnect, ...]] = get_args(Interconnect)
 # Facts of a trial that say what lies between its devices.
 _OF_WIRES: Final = frozenset({"interconnect", "link", "nodes"})
+# The kernel counts headers, too, so that a link that is busy for all of a step reaches nearly its rate (0.92 of 1 Gbit/s and 0.91 of 10 in
+# 20261122T021304Z-bdf7 and 20261122T062504Z-bc42); below this it is idle for some of the time.
+FILLED: Final = 0.9
+# It was the limit all the same if a higher rate made the training so much faster: where computing and sending take turns.
+FASTER: Final = 1.05
+COUNTERS: Final[Mapping[CountedWire, str]] = {
+    "nvlink": "NVML",
+    "pcie": SAMPLED,
+    "loopback": "kernel",
+    "sockets": "kernel",
+    "rdma": "kernel",
+}
 
 
 @dataclass(frozen=True)
@@ -54,8 +67,12 @@ def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
 
     Args:
         runs: run directories and their records, in any order; passes under a profiler and trainings at once are left out.
+
+    Returns:
+        By name, the runs on several devices, and after them those on one device that their efficiency is against.
     """
     names = Names()
+    by_id = {record.run_id: (path, record) for path, record in runs}
     found: dict[str, tuple[Run, ...]] = {}
     for own in alike(
         runs,
@@ -65,7 +82,9 @@ def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
     ):
         ways = {(trial.nodes, trial.interconnect, trial.link) for trial in map(trial_of, own)}
         if len(ways) > 1 and len({record.matrix_id for _, record in own}) > 1:
-            found[names.take(_name(own[0]))] = tuple(sorted(own, key=_distance))
+            bases = dict.fromkeys(record.scaling.baseline_run_id for _, record in own)
+            one = (by_id[base] for base in bases if base in by_id)
+            found[names.take(_name(own[0]))] = (*sorted(own, key=_distance), *one)
     return found
 
 
@@ -140,8 +159,24 @@ def compare(found: Sequence[Curve]) -> Comparison:
         ground=figures.ground(summaries[0]),
         unit=figures.units(summaries[0]),
         first=found[0].label,
-        rows=tuple(rows),
+        rows=tuple(row.model_copy(update={"not_the_limit": _not_the_limit(row, rows)}) for row in rows),
+        baseline=next((row for summary in summaries for row in summary.rows if row.scale == 1), None),
     )
+
+
+def _not_the_limit(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
+    """Whether a link could have been slower without a loss: it was far from full, and a faster one gained nothing."""
+    asked, rate = row.asked_gbit, row.row.throughput
+    if asked is None or row.reached_gbit is None or rate is None or row.reached_gbit >= FILLED * asked:
+        return False
+    wider = (
+        other.row.throughput
+        for other in rows
+        if (other.row.scale, other.nodes) == (row.row.scale, row.nodes)
+        and (other.asked_gbit is None or other.asked_gbit > asked)
+        and other.row.throughput is not None
+    )
+    return max(wider, default=0.0) < FASTER * rate
 
 
 def _at(curve: Curve, scale: int) -> list[RunRecord]:
@@ -153,7 +188,7 @@ def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence
     """One transport at one scale; ratios are to the pooled repeats of `base`, as speedups are."""
     usable = [record for record in records if record.validity.status != "invalid"]
     ours, theirs = usable_windows(records), usable_windows(base)
-    sent = [statistics.fmean(sent.values()) for record in usable if (sent := record.transport.sent_bytes_per_step)]
+    moved = [found for record in usable if (found := _moved(record))]
     expected = [
         total / _nodes(record) for record in usable if (total := record.transport.expected_bytes_per_step) is not None
     ]
@@ -169,14 +204,40 @@ def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence
         row=row,
         ratio=metrics.pooled_rate(ours) / metrics.pooled_rate(theirs) if ours and theirs else None,
         ratio_ci95=metrics.ratio_interval(ours, theirs) if ours and theirs else None,
-        sent_bytes=statistics.fmean(sent) if sent else None,
-        gradient_bytes=next((record.transport.gradient_bytes for record in usable), None),
+        nodes=max(map(_nodes, records)),
+        sent_bytes=statistics.fmean(one.bytes_a_step for one in moved) if moved else None,
+        counted_by=COUNTERS[moved[0].wire] if moved else None,
+        gradient_bytes=next(
+            (record.transport.gradient_bytes or record.measurement.gradient_bytes for record in usable), None
+        ),
         expected_bytes=expected[0] if expected else None,
         least_bytes=least[0] if expected and least else None,
         probe_gb_s=statistics.median(one.busbw_gb_s for one in largest) if largest else None,
         probe_bytes=largest[0].size_bytes if largest else None,
-        link_gbit=link.rate_mbit / 1000 if link and link.rate_mbit is not None else None,
+        asked_gbit=link.rate_mbit / 1000 if link and link.rate_mbit is not None else None,
+        reached_gbit=8e-9 * math.fsum(one.bytes_in_all for one in moved) / math.fsum(one.seconds for one in moved)
+        if moved
+        else None,
     )
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """What one run sent over the wire that it used, by that wire's counter: a node or a GPU, mean of them."""
+
+    wire: CountedWire
+    bytes_in_all: float
+    bytes_a_step: float
+    seconds: float
+
+
+def _moved(record: RunRecord) -> _Moved | None:
+    """None where the wire has no counter, or nothing was measured."""
+    count, measured = record.transport.own_count, record.measurement
+    if count is None or not count.share or not measured.training_time_s or not measured.iterations:
+        return None
+    in_all = count.sent / count.share
+    return _Moved(count.wire, in_all, in_all / measured.iterations, measured.training_time_s)
 
 
 def _nodes(record: RunRecord) -> int:

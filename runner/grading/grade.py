@@ -14,7 +14,7 @@ from runner.flop.figures import flop_figures
 from runner.grading import measure, metrics
 from runner.grading.model import Measurement
 from runner.grading.sanity import check_losses
-from runner.interconnect import Transport
+from runner.interconnect import PcieTraffic, Transport
 from runner.machine.provenance import Provenance
 from runner.outcome import Outcome
 from runner.profile import Profile, analyse
@@ -79,13 +79,6 @@ def grade(
         containers: that were planned; without them nobody knows which cores were its own.
     """
     measurement = measure.measure(events, started=outcome.started, unit=f"{workload.unit}/s", mode=trial.mode)
-    transport = interconnect.used(
-        trial,
-        provenance.gpus,
-        events,
-        nics={node.name: node.nics for node in provenance.nodes},
-        one_machine=provenance.one_machine,
-    )
     with_phases = outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}})
     counted = stretches(trial, events)
     watched = watch(
@@ -95,6 +88,14 @@ def grade(
         outcome=outcome,
         measurement=measure.measure(counted, started=outcome.started, unit="") if trial.profile else measurement,
         device=trial.device,
+    )
+    transport = interconnect.used(
+        trial,
+        provenance.gpus,
+        events,
+        nics={node.name: node.nics for node in provenance.nodes},
+        one_machine=provenance.one_machine,
+        pcie=() if trial.profile else _pcie(watched, measurement.training_time_s),
     )
     rate = measurement.throughput.value if measurement.throughput else None
     flop = flop_figures(trial=trial, events=events, throughput=rate, telemetry=watched)
@@ -112,6 +113,20 @@ def grade(
         telemetry=watched,
         profile=attributed(trial, analyse(kernels, events)) if trial.profile else None,
     )
+
+
+def _pcie(watched: Telemetry | None, training_time_s: float | None) -> list[PcieTraffic]:
+    """What samplers saw of the GPUs' PCIe, and of how much of the measured time."""
+    return [
+        PcieTraffic(
+            gpu=gpu.uuid,
+            rx_bytes=gpu.pcie_rx_bytes,
+            tx_bytes=gpu.pcie_tx_bytes,
+            share=min(1.0, gpu.measured_s / training_time_s),
+        )
+        for gpu in (watched.gpus if watched and training_time_s else ())
+        if gpu.pcie_rx_bytes is not None and gpu.pcie_tx_bytes is not None and training_time_s
+    ]
 
 
 def judge_pass(trial: Trial, outcome: Outcome, events: Sequence[Event], kernels: pd.DataFrame | None) -> Validity:

@@ -6,16 +6,19 @@ one carried them, `mismatch` holds the two against each other. Nothing here look
 
 from runner.interconnect.carrier import Carrier, carrier
 from runner.interconnect.causes import mismatch
+from runner.interconnect.counted import Counted
 from runner.interconnect.environment import environment
-from runner.interconnect.evidence import Evidence, InterfaceTraffic, PeerTraffic, PortTraffic
+from runner.interconnect.evidence import Evidence, InterfaceTraffic, PcieTraffic, PeerTraffic, PortTraffic
 from runner.interconnect.model import Transport, Used
 from runner.interconnect.transport import used
 from runner.interconnect.volume import gradient_bytes, gradient_factor
 
 __all__ = [
     "Carrier",
+    "Counted",
     "Evidence",
     "InterfaceTraffic",
+    "PcieTraffic",
     "PeerTraffic",
     "PortTraffic",
     "Transport",

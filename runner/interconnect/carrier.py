@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from runner.request import StrategyName
@@ -12,6 +13,15 @@ Carrier = Literal["none", "memory", "nccl", "gloo", "mpi", "ps-lite", "grpc"]
 
 # These know sockets and nothing else: over InfiniBand they speak IP, and over RoCE plain Ethernet.
 IP_ONLY: Final[frozenset[Carrier]] = frozenset({"gloo", "ps-lite", "grpc"})
+LIBRARIES: Final[Mapping[Carrier, str]] = {
+    "none": "the process",
+    "memory": "the framework",
+    "nccl": "NCCL",
+    "gloo": "Gloo",
+    "mpi": "Open MPI",
+    "ps-lite": "ps-lite",
+    "grpc": "gRPC",
+}
 
 
 def carrier(trial: Trial) -> Carrier:

@@ -6,6 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from runner.interconnect.carrier import IP_ONLY, carrier
+from runner.interconnect.counted import in_words
 from runner.interconnect.model import Transport, Used
 from runner.request import Interconnect
 from runner.trial import Placed, Trial
@@ -79,19 +80,36 @@ CAUSES: Final = (
     ),
     Cause("no NVLink leads from each of these GPUs to the next", ("nvlink",), ("pcie", "shm")),
     Cause("NCCL takes NVLink wherever there is one", ("pcie",), ("nvlink",)),
+    Cause(
+        "the usual reason is NVLS, NCCL's reductions within the NVLink switches, which NCCL_P2P_DISABLE leaves on and NCCL_NVLS_ENABLE=0 "
+        "turns off",
+        ("shm", "loopback"),
+        ("nvlink",),
+    ),
 )
 
 
 def mismatch(transport: Transport, trial: Trial) -> str | None:
-    """Say in one sentence that a run did not use what was asked for; None when it did or nothing was asked."""
-    if trial.world_size == 1 or (transport.requested == "auto" and trial.iface is None and trial.hca is None):
+    """Say in one sentence that a run did not use what was asked for, or that its evidence contradicts itself; None where neither is so."""
+    if trial.world_size == 1:
         return None
-    if transport.requested != "auto" and not _satisfied(transport, trial):
+    asked = f"INTERCONNECT={transport.requested} asked, " if transport.requested != "auto" else ""
+    if transport.contradiction:
+        used = f"{transport.used} used: " if asked else ""
+        return _sentence(f"{asked}{used}{transport.contradiction}", _cause(transport, trial))
+    if not asked and trial.iface is None and trial.hca is None:
+        return None
+    if asked and not _satisfied(transport, trial):
         over = f" ({transport.interface})" if transport.interface else ""
-        return _sentence(
-            f"INTERCONNECT={transport.requested} asked, {transport.used}{over} used", _cause(transport, trial)
-        )
+        cause = transport.unproved or _cause(transport, trial)
+        return _sentence(f"{asked}{transport.used}{over} used{_bytes(transport)}", cause)
     return _wrong_adapter(transport, trial) or _wrong_interface(transport, trial)
+
+
+def _bytes(transport: Transport) -> str:
+    """The bytes of the wire that was asked for and of the one that was used, as far as they are counted."""
+    told = [count for count in transport.counted if count.wire in (transport.requested, transport.used)]
+    return f", where {in_words(told)}" if told else ""
 
 
 def _wrong_adapter(transport: Transport, trial: Trial) -> str | None:

@@ -25,6 +25,9 @@ from runner.interconnect.carrier import Carrier, carrier
 from runner.planning.wire import Wire
 from runner.trial import Trial
 
+# Reductions within the NVLink switches are no peer-to-peer channel to NCCL: without that, they go on.
+_NO_NVLS: Final = {"NCCL_NVLS_ENABLE": "0"}
+
 
 @dataclass(frozen=True)
 class _Seat:
@@ -85,9 +88,9 @@ def _nccl(seat: _Seat) -> Mapping[str, str]:
         found |= {"NCCL_IB_DISABLE": "1", "NCCL_IBEXT_DISABLE": "1"}
     match seat.trial.interconnect:
         case "shm":
-            found["NCCL_P2P_DISABLE"] = "1"
+            found |= {"NCCL_P2P_DISABLE": "1", **_NO_NVLS}
         case "loopback":
-            found |= {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"}
+            found |= {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", **_NO_NVLS}
         case "nvlink":
             found["NCCL_P2P_LEVEL"] = "NVL"
         case _:

@@ -1,4 +1,6 @@
-"""What a run leaves about its wires: byte counters before and after, peers, and NCCL's own lines; kept as told, and added up by node.
+"""What a run leaves about its wires: byte counters before and after, peers, NCCL's own lines, and rates that samplers saw of PCIe.
+
+All of it is kept as told, and what nodes sent is added up.
 
 Ranks of one node read the same counters, each at its own moment. Kept are the differences that each rank saw; added up is, for every
 counter, the latest stop less the earliest start, once a node.
@@ -51,6 +53,17 @@ class NvlinkTraffic(BaseModel):
     tx_bytes: int
 
 
+class PcieTraffic(BaseModel):
+    """Bytes that crossed the PCIe of one GPU, by its UUID, in the windows that samplers tell of: `share` of the measured time."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpu: str
+    rx_bytes: int
+    tx_bytes: int
+    share: float
+
+
 class PeerTraffic(BaseModel):
     """TCP connections of one rank with another node; `port` is the other end's."""
 
@@ -73,6 +86,7 @@ class Evidence(BaseModel):
     nccl_lines: tuple[str, ...]
     ports: tuple[PortTraffic, ...] = ()
     nvlink: tuple[NvlinkTraffic, ...] = ()
+    pcie: tuple[PcieTraffic, ...] = ()
     peers: tuple[PeerTraffic, ...] = ()
 
 
@@ -84,8 +98,8 @@ class NodeSent:
     ports: Mapping[str, int]
 
 
-def collect(events: Sequence[Event]) -> Evidence:
-    """Keep the evidence of a run for its record."""
+def collect(events: Sequence[Event], pcie: Sequence[PcieTraffic] = ()) -> Evidence:
+    """Keep the evidence of a run for its record: what its ranks said, and what samplers saw of PCIe."""
     nets = [event for event in events if isinstance(event, Net)]
     lines = tuple(line for event in events if isinstance(event, Nccl) for line in event.lines)
     layers = {(net.node, name): port.link_layer for net in nets for name, port in net.ports.items()}
@@ -104,6 +118,7 @@ def collect(events: Sequence[Event]) -> Evidence:
             NvlinkTraffic(gpu=gpu, rx_bytes=moved.rx_bytes, tx_bytes=moved.tx_bytes)
             for gpu, moved in sorted(nvlink.items(), key=lambda item: item[0])
         ),
+        pcie=tuple(pcie),
         peers=tuple(
             PeerTraffic(
                 rank=net.rank,
@@ -119,8 +134,8 @@ def collect(events: Sequence[Event]) -> Evidence:
     )
 
 
-def sent_by_node(events: Sequence[Event]) -> dict[str, NodeSent]:
-    """Add up what each node sent; network namespaces of one node count interfaces of their own."""
+def sent_by_node(events: Sequence[Event]) -> dict[str | None, NodeSent]:
+    """Add up what each node sent, the only one under None; network namespaces of one node count interfaces of their own."""
     nets = [event for event in events if isinstance(event, Net)]
     interfaces = _differences(
         ((net.node, net.namespace, name), net.where, counter)
@@ -128,8 +143,8 @@ def sent_by_node(events: Sequence[Event]) -> dict[str, NodeSent]:
         for name, counter in net.interfaces.items()
     )
     ports = _differences(((net.node, name), net.where, port) for net in nets for name, port in net.ports.items())
-    found = {}
-    for node in dict.fromkeys(net.node for net in nets if net.node is not None):
+    found: dict[str | None, NodeSent] = {}
+    for node in dict.fromkeys(net.node for net in nets):
         sent: dict[str, int] = {}
         for (where, _, name), moved in interfaces.items():
             if where == node:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from runner.interconnect.counted import Counted, CountedWire
 from runner.interconnect.evidence import Evidence
 from runner.request import Interconnect
 
@@ -25,13 +26,29 @@ Used = Literal[
     "unknown",
 ]
 
+# Whose bytes are those of a transport; GPUs reach shared memory over PCIe, that of CPUs has no counter.
+_COUNTED_BY: Final[Mapping[Used, CountedWire]] = {
+    "nvlink": "nvlink",
+    "pcie": "pcie",
+    "shm": "pcie",
+    "loopback": "loopback",
+    "ethernet": "sockets",
+    "ipoib": "sockets",
+    "infiniband": "rdma",
+    "roce": "rdma",
+}
+
 
 class Transport(BaseModel):
     """The transport that was asked for and the one that carried the gradients.
 
-    The figures between nodes are empty or None on one node, and where the evidence does not tell.
+    The figures between nodes (`interfaces` to `expected_bytes_per_step`) are empty or None on one node, and where the evidence does not
+    tell.
 
     Attributes:
+        counted: what the counters of each kind of wire say; of those that tell anything about where the gradients went.
+        contradiction: what they say against the library, both wires and their bytes in one sentence; None where all of them agree.
+        unproved: why it is not known what was used; None where it is.
         interfaces: by node, the network interface that carried the gradients.
         hcas: ports of RDMA adapters that did.
         gradient_bytes: what each device hands over to be exchanged in one step.
@@ -51,6 +68,15 @@ class Transport(BaseModel):
     sent_bytes_per_step: Mapping[str, float] = {}
     expected_bytes_per_step: float | None = None
     emulated: str | None = None
+    counted: tuple[Counted, ...] = ()
+    contradiction: str | None = None
+    unproved: str | None = None
+
+    @property
+    def own_count(self) -> Counted | None:
+        """What was counted of the wire that was used; None where it has no counter."""
+        wire = _COUNTED_BY.get(self.used)
+        return next((count for count in self.counted if count.wire == wire), None)
 
     @property
     def interface(self) -> str | None:

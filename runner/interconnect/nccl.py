@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-# `other` is a network that a plugin brings, such as Amazon's.
-Via = Literal["p2p", "shm", "verbs", "socket", "other"]
+# `nvls` are reductions within the NVLink switches, `other` is a network that a plugin brings, such as Amazon's.
+Via = Literal["p2p", "nvls", "shm", "verbs", "socket", "other"]
 
 # Channels: "via P2P/CUMEM/read", "via SHM/direct/direct", "via direct shared memory", "[send] via NET/IB/0/GDRDMA(PCI)", "via NET/Socket/3"
 _CHANNEL: Final = re.compile(
     r"\bvia (?:(?P<p2p>P2P)|(?P<shm>SHM|direct shared memory)|NET/(?:(?P<verbs>IB\w*)|(?P<socket>Socket)|(?P<other>[^/\n]+))(?:/(?P<device>\d+))?)"
 )
+# Buffers of NVLink SHARP are made, and its tree connected, when it is first used (from 2.22 on; before, with the communicator); that the
+# switches offer it ("NVLS multicast support is available") says nothing of use. Neither says how many bytes it carried.
+_NVLS: Final = re.compile(r"NVLS comm 0x|Connected NVLS tree")
 # The adapters: NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>
 _ADAPTERS: Final = re.compile(r"NET/IB : Using (?P<list>[^;\n]*)")
 _ADAPTER: Final = re.compile(r"\[(?P<device>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<layer>\w+)")
@@ -57,7 +60,7 @@ def read_channels(lines: Sequence[str]) -> Channels:
         for listed in _SOCKETS.finditer(joined)
         for match in _SOCKET.finditer(listed["list"])
     }
-    via: set[Via] = set()
+    via: set[Via] = {"nvls"} if _NVLS.search(joined) else set()
     ports: dict[str, str] = {}
     interfaces: list[str] = []
     for channel in _CHANNEL.finditer(joined):

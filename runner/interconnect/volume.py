@@ -1,11 +1,11 @@
-"""How many bytes a step has to move: the gradients, and the factor that the algorithm makes of them. Pure."""
+"""How many bytes the gradients have to move in the measured windows, and the factor that the algorithm makes of them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from runner.events import Event, RunStart
+from runner.events import Event, RunStart, Window
 from runner.interconnect.carrier import carrier
 from runner.trial import Trial
 
@@ -17,6 +17,28 @@ def gradient_bytes(events: Sequence[Event]) -> int | None:
     """What each device hands over to be exchanged in one step, in bytes; None where the program does not tell."""
     starts = [event for event in events if isinstance(event, RunStart)]
     return starts[0].gradient_bytes if starts else None
+
+
+def measured_iterations(trial: Trial, events: Sequence[Event]) -> int:
+    """Iterations between the two readings of the counters; those that were asked for where no window was told."""
+    ranks: dict[int, int] = {}
+    for event in events:
+        if isinstance(event, Window):
+            ranks[event.rank] = ranks.get(event.rank, 0) + event.iterations
+    return min(ranks.values(), default=trial.iterations)
+
+
+def handed_over(trial: Trial, events: Sequence[Event]) -> int | None:
+    """What each device hands over in the measured windows, in bytes; None where the program tells nothing of its network.
+
+    Every device of an exchange sends that much and receives as much, whatever the algorithm: its own part has to reach the others, and
+    the sum has to reach it. Where the program tells only its parameters, they are counted as fp16.
+    """
+    starts = [event for event in events if isinstance(event, RunStart)]
+    if not starts:
+        return None
+    own = gradient_bytes(events) or starts[0].parameters * LEAST_GRADIENT_BYTES
+    return own * measured_iterations(trial, events)
 
 
 def gradient_factor(trial: Trial) -> float:
@@ -41,15 +63,12 @@ def least_factor(trial: Trial) -> float:
     return min(gradient_factor(trial), 2.0 * (len(trial.placement) - 1))
 
 
-def least_sent(trial: Trial, events: Sequence[Event]) -> int:
-    """Bytes that have to cross between the nodes, or the ranks of one, in the measured windows, whatever the algorithm.
+def least_sent(trial: Trial, events: Sequence[Event]) -> int | None:
+    """Bytes that have to cross between the nodes, or between the devices of one, in the measured windows; None as in `handed_over`.
 
-    No all-reduce over N nodes gets by with less than 2(N-1) times the gradients (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-    algorithms for clusters of workstations", 2009); on one node each rank sends each gradient once at the least.
+    No all-reduce over N of them gets by with less than 2(N-1) times the gradients (Patarasuk and Yuan, "Bandwidth optimal all-reduce
+    algorithms for clusters of workstations", 2009). Parameter servers beside their workers send 2N times the gradients.
     """
-    starts = [event for event in events if isinstance(event, RunStart)]
-    parameters = starts[0].parameters if starts else 1
-    if len(trial.placement) < 2:  # noqa: PLR2004
-        return trial.iterations * parameters * LEAST_GRADIENT_BYTES
-    gradients = gradient_bytes(events) or parameters * LEAST_GRADIENT_BYTES
-    return 2 * (len(trial.placement) - 1) * trial.iterations * gradients
+    own = handed_over(trial, events)
+    parties = len(trial.placement) if len(trial.placement) > 1 else trial.world_size
+    return None if own is None else 2 * (parties - 1) * own

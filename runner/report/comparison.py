@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from runner.grading.model import Interval
 from runner.report.summary import Row
 
+SAMPLED = "samples of PCIe"
+"""What stands for a counter of what has none: shared memory, which GPUs reach over PCIe, and PCIe itself."""
+
 
 class ComparedRow(BaseModel):
     """One transport at one scale, over all repeats.
@@ -17,20 +20,26 @@ class ComparedRow(BaseModel):
     Attributes:
         transport: the one that was used, with what is not real about it; what was asked for where no run may be used.
         row: throughput, speedup and efficiency, as in the scaling table of this transport.
+        nodes: how many its devices are on.
         ratio: throughput ÷ that of the first transport at this scale; None for the first.
-        sent_bytes: what left a node in a step, headers included: mean over nodes and repeats.
+        sent_bytes: what was sent in a step, headers included, mean over nodes and repeats: by a node, within one by a GPU over NVLink or
+            PCIe, or by all ranks over the loopback.
         gradient_bytes: what each device hands over to be exchanged in a step.
         expected_bytes: what a node sends for them at the most, mean over nodes: by a ring over all ranks, or to parameter servers.
         least_bytes: what it sends at the least: by a tree between the nodes, where the algorithm may be one.
         probe_gb_s: bus bandwidth of the largest message of the probe, in 1e9 bytes a second, median of the repeats.
         probe_bytes: size of that message.
-        link_gbit: what each node's link is held to, where it is emulated.
+        counted_by: who counted that: `NVML`, `kernel`, or `SAMPLED`; None where the wire has no counter.
+        asked_gbit: what each node's link is held to, in 1e9 bits a second; None for links as they are.
+        reached_gbit: bits that were sent ÷ wall seconds of the measured windows, of all repeats, in 1e9 bits a second.
+        not_the_limit: whether the rate that was asked for was far from reached, and no higher one made the training faster.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     transport: str
     row: Row
+    nodes: int = 1
     ratio: float | None = None
     ratio_ci95: Interval | None = None
     sent_bytes: float | None = None
@@ -39,11 +48,14 @@ class ComparedRow(BaseModel):
     least_bytes: float | None = None
     probe_gb_s: float | None = None
     probe_bytes: int | None = None
-    link_gbit: float | None = None
+    counted_by: str | None = None
+    asked_gbit: float | None = None
+    reached_gbit: float | None = None
+    not_the_limit: bool = False
 
     @property
     def factor(self) -> float | None:
-        """Bytes that left a node ÷ bytes of the gradients."""
+        """Bytes that were sent ÷ bytes of the gradients."""
         return self.sent_bytes / self.gradient_bytes if self.sent_bytes is not None and self.gradient_bytes else None
 
     @property
@@ -64,6 +76,7 @@ class Comparison(BaseModel):
         rows: by scale, the transports in the order in which they ran.
         setting, ground: what was run, and on what, in one line each.
         first: the transport that the ratios are to.
+        baseline: the same training on one device, which efficiency is against; None where none is on file.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,3 +87,4 @@ class Comparison(BaseModel):
     unit: str
     first: str
     rows: tuple[ComparedRow, ...]
+    baseline: Row | None = None

@@ -9,22 +9,22 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.block import known, line
-from runner.report.figures import ends_by_column, figure, half_width
+from runner.report.block import ABSENT, known, line
+from runner.report.comparison import SAMPLED, ComparedRow
+from runner.report.figures import ends_by_column, figure, half_width, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from runner.report.comparison import ComparedRow, Comparison
+    from runner.report.comparison import Comparison
 
 MEGA = 1_000_000
-# Headers leave 94 % of an Ethernet link to the exchange; far below that something else is full.
-FILLED = 0.8
-WORDS = ("transport", "devices", "validity")
+WORDS = ("transport", "devices", "counted by", "validity")
 # Of `headers`: what a terminal shows of each transport, and what went over the wires.
-FIGURES, WIRES = (0, 2, 3, 4, 8), (0, 5, 6, 7)
+FIGURES, WIRES = (0, 2, 3, 4, 5, 11), (0, 6, 7, 8, 9, 10)
+LIMITLESS = "not the limit"
 
 
 def headers(comparison: Comparison) -> tuple[str, ...]:
@@ -32,14 +32,27 @@ def headers(comparison: Comparison) -> tuple[str, ...]:
     return (
         "transport",
         "devices",
+        "runs",
         f"{comparison.unit} ±",
-        "speedup ±",
+        "efficiency (%) ±",
         "ratio ±",
-        "sent (MB)",
+        "asked (Gbit/s)",
+        "reached (Gbit/s)",
+        "sent a step (MB)",
         "× gradients",
-        "probe (GB/s)",
+        "counted by",
         "validity",
     )
+
+
+def rows(comparison: Comparison) -> tuple[tuple[str, ...], ...]:
+    """All lines of the table, that of one device first where there is one."""
+    return tuple(cells(row) for row in (*_baseline(comparison), *comparison.rows))
+
+
+def _baseline(comparison: Comparison) -> tuple[ComparedRow, ...]:
+    base = comparison.baseline
+    return () if base is None else (ComparedRow(transport=f"one {base.device_name}", row=base),)
 
 
 def cells(row: ComparedRow) -> tuple[str, ...]:
@@ -47,47 +60,56 @@ def cells(row: ComparedRow) -> tuple[str, ...]:
     factor = figure(row.factor)
     if row.factor is not None and row.needed_factors:
         factor = f"{row.factor:.3f} of {' to '.join(f'{one:.3f}' for one in row.needed_factors)}"
+    asked = ABSENT if row.asked_gbit is None else f"{row.asked_gbit:g}"
     return (
         row.transport,
         row.row.devices,
+        str(row.row.repeats) if row.row.repeats else ABSENT,
         figure(row.row.throughput, half_width(row.row.throughput_ci95)),
-        figure(row.row.speedup, half_width(row.row.speedup_ci95)),
+        figure(percent(row.row.efficiency), half_width(row.row.efficiency_ci95, scale=100)),
         figure(row.ratio, half_width(row.ratio_ci95)),
+        f"{asked}, {LIMITLESS}" if row.not_the_limit else asked,
+        figure(row.reached_gbit),
         figure(None if row.sent_bytes is None else row.sent_bytes / MEGA),
         factor,
-        figure(row.probe_gb_s),
+        row.counted_by or ABSENT,
         row.row.status,
     )
 
 
 def legend(comparison: Comparison) -> str:
     """What the columns mean that no header has room for."""
-    sizes = sorted({row.probe_bytes for row in comparison.rows if row.probe_bytes is not None})
-    probe = f"; probe: bus bandwidth of {' and '.join(f'{size:,}' for size in sizes)} bytes by itself" if sizes else ""
-    sent = (
-        "; sent: what left a node in a step, headers included, and how many times the gradients that is, of what the algorithm needs"
-        if any(row.sent_bytes is not None for row in comparison.rows)
-        else ""
-    )
-    if sent and any(len(row.needed_factors) > 1 for row in comparison.rows):
-        sent += ": a tree between nodes the least, a ring over all ranks the most"
-    return f"± = half the width of the 95 % bootstrap interval; ratio: to {comparison.first}{sent}{probe}"
+    said = [f"± = half the width of the 95 % bootstrap interval; ratio: to {comparison.first}"]
+    if comparison.baseline is not None:
+        said.append(f"efficiency: {comparison.unit} ÷ those of one device ÷ devices")
+    if any(row.not_the_limit for row in comparison.rows):
+        said.append(f"{LIMITLESS}: the rate was not reached, and no higher one made the training faster")
+    if any(row.sent_bytes is not None for row in comparison.rows):
+        said += _sent(comparison)
+    return "; ".join(said)
+
+
+def _sent(comparison: Comparison) -> Iterator[str]:
+    """What is counted, and by whom."""
+    yield "reached: bits that were sent ÷ wall seconds of the measured windows"
+    gradients = {row.gradient_bytes for row in comparison.rows if row.gradient_bytes}
+    of = f" ({gradients.pop() / MEGA:,.1f} MB a step)" if len(gradients) == 1 else ""
+    needs = ", of what the algorithm needs" if any(row.needed_factors for row in comparison.rows) else ""
+    if any(len(row.needed_factors) > 1 for row in comparison.rows):
+        needs += ": a tree between nodes the least, a ring over all ranks the most"
+    where = "by a node; within one by a GPU over NVLink or PCIe, or by all ranks over the loopback"
+    yield f"sent: {where}; headers included; × gradients{of}{needs}"
+    if any(row.counted_by == SAMPLED for row in comparison.rows):
+        yield "shared memory has no counter: the library says so, all others were idle, and samples of PCIe show how much reached the GPUs' slots"
 
 
 def notes(comparison: Comparison) -> tuple[str, ...]:
-    """Why a row is not valid, and which links are wider than what the machine can send."""
-    return tuple(note for row in comparison.rows for note in _notes(row))
-
-
-def _notes(row: ComparedRow) -> Iterator[str]:
-    if row.row.reasons:
-        yield f"{row.transport}, {row.row.devices} {row.row.status}: {'; '.join(row.row.reasons)}"
-    if row.link_gbit and row.probe_gb_s is not None and 8 * row.probe_gb_s < FILLED * row.link_gbit:
-        most = "at most " if len(row.needed_bytes) > 1 else ""  # a tree sends less than bus bandwidth counts
-        yield (
-            f"{row.transport}, {row.row.devices}: by itself, the exchange moves {most}{8 * row.probe_gb_s:.1f} of {row.link_gbit:g} Gbit/s; "
-            "the limit is what sends, not the link"
-        )
+    """Why a row is not valid."""
+    return tuple(
+        f"{row.transport}, {row.row.devices} {row.row.status}: {'; '.join(row.row.reasons)}"
+        for row in comparison.rows
+        if row.row.reasons
+    )
 
 
 def transports_table(comparison: Comparison) -> RenderableType:
@@ -99,30 +121,29 @@ def transports_table(comparison: Comparison) -> RenderableType:
         Text(legend(comparison), style="dim"),
     ]
     for devices in dict.fromkeys(row.row.devices for row in comparison.rows):
-        rows = [row for row in comparison.rows if row.row.devices == devices]
-        parts += [Text(f"\n{devices}", style="bold"), _columns(comparison, rows, FIGURES)]
-        if any(row.sent_bytes is not None or row.probe_gb_s is not None for row in rows):
-            parts += [Text(), _columns(comparison, rows, WIRES)]
+        own = [row for row in comparison.rows if row.row.devices == devices]
+        parts += [Text(f"\n{devices}", style="bold"), _columns(comparison, (*_baseline(comparison), *own), FIGURES)]
+        if any(row.sent_bytes is not None for row in own):
+            parts += [Text(), _columns(comparison, own, WIRES)]
     return Group(*parts, Text(), *(Text(note, style="yellow") for note in notes(comparison)))
 
 
-def _columns(comparison: Comparison, rows: Sequence[ComparedRow], chosen: Sequence[int]) -> Table:
+def _columns(comparison: Comparison, shown: Sequence[ComparedRow], chosen: Sequence[int]) -> Table:
     """Some of the columns as a table that fits 80 characters, as long names of transports wrap and figures never do."""
     names = headers(comparison)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
     for number in chosen:
         words = names[number] in WORDS
-        table.add_column(names[number], justify="left" if words else "right", no_wrap=names[number] != "transport")
-    for row in rows:
+        header = names[number].replace(" ", "\n", 1)
+        table.add_column(header, justify="left" if words else "right", no_wrap=names[number] != "transport")
+    for row in shown:
         laid = cells(row)
         table.add_row(*(laid[number] for number in chosen))
     return table
 
 
 def markdown(comparison: Comparison) -> str:
-    """A section with the table, without columns that hold nothing, and every reservation; ends with a newline."""
-    told = known(dict(zip(headers(comparison), zip(*map(cells, comparison.rows), strict=True), strict=True)))
-    align = tuple(":--" if name in WORDS else "--:" for name in told)
+    """A section with the table and every reservation; ends with a newline."""
     said = [f"- {note}".replace("\n", " ") for note in notes(comparison)]
     lines = [
         f"### {comparison.title}: transports",
@@ -131,10 +152,17 @@ def markdown(comparison: Comparison) -> str:
         f"{comparison.ground}  ",
         legend(comparison),
         "",
-        *map(line, (tuple(told), align, *zip(*told.values(), strict=True))),
+        table(comparison),
         *(["", *said] if said else []),
     ]
     return "\n".join(lines) + "\n"
+
+
+def table(comparison: Comparison) -> str:
+    """The lines of the table in Markdown, without columns that hold nothing."""
+    told = known(dict(zip(headers(comparison), zip(*rows(comparison), strict=True), strict=True)))
+    align = tuple(":--" if name in WORDS else "--:" for name in told)
+    return "\n".join(map(line, (tuple(told), align, *zip(*told.values(), strict=True))))
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -150,9 +178,14 @@ def to_csv(comparison: Comparison) -> str:
                 "throughput": row.row.throughput,
                 "unit": row.row.unit,
                 "speedup": row.row.speedup,
+                "efficiency": row.row.efficiency,
                 "ratio": row.ratio,
                 **ends_by_column("ratio", row.ratio_ci95),
-                "sent_bytes_per_node_and_step": row.sent_bytes,
+                "asked_gbit": row.asked_gbit,
+                "reached_gbit": row.reached_gbit,
+                "not_the_limit": row.not_the_limit,
+                "sent_bytes_per_step": row.sent_bytes,
+                "counted_by": row.counted_by,
                 "expected_bytes_per_node_and_step": row.expected_bytes,
                 "gradient_bytes": row.gradient_bytes,
                 "probe_gb_s": row.probe_gb_s,

@@ -37,7 +37,7 @@ def transports_figure(comparison: Comparison) -> Figure | None:
     sent = any(row.sent_bytes is not None for row in rows)
     height = 2.4 + 0.62 * len(rows)
     figure = canvas.sheet(9, height, top=1 - 0.62 / height, gap=0.05, margins=(0.14, 0.08))
-    panels = figure.subplots(1, 2 if sent else 1, sharey=True, width_ratios=[1.5, 1] if sent else [1], squeeze=False)[0]
+    panels = figure.subplots(1, 2 if sent else 1, sharey=True, width_ratios=[1.4, 1] if sent else [1], squeeze=False)[0]
     _throughput_panel(panels[0], comparison, rows)
     if sent:
         _bytes_panel(panels[1], rows)
@@ -77,9 +77,11 @@ def _bytes_panel(axes: Axes, rows: list[ComparedRow]) -> None:
     sent = [None if row.sent_bytes is None else row.sent_bytes / transports.MEGA for row in rows]
     _bars(axes, rows, sent)
     for place, (row, value) in enumerate(zip(rows, sent, strict=True)):
+        rate = "" if row.reached_gbit is None else f"  ({figures.figure(row.reached_gbit)} Gbit/s)"
+        ends = (value or 0.0, *(one / transports.MEGA for one in row.needed_bytes))
         axes.annotate(
-            figures.figure(value),
-            (value or 0.0, place),
+            figures.figure(value) + rate,
+            (max(ends), place),
             xytext=(6, 0),
             textcoords="offset points",
             va="center",
@@ -89,8 +91,8 @@ def _bytes_panel(axes: Axes, rows: list[ComparedRow]) -> None:
         for needed in (one / transports.MEGA for one in row.needed_bytes):
             axes.plot([needed, needed], [place - 0.38, place + 0.38], color=VERMILION, linewidth=2)
     needed_most = max((one / transports.MEGA for row in rows for one in row.needed_bytes), default=0.0)
-    axes.set_xlim(0, 1.4 * max(*(value or 0.0 for value in sent), needed_most, 1e-9))
-    _dress(axes, "sent by a node in a step (MB)")
+    axes.set_xlim(0, 2 * max(*(value or 0.0 for value in sent), needed_most, 1e-9))
+    _dress(axes, "sent in a step (MB), by a GPU or a node")
     if needed_most:
         two = any(len(row.needed_bytes) > 1 for row in rows)
         said = "lines: what a tree and a ring need" if two else "line: what the algorithm needs"
@@ -114,7 +116,8 @@ def _bars(axes: Axes, rows: Sequence[ComparedRow], values: Sequence[float | None
 
 
 def _name(row: ComparedRow) -> str:
-    return "\n".join([*textwrap.wrap(row.transport, _NAME), row.row.devices])
+    idle = f", {transports.LIMITLESS}" if row.not_the_limit else ""
+    return "\n".join([*textwrap.wrap(row.transport, _NAME), row.row.devices + idle])
 
 
 def _dress(axes: Axes, label: str) -> None:
@@ -128,6 +131,8 @@ def _footer(figure: Figure, comparison: Comparison) -> None:
         for row in comparison.rows
         if not row.row.usable
     ]
-    said = "bars: throughput with its 95 % bootstrap interval; ×: ratio to " + comparison.first
+    said = (
+        f"bars: throughput with its 95 % bootstrap interval; ×: ratio to {comparison.first}; Gbit/s: what was reached"
+    )
     lines = [comparison.ground, said, *omitted]
     canvas.footer(figure, lines, characters=124)

@@ -52,7 +52,7 @@ def taken_cores(telemetry: Telemetry, *, cores: Collection[int], used_s: float) 
     samples = host.measured_s * (telemetry.hz or 0)
     if samples < FEWEST_SAMPLES:
         return (
-            f"{host.measured_s:.1f} s with {samples:.0f} samples are too short to tell whether others used the job's cores; measure longer",
+            f"{host.measured_s:.1f} s with {int(samples)} samples are too short to tell whether others used the job's cores; measure longer",
         )
     if others_s <= OTHERS_SHARE * whole_s:
         return ()

@@ -4,17 +4,19 @@ import examples
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wires import DDP, ITERATIONS, ON_GPU, gpu_trial, nccl, net, on_nodes, sent, start, wire
+from wires import DDP, ITERATIONS, ON_GPU, counts, gpu_trial, nccl, net, on_nodes, sent, start, window, wire
 
 from runner import interconnect
 from runner.emulation.link import Link
-from runner.interconnect import InterfaceTraffic, gradient_factor
+from runner.interconnect import InterfaceTraffic, PcieTraffic, gradient_factor
 from runner.machine.hostfs import Nic
+from runner.regrade import regrade
 
 TWO = {"world_size": 2, "processes": 2, "global_batch": 64}
 CPUS = {**DDP, **TWO}
 GPUS = {**CPUS, **ON_GPU}
 NVLINK = "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
+NVLS = "h:1:2 [0] NCCL INFO NVLS comm 0x1 headRank 0 nHeads 2 nvlsRanks 2 buffSize 1 nvlsPerRankSize 1 nvlsTotalSize 2"
 SHM = "h:1:2 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"
 SOCKET = "h:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0"
 ADAPTERS = "h:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.77.0.11<0>"
@@ -34,73 +36,230 @@ NICS = {node: [nic("lo", "loopback"), nic("eth0"), nic("eth1"), nic("ib0", "infi
 # ---- within one node
 
 
+def judged(lines, *, nvlinks=18, pcie=(), **moved):
+    """Two GPUs of one node whose ranks wrote these lines, and between whose readings so much was counted; a megabyte of gradients a step."""
+    gpus = [examples.gpu(number, nvlinks=nvlinks) for number in (0, 1)]
+    asked = moved.pop("asked", "auto")
+    trial = examples.trial(**GPUS, interconnect=asked)
+    return interconnect.used(trial, gpus, [*counts(**moved), nccl(*lines)], pcie=pcie)
+
+
+# In the measured windows each GPU has to send 40 MB and to get as much, over whichever wire.
+BUSY, IDLE, A_PART = [(STEPS, STEPS)] * 2, [(0, 0)] * 2, [(STEPS // 2, STEPS // 2)] * 2
+# Over the loopback both GPUs send theirs.
+BOTH = 2 * STEPS
+
+
+def slots(moved, share=1.0):
+    """PCIe of both GPUs, as samplers saw it."""
+    return [PcieTraffic(gpu=f"GPU-{n}", rx_bytes=moved, tx_bytes=moved, share=share) for n in (0, 1)]
+
+
 @pytest.mark.parametrize(
-    ("lines", "used"),
+    ("lines", "moved", "used"),
     [
-        ((NVLINK,), "nvlink"),
-        ((SHM,), "shm"),
-        ((SOCKET,), "ethernet"),
-        (("NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0>", SOCKET), "loopback"),
-        ((IB,), "infiniband"),
-        ((NVLINK, SOCKET), "ethernet"),
-        ((NVLINK, SHM), "shm"),
-        ((NVLINK, "Channel 00 : 0 -> 1 [send] via NET/AWS Libfabric/0"), "unknown"),
-        ((), "unknown"),
+        ((NVLINK,), {"nvlink": BUSY}, "nvlink"),
+        ((NVLINK,), {"nvlink": IDLE}, "pcie"),
+        ((NVLS,), {"nvlink": BUSY}, "nvlink"),
+        ((SHM,), {"nvlink": IDLE}, "shm"),
+        ((NVLINK, SHM), {"nvlink": IDLE}, "shm"),
+        ((SOCKET,), {"nvlink": IDLE, "lo": BOTH}, "loopback"),
+        ((NVLINK, SOCKET), {"nvlink": IDLE, "lo": BOTH}, "loopback"),
+        ((IB,), {"nvlink": IDLE, "ports": {"mlx5_0:1": STEPS}}, "infiniband"),
+        ((IB,), {"nvlink": IDLE, "ports": {"mlx5_0:1": STEPS}, "layer": "Ethernet"}, "roce"),
     ],
 )
-def test_the_slowest_channel_names_the_transport(lines, used):
-    found = interconnect.used(examples.trial(**GPUS), [examples.gpu(0), examples.gpu(1)], [nccl(*lines)])
-    assert found.used == used
+def test_the_slowest_channel_is_what_was_used_where_every_counter_agrees(lines, moved, used):
+    found = judged(lines, **moved)
+    assert (found.used, found.contradiction, found.unproved) == (used, None, None)
     assert found.evidence.nccl_lines == lines
 
 
-def test_peer_to_peer_without_nvlink_is_pcie():
-    gpus = [examples.gpu(0, nvlinks=0), examples.gpu(1, nvlinks=0)]
-    assert interconnect.used(examples.trial(**GPUS), gpus, [nccl(NVLINK)]).used == "pcie"
-
-
-@pytest.mark.parametrize(("moved", "used"), [(2_684_450_816, "nvlink"), (0, "pcie")])
-def test_links_that_are_counted_decide_what_peer_to_peer_is(moved, used):
-    """On two H200, ten all-reduces of 256 MiB moved 2,684,450,816 bytes each way by NVLink's counters, and 0 through shared memory."""
-    events = [
-        start(parameters=1_000_000),
-        nccl(NVLINK),
-        *(
-            net(where, {"lo": 0}, nvlink={f"GPU-{i}": {"rx_bytes": at, "tx_bytes": at} for i in (0, 1)})
-            for where, at in (("start", 5), ("stop", 5 + moved))
+@pytest.mark.parametrize(
+    ("lines", "moved", "used", "said"),
+    [
+        # Both wires and the bytes of each, in one sentence.
+        (
+            (SHM,),
+            {"nvlink": BUSY, "pcie": slots(2_000)},
+            "nvlink",
+            "NCCL says shm, but NVLink carried 40 MB a GPU (the gradients need 40 MB), PCIe 2 kB a GPU (40 MB)",
         ),
-    ]
-    found = interconnect.used(examples.trial(**GPUS), [examples.gpu(0), examples.gpu(1)], events)
-    assert found.used == used
-    assert [(link.gpu, link.tx_bytes) for link in found.evidence.nvlink] == [("GPU-0", moved), ("GPU-1", moved)]
+        (
+            (SHM,),
+            {"nvlink": A_PART},
+            "unknown",
+            "NCCL says shm, but NVLink carried 20 MB a GPU (the gradients need 40 MB)",
+        ),
+        (
+            (SOCKET,),
+            {"nvlink": BUSY, "lo": 1_500},
+            "nvlink",
+            "NCCL says loopback, but NVLink carried 40 MB a GPU (the gradients need 40 MB), the loopback 1.5 kB (80 MB)",
+        ),
+        (
+            (SOCKET,),
+            {"nvlink": IDLE, "lo": STEPS},
+            "unknown",
+            "NCCL says loopback, but the loopback carried 40 MB (the gradients need 80 MB)",
+        ),
+        (
+            (SOCKET,),
+            {"nvlink": IDLE, "lo": 0, "ports": {"mlx5_0:1": STEPS}},
+            "infiniband",
+            "NCCL says loopback, but RDMA ports carried 40 MB a node (the gradients need 40 MB), the loopback 0 B (80 MB)",
+        ),
+        (
+            (SHM,),
+            {"nvlink": IDLE, "lo": BOTH},
+            "loopback",
+            "NCCL says shm, but the loopback carried 80 MB (the gradients need 80 MB)",
+        ),
+        (
+            (SHM,),
+            {"nvlink": IDLE, "pcie": slots(9_000_000, share=0.5)},
+            "unknown",
+            "NCCL says shm, but PCIe carried 9 MB a GPU (the gradients need 20 MB)",
+        ),
+        (
+            (IB,),
+            {"nvlink": IDLE, "ports": {"mlx5_0:1": 70}},
+            "unknown",
+            "NCCL says infiniband, but RDMA ports carried 70 B a node (the gradients need 40 MB)",
+        ),
+    ],
+)
+def test_bytes_on_a_faster_wire_or_missing_on_the_claimed_one_make_a_run_invalid(lines, moved, used, said):
+    """Two runs of shared memory were valid, in which each GPU had sent all of its gradients over NVLink."""
+    found = judged(lines, **moved)
+    assert (found.used, found.contradiction) == (used, said)
+    trial = examples.trial(**GPUS)
+    assert interconnect.mismatch(found, trial) == f"{said}; the record's transport.evidence shows by what"
+
+
+@pytest.mark.parametrize(
+    ("lines", "moved", "said"),
+    [
+        ((NVLINK,), {}, "NCCL says nvlink, and the bytes of NVLink of all 2 GPUs were not counted"),
+        ((NVLINK,), {"nvlink": BUSY[:1]}, "NCCL says nvlink, and the bytes of NVLink of all 2 GPUs were not counted"),
+        ((SHM,), {}, "NCCL says shm, and the bytes of NVLink of all 2 GPUs were not counted"),
+        ((SOCKET,), {"lo": BOTH}, "NCCL says loopback, and the bytes of NVLink of all 2 GPUs were not counted"),
+        ((IB,), {"nvlink": IDLE}, "NCCL says infiniband, and the bytes of RDMA ports were not counted"),
+        (
+            (NVLINK,),
+            {"nvlink": A_PART},
+            "NCCL copies from GPU to GPU, and NVLink carried 20 MB a GPU (the gradients need 40 MB)",
+        ),
+        # Half of a ring's edges are NVLinks: what a GPU sends crosses one, what it gets does not.
+        (
+            (NVLINK,),
+            {"nvlink": [(0, STEPS), (STEPS, 0)]},
+            "NCCL copies from GPU to GPU, and NVLink carried 0 B to 40 MB a GPU (the gradients need 40 MB)",
+        ),
+        (
+            ("Channel 00 : 0 -> 1 [send] via NET/AWS Libfabric/0",),
+            {"nvlink": IDLE},
+            "NCCL names no wire that is known here",
+        ),
+        ((), {"nvlink": BUSY}, "NCCL names no wire that is known here"),
+    ],
+)
+def test_what_a_missing_counter_leaves_open_is_unknown_and_said(lines, moved, said):
+    found = judged(lines, **moved, asked="shm")
+    assert (found.used, found.contradiction, found.unproved) == ("unknown", None, said)
+    asked = examples.trial(**GPUS, interconnect="shm")
+    tail = "the record's transport.evidence shows by what"
+    assert interconnect.mismatch(found, asked) == f"INTERCONNECT=shm asked, unknown used: {said}; {tail}"
+    assert interconnect.mismatch(judged(lines, **moved), examples.trial(**GPUS)) is None  # nothing was asked for
+
+
+@pytest.mark.parametrize(("lines", "used"), [((NVLINK,), "pcie"), ((SHM,), "shm")])
+def test_gpus_without_nvlink_need_no_counter_of_it(lines, used):
+    assert judged(lines, nvlinks=0).used == used
+
+
+def test_pcie_asked_and_nvlink_used_names_the_bytes():
+    found = judged((NVLINK,), asked="pcie", nvlink=BUSY)
+    said = interconnect.mismatch(found, examples.trial(**GPUS, interconnect="pcie"))
+    assert said.startswith(
+        "INTERCONNECT=pcie asked, nvlink used, where NVLink carried 40 MB a GPU (the gradients need 40 MB): "
+    )
+    assert judged((NVLINK,), asked="pcie", nvlink=IDLE, pcie=slots(STEPS)).used == "pcie"
+
+
+@pytest.mark.parametrize("run", ["20261122T020841Z-8910-pytorch-resnet50", "20261122T021041Z-e3e3-pytorch-vgg16"])
+def test_shared_memory_that_was_nvlink_is_invalid(run):
+    """Both were valid: their NCCL said SHM, and its reductions in the NVLink switches (NVLS), which it did not name, took all of the bytes."""
+    _, new = regrade(examples.ROOT / "results" / "h200" / "wires" / f"{run}-2gpu-shm-r1")
+    assert (new.trial.interconnect, new.transport.used, new.validity.status) == ("shm", "nvlink", "invalid")
+    (reason,) = [one for one in new.validity.reasons if "INTERCONNECT" in one]
+    # The raw counters: 30 steps of 102,228,128 bytes and 4,591,765,504 to 4,629,981,184; of 553,430,176, and 24.9e9.
+    bytes_of = {
+        "resnet50": "NVLink carried 4.59 GB to 4.63 GB a GPU (the gradients need 3.07 GB), PCIe 1",
+        "vgg16": "NVLink carried 24.9 GB a GPU (the gradients need 16.6 GB), PCIe 3",
+    }
+    assert f"INTERCONNECT=shm asked, nvlink used: NCCL says shm, but {bytes_of[run.rpartition('-')[2]]}" in reason
+
+
+def test_links_of_other_gpus_prove_nothing():
+    """Without a container NVML shows all GPUs of a host, also those that another job uses."""
+    said = [*counts(nvlink=[*BUSY, (0, 0)]), nccl(NVLINK)]
+    gpus = [examples.gpu(number) for number in range(3)]
+    assert interconnect.used(examples.trial(**GPUS), gpus, said).used == "nvlink"
+    others = [*counts(nvlink=[*IDLE, *BUSY]), nccl(SHM)]
+    assert interconnect.used(examples.trial(**GPUS), gpus, others).used == "shm"
+
+
+def test_as_many_bytes_as_iterations_were_measured():
+    """The windows tell how many there were; where iterations follow the rate, the trial does not."""
+    said = [*counts(nvlink=[(STEPS // 2, STEPS // 2)] * 2), nccl(NVLINK)]
+    windows = [window(rank, iterations=ITERATIONS // 2) for rank in (0, 1)]
+    gpus = [examples.gpu(0), examples.gpu(1)]
+    assert interconnect.used(examples.trial(**GPUS), gpus, [*said, *windows]).used == "nvlink"
+    assert interconnect.used(examples.trial(**GPUS), gpus, said).used == "unknown"
 
 
 def test_copies_that_a_store_makes_between_gpus_are_seen_by_the_links_alone():
     trial = examples.trial(strategy="kvstore", kvstore="device", world_size=2, processes=1, **ON_GPU)
-    assert interconnect.used(trial, [examples.gpu(0)], [start()]).used == "unknown"
-    links = [
-        net(where, {}, nvlink={"GPU-0": {"rx_bytes": at, "tx_bytes": 0}})
-        for where, at in (("start", 0), ("stop", STEPS))
-    ]
-    assert interconnect.used(trial, [examples.gpu(0)], [start(), *links]).used == "nvlink"
+    gpus = [examples.gpu(0), examples.gpu(1)]
+    assert interconnect.used(trial, gpus, [start()]).used == "unknown"
+    assert interconnect.used(trial, gpus, counts(nvlink=BUSY)).used == "nvlink"
+    assert interconnect.used(trial, gpus, counts(nvlink=IDLE)).used == "pcie"
 
 
 def test_gradients_of_cpu_workers_cross_the_loopback_and_are_counted():
-    found = interconnect.used(examples.trial(**CPUS), (), [net("start", {"lo": 1000}), net("stop", {"lo": 51000})])
+    found = interconnect.used(examples.trial(**CPUS), (), counts(lo=BOTH))
     assert found.used == "loopback"
-    assert found.evidence.traffic == (InterfaceTraffic(rank=0, interface="lo", rx_bytes=50000, tx_bytes=50000),)
+    assert found.evidence.traffic == (InterfaceTraffic(rank=0, interface="lo", rx_bytes=BOTH, tx_bytes=BOTH),)
 
 
-def test_a_loopback_that_carried_less_than_the_gradients_did_not_carry_them():
-    """Ranks keep in touch over the loopback while their gradients go through shared memory."""
-    short = [start(None, 1000), net("start", {"lo": 0}), net("stop", {"lo": ITERATIONS * 1000 * 2 - 1})]
-    assert interconnect.used(examples.trial(**CPUS), (), short).used == "unknown"
-    over_mpi = examples.trial(
-        **{**CPUS, "strategy": "horovod", "horovod": examples.horovod(controller="mpi", operations="mpi")}
-    )
-    assert interconnect.used(over_mpi, (), short).used == "shm"
-    enough = [*short[:2], net("stop", {"lo": ITERATIONS * 1000 * 2})]
-    assert interconnect.used(over_mpi, (), enough).used == "loopback"
+@pytest.mark.parametrize(
+    ("settings", "library"),
+    [
+        (DDP, "Gloo"),
+        ({"strategy": "multiworker"}, "gRPC"),
+        ({"strategy": "kvstore", "kvstore": "dist_sync"}, "ps-lite"),
+        ({"strategy": "horovod", "horovod": examples.horovod()}, "Gloo"),
+    ],
+)
+def test_gradients_that_are_missing_on_the_only_wire_of_a_library_make_a_run_invalid(settings, library):
+    """Ranks keep in touch over the loopback while their gradients go elsewhere, or nowhere."""
+    trial = examples.trial(**TWO, **settings)
+    found = interconnect.used(trial, (), counts(lo=STEPS))
+    said = "can only have used loopback, but the loopback carried 40 MB (the gradients need 80 MB)"
+    assert (found.used, found.contradiction) == ("unknown", f"{library} {said}")
+    assert interconnect.used(trial, (), counts(lo=BOTH * 9 // 10)).used == "loopback"
+    assert interconnect.used(trial, (), [start()]).unproved.endswith("the bytes of the loopback were not counted")
+
+
+@pytest.mark.parametrize(("lo", "used"), [(BOTH, "loopback"), (BOTH // 2, "unknown"), (0, "shm")])
+def test_mpi_went_over_shared_memory_where_no_counter_saw_it(lo, used):
+    mpi = {"strategy": "horovod", "horovod": examples.horovod(controller="mpi", operations="mpi")}
+    trial = examples.trial(**TWO, **mpi)
+    assert interconnect.used(trial, (), counts(lo=lo)).used == used
+    assert interconnect.used(trial, (), [start()]).used == "unknown"  # nobody counted
+    over = interconnect.used(trial, (), counts(ports={"mlx5_0:1": STEPS}))
+    assert over.used == "infiniband"
 
 
 def test_one_process_that_drives_several_cpu_devices_needs_no_wire():
@@ -120,8 +279,8 @@ def test_one_device_needs_no_wire():
 
 def test_one_node_has_no_figures_between_nodes():
     """Records from before there were several nodes give the same digits again."""
-    found = interconnect.used(examples.trial(**CPUS), (), [start(), *sent(None, {"lo": STEPS})])
-    told = found.model_dump(exclude={"requested", "used", "evidence"})
+    found = interconnect.used(examples.trial(**CPUS), (), counts(lo=BOTH))
+    told = found.model_dump(exclude={"requested", "used", "evidence", "counted"})
     assert not any(told.values())
 
 
@@ -263,13 +422,81 @@ def test_verbs_are_what_nccl_says_and_the_ports_count():
 
 
 def test_verbs_over_ethernet_are_roce():
-    said = [
-        start(),
-        nccl(ADAPTERS.replace(":1/IB", ":1/RoCE"), IB),
-        *sent("n1", {"eth0": 9}),
-        *sent("n2", {"eth0": 9}, rank=1),
+    lines = (ADAPTERS.replace(":1/IB", ":1/RoCE"), IB)
+    assert interconnect.used(verbs_trial(), (), between(lines, ports=STEPS), nics=NICS).used == "roce"
+
+
+def between(lines, *, eth0=9, ports=None, nvlink=0):
+    """What two nodes of a GPU each tell: NCCL's lines, and what each interface, port and GPU moved."""
+    of = {} if ports is None else {"ports": {"mlx5_0:1": ports}}
+    both = [event for n in (1, 2) for event in sent(f"n{n}", {"eth0": eth0}, rank=n - 1, **of)]
+    links = [
+        net(where, {}, node="n1", nvlink={f"GPU-{n}": {"rx_bytes": at, "tx_bytes": at} for n in (0, 1)})
+        for where, at in (("start", 0), ("stop", nvlink))
     ]
-    assert interconnect.used(verbs_trial(), (), said, nics=NICS).used == "roce"
+    return [start(), nccl(*lines), *both, *links]
+
+
+@pytest.mark.parametrize(
+    ("lines", "moved", "used", "said"),
+    [
+        # Nodes of one machine whose GPUs found each other.
+        (
+            (SOCKET,),
+            {"nvlink": STEPS},
+            "nvlink",
+            "NCCL is to use eth0, but interfaces carried 9 B a node (the gradients need 40 MB), NVLink 40 MB a GPU (40 MB)",
+        ),
+        (
+            (SOCKET,),
+            {"eth0": STEPS, "nvlink": STEPS},
+            "nvlink",
+            "NCCL is to use ethernet (eth0), but NVLink carried 40 MB a GPU (the gradients need 40 MB), interfaces 40 MB a node (40 MB)",
+        ),
+        (
+            (SOCKET,),
+            {"eth0": STEPS, "ports": 3 * STEPS},
+            "infiniband",
+            "NCCL is to use ethernet (eth0), but RDMA ports carried 120 MB a node (the gradients need 40 MB), interfaces 40 MB a node (40 MB)",
+        ),
+        (
+            (ADAPTERS, IB),
+            {"ports": 70},
+            "unknown",
+            "NCCL says RDMA, but RDMA ports carried 70 B a node (the gradients need 40 MB)",
+        ),
+        (
+            (ADAPTERS, IB),
+            {"ports": STEPS, "nvlink": STEPS},
+            "nvlink",
+            "NCCL says RDMA, but NVLink carried 40 MB a GPU (the gradients need 40 MB), RDMA ports 40 MB a node (40 MB)",
+        ),
+    ],
+)
+def test_what_is_said_between_nodes_is_held_against_every_counter(lines, moved, used, said):
+    found = interconnect.used(verbs_trial(), (), between(lines, **moved), nics=NICS)
+    assert (found.used, found.contradiction) == (used, said)
+
+
+def test_an_adapter_of_infiniband_counts_ip_again():
+    """IP over InfiniBand is in the counters of its interface and of its port, with other headers in each."""
+    assert (
+        interconnect.used(gpu_trial(), (), between((SOCKET,), eth0=STEPS, ports=STEPS + 2), nics=NICS).contradiction
+        is None
+    )
+
+
+def test_ports_that_nobody_counted_prove_no_verbs():
+    found = interconnect.used(verbs_trial(), (), between((ADAPTERS, IB)), nics=NICS)
+    assert (found.used, found.unproved) == ("unknown", "NCCL says RDMA, and n1, n2 told no counters of its ports")
+
+
+def test_one_node_that_sent_nothing_is_enough_to_prove_nothing():
+    said = [start(), *sent("n1", {"eth0": 9 * STEPS}), *sent("n2", {"eth0": 100}, rank=1)]
+    found = interconnect.used(on_nodes(2, **DDP), (), said, nics=NICS)
+    assert found.contradiction == (
+        "Gloo is to use eth0, but interfaces carried 100 B to 360 MB a node (the gradients need 40 MB)"
+    )
 
 
 def test_verbs_asked_and_sockets_used_is_what_was_used():
@@ -284,9 +511,17 @@ def test_verbs_asked_and_sockets_used_is_what_was_used():
 
 
 def test_nodes_that_nccl_took_for_one_have_no_wire_between_them():
-    """Two nodes of one machine without host ids of their own: their GPUs talk directly, and the wire stays idle."""
-    said = [start(), nccl(NVLINK), *sent("n1", {"eth0": 500}), *sent("n2", {"eth0": 500}, rank=1)]
-    assert interconnect.used(gpu_trial(), (), said, nics=NICS).used == "unknown"
+    """Two nodes of one machine without host ids of their own: their GPUs talk directly, and the wire stays idle.
+
+    Of real nodes in one NVLink domain it is what was used.
+    """
+    said = between((NVLINK,), eth0=500, nvlink=STEPS)
+    found = interconnect.used(gpu_trial(), (), said, nics=NICS, one_machine=True)
+    assert (found.used, found.contradiction) == (
+        "nvlink",
+        "NCCL says p2p between the nodes, but interfaces carried 500 B a node (the gradients need 40 MB), NVLink 40 MB a GPU (40 MB)",
+    )
+    assert interconnect.used(gpu_trial(), (), said, nics=NICS).used == "nvlink"
 
 
 def test_mpi_over_verbs_is_seen_by_the_ports():
@@ -303,7 +538,7 @@ def test_mpi_over_verbs_is_seen_by_the_ports():
 
 
 def test_sockets_are_sockets_however_busy_an_adapter_was():
-    """Another job's RDMA counts on the same ports."""
+    """Another job's RDMA counts on the same ports, and Gloo can't use them."""
     said = [start(), *sent("n1", {"eth0": STEPS}, ports={"mlx5_0:1": 10**12}), *sent("n2", {"eth0": STEPS}, rank=1)]
     assert interconnect.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
 

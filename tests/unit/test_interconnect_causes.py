@@ -199,9 +199,9 @@ def test_verbs_pass_the_interface_by():
     """There, IFACE says where the ranks meet; the gradients never touch it."""
     trial = gpu_trial(**VERBS, iface="eth0")
     said = ("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:1<0>", "Channel 00 : 0 -> 1 [send] via NET/IB/0")
-    found = interconnect.used(
-        trial, (), [start(), nccl(*said), *sent("n1", {"eth1": 5}), *sent("n2", {"eth1": 5}, rank=1)]
-    )
+    moved = {"ports": {"mlx5_0:1": STEPS}}
+    both = [*sent("n1", {"eth1": 5}, **moved), *sent("n2", {"eth1": 5}, rank=1, **moved)]
+    found = interconnect.used(trial, (), [start(), nccl(*said), *both])
     assert found.used == "infiniband"
     assert mismatch(found, trial) is None
 

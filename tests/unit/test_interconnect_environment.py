@@ -37,7 +37,13 @@ SHARED_MEMORY = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_m
         ),
         (
             examples.trial(**TWO, **DDP, **ON_GPU, interconnect="shm"),
-            {**NCCL, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_P2P_DISABLE": "1"},
+            {
+                **NCCL,
+                "NCCL_SOCKET_IFNAME": "lo",
+                "GLOO_SOCKET_IFNAME": "lo",
+                "NCCL_P2P_DISABLE": "1",
+                "NCCL_NVLS_ENABLE": "0",
+            },
         ),
         (
             examples.trial(**TWO, **DDP, **ON_GPU, interconnect="loopback"),
@@ -48,6 +54,7 @@ SHARED_MEMORY = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_m
                 "NCCL_P2P_DISABLE": "1",
                 "NCCL_SHM_DISABLE": "1",
                 "NCCL_IB_DISABLE": "1",
+                "NCCL_NVLS_ENABLE": "0",
             },
         ),
         (

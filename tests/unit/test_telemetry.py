@@ -565,7 +565,7 @@ def test_too_few_samples_do_not_tell_whose_a_cores_time_was_and_that_is_a_doubt(
     (taken,) = taken_cores(found.model_copy(update={"hz": 5}), cores={0}, used_s=0.0)  # 20 samples in 4 s
     assert taken.startswith("others used the job's core 0")
     (short,) = taken_cores(found.model_copy(update={"hz": 4.9}), cores={0}, used_s=0.0)
-    assert short.startswith("4.0 s with 20 samples are too short to tell")
+    assert short.startswith("4.0 s with 19 samples are too short to tell")
 
 
 def test_a_temperature_that_still_rises_counts_in_long_spans_alone():

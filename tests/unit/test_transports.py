@@ -14,7 +14,7 @@ import pytest
 from goldens import on_file
 from records import ends_of_two, events, record
 from rich.console import Console
-from wires import DDP, ITERATIONS, on_nodes, sent, start
+from wires import DDP, ITERATIONS, ON_GPU, counts, nccl, on_nodes, sent, start
 
 from runner import interconnect
 from runner.across.transports import across, compare, curves
@@ -191,12 +191,85 @@ def test_the_probe_is_that_of_the_largest_message(compared):
     assert lost.probe_gb_s is None
 
 
-@pytest.mark.parametrize(("probe_gb_s", "said"), [(0.9, "7.2 of 10 Gbit/s"), (1.0, None)])
-def test_a_link_that_the_machine_cannot_fill_is_not_blamed(probe_gb_s, said):
-    wide = two(link=Link(rate_mbit=10_000, emulated=True))
-    found = compare(curves([run("wide", wide, seconds=0.1, probe_gb_s=probe_gb_s), SLOW_RUN]))
-    told = [note for note in transports.notes(found) if "not the link" in note]
-    assert [said in note for note in told] == ([True] if said else [])
+def rated(mbit, *, seconds, sent_mb):
+    """Two nodes whose links were held to a rate, in steps of so many seconds in which each sent so much."""
+    link = Link(rate_mbit=mbit, emulated=True)
+    return run(f"at-{mbit}", two(link=link), seconds=seconds, sent_bytes=sent_mb * MEGABYTE)
+
+
+@pytest.mark.parametrize(
+    ("links", "idle"),
+    [
+        # 10 MB in 0.1 s are 0.8 Gbit/s: of 10 a twelfth, of 0.85 nearly all.
+        ([(10_000, 0.1), (850, 0.1)], [True, False]),
+        # As fast at 1.6 Gbit/s as at 10, of which it reached half: neither is the limit.
+        ([(10_000, 0.1), (1600, 0.1)], [True, True]),
+        # At 1 Gbit/s it computes for a while and then sends: 0.64 Gbit/s reached, and still twice as slow as at 10.
+        ([(10_000, 0.0625), (1000, 0.125)], [True, False]),
+    ],
+)
+def test_a_rate_that_was_not_the_limit_is_said_not_to_be_one(links, idle):
+    """The opening table compared links of 100 and 25 Gbit/s, over both of which 18 were sent."""
+    found = compare(curves([rated(mbit, seconds=seconds, sent_mb=10) for mbit, seconds in links]))
+    assert [row.not_the_limit for row in found.rows] == idle
+    assert [row.asked_gbit for row in found.rows] == [mbit / 1000 for mbit, _ in links]
+    assert [row.reached_gbit for row in found.rows] == pytest.approx([0.08 / seconds for _, seconds in links])
+    said = [line for line in transports.markdown(found).splitlines() if line.startswith("| ethernet")]
+    assert ["not the limit" in line for line in said] == idle
+    labels = [tick.get_text() for tick in transports_figure(found).axes[0].get_yticklabels()]
+    assert ["not the limit" in label for label in labels] == idle
+
+
+def test_links_as_they_are_have_no_rate_that_they_miss():
+    plain = run("plain", two(), seconds=0.1, sent_bytes=10 * MEGABYTE)
+    found = compare(curves([plain, rated(850, seconds=0.1, sent_mb=10)]))
+    assert [(row.asked_gbit, row.not_the_limit) for row in found.rows] == [(None, False), (0.85, False)]
+
+
+def test_within_a_node_bytes_are_those_of_the_wire_that_was_used():
+    """NVLink's by NVML, a GPU's; of shared memory, which has no counter, what samplers saw of PCIe in half of the time."""
+    gpus = [examples.gpu(0), examples.gpu(1)]
+    steps = ITERATIONS * MEGABYTE
+    slots = [interconnect.PcieTraffic(gpu=f"GPU-{n}", rx_bytes=steps, tx_bytes=steps, share=0.5) for n in (0, 1)]
+    ways = []
+    for kind, moved, via, pcie in (
+        ("nvlink", steps * 3 // 2, "via P2P/CUMEM", ()),
+        ("shm", 0, "via SHM/direct", slots),
+        ("loopback", 0, "via NET/Socket/0", slots),
+    ):
+        trial = on_nodes(1, ranks=2, wires=[None], **DDP, **ON_GPU, interconnect=kind)
+        path, found = run(kind, trial, seconds=0.1)
+        lo = 2 * steps if kind == "loopback" else 0
+        said = [*counts(nvlink=[(moved, moved)] * 2, lo=lo), nccl(f"Channel 00 : 0 -> 1 {via}")]
+        used = interconnect.used(trial, gpus, said, pcie=pcie)
+        measurement = found.measurement.model_copy(update={"gradient_bytes": MEGABYTE})
+        ways.append((path, found.model_copy(update={"transport": used, "measurement": measurement})))
+    rows = compare(curves(ways)).rows
+    assert [row.sent_bytes / MEGABYTE for row in rows] == [1.5, 2.0, 2.0]
+    assert [row.factor for row in rows] == [1.5, 2.0, 2.0]
+    assert [row.counted_by for row in rows] == ["NVML", "samples of PCIe", "kernel"]
+    assert [row.reached_gbit for row in rows] == pytest.approx([0.12, 0.16, 0.16])  # in 0.1 s each
+
+
+def test_efficiency_is_against_the_same_training_on_one_device(compared):
+    fast, slow, _ = compared.rows
+    assert compared.baseline.throughput == pytest.approx(320)
+    assert (fast.row.efficiency, slow.row.efficiency) == (pytest.approx(8 / 9), pytest.approx(0.25))
+    table = transports.table(compared).splitlines()
+    assert table[2].startswith("| one CPU worker | 1 CPU worker | 1 | 320.000")
+    assert [line.split(" | ")[2] for line in table[2:]] == ["1", "2", "1", "–"]  # runs
+
+
+def test_one_device_is_found_for_matrices_that_are_set_side_by_side():
+    outer = [
+        of(label, two(link=link), "outer", seconds) for label, link, seconds in (("s", SLOW, 0.8), ("f", FAST, 0.4))
+    ]
+    inner = of("inner", on_nodes(1, ranks=2, wires=[None], **DDP), "inner", 0.2)
+    against = inner[1].scaling.model_copy(update={"baseline_run_id": "one"})
+    one = (ONE[0], ONE[1].model_copy(update={"run_id": "one"}))
+    (joined,) = across([*outer, one, (inner[0], inner[1].model_copy(update={"scaling": against}))]).values()
+    assert [path.name for path, _ in joined] == ["inner", "f", "s", "one"]
+    assert compare(curves(joined, of_one_matrix=False)).baseline.throughput == pytest.approx(320)
 
 
 def test_without_a_usable_first_transport_there_are_no_ratios():
@@ -240,7 +313,10 @@ def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
     assert [bar.get_width() for bar in left.patches] == pytest.approx([5120 / 9, 160])
     assert [bar.get_width() for bar in right.patches] == pytest.approx([1.01, 1.1])
     assert [tuple(line.get_xdata()) for line in right.lines] == [(1.0, 1.0), (1.0, 1.0)]
-    assert (left.get_xlabel(), right.get_xlabel()) == ("throughput (images/s)", "sent by a node in a step (MB)")
+    assert (left.get_xlabel(), right.get_xlabel()) == (
+        "throughput (images/s)",
+        "sent in a step (MB), by a GPU or a node",
+    )
     said = figure._supxlabel.get_text().replace("\n", " ")
     assert (
         "not drawn: infiniband (asked), 2 workers × 1 core invalid (INTERCONNECT=infiniband asked, ethernet (eth0) used"

@@ -92,7 +92,7 @@ def comparison(measured: Measured, *, name: str) -> tuple[Block, ...]:
                 Table(
                     title="Transports",
                     columns=transports.headers(compared),
-                    rows=tuple(transports.cells(row) for row in compared.rows),
+                    rows=transports.rows(compared),
                 ),
             ),
             notes=transports.notes(compared),

@@ -185,7 +185,7 @@ def _bytes(
         title=f"Bytes a step, {comparison.title}",
         shape="lying",
         x="transport",
-        y="sent by a node in a step (MB)",
+        y="sent in a step (MB), by a GPU or a node",
         series=(sent, *needed),
     )
 
