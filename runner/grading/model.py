@@ -13,7 +13,7 @@ StepMethod = Literal["step", "window-mean", "latency"]
 
 
 class Interval(Frozen):
-    """A 95 % confidence interval, in the unit of the figure that it belongs to."""
+    """A 95 % confidence interval over runs, each a process started anew, in the unit of the figure that it belongs to."""
 
     low: float
     high: float
@@ -43,7 +43,12 @@ class RawWindow(Frozen):
 
 
 class Throughput(Frozen):
-    """Global samples, or units, ÷ synchronized wall seconds, with its interval; `unit` e.g. `images/s`."""
+    """Global samples, or units, ÷ synchronized wall seconds of one run.
+
+    Attributes:
+        ci95: null, as an interval is over runs and a record is of one; older records hold one over windows, which nothing reads.
+        unit: what is counted a second, e.g. `images/s`.
+    """
 
     value: float
     ci95: Interval | None
