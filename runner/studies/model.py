@@ -186,7 +186,7 @@ class Observation(Frozen):
         method: how it was had, where there are several ways.
         ci95: over `repeats`; None where these are too few.
         freedom: degrees of freedom of the interval.
-        repeats: processes started anew that are behind it.
+        repeats: processes started anew that are behind it; 0 of what a source prints.
         runs: ids of those runs.
         altered: the cell's.
     """

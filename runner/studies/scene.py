@@ -147,8 +147,8 @@ def _needs(metric: str) -> tuple[str, ...]:
 
 
 def amount(one: Observation) -> Amount:
-    """The figure of an observation with its interval."""
-    return Amount(one.value, one.ci95, one.freedom, exact=one.method == BY_DEFINITION)
+    """The figure of an observation with its interval; exact where no run is behind it, as behind what a source prints."""
+    return Amount(one.value, one.ci95, one.freedom, exact=one.repeats == 0 or one.method == BY_DEFINITION)
 
 
 def shown(one: Observation, unit: str | None = None) -> str:
@@ -158,11 +158,11 @@ def shown(one: Observation, unit: str | None = None) -> str:
 
 def resting_on(*observations: Observation) -> str:
     """On how few runs figures without an interval rest, as words to go behind them: ` (1 run each)`; nothing where all have one."""
-    counts = sorted({one.repeats for one in observations if one.runs and not amount(one).known})
+    counts = sorted(one.repeats for one in observations if not amount(one).known)
     if not counts:
         return ""
-    fewest = f"{counts[0]} to " if len(counts) > 1 else ""
-    return f" ({fewest}{counted(counts[-1])}{' each' if len(observations) > 1 else ''})"
+    fewest = f"{counts[0]} to " if counts[0] < counts[-1] else ""
+    return f" ({fewest}{counted(counts[-1])}{' each' if len(counts) > 1 else ''})"
 
 
 def written(figure: Amount, unit: str) -> str:
