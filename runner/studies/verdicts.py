@@ -94,11 +94,14 @@ def _ratios(figure: Figure, scene: Scene) -> list[Observation]:
         return []
     one, other, made = pairs[median_low(pairs)]
     method = f"middle one of {len(pairs)} pairs" if len(pairs) > 1 else None
-    update = {"metric": figure.metric, "unit": "x", "method": method}
-    update |= {"value": made.value, "ci95": made.ci95, "freedom": made.freedom}
+    values = {"value": made.value, "ci95": made.ci95, "freedom": made.freedom}
     altered = tuple(dict.fromkeys((*one.altered, *other.altered)))
     behind = {"runs": runs_of(one, other), "repeats": min(one.repeats, other.repeats)}
-    return [one.model_copy(update={**update, **behind, "altered": altered})]
+    return [
+        one.model_copy(
+            update={"metric": figure.metric, "unit": "x", "method": method, **values, **behind, "altered": altered}
+        )
+    ]
 
 
 def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: Study) -> Comparison:
