@@ -15,7 +15,7 @@ from runner.frozen import Frozen
 from runner.grading.model import Interval
 from runner.overhead.raw import SideName
 from runner.report.block import ABSENT, Block, laid_out, section
-from runner.report.figures import PLUS_MINUS, figure, half_width
+from runner.report.figures import PLUS_MINUS
 from runner.report.training import TrainingReport
 
 if TYPE_CHECKING:
@@ -152,9 +152,19 @@ def costs(found: OverheadReport) -> Block:
     """One line a cost: the middle of the rounds and their ends, and where it is one the ratio of all rounds together."""
     rows = []
     for label, values, digits, together in (
-        ("throughput ÷ unwatched", found.ratios_to("unwatched"), RATIO_DIGITS, _telemetry(found)),
+        (
+            "throughput ÷ unwatched",
+            found.ratios_to("unwatched"),
+            RATIO_DIGITS,
+            _together(found.telemetry_ratio, found.telemetry_ratio_ci95),
+        ),
         ("throughput ÷ host", found.ratios_to("host"), RATIO_DIGITS, _host(found)),
-        ("throughput ÷ bare loop", found.ratios_to("bare"), RATIO_DIGITS, _bare(found)),
+        (
+            "throughput ÷ bare loop",
+            found.ratios_to("bare"),
+            RATIO_DIGITS,
+            _together(found.bare_ratio, found.bare_ratio_ci95),
+        ),
         ("outside of the program (s)", _known(each.outside_s for each in found.rounds), 2, ABSENT),
         ("delay of the first step (s)", _known(each.delay_s for each in found.rounds), 2, ABSENT),
     ):
@@ -210,18 +220,17 @@ def to_csv(found: OverheadReport) -> str:
     return text.getvalue()
 
 
-def _telemetry(found: OverheadReport) -> str:
-    return figure(found.telemetry_ratio, half_width(found.telemetry_ratio_ci95))
-
-
-def _bare(found: OverheadReport) -> str:
-    return figure(found.bare_ratio, half_width(found.bare_ratio_ci95))
-
-
 def _host(found: OverheadReport) -> str:
     if found.differs:
         return f"not comparable: {', '.join(found.differs)}"
-    return figure(found.host_ratio, half_width(found.host_ratio_ci95))
+    return _together(found.host_ratio, found.host_ratio_ci95)
+
+
+def _together(ratio: float | None, interval: Interval | None) -> str:
+    """A ratio of all rounds, with as many digits as those of single rounds."""
+    if ratio is None:
+        return ABSENT
+    return f"{ratio:.{RATIO_DIGITS}f}" + (f" ± {interval.half_width:.{RATIO_DIGITS}f}" if interval else "")
 
 
 def _known(values: Iterable[float | None]) -> tuple[float, ...]:
