@@ -61,7 +61,11 @@ class EngineDetails(Frozen):
 
 
 class Ratio(Frozen):
-    """A ratio to the one-device baseline."""
+    """A ratio to the one-device baseline.
+
+    Attributes:
+        ci95: null, as in `Throughput`.
+    """
 
     value: float
     ci95: Interval | None

@@ -339,7 +339,10 @@ def finite_losses(measurement: Measurement) -> bool:
 
 
 def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | None) -> ScalingFigures:
-    """Speedup and efficiency of one run against its baseline's, never clamped; none for a run that may not be used."""
+    """Speedup and efficiency of one run against its baseline's, never clamped and without an interval, which takes several runs.
+
+    None for a run that may not be used.
+    """
     measurement = graded.measurement
     nothing = ScalingFigures(baseline_run_id=None, speedup=None, efficiency=None, superlinear=False)
     alone = isinstance(trial, ForeignTrial) or trial.concurrent is None
@@ -357,10 +360,9 @@ def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | 
     if trial.device == "gpu" and (why := metrics.incomparable([ours], [theirs], scale=trial.world_size)):
         return nothing.model_copy(update={"baseline_run_id": baseline.run_id, "withheld": why})
     value = ours.rate / theirs.rate
-    ci95 = metrics.ratio_interval([ours], [theirs])
     return ScalingFigures(
         baseline_run_id=baseline.run_id,
-        speedup=Ratio(value=value, ci95=ci95),
-        efficiency=Ratio(value=value / trial.world_size, ci95=ci95.scaled(1 / trial.world_size) if ci95 else None),
+        speedup=Ratio(value=value, ci95=None),
+        efficiency=Ratio(value=value / trial.world_size, ci95=None),
         superlinear=value > trial.world_size,
     )

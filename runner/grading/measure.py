@@ -33,7 +33,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     throughput = step_parts = None
     if joined and steady:
         kept = joined.since(steady.first_window)
-        throughput = Throughput(value=kept.rate, ci95=metrics.rate_interval([kept]), unit=unit)
+        throughput = Throughput(value=kept.rate, ci95=None, unit=unit)
         step_parts = attribution.step_parts(
             events,
             first_window=steady.first_window,

@@ -7,8 +7,10 @@ window. That needs no common clock between hosts, and its error is the skew of o
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy.typing as npt
 
 from runner.events import PAUSE_S, Compiled, Eval, Event, Loss, Usage, Window
 from runner.grading.model import (
+    FEWEST_RUNS,
     CompiledGraphs,
     Evaluation,
     Interval,
@@ -27,8 +30,8 @@ from runner.grading.model import (
     Used,
 )
 
-RESAMPLES = 10_000
 CONFIDENCE = 0.95
+ALMOST_NORMAL = 1000
 STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
 # Of the measured seconds, the most that may be left out as a transient: a run that is slow for longer than that is a slow run.
@@ -54,6 +57,11 @@ class GlobalWindows:
     seconds: Floats
     first_share: Floats | None = None
     first_seconds: Floats | None = None
+
+    @classmethod
+    def of_rate(cls, rate: float) -> GlobalWindows:
+        """A run of which the rate alone is known; each such moves one unit, so that pooling adds up their times."""
+        return cls(np.array([1.0]), np.array([1.0 / rate]))
 
     def since(self, first: int) -> GlobalWindows:
         """The windows from index `first` on."""
@@ -188,100 +196,70 @@ def _kept(windows: GlobalWindows, *, first: int, steady: bool, drift: float) -> 
     )
 
 
-def _block_rates(windows: GlobalWindows, rng: np.random.Generator, resamples: int) -> tuple[Floats, Floats]:
-    """Resample windows in circular blocks: (resamples,) samples and seconds.
-
-    Windows that follow each other are alike, so blocks of n^(1/3) windows are drawn (Politis and Romano, "A circular
-    block-resampling procedure for stationary data", 1992; the order of the length after Künsch, 1989).
-    """
-    count = len(windows.samples)
-    length = max(1, round(count ** (1 / 3)))
-    blocks = math.ceil(count / length)
-    starts = rng.integers(0, count, size=(resamples, blocks))
-    index = ((starts[:, :, None] + np.arange(length)) % count).reshape(resamples, -1)[:, :count]
-    return windows.samples[index].sum(axis=1), windows.seconds[index].sum(axis=1)
-
-
-def rate_distribution(runs: Sequence[GlobalWindows], *, seed: int) -> Floats:
-    """Bootstrap distribution, (RESAMPLES,), of the pooled rate of process-level repeats of one trial.
-
-    Two levels, as the variation has two: repeats are drawn with replacement, then each one's windows in blocks (A. C. Davison
-    and D. V. Hinkley, "Bootstrap Methods and their Application", 1997, §3.8). A repeat that is drawn twice has its windows drawn twice.
-    Before that repeats are moved apart, as few of them are nearer to each other than many would be.
-    """
-    rng = np.random.default_rng(seed)
-    samples, seconds = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
-    picked = rng.integers(0, len(runs), size=(len(runs), RESAMPLES))
-    apart = _apart(runs)
-    for number, run in enumerate(apart):
-        _, resamples = np.nonzero(picked == number)
-        of_samples, of_seconds = _block_rates(run, rng, len(resamples))
-        np.add.at(samples, resamples, of_samples)
-        np.add.at(seconds, resamples, of_seconds)
-    return samples / seconds * (pooled_rate(runs) / pooled_rate(apart))
-
-
-def _apart(runs: Sequence[GlobalWindows]) -> list[GlobalWindows]:
-    """Repeats with their rates farther from the pooled one, by the same factor each (of logarithms).
-
-    What is drawn from n repeats varies by (n - 1) ÷ n of what they do, and Student's t says how much more they may vary than they show
-    (T. C. Hesterberg, "What teachers should know about the bootstrap", The American Statistician 69(4), 2015, on narrowness bias). Without
-    both, an interval of 95 % over three repeats holds the truth three times of four.
-    """
-    count = len(runs)
-    if count == 1:
-        return list(runs)
-    factor = student_t(count - 1) / student_t(math.inf) * math.sqrt(count / (count - 1))
-    pooled = pooled_rate(runs)
-    return [GlobalWindows(run.samples, run.seconds * (pooled / run.rate) ** (factor - 1)) for run in runs]
-
-
-def student_t(freedom: float) -> float:
-    """The quantile of Student's t that leaves `CONFIDENCE` in the middle, to 0.3 %.
-
-    Closed forms at 1 and 2 degrees of freedom, then by expansion (M. Abramowitz and I. A. Stegun, "Handbook of Mathematical Functions",
-    26.7.5).
-    """
-    if freedom == 1:
-        return math.tan(math.pi * CONFIDENCE / 2)
-    if freedom == 2:  # noqa: PLR2004
-        return CONFIDENCE * math.sqrt(2 / (1 - CONFIDENCE**2))
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))
-
-
-def interval(distribution: Floats) -> Interval:
-    """The central 95 % of a bootstrap distribution."""
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(distribution, [tail, 1 - tail])
-    return Interval(low=float(low), high=float(high))
-
-
 def pooled_rate(runs: Sequence[GlobalWindows]) -> float:
-    """Samples of all repeats ÷ seconds of all repeats."""
+    """Samples of all runs ÷ seconds of all runs."""
     return float(sum(run.samples.sum() for run in runs) / sum(run.seconds.sum() for run in runs))
 
 
 def rate_interval(runs: Sequence[GlobalWindows]) -> Interval | None:
-    """Interval of the pooled rate; None of a single window, which can't vary, and is no certainty."""
-    return interval(rate_distribution(runs, seed=1)) if _vary(runs) else None
+    """Student's t interval of the pooled rate over runs, each a process started anew; None for fewer than `FEWEST_RUNS`.
+
+    Windows of one process are alike and tell nothing about the next one, so that only the spread of whole runs counts. It is taken on
+    logarithms: rates are positive, and a ratio of two is then a difference.
+    """
+    variance = _log_variance(runs)
+    return None if variance is None else _around(pooled_rate(runs), variance, freedom=len(runs) - 1)
 
 
 def ratio_interval(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows]) -> Interval | None:
-    """Interval of rate(scaled) ÷ rate(base), the two resampled independently; None where one of them is a single window."""
-    if not _vary(scaled) or not _vary(base):
+    """Welch's interval of rate(scaled) ÷ rate(base), on logarithms; None where one of them has fewer runs than `FEWEST_RUNS`."""
+    own, other = _log_variance(scaled), _log_variance(base)
+    if own is None or other is None:
         return None
-    return interval(rate_distribution(scaled, seed=1) / rate_distribution(base, seed=2))
+    freedom = welch_freedom((own, len(scaled) - 1), (other, len(base) - 1))
+    return _around(pooled_rate(scaled) / pooled_rate(base), own + other, freedom=freedom)
 
 
-def _vary(runs: Sequence[GlobalWindows]) -> bool:
-    return sum(len(run.samples) for run in runs) > 1
+def _log_variance(runs: Sequence[GlobalWindows]) -> float | None:
+    """Variance of the logarithm of a pooled rate: that of single runs, times the sum of the squares of their shares of the samples.
+
+    Of n equally long runs that sum is 1 ÷ n. Of unequal ones it is more, as the longest decide.
+    """
+    if len(runs) < FEWEST_RUNS:
+        return None
+    samples = [float(run.samples.sum()) for run in runs]
+    whole = math.fsum(samples)
+    return statistics.variance([math.log(run.rate) for run in runs]) * math.fsum((own / whole) ** 2 for own in samples)
+
+
+def _around(value: float, log_variance: float, *, freedom: float) -> Interval:
+    factor = math.exp(student_t(freedom) * math.sqrt(log_variance))
+    return Interval(low=value / factor, high=value * factor)
+
+
+def welch_freedom(*parts: tuple[float, float]) -> float:
+    """Degrees of freedom of a sum of independent variances, each with its own degrees of freedom.
+
+    B. L. Welch, "The generalization of 'Student's' problem when several different population variances are involved", Biometrika
+    34(1-2), 1947.
+    """
+    below = math.fsum(variance**2 / freedom for variance, freedom in parts)
+    return math.fsum(variance for variance, _ in parts) ** 2 / below if below else math.inf
+
+
+@cache
+def student_t(freedom: float, confidence: float = CONFIDENCE) -> float:
+    """The quantile of Student's t that leaves `confidence` in the middle, by integration; `freedom` need not be whole.
+
+    With t = sqrt(freedom) × tan(angle) its density is that of cos(angle)^(freedom - 1).
+    """
+    if freedom > ALMOST_NORMAL:
+        return NormalDist().inv_cdf((1 + confidence) / 2)
+    angles = np.linspace(0, math.pi / 2, 4001)
+    density = np.cos(angles) ** (freedom - 1)
+    share = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    angle = float(np.interp(confidence, share / share[-1], angles))
+    return round(math.sqrt(freedom) * math.tan(angle), 5)  # the last digits are the processor's
 
 
 def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> StepTime | None:

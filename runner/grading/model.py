@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -10,10 +10,12 @@ from runner.flop.model import FlopFigures
 from runner.frozen import Frozen
 
 StepMethod = Literal["step", "window-mean", "latency"]
+FEWEST_RUNS: Final = 3
+"""Runs from which an interval is taken; what rests on fewer shows their number instead."""
 
 
 class Interval(Frozen):
-    """A 95 % confidence interval, in the unit of the figure that it belongs to."""
+    """A 95 % confidence interval over runs, each a process started anew, in the unit of the figure that it belongs to."""
 
     low: float
     high: float
@@ -46,7 +48,12 @@ class RawWindow(Frozen):
 
 
 class Throughput(Frozen):
-    """Global samples, or units, ÷ synchronized wall seconds, with its interval; `unit` e.g. `images/s`."""
+    """Global samples, or units, ÷ synchronized wall seconds of one run.
+
+    Attributes:
+        ci95: null, as an interval is over runs and a record is of one; older records hold one over windows, which nothing reads.
+        unit: what is counted a second, e.g. `images/s`.
+    """
 
     value: float
     ci95: Interval | None

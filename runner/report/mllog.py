@@ -198,13 +198,12 @@ def _rates(record: RunRecord, windows: Sequence[Window], clock: _Clock) -> Itera
             value={keys.THROUGHPUT: float(rate)},
             metadata={keys.STEP: step, "unit": throughput.unit, "steady": window.index >= steady.first_window},
         )
-    interval = {"low": throughput.ci95.low, "high": throughput.ci95.high} if throughput.ci95 else None
     yield Line(
         at=max(ends.values()),
         kind=keys.POINT_IN_TIME,
         key=keys.TRACKED_STATS,
         value={"steady_throughput": throughput.value},
-        metadata={keys.STEP: step, "unit": throughput.unit, "ci95": interval},
+        metadata={keys.STEP: step, "unit": throughput.unit},
     )
 
 

@@ -47,7 +47,7 @@ class Row(BaseModel):
         speedup: throughput over that of one device; above `scale` it is shown, and flagged.
         efficiency: speedup / scale.
         withheld: why there is no speedup though there is a baseline; None where there is one.
-        repeats: processes started anew that the intervals are taken over.
+        repeats: runs, each a process started anew, that the figures are pooled from and the intervals are over.
         parts: where the time of a step went, the mean of the repeats; None where no program told.
         mfu_percent: model FLOP/s at that throughput over the devices' dense peak; None where that is more than 100.
         above_peak: whether it is.

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from runner.report.block import ABSENT, known, line
 from runner.report.comparison import SAMPLED, ComparedRow
-from runner.report.figures import ends_by_column, figure, half_width, percent
+from runner.report.figures import PLUS_MINUS, ends_by_column, figure, half_width, percent, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +64,7 @@ def cells(row: ComparedRow) -> tuple[str, ...]:
     return (
         row.transport,
         row.row.devices,
-        str(row.row.repeats) if row.row.repeats else ABSENT,
+        runs(row.row),
         figure(row.row.throughput, half_width(row.row.throughput_ci95)),
         figure(percent(row.row.efficiency), half_width(row.row.efficiency_ci95, scale=100)),
         figure(row.ratio, half_width(row.ratio_ci95)),
@@ -79,7 +79,7 @@ def cells(row: ComparedRow) -> tuple[str, ...]:
 
 def legend(comparison: Comparison) -> str:
     """What the columns mean that no header has room for."""
-    said = [f"± = half the width of the 95 % bootstrap interval; ratio: to {comparison.first}"]
+    said = [f"{PLUS_MINUS}; ratio: to {comparison.first}"]
     if comparison.baseline is not None:
         said.append(f"efficiency: {comparison.unit} ÷ those of one device ÷ devices")
     if any(row.not_the_limit for row in comparison.rows):

@@ -104,8 +104,7 @@ class Watch:
         if record.validity.status == "invalid" or throughput is None:
             self._shown.trial_ended(f"invalid, {'; '.join(record.validity.reasons)}")
             return
-        spread = f" ± {throughput.ci95.half_width:.1f}" if throughput.ci95 else ""
-        self._shown.trial_ended(f"{throughput.value:.1f}{spread} {throughput.unit} ({record.validity.status})")
+        self._shown.trial_ended(f"{throughput.value:.1f} {throughput.unit} ({record.validity.status})")
 
 
 def _idle_from_here(event: Event) -> bool:
