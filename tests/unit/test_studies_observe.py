@@ -17,7 +17,7 @@ from runner.grading.measure import measure
 from runner.grading.model import AccuracyFigures, EpochFigures, RawWindow
 from runner.profile.model import CallClassShare, CallShare, CategoryShare, Copies
 from runner.published import load as published
-from runner.studies.model import Altered, Cell, CellRun, Run
+from runner.studies.model import Cell, CellRun, Run
 from runner.studies.observe import observed
 from runner.studies.observe.derived import derived
 from runner.studies.observe.runs import converged_at
@@ -58,7 +58,7 @@ class TestRates:
         (rate,) = found["throughput"]
         assert rate.value == pytest.approx(160)
         assert rate.ci95.low <= 160 <= rate.ci95.high
-        assert (rate.repeats, rate.runs) == (2, ("a", "b"))
+        assert (rate.repeats, rate.degraded, rate.runs) == (2, 0, ("a", "b"))
         assert found["iteration_time"][0].value == pytest.approx(0.2)
 
     def test_an_iteration_is_as_long_whatever_throughput_counts(self):
@@ -75,6 +75,16 @@ class TestRates:
         found, _ = looked_at([run(0.1, run_id="a"), run(9.9, run_id="b", status="invalid")], gpus=1)
         assert found["throughput"][0].value == pytest.approx(320)
         assert found["throughput"][0].runs == ("a",)
+
+    def test_degraded_runs_are_counted(self):
+        found, _ = looked_at([run(run_id="a"), run(run_id="b", repeat=2, status="degraded")], gpus=1)
+        assert (found["throughput"][0].repeats, found["throughput"][0].degraded) == (2, 1)
+
+    def test_the_device_is_that_of_the_record(self):
+        """A run from file was said to be of the machine that the study was asked for on."""
+        one = swept.measured(64, 1000)[1]
+        found, _ = looked_at([one], here=GPU.model_copy(update={"device_name": "NVIDIA A100"}), gpus=1)
+        assert found["throughput"][0].device_name == "NVIDIA H200"
 
     def test_without_a_usable_run_the_reason_is_kept(self):
         found, missing = looked_at([run(status="invalid")], gpus=1)
@@ -288,6 +298,12 @@ class TestDerived:
         assert found["scaling_efficiency", "a", 1].value == 100
         assert found["speedup", "a", 2].runs == ("run-180", "run-100")
 
+    def test_a_speedup_rests_on_the_runs_of_both_scales(self):
+        one = observation(100, gpus=1, repeats=1, degraded=1, altered=("optimizer",))
+        two = observation(180, gpus=2, repeats=3, altered=("data",))
+        found = next(made for made in derived([one, two], DELL) if made.metric == "speedup" and made.where.gpus == 2)
+        assert (found.repeats, found.degraded, found.altered) == (1, 1, ("data", "optimizer"))
+
     def test_nothing_without_one_device(self):
         assert not [one for one in derived([observation(180, gpus=2)], DELL) if one.metric == "speedup"]
 
@@ -302,6 +318,5 @@ class TestDerived:
         assert whole.method.startswith("extrapolated: 90 epochs of 1,281,167 images")
 
     def test_smaller_images_tell_no_days(self):
-        shrunk = Altered(field="image_size", published="224", here="32")
-        own = observation(1000, gpus=4, nodes=1, altered=(shrunk,))
+        own = observation(1000, gpus=4, nodes=1, altered=("image_size",))
         assert not [one for one in derived([own], DELL) if one.metric == "full_training_time"]
