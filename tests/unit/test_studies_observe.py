@@ -119,12 +119,26 @@ class TestQuality:
         curve = tuple(self.epoch(number, accuracy) for number, accuracy in ((1, 50.0), (2, 80.0)))
         found, _ = looked_at([run(update={"epochs": curve})], gpus=1)
         assert [(one.epoch, one.value) for one in found["accuracy"]] == [(1, 50.0), (2, 80.0)]
-        # Wilson's interval of 50 of 100.
-        assert found["accuracy"][0].ci95.low == pytest.approx(40.4, abs=0.05)
-        assert found["accuracy"][0].ci95.high == pytest.approx(59.6, abs=0.05)
+        assert found["accuracy"][0].ci95 is None  # of one process
         assert len(found["train_loss"]) == 2
         assert "val_loss" not in found
         assert found["epochs_to_converge"][0].value == 2
+
+    @pytest.mark.parametrize(
+        ("accuracies", "low", "high"),
+        [
+            ((50.0, 50.0, 50.0), 40.4, 59.6),  # Wilson's interval of 50 of 100: three repeats of one seed are one
+            ((30.0, 50.0, 70.0), 50 - 4.303 * 20 / 3**0.5, 50 + 4.303 * 20 / 3**0.5),  # Student's
+        ],
+    )
+    def test_an_accuracy_is_as_sure_as_its_repeats_and_its_images_allow(self, accuracies, low, high):
+        runs = [
+            run(run_id=str(nth), repeat=nth, update={"epochs": (self.epoch(1, value),)})
+            for nth, value in enumerate(accuracies, start=1)
+        ]
+        found, _ = looked_at(runs, gpus=1)
+        assert found["accuracy"][0].ci95.low == pytest.approx(low, abs=0.05)
+        assert found["accuracy"][0].ci95.high == pytest.approx(high, abs=0.05)
 
     @pytest.mark.parametrize(("accuracies", "epoch"), [((50, 79, 80), 2), ((50, 78.9, 80), 3), ((80, 50, 60), 1)])
     def test_converged_is_within_a_point_of_the_best(self, accuracies, epoch):

@@ -85,11 +85,10 @@ def times(cell: Gathered) -> None:
 
 def quality(cell: Gathered) -> None:
     """Accuracy of predictions; losses and accuracy after each epoch; and the epoch at which a training has converged."""
-    for one in cell.measured:
-        figures = one.record.measurement.accuracy
-        if figures:
-            cell.add("accuracy", "%", Amount(figures.percent, _binomial(figures.percent, figures.samples)), [one])
-            break
+    answered = [(one, figures) for one in cell.measured if (figures := one.record.measurement.accuracy)]
+    if answered:
+        share = _share([figures.percent for _, figures in answered], answered[0][1].samples)
+        cell.add("accuracy", "%", share, [one for one, _ in answered])
     curves = [(one, one.record.measurement.epochs) for one in cell.measured if one.record.measurement.epochs]
     if not curves:
         return
@@ -97,11 +96,8 @@ def quality(cell: Gathered) -> None:
     for index in range(min(len(curve) for _, curve in curves)):
         points = [curve[index] for _, curve in curves]
         epoch = points[0].epoch
-        accuracies = [point.accuracy_percent for point in points]
-        ci95 = over_repeats(accuracies) or _binomial(
-            fmean(accuracies), sum(point.validation_samples for point in points)
-        )
-        cell.add("accuracy", "%", Amount(fmean(accuracies), ci95), runs, epoch=epoch)
+        share = _share([point.accuracy_percent for point in points], points[0].validation_samples)
+        cell.add("accuracy", "%", share, runs, epoch=epoch)
         for metric, losses in (
             ("train_loss", [point.train_loss for point in points]),
             ("val_loss", [point.val_loss for point in points]),
@@ -118,6 +114,14 @@ def converged_at(curve: Sequence[tuple[int, float]]) -> int:
     """The first epoch whose accuracy is within `CONVERGED_WITHIN` of the best of the run; pairs of epoch and accuracy in percent."""
     best = max(accuracy for _, accuracy in curve)
     return next(epoch for epoch, accuracy in curve if accuracy >= best - CONVERGED_WITHIN)
+
+
+def _share(percents: Sequence[float], samples: int) -> Amount:
+    """The mean of repeats, each of the same so many samples; its interval is the wider of that of repeats and that of a share of samples."""
+    repeats, drawn = over_repeats(percents), _binomial(fmean(percents), samples)
+    # Repeats of one seed may agree to the last digit, which is no certainty about other images; one repeat tells nothing of others.
+    wider = drawn if repeats and drawn and drawn.half_width > repeats.half_width else repeats
+    return Amount(fmean(percents), wider)
 
 
 def _binomial(percent: float, samples: int) -> Interval | None:
