@@ -58,9 +58,10 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
 
 
 def version_of(record: RunRecord) -> str:
-    """The version of the framework that ran; the name of an image that was given says nothing of it, its program does."""
+    """The version of the framework that ran: that of its image where the program says the same, `2.13.0-cpu` for 2.13.0+cpu, else the program's."""
     asked = record.trial.version if isinstance(record.trial, Trial) else ""
-    return record.provenance.framework_version or asked if asked == record.image.reference else asked
+    said = record.provenance.framework_version
+    return asked if said is None or said.startswith(asked.partition("-")[0]) else said
 
 
 def model_in_words(trial: Trial) -> str:

@@ -23,9 +23,7 @@ LEGEND = (
     "in which any kernel ran; SM active, FP32, tensor: means over the measured windows by hardware counters of the sampler; compute: union "
     "of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler; power: of all devices, energy ÷ time"
 )
-_LEGEND_CPU = (
-    f"batch: of one device; {PLUS_MINUS}; CPUs: of the whole host, whoever used them; power: of its processors, energy ÷ time"
-)
+_LEGEND_CPU = f"batch: of one device; {PLUS_MINUS}; CPUs: of the whole host, whoever used them; power: of its processors, energy ÷ time"
 
 
 class Point(BaseModel):

@@ -20,7 +20,7 @@ def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
     """(reproduction on file, the same as its runs' records and its study give it now).
 
     Raises:
-        RequestError: it can't be read, or its study or a run of it is gone.
+        RequestError: it can't be read, or its study, a block of that or a run of it is gone.
     """
     try:
         old = Reproduction.model_validate_json(path.read_text(encoding="utf-8"))
@@ -41,8 +41,15 @@ def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
         made_at=old.made_at,
         git=old.git,
     )
-    # What became of the cells is not judged: why one could not run is known to the machine that it was to run on.
-    return old, new.model_copy(update={"cells": old.cells})
+    cells = tuple(_outcome(was, now) for was, now in zip(old.cells, new.cells, strict=True))
+    return old, new.model_copy(update={"cells": cells})
+
+
+def _outcome(was: CellOutcome, now: CellOutcome) -> CellOutcome:
+    """A cell by its records; whether one without any was to run, and why it did not, is known to the machine that it was for."""
+    if was.runs and now.measured + now.passes:
+        return now if was.status == "ran" else now.model_copy(update={"why": None})
+    return now.model_copy(update={"status": "failed" if was.runs else was.status, "why": now.why or was.why})
 
 
 def write_again(path: Path, reproduction: Reproduction) -> None:

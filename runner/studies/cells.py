@@ -14,9 +14,10 @@ from runner.published.model import Conditions, Published
 from runner.request import Precision, Request
 from runner.studies.asked import Scale
 from runner.studies.asking import Asked, ask, link
+from runner.studies.differences import merged
 from runner.studies.model import Altered, Cell, Machine
 from runner.studies.setting import Leaf, Setting
-from runner.studies.study import LENGTHS, ShortenedName, Study
+from runner.studies.study import LENGTHS, NOT_STATED, ShortenedName, Study
 
 Curve = tuple[str, Precision, int | None]
 
@@ -81,7 +82,7 @@ def _of_block(setting: Setting) -> Iterator[Cell]:
                 request=request,
                 pick=pick,
                 why=why,
-                altered=tuple(_altered(setting, leaf)),
+                altered=merged(setting.study.declared(setting.block, leaf.name), _altered(setting, leaf)),
                 extra=leaf.extra,
             )
 
@@ -117,12 +118,12 @@ def _where(setting: Setting, leaf: Leaf) -> Conditions:
 
 
 def _altered(setting: Setting, leaf: Leaf) -> Iterator[Altered]:
-    """Every difference to what the source ran, but for the device itself."""
+    """Every difference to what the source ran that the study does not declare, but for the device itself."""
     block, where, image = setting.block, setting.block.where, setting.image
     if where.framework and setting.framework != where.framework:
         yield Altered(field="framework", published=where.framework, here=setting.framework)
-    if image and image.version not in setting.study.same.versions.get(setting.framework, ()):
-        yield Altered(field="version", published=where.version or "not stated", here=image.version)
+    if image and image.version != where.version:
+        yield Altered(field="version", published=where.version or NOT_STATED, here=image.version)
     if leaf.model != block.models[leaf.name]:
         yield Altered(field="model", published=leaf.name, here=leaf.model)
     if leaf.batch != leaf.printed:
@@ -155,8 +156,8 @@ def _length(of: Callable[[ShortenedName], int | None]) -> str:
     for name in LENGTHS:
         if count := of(name):
             return f"{count:,} {name if count > 1 else name[:-1]}"
-    return "not stated"
+    return NOT_STATED
 
 
 def _said(value: int | None) -> str:
-    return "not stated" if value is None else f"{value:,}"
+    return NOT_STATED if value is None else f"{value:,}"

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Final, Literal
+
+from pydantic import field_validator
 
 from runner.emulation.link import Link
 from runner.frozen import Frozen
@@ -22,8 +25,21 @@ from runner.studies.asked import Scale
 from runner.trial import AnyTrial, Case, ForeignTrial, Trial
 
 State = Literal["training", "idle"]
-FigureVerdict = Literal["reproduced", "differs", "not comparable", "not measured", "shape agrees", "shape differs"]
-FindingVerdict = Literal["holds", "does not hold", "not testable here"]
+Indicated = Literal["indicated", "not indicated"]
+FigureVerdict = (
+    Literal["reproduced", "differs", "not comparable", "not measured", "shape agrees", "shape differs"] | Indicated
+)
+FindingVerdict = Literal["holds", "does not hold", "not testable here"] | Indicated
+
+INDICATED: Final[Mapping[FigureVerdict | FindingVerdict, Indicated]] = {
+    "reproduced": "indicated",
+    "shape agrees": "indicated",
+    "holds": "indicated",
+    "differs": "not indicated",
+    "shape differs": "not indicated",
+    "does not hold": "not indicated",
+}
+"""What verdicts become that rest on degraded runs, or on too few to tell how far to trust them."""
 
 
 class Usable(Frozen):
@@ -77,11 +93,16 @@ class Machine(Frozen):
 
 
 class Altered(Frozen):
-    """How a cell differs from the source's, but for the device itself: `field` is one of the source's terms or a flag of `bench`."""
+    """How a cell differs from the source's: `field` is one of the source's terms, a flag of `bench`, or what the study calls it.
+
+    Attributes:
+        declared: whether the study says so, whatever it is run on; the rest follows from the plan, or from what the records say ran.
+    """
 
     field: str
     published: str
     here: str
+    declared: bool = False
 
 
 class Pick(Frozen):
@@ -135,7 +156,7 @@ class Cell(Frozen):
         request: what runs it here; cells of one curve share a request. None where this hardware can't.
         pick: which of that request's runs are its.
         why: the reason why this hardware can't, as half a sentence.
-        altered: every difference to the source's run that the study or this machine makes.
+        altered: every difference to the source's run, as far as it is known before; the device itself is not among them then.
         extra: whether it stands beside the source's own, for a machine too small for those.
     """
 
@@ -187,8 +208,9 @@ class Observation(Frozen):
         ci95: over `repeats`; None where these are too few.
         freedom: degrees of freedom of the interval.
         repeats: processes started anew that are behind it; 0 of what a source prints.
+        degraded: how many of the runs behind it are.
         runs: ids of those runs.
-        altered: the cell's.
+        altered: the fields in which the cell differs from the source's.
     """
 
     metric: str
@@ -206,9 +228,16 @@ class Observation(Frozen):
     device_name: str
     method: str | None = None
     repeats: int = 1
+    degraded: int = 0
     runs: tuple[str, ...]
-    altered: tuple[Altered, ...] = ()
+    altered: tuple[str, ...] = ()
     extra: bool = False
+
+    @field_validator("altered", mode="before")
+    @classmethod
+    def _by_their_fields(cls, altered: Iterable[object]) -> tuple[object, ...]:
+        """Files of before have each difference whole."""
+        return tuple(one["field"] if isinstance(one, Mapping) else one for one in altered)
 
 
 class Missing(Frozen):
@@ -228,7 +257,8 @@ class Comparison(Frozen):
         published: as printed; None for a figure with several values.
         measured: None where nothing was.
         ratio, ratio_ci95: measured ÷ published.
-        fields: those in which the two differ so that they can't be compared.
+        fields: everything in which the two runs differ, the device in words, the rest by the name under which the cell has it.
+        doubts: why the measured figure settles nothing.
         why: of a verdict that needs one.
     """
 
@@ -246,6 +276,7 @@ class Comparison(Frozen):
     tolerance: float | None = None
     verdict: FigureVerdict
     fields: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     why: str | None = None
 
 
@@ -255,12 +286,14 @@ class Judgement(Frozen):
     Attributes:
         why: the figures behind the verdict, or what is missing.
         runs: ids of the runs that it stands on.
+        doubts: why these settle nothing.
     """
 
     finding: Finding
     verdict: FindingVerdict
     why: str
     runs: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 class CellOutcome(Frozen):
@@ -268,7 +301,12 @@ class CellOutcome(Frozen):
 
     Attributes:
         status: `ran`; `failed`; `skipped` where this hardware can't; `open` where it was not come to.
+        altered: every difference to the source's run, by what ran where it ran.
         runs: directories of its runs, beside the reproduction's file.
+        measured, passes: how many of them may be used, without a profiler and under one.
+        degraded: of those, how many are.
+        doubts: why, each reason once.
+        software, images, devices: what these ran in and on, as their records have it; several where they differ.
     """
 
     id: str
@@ -280,6 +318,13 @@ class CellOutcome(Frozen):
     altered: tuple[Altered, ...] = ()
     extra: bool = False
     runs: tuple[str, ...] = ()
+    measured: int = 0
+    passes: int = 0
+    degraded: int = 0
+    doubts: tuple[str, ...] = ()
+    software: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
 
 class Reproduction(Frozen):

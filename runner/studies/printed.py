@@ -14,6 +14,7 @@ from runner.published.source import Runs
 from runner.studies.model import Observation
 from runner.studies.observe.derived import derived
 from runner.studies.scene import Scene
+from runner.studies.study import NOT_STATED
 from runner.studies.terms import mode
 
 _MEASURED = frozenset({"reported", "logged", "derived"})
@@ -53,7 +54,7 @@ def observation_of(figure: Figure) -> Observation:
         value=float(figure.value) if isinstance(figure.value, Decimal) else 0.0,
         where=figure.conditions,
         device="cpu" if on_cpu else "gpu",
-        device_name=figure.conditions.gpu or figure.conditions.device or "not stated",
+        device_name=figure.conditions.gpu or figure.conditions.device or NOT_STATED,
         repeats=0,
         runs=(figure.id,),
     )
@@ -78,7 +79,7 @@ def _samples(published: Published) -> Iterator[Observation]:
                         block, model=model, gpus=point.gpus, nodes=point.nodes or next(iter(block.nodes), None)
                     ),
                     device="gpu",
-                    device_name="not stated",
+                    device_name=NOT_STATED,
                     repeats=0,
                     runs=(),
                 )

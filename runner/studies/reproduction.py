@@ -8,12 +8,14 @@ from datetime import datetime
 from runner.published.findings import All, Predicate, Steady
 from runner.published.model import Published
 from runner.studies.asked import Scale
+from runner.studies.differences import as_ran, counted, software
 from runner.studies.model import CellOutcome, CellRun, Machine, Observation, Reproduction
 from runner.studies.observe import observed
 from runner.studies.predicates import judged
 from runner.studies.scene import Scene
 from runner.studies.study import Study
 from runner.studies.verdicts import compared
+from runner.summarize import machine as machine_of
 
 
 def judge(
@@ -36,7 +38,11 @@ def judge(
         scale: whether the study was shortened.
         made_at: now.
         git: the suite's commit.
+
+    Raises:
+        RequestError: the study has no such block any more.
     """
+    runs = [as_ran(run, study=study, published=published) for run in runs]
     observations, missing = observed(runs, published=published, machine=machine)
     scene = Scene(
         published=published,
@@ -65,20 +71,28 @@ def judge(
 
 def _outcome(run: CellRun) -> CellOutcome:
     cell = run.cell
-    usable = any(one.record.validity.status != "invalid" for one in run.runs)
+    usable = [one.record for one in run.runs if one.record.validity.status != "invalid"]
     reasons = [reason for one in run.runs for reason in one.record.validity.reasons]
+    told = counted(run)
     return CellOutcome(
         id=cell.id,
         block=cell.block,
         where=cell.where,
         case=cell.case,
         status=(
-            "skipped" if cell.request is None else "ran" if usable else "failed" if run.runs or run.why else "open"
+            "ran" if usable else "skipped" if cell.request is None else "failed" if run.runs or run.why else "open"
         ),
         why=run.why or cell.why or (None if usable else next(iter(reasons), None)),
         altered=cell.altered,
         extra=cell.extra,
         runs=tuple(one.directory for one in run.runs),
+        measured=sum(not record.profiled for record in usable),
+        passes=sum(record.profiled for record in usable),
+        degraded=sum(record.validity.status == "degraded" for record in usable),
+        doubts=tuple(dict.fromkeys(reason for record in usable for reason in record.validity.reasons)),
+        software=tuple(dict.fromkeys(map(software, told))),
+        images=tuple(dict.fromkeys(record.image.reference for record in told)),
+        devices=tuple(dict.fromkeys(map(machine_of, told))),
     )
 
 

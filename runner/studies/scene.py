@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from runner.grading.model import FEWEST_RUNS
 from runner.published.model import Published
 from runner.published.selector import Selector
 from runner.published.units import METRICS
-from runner.report.figures import counted
 from runner.request import Device
 from runner.studies.model import CellRun, Missing, Observation
 from runner.studies.noise import Amount
@@ -20,6 +20,10 @@ SHOWN: Final = 6
 
 BY_DEFINITION: Final = "by definition"
 """`method` of what nobody has to measure: the speedup of one device is 1."""
+
+
+_COUNTS: Final = frozenset({"samples_per_run"})
+"""Quantities that are the same in every run."""
 
 _FACTORS: Final[Mapping[str, float]] = {
     "us": 1e-6,
@@ -44,13 +48,20 @@ class Answer:
         holds: None where it can't be told here.
         why: the figures, or what is missing.
         runs: ids of the runs behind them.
+        doubts: why these settle nothing (`doubts`).
         case: which of several cases it is; empty for the only one.
     """
 
     holds: bool | None
     why: str
     runs: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     case: str = ""
+
+
+def answer(holds: bool | None, why: str, *observations: Observation) -> Answer:  # noqa: FBT001 - what it says
+    """What these figures say."""
+    return Answer(holds, why, runs_of(*observations), doubts(*observations))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,15 +167,6 @@ def shown(one: Observation, unit: str | None = None) -> str:
     return written(amount(one), unit or one.unit)
 
 
-def resting_on(*observations: Observation) -> str:
-    """On how few runs figures without an interval rest, as words to go behind them: ` (1 run each)`; nothing where all have one."""
-    counts = sorted(one.repeats for one in observations if not amount(one).known)
-    if not counts:
-        return ""
-    fewest = f"{counts[0]} to " if counts[0] < counts[-1] else ""
-    return f" ({fewest}{counted(counts[-1])}{' each' if len(counts) > 1 else ''})"
-
-
 def written(figure: Amount, unit: str) -> str:
     """A number with its interval and unit; a ratio has no unit."""
     half = figure.ci95.half_width if figure.ci95 else 0.0
@@ -195,6 +197,31 @@ def runs_of(*observations: Observation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(run for one in observations for run in one.runs))
 
 
+def behind(*observations: Observation) -> dict[str, Any]:
+    """What a figure made of others stands on, as fields of it: the fewest repeats of them, and all else of each."""
+    return {
+        "repeats": min(one.repeats for one in observations),
+        "degraded": sum(one.degraded for one in observations),
+        "runs": runs_of(*observations),
+        "altered": tuple(dict.fromkeys(field for one in observations for field in one.altered)),
+    }
+
+
+def doubts(*observations: Observation) -> tuple[str, ...]:
+    """Why figures only indicate what they say: a degraded run among them, fewer runs than an interval takes, or no interval.
+
+    Neither what is so by definition nor what a source printed is in doubt, nor are counts, or windows one by one, for want of an interval.
+    """
+    own = [one for one in observations if one.repeats and one.method != BY_DEFINITION]
+    found = ["degraded runs"] if any(one.degraded for one in own) else []
+    fewest = min((one.repeats for one in own), default=FEWEST_RUNS)
+    if fewest < FEWEST_RUNS:
+        found.append("1 run" if fewest == 1 else f"{fewest} runs")
+    elif any(one.ci95 is None and one.iterations is None and one.metric not in _COUNTS for one in own):
+        found.append("no interval")
+    return tuple(found)
+
+
 def together(answers: Sequence[Answer]) -> Answer:
     """One answer to all cases: one that fails is enough, and what could not be told is said beside it."""
     failed = [one for one in answers if one.holds is False]
@@ -209,7 +236,14 @@ def together(answers: Sequence[Answer]) -> Answer:
     if untold:
         parts.append(f"not told: {_listed(untold)}")
     runs = tuple(dict.fromkeys(run for one in (*failed, *held) for run in one.runs))
-    return Answer(holds=not failed, why="; ".join(parts), runs=runs)
+    return Answer(holds=not failed, why="; ".join(parts), runs=runs, doubts=in_doubt(decided))
+
+
+def in_doubt(decided: Sequence[Answer]) -> tuple[str, ...]:
+    """The doubts about what answers decide together: of those that hold all count, of those that fail one without any is enough."""
+    if any(one.holds is False and not one.doubts for one in decided):
+        return ()
+    return tuple(dict.fromkeys(doubt for one in decided for doubt in one.doubts))
 
 
 def _listed(answers: Sequence[Answer], *, all_of_them: bool = False) -> str:

@@ -28,6 +28,8 @@ _STYLES: Final = {
     "shape differs": "red",
     "failed": "bold red",
     "open": "yellow",
+    "indicated": "yellow",
+    "not indicated": "yellow",
 }
 _WIDTH_OF_A_FILE: Final = 240
 """Columns of a table that goes to a file or another program, where nothing has to fit a screen."""
@@ -39,12 +41,12 @@ def screen() -> Console:
 
 
 def print_plan(console: Console, study: Study, cells: Sequence[Cell], *, machine: Machine, scale: Scale) -> None:
-    """What is going to run, what can't and why, and what is changed against the source."""
+    """What is going to run, what can't and why, and where it differs from the source."""
     console.print(Text(study.title, style="bold"))
     console.print(Text(words.where(machine, scale)))
     console.print(_table(words.PLAN, words.plan(study, cells)))
     _print_list(console, "not here", words.reasons(cells))
-    _print_list(console, "changed", words.changes(cells))
+    console.print(_table(words.DIFFERENCES, words.differences(cells)))
 
 
 def print_studies(console: Console, found: Iterable[tuple[str, str, Machine, Sequence[Cell]]]) -> None:
@@ -59,11 +61,13 @@ def print_reproduction(console: Console, reproduction: Reproduction) -> None:
     """The tables of a study."""
     console.print()
     console.print(Text(reproduction.title, style="bold"))
-    console.print(Text(words.where(reproduction.machine, reproduction.scale)))
-    console.print(_table(words.CELLS, words.runs(reproduction), styled=3))
+    console.print(Text(words.where(reproduction.machine, reproduction.scale, reproduction.cells)))
+    console.print(_table(words.CELLS, words.runs(reproduction), styled=5))
+    console.print(_table(words.DIFFERENCES, words.differences(reproduction.cells)))
     console.print(_table(words.FIGURES, words.figures(reproduction), styled=6))
     console.print(Text(words.LEGEND, style="dim"))
     console.print(_table(words.FINDINGS, words.findings(reproduction), styled=1))
+    console.print(Text(words.INDICATED_LEGEND, style="dim"))
     console.print(Text(words.counted(reproduction.judgements, reproduction.comparisons), style="bold"))
     for note in reproduction.notes:
         console.print(Text(note, style="yellow"))
@@ -71,11 +75,12 @@ def print_reproduction(console: Console, reproduction: Reproduction) -> None:
 
 def markdown(reproduction: Reproduction) -> str:
     """The same for people who paste; ends with a newline."""
-    machine, commit = reproduction.machine, f", commit {reproduction.git[:12]}" if reproduction.git else ""
+    where = words.where(reproduction.machine, reproduction.scale, reproduction.cells)
+    commit = f", commit {reproduction.git[:12]}" if reproduction.git else ""
     lines = [
         f"# {reproduction.title}",
         "",
-        f"Study `{reproduction.study}`, {words.where(machine, reproduction.scale)}, {reproduction.made_at:%Y-%m-%d}{commit}",
+        f"Study `{reproduction.study}`, {where}, {reproduction.made_at:%Y-%m-%d}{commit}",
         "",
         words.counted(reproduction.judgements, reproduction.comparisons),
         "",
@@ -83,7 +88,9 @@ def markdown(reproduction: Reproduction) -> str:
         "",
         *_markdown_table(words.CELLS, words.runs(reproduction)),
         *_markdown_list("not here", words.reasons([cell for cell in reproduction.cells if cell.status == "skipped"])),
-        *_markdown_list("changed", words.changes(reproduction.cells)),
+        "## Differences from the source",
+        "",
+        *_markdown_table(words.DIFFERENCES, words.differences(reproduction.cells)),
         "## Figures",
         "",
         *_markdown_table(words.FIGURES, words.figures(reproduction)),
@@ -92,6 +99,8 @@ def markdown(reproduction: Reproduction) -> str:
         "## Findings",
         "",
         *_markdown_table(words.FINDINGS, words.findings(reproduction)),
+        words.INDICATED_LEGEND,
+        "",
         *_markdown_list("notes", reproduction.notes),
     ]
     return "\n".join(lines).rstrip() + "\n"

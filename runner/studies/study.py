@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
+from runner.errors import RequestError
 from runner.events import ProfileKind, Region
 from runner.frozen import Frozen
 from runner.published.model import Conditions
@@ -25,6 +26,31 @@ ShortenedName = Literal[
 ]
 # Three ways to say how long a run is; a short one may say it in another.
 LENGTHS: Final[tuple[ShortenedName, ...]] = ("samples", "epochs", "iterations")
+NOT_STATED: Final = "not stated"
+"""What stands for a setting that a source leaves out."""
+
+
+class Difference(Frozen):
+    """Where the runs of a block are not those of its source, whatever they run on.
+
+    Attributes:
+        field: what differs; a setting has the name of its key (`batches` is `batch`), so that what a small scale makes of it takes the place
+            of `here`.
+        published: in the source; `not stated` where it is left out there, and was decided by the study.
+        here: in this suite.
+        models: the networks that it is of, as the source calls them; all of the block's where there are none.
+    """
+
+    field: Annotated[str, Field(min_length=1)]
+    published: Annotated[str, Field(min_length=1)]
+    here: Annotated[str, Field(min_length=1)]
+    models: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _differs(self) -> Difference:
+        if self.published == self.here:
+            raise ValueError(f"{self.field}: `published` and `here` are the same; leave it out")
+        return self
 
 
 class Point(Frozen):
@@ -102,6 +128,8 @@ class Block(Frozen):
         passes_only: whether the measured runs beside those passes are left out.
         cases: what the source calls each way to run `concurrent` trainings → the suite's name of it.
         fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
+        differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
+            wires) is compared with them, and what a small scale changes is known, so that neither is declared.
         note: what had to be decided since the source leaves it out.
     """
 
@@ -136,6 +164,7 @@ class Block(Frozen):
     cases: Mapping[str, Case] = {}
     fit: Count | None = None
     small: Small = Small()
+    differs: tuple[Difference, ...] = ()
     note: str | None = None
 
     @model_validator(mode="after")
@@ -162,18 +191,25 @@ class Block(Frozen):
             raise ValueError(f"{self.id}: iterations, epochs and samples say the same thing; give one of them")
         return self
 
+    @model_validator(mode="after")
+    def _differs_in_its_own_models(self) -> Block:
+        for difference in self.differs:
+            if unknown := set(difference.models) - set(self.models):
+                raise ValueError(
+                    f"{self.id}: {difference.field} differs for {min(unknown)!r}, which is none of `models`"
+                )
+        return self
+
 
 class Same(Frozen):
-    """What counts as the same hardware and software as the source's, so that a figure can be called reproduced.
+    """What counts as the same hardware as the source's, so that a figure can be called reproduced.
 
     Attributes:
         gpus: by the source's id of a GPU, what the driver calls it.
-        versions: by framework, versions of images here that count as the source's.
         why: the reason.
     """
 
     gpus: Mapping[Identifier, tuple[str, ...]] = {}
-    versions: Mapping[str, tuple[str, ...]] = {}
     why: str
 
 
@@ -198,9 +234,10 @@ class Study(Frozen):
         id: the file's name; what STUDY calls it.
         source: id of the published source.
         networks: what stands for each of the source's networks.
-        same: what counts as the source's hardware and software.
+        same: what counts as the source's hardware.
         tolerances: the first that names a metric counts.
         repeat: process-level repeats of each run at full scale; a small one has one.
+        differs: what is so in every block, as `Block.differs`.
         notes: what a reader of the table has to know.
     """
 
@@ -211,8 +248,37 @@ class Study(Frozen):
     same: Same
     tolerances: tuple[Tolerance, ...]
     repeat: Count = 3
+    differs: tuple[Difference, ...] = ()
     blocks: Annotated[tuple[Block, ...], Field(min_length=1)]
     notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _differs_once_in_each(self) -> Study:
+        models = {model for block in self.blocks for model in block.models}
+        for difference in self.differs:
+            if unknown := set(difference.models) - models:
+                raise ValueError(f"{difference.field} differs for {min(unknown)!r}, which no block has")
+        for block in self.blocks:
+            for model in block.models:
+                fields = [one.field for one in self.declared(block, model)]
+                if twice := next((field for field in fields if fields.count(field) > 1), None):
+                    raise ValueError(f"{block.id}: `differs` has {twice} more than once for {model}; keep one")
+        return self
+
+    def block(self, name: str) -> Block:
+        """The block of a cell.
+
+        Raises:
+            RequestError: the study has none of that name, any more.
+        """
+        for block in self.blocks:
+            if block.id == name:
+                return block
+        raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
+
+    def declared(self, block: Block, model: str | None) -> tuple[Difference, ...]:
+        """How the runs of a network in a block differ from the source's."""
+        return tuple(one for one in (*self.differs, *block.differs) if not one.models or model in one.models)
 
     def tolerance(self, metric: str) -> Tolerance | None:
         """How near a figure of this quantity has to come; None where the study does not say."""

@@ -1,13 +1,13 @@
 """Each published figure beside what was measured in its place. Pure.
 
-`reproduced` and `differs` are said where hardware and software count as the source's, and the run was not altered in a way that moves the
-quantity. Elsewhere absolute figures are `not comparable`, with the fields that differ; of shapes (speedup, efficiency, ratios and shares),
-which are free of the speed of a device, it is said whether they agree.
+`reproduced` and `differs` are said where nothing differs: hardware, software, network, data and settings are the source's. Elsewhere
+absolute figures are `not comparable`, with the fields that differ and the ratio all the same; of shapes (speedup, efficiency, ratios and
+shares), which are free of the speed of a device, it is said whether they agree. Each becomes `indicated` or `not indicated` where the
+measured figure rests on degraded runs, or on too few.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from statistics import median_low
@@ -17,12 +17,13 @@ from runner.published.derive import Scaled, scaled
 from runner.published.model import Conditions, Figure
 from runner.published.selector import Selector
 from runner.published.units import RATE
-from runner.studies.model import Comparison, FigureVerdict, Observation
+from runner.studies.differences import hardware
+from runner.studies.model import INDICATED, Comparison, FigureVerdict, Observation
 from runner.studies.noise import Amount, ratio
 from runner.studies.predicates.pairs import pairs_of
 from runner.studies.printed import is_measured, observation_of
-from runner.studies.scene import BY_DEFINITION, Scene, amount, in_unit, not_run, runs_of
-from runner.studies.study import Study
+from runner.studies.scene import BY_DEFINITION, Scene, amount, behind, doubts, in_unit, not_run
+from runner.studies.study import NOT_STATED, Study
 from runner.studies.terms import Value, agreement, partners, term
 
 SHAPES: Final = frozenset(
@@ -33,12 +34,6 @@ SHAPES: Final = frozenset(
 """Quantities that can be compared between devices: each is a part, or a multiple, of another of the same device."""
 
 _OF_RATIOS: Final = {"speed_ratio": "throughput", "throughput_ratio": "throughput", "time_ratio": "total_time"}
-_SHORTER: Final = frozenset({"iterations", "epochs", "warmup", "fit", "profile_after", "profile_iterations"})
-_OF_LENGTH: Final = frozenset(
-    {"training_time", "total_time", "inference_time", "profiled_time", "concurrent_kernel_time"}
-    | {"accuracy", "train_loss", "val_loss", "epochs_to_converge", "samples_per_run"}
-)
-"""Quantities that a shorter run changes."""
 
 _ELSEWHERE: Final = frozenset(
     {"gpu", "version", "container", "system", "dataset", "data", "note", "strategy", "submitter"}
@@ -94,14 +89,15 @@ def _ratios(figure: Figure, scene: Scene) -> list[Observation]:
         return []
     one, other, made = pairs[median_low(pairs)]
     method = f"middle one of {len(pairs)} pairs" if len(pairs) > 1 else None
-    values = {"value": made.value, "ci95": made.ci95, "freedom": made.freedom}
-    altered = tuple(dict.fromkeys((*one.altered, *other.altered)))
-    behind = {"runs": runs_of(one, other), "repeats": min(one.repeats, other.repeats)}
-    return [
-        one.model_copy(
-            update={"metric": figure.metric, "unit": "x", "method": method, **values, **behind, "altered": altered}
-        )
-    ]
+    update = {
+        "metric": figure.metric,
+        "unit": "x",
+        "value": made.value,
+        "ci95": made.ci95,
+        "freedom": made.freedom,
+        "method": method,
+    }
+    return [one.model_copy(update={**update, **behind(one, other)})]
 
 
 def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: Study) -> Comparison:
@@ -121,7 +117,8 @@ def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: 
     if not measured:
         return comparison.model_copy(update={"why": _why_not(figure, scene)})
     one = max(measured, key=lambda each: term(each, "batch") or 0)
-    fields = tuple(_fields(figure, one, measured, scene))
+    unclear = {field.partition(" ")[0]: field for field in _unclear(figure, measured)}
+    fields = (*(field for field in _differing(figure, one, scene) if field not in unclear), *unclear.values())
     own = _own_unit(one, figure)
     if printed is None or own is None:
         fields = (*fields, "unit" if own is None else "several values there")
@@ -131,16 +128,18 @@ def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: 
     if tolerance is None and figure.bound is None:
         fields = (*fields, "tolerance (the study states none)")
     verdict = _verdict(figure, own, made, fields=fields, tolerance=tolerance.share if tolerance else None)
-    if any(" (not stated there" in field for field in fields):  # which of several runs it is of, nobody can tell
+    if unclear:
         verdict = "not comparable"
+    doubted = doubts(one) if verdict in INDICATED else ()
     return comparison.model_copy(
         update={
             "measured": one,
             "ratio": made.value if made else None,
             "ratio_ci95": made.ci95 if made else None,
             "tolerance": tolerance.share if tolerance else None,
-            "verdict": verdict,
+            "verdict": INDICATED[verdict] if doubted else verdict,
             "fields": fields,
+            "doubts": doubted,
             "why": one.method,
         }
     )
@@ -170,43 +169,25 @@ def _own_unit(one: Observation, figure: Figure) -> Amount | None:
     return in_unit(one, figure.unit)
 
 
-def _fields(figure: Figure, one: Observation, equally: Sequence[Observation], scene: Scene) -> Iterator[str]:
-    """Everything in which the two runs differ so that the figure moves: `gpu (Tesla P100 there, Tesla V100 here)`."""
-    yield from _hardware(figure, one, scene)
-    for altered in one.altered:
-        shortens = altered.field in _SHORTER
-        if not shortens or (figure.metric in _OF_LENGTH and altered.published != "not stated"):
-            yield f"{altered.field} ({altered.published} there, {altered.here} here)"
-    named = {altered.field for altered in one.altered}
+def _differing(figure: Figure, one: Observation, scene: Scene) -> Iterator[str]:
+    """Everything in which the two runs differ: the device in words, `gpu (Tesla P100 there, Tesla V100 here)`, of the rest its name."""
+    devices = hardware(scene.published, figure.conditions, gpu=one.where.gpu, device=one.device, name=one.device_name)
+    named = {each.field: f"{each.field} ({each.published} there, {each.here} here)" for each in devices}
+    yield from named.values()
+    yield from (field for field in one.altered if field not in named)
+
+
+def _unclear(figure: Figure, equally: Sequence[Observation]) -> Iterator[str]:
+    """What the source leaves out, so that nobody can tell which of several runs a figure is of."""
     for name in ("batch", "model", "gpus"):
         here = sorted({value for each in equally if (value := term(each, name)) is not None}, key=_sorted)
-        if len(here) > 1 and name not in named and term(observation_of(figure), name) is None:
-            yield f"{name} (not stated there, {', '.join(map(str, here))} here)"
+        if len(here) > 1 and term(observation_of(figure), name) is None:
+            yield f"{name} ({NOT_STATED} there, {', '.join(map(str, here))} here)"
 
 
 def _sorted(value: Value) -> tuple[float, str]:
     """Numbers by size, then names."""
     return (float(value), "") if isinstance(value, int) else (0.0, str(value))
-
-
-def _hardware(figure: Figure, one: Observation, scene: Scene) -> Iterator[str]:
-    hardware = scene.published.hardware
-    if figure.conditions.device == "cpu":
-        if not _same_cpu(hardware.cpu, one.device_name):
-            yield f"cpu ({hardware.cpu or 'not stated'} there, {one.device_name} here)"
-        return
-    names = {gpu.id: gpu.model for gpu in hardware.gpus}
-    there = figure.conditions.gpu
-    if one.device == "cpu" or one.where.gpu is None or (there and one.where.gpu != there):
-        tried = {gpu for block in scene.published.runs for gpu in block.gpu} or {gpu.id for gpu in hardware.gpus[:1]}
-        stated = names.get(there, there) if there else " or ".join(names[gpu] for gpu in sorted(tried)) or "not stated"
-        yield f"gpu ({stated} there, {one.device_name} here)"
-
-
-def _same_cpu(there: str | None, here: str) -> bool:
-    """Whether all model numbers of a source's processor are in the name of this one: 2690 and v4 of `Xeon E5-2690 v4`."""
-    numbers = re.findall(r"\bv\d\b|\b\d{4,}\w*\b", there or "")
-    return bool(numbers) and all(re.search(rf"\b{number}\b", here) for number in numbers)
 
 
 def _why_not(figure: Figure, scene: Scene) -> str:

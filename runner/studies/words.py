@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from runner.grading.model import Interval
+from runner.grading.model import FEWEST_RUNS, Interval
 from runner.report.figures import PLUS_MINUS
-from runner.studies.model import Altered, Cell, CellOutcome, Comparison, Judgement, Machine, Observation, Reproduction
+from runner.studies.model import Cell, CellOutcome, Comparison, Judgement, Machine, Observation, Reproduction
 from runner.studies.study import Study
 
 ABSENT: Final = "\N{EN DASH}"
 FIGURES: Final = ("figure", "printed in", "published", "measured ±", "runs", "ratio ±", "verdict")
-FINDINGS: Final = ("finding", "verdict", "why")
-CELLS: Final = ("cell", "runs", "throughput ±", "status")
+FINDINGS: Final = ("finding", "verdict", "runs", "why")
+CELLS: Final = ("run", "throughput ±", "runs", "software", "image", "status")
+DIFFERENCES: Final = ("differs in", "source", "here", "of")
 PLAN: Final = ("block", "what", "runs", "here")
-STUDIES: Final = ("study", "what", "runs", "here")
-LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published"
+STUDIES: Final = ("study", "what", "runs", "here", "differences")
+LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published; a figure that differs from the source's run in anything is not reproduced"
+INDICATED_LEGEND: Final = f"indicated, not indicated: seen, or not, but on degraded runs, on fewer than {FEWEST_RUNS} of a cell, or without an interval"
 
 Row = tuple[str, ...]
 
@@ -36,22 +38,36 @@ def reasons(cells: Sequence[Cell | CellOutcome]) -> list[str]:
     return _grouped((cell.why, cell.id) for cell in cells if cell.why)
 
 
-def changes(cells: Sequence[Cell | CellOutcome]) -> list[str]:
-    """What is changed, each change once, with the blocks that it is of."""
-    running = [cell for cell in cells if not cell.why]
-    return _grouped((_change(altered), cell.block) for cell in running for altered in cell.altered)
+def differences(cells: Sequence[Cell | CellOutcome]) -> list[Row]:
+    """Where the runs differ from the source's, each difference once, with the blocks that it is of."""
+    by_block: dict[Row, dict[str, None]] = {}
+    for cell in cells:
+        for one in cell.altered if _has_run(cell) else ():
+            by_block.setdefault((cell.block, one.field.replace("_", " "), one.published), {})[one.here] = None
+    found: dict[Row, list[str]] = {}
+    for (block, *there), here in by_block.items():
+        found.setdefault((*there, ", ".join(here)), []).append(block)
+    return [(*difference, ", ".join(blocks)) for difference, blocks in found.items()]
 
 
-def where(machine: Machine, scale: str) -> str:
-    """`small, on vm: AMD EPYC, 2 CPU cores for GPUs`."""
+def _has_run(cell: Cell | CellOutcome) -> bool:
+    """Whether it ran, or is going to."""
+    return not cell.why if isinstance(cell, Cell) else cell.status == "ran"
+
+
+def where(machine: Machine, scale: str, cells: Sequence[CellOutcome] = ()) -> str:
+    """`small, on vm: AMD EPYC, 2 CPU cores for GPUs`; of cells that ran, the devices that their records have."""
+    ran = dict.fromkeys(device for cell in cells for device in cell.devices)
     instead = "" if machine.device == "gpu" else " in place of GPUs"
+    if ran:
+        return f"{scale}, on {machine.name}: {' and '.join(ran)}{instead}"
     nodes = f" of {len(machine.devices)} nodes" if len(machine.devices) > 1 else ""
     return f"{scale}, on {machine.name}: {machine.device_name}, {machine.in_words}{instead}{nodes}"
 
 
 def studies(name: str, title: str, cells: Sequence[Cell]) -> Row:
     """One row of the list of studies."""
-    return name, title, str(sum(not cell.extra for cell in cells)), _here(cells)
+    return name, title, str(sum(not cell.extra for cell in cells)), _here(cells), str(len(differences(cells)))
 
 
 def figures(reproduction: Reproduction) -> list[Row]:
@@ -62,7 +78,7 @@ def figures(reproduction: Reproduction) -> list[Row]:
             comparison.where,
             _published(comparison),
             _amount(comparison.measured) if comparison.measured else ABSENT,
-            _runs(comparison.measured),
+            runs_behind(comparison.measured),
             _ratio(comparison.ratio, comparison.ratio_ci95),
             _verdict(comparison),
         )
@@ -70,13 +86,26 @@ def figures(reproduction: Reproduction) -> list[Row]:
     ]
 
 
+def fields(comparison: Comparison) -> tuple[str, ...]:
+    """In what a figure's runs differ, as people write it."""
+    return tuple(field.replace("_", " ") for field in comparison.fields)
+
+
 def findings(reproduction: Reproduction) -> list[Row]:
     """What became of each conclusion."""
-    return [(judged.finding.says, judged.verdict, judged.why) for judged in reproduction.judgements]
+    return [
+        (
+            judged.finding.says,
+            f"{judged.verdict}: {'; '.join(judged.doubts)}" if judged.doubts else judged.verdict,
+            str(len(judged.runs)) if judged.runs else ABSENT,
+            judged.why,
+        )
+        for judged in reproduction.judgements
+    ]
 
 
 def runs(reproduction: Reproduction) -> list[Row]:
-    """Every run of the source that was run, failed or was not come to, with its throughput."""
+    """Every run of the source that was run, failed or was not come to, with its throughput, and what it ran in."""
     rates = {
         observed.runs: observed
         for observed in reproduction.observations
@@ -86,16 +115,44 @@ def runs(reproduction: Reproduction) -> list[Row]:
     for cell in reproduction.cells:
         if cell.status != "skipped":
             rate = next((rates[ids] for ids in rates if set(ids) <= set(cell.runs) and ids), None)
-            status = cell.status if not cell.why else f"{cell.status}: {cell.why}"
-            rows.append((cell.id, _runs(rate), _amount(rate) if rate else ABSENT, status))
+            rows.append(
+                (
+                    cell.id,
+                    _amount(rate) if rate else ABSENT,
+                    processes(cell),
+                    " and ".join(cell.software) or ABSENT,
+                    " and ".join(cell.images) or ABSENT,
+                    f"{cell.status}: {why}" if (why := reasons_of(cell)) else cell.status,
+                )
+            )
     return rows
 
 
+def runs_behind(measured: Observation | None) -> str:
+    """How many runs of a cell a figure rests on: `3`, `3, 1 degraded`."""
+    if measured is None:
+        return ABSENT
+    return f"{measured.repeats}, {measured.degraded} degraded" if measured.degraded else str(measured.repeats)
+
+
+def processes(cell: CellOutcome) -> str:
+    """How many runs of a cell may be used, and passes under a profiler beside them: `3`, `1 and 2 passes`, `1 pass`."""
+    passes = f"{cell.passes} pass{'' if cell.passes == 1 else 'es'}" if cell.passes else ""
+    return " and ".join(word for word in (str(cell.measured) if cell.measured else "", passes) if word) or ABSENT
+
+
+def reasons_of(cell: CellOutcome) -> str:
+    """Why it failed or was not run, and how many of its runs are degraded, with their reasons."""
+    degraded = f"{cell.degraded} degraded ({'; '.join(cell.doubts)})" if cell.degraded else ""
+    return "; ".join(word for word in (cell.why or "", degraded) if word)
+
+
 def counted(judgements: Sequence[Judgement], comparisons: Sequence[Comparison]) -> str:
-    """`12 findings hold, 3 do not, 22 can't be tested here; of 31 figures 2 agree in shape and 29 can't be compared`."""
+    """How many findings and figures came to each verdict, in a sentence."""
     of_findings = [judged.verdict for judged in judgements]
     told = (
-        f"{of_findings.count('holds')} of {len(of_findings)} findings hold, {of_findings.count('does not hold')} do not, "
+        f"{of_findings.count('holds')} of {len(of_findings)} findings hold, {of_findings.count('does not hold')} do not; on degraded or too "
+        f"few runs {of_findings.count('indicated')} are indicated and {of_findings.count('not indicated')} are not; "
         f"{of_findings.count('not testable here')} can't be tested here"
     )
     kinds = [comparison.verdict for comparison in comparisons]
@@ -116,21 +173,11 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{what}: {', '.join(dict.fromkeys(names))}" for what, names in groups.items()]
 
 
-def _change(altered: Altered) -> str:
-    # A length has its unit with it: `4,000 iterations`.
-    name = "" if altered.field == "iterations" else f"{altered.field.replace('_', ' ')} "
-    return f"{name}{altered.published} \N{RIGHTWARDS ARROW} {altered.here}"
-
-
 def _published(comparison: Comparison) -> str:
     if comparison.published is None:
         return "several values"
     sign = f"{comparison.bound} " if comparison.bound else "about " if comparison.approx else ""
     return f"{sign}{comparison.published} {comparison.unit}"
-
-
-def _runs(observed: Observation | None) -> str:
-    return f"{observed.repeats:,}" if observed else ABSENT
 
 
 def _amount(observed: Observation) -> str:
@@ -145,8 +192,8 @@ def _ratio(value: float | None, ci95: Interval | None) -> str:
 
 
 def _verdict(comparison: Comparison) -> str:
-    if comparison.fields:
-        return f"{comparison.verdict}: {'; '.join(comparison.fields)}"
+    if comparison.fields or comparison.doubts:
+        return f"{comparison.verdict}: {'; '.join((*comparison.doubts, *fields(comparison)))}"
     needs_why = comparison.verdict == "not measured" and comparison.why
     return f"{comparison.verdict}: {comparison.why}" if needs_why else comparison.verdict
 

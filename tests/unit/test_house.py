@@ -56,7 +56,7 @@ PURE = sorted(
         *(ROOT / "runner" / "studies" / "predicates").glob("*.py"),
         *(
             ROOT / "runner" / "studies" / f"{name}.py"
-            for name in ("asked", "asking", "cells", "model", "noise", "pace", "printed", "reproduction")
+            for name in ("asked", "asking", "cells", "differences", "model", "noise", "pace", "printed", "reproduction")
         ),
         *(
             ROOT / "runner" / "studies" / f"{name}.py"

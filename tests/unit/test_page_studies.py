@@ -125,8 +125,25 @@ def test_a_figure_that_was_not_measured_says_so(dell):
         "–",
         "–",
         "not measured",
-        "; ".join(word for word in (", ".join(bare.fields), "no 16 GPUs") if word),
+        "; ".join(word for word in (*bare.doubts, ", ".join(bare.fields).replace("_", " "), "no 16 GPUs") if word),
     )
+
+
+def test_what_is_indicated_and_what_differs_is_on_the_page_with_the_number_of_runs(dell):
+    tables = {one.title: one for one in studies.block(dell, stem="dell").tables}
+    (rises,) = (row for row in tables["Findings"].rows if row[0] == "dell.nvcaffe.speed_rises")
+    assert rises[2:4] == ("indicated", "3")
+    assert rises[4].startswith("1 run; gpus 1, 2, 4: ")
+    assert ("normalization", "none", "batch normalization after every convolution", "mxnet-googlenet, mxnet-cpu") in (
+        tables["Differences from the source"].rows
+    )
+    assert {row[6] for row in tables["Published figures"].rows} <= {"1", "–"}
+
+
+def test_points_of_degraded_runs_are_hollow():
+    doubted = studies.Point({"gpus": 2}, 2.0, published=False, runs=("b",), degraded=True)
+    (figure,) = drawn(point(1.0, gpus=1), doubted)
+    assert figure.series[0].degraded == (False, True)
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -1,15 +1,19 @@
-"""Prevents: a verdict on file that its own records no longer give, one that was edited by hand, and a reproduction that outlives its runs
-without a word."""
+"""Prevents: a verdict on file that its own records no longer give, one that was edited by hand, software on file that did not run, and a
+reproduction that outlives its runs without a word."""
 
 import json
 import shutil
 
 import pytest
+import studied
 
 from runner.errors import RequestError
 from runner.machine.provenance import SUITE_ROOT
 from runner.regrade import regrade_all
+from runner.results import read_record, write_record
+from runner.studies import load, show
 from runner.studies.again import SUFFIX, judge_again
+from runner.studies.reproduction import judge
 
 COMMITTED = sorted((SUITE_ROOT / "results").rglob(f"*{SUFFIX}"))
 
@@ -33,14 +37,16 @@ def test_a_committed_study_comes_out_the_same(path):
 
 
 def test_an_edited_figure_and_an_edited_verdict_are_mended(copied, capsys):
+    regrade_all(copied.parent)
     honest = copied.read_text()
     fields = json.loads(honest)
     fields["observations"][0]["value"] *= 2
-    fields["judgements"][0]["verdict"] = "does not hold"
+    fields["judgements"][0]["verdict"] = "holds"
+    fields["cells"][0]["software"] = ["pytorch 2.15.0"]
     copied.write_text(json.dumps(fields))
     assert regrade_all(copied.parent) == 0
     said = capsys.readouterr().out
-    assert f"{copied}: written again, observations, judgements differed from the records" in said
+    assert f"{copied}: written again, cells, observations, judgements differed from the records" in said
     assert copied.read_text() == honest
     assert copied.with_name(copied.name.replace(SUFFIX, ".md")).exists()
 
@@ -50,6 +56,56 @@ def test_a_study_whose_runs_are_gone_says_which(copied):
     shutil.rmtree(copied.parent / run)
     with pytest.raises(RequestError, match=f"{run}: holds no record.json"):
         judge_again(copied)
+
+
+def on_file(out, name, here):
+    """A made-up reproduction with the records of its runs."""
+    study, source, found = studied.study_runs(name, here)
+    made = judge(study, published=source, runs=found, machine=here, scale="small", made_at=studied.NOW)
+    for run in (run for cell in found for run in cell.runs):
+        (out / run.directory).mkdir()
+        write_record(out / run.directory, run.record)
+    path = out / f"made-up{SUFFIX}"
+    path.write_text(made.model_dump_json())
+    return path
+
+
+@pytest.mark.parametrize("name", load.names())
+def test_every_study_comes_out_the_same_from_its_file(tmp_path, name):
+    """What a study looked at beside its records was asked of the plan, which is gone: of the backward pass, launches of whole steps came."""
+    old, new = judge_again(
+        on_file(tmp_path, name, studied.machine(device="gpu", devices=(4,), device_name="NVIDIA H200"))
+    )
+    assert new == old
+
+
+def test_a_study_of_before_is_read_and_told_by_its_records(tmp_path):
+    """cern-wgan was said to have run PyTorch 2.15.0, which was planned; its records had 2.11.0+cu130."""
+    path = on_file(tmp_path, "cern-wgan", studied.machine())
+    fields = json.loads(path.read_text())
+    planned = [{"field": "version", "published": "1.3.0", "here": "2.15.0"}]
+    for cell in fields["cells"]:
+        cell["altered"] = planned
+        for name in ("measured", "passes", "degraded", "doubts", "software", "images", "devices"):
+            del cell[name]
+    for one in fields["observations"]:
+        one["altered"] = planned
+        del one["degraded"]
+    for one in (*fields["comparisons"], *fields["judgements"]):
+        del one["doubts"]
+    path.write_text(json.dumps(fields))
+    for run in (run for cell in fields["cells"] for run in cell["runs"]):
+        record = read_record(tmp_path / run)
+        ran = record.provenance.model_copy(update={"framework": "pytorch", "framework_version": "2.11.0+cu130"})
+        write_record(tmp_path / run, record.model_copy(update={"provenance": ran}))
+    old, new = judge_again(path)
+    assert old.observations[0].altered == ("version",)
+    assert {cell.software for cell in new.cells} == {("pytorch 2.11.0+cu130",)}
+    told = {one.field: (one.published, one.here) for one in new.cells[0].altered}
+    assert told["version"] == ("1.3.0", "2.11.0+cu130")
+    assert told["framework"] == ("tensorflow", "pytorch")
+    assert "2.15.0" not in new.model_dump_json(exclude={"machine"})
+    assert "2.15.0" not in show.markdown(new)
 
 
 @pytest.mark.parametrize("content", [b"{}", b"\xff"], ids=["empty", "no UTF-8"])

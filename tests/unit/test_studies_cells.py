@@ -295,6 +295,22 @@ def test_every_change_against_the_source_is_told():
     assert laid_out(study, cpu_machine())["own.1gpus"].altered == cell.altered[:2]
 
 
+def test_what_a_study_declares_is_part_of_every_cell_and_a_small_one_says_what_the_source_leaves_out():
+    study = made_up(
+        differs=(
+            {"field": "loss", "published": "smoothed", "here": "plain"},
+            {"field": "image_size", "published": "not stated", "here": "224"},
+        ),
+        small=Small(image_size=32),
+    )
+    whole, small = (laid_out(study, cpu_machine(), scale)["own.1gpus"].altered for scale in ("full", "small"))
+    loss = Altered(field="loss", published="smoothed", here="plain", declared=True)
+    version = Altered(field="version", published="0.7.0", here="1.9.1")
+    chosen = Altered(field="image_size", published="not stated", here="224", declared=True)
+    assert set(whole) == {loss, version, chosen}
+    assert set(small) == {loss, version, Altered(field="image_size", published="not stated", here="32")}
+
+
 def test_a_batch_that_its_devices_can_not_share_is_no_run():
     study = made_up(batches=(), points=(Point(gpus=3, batch=64),), batch_of="all")
     assert laid_out(study, cpu_machine(8))["own.3gpus"].why == "a batch of 64 is not shared equally by 3 devices"

@@ -15,10 +15,11 @@ import studied
 from runner.on_file import records_under
 from runner.published import load as published
 from runner.results import folders_under
-from runner.studies.model import Cell, CellRun, Run
+from runner.studies.model import INDICATED, Cell, CellRun, Run
 from runner.studies.observe import observed
 from runner.studies.predicates import judged
 from runner.studies.printed import printed
+from runner.studies.reproduction import judge
 from runner.studies.scene import Scene
 
 STUDIES = ("cern-wgan", "dell-p100", "nyu-profiling", "tbd-analysis", "uw-hardware")
@@ -47,7 +48,8 @@ def test_every_finding_can_be_asked_of_recorded_runs(name):
         looked_at = seen(place, own, device)
         for finding in own.findings:
             judgement = judged(finding, looked_at)
-            assert judgement.verdict in {"holds", "does not hold", "not testable here"}
+            assert judgement.verdict in {"holds", "does not hold", "not testable here", *INDICATED.values()}
+            assert (judgement.verdict in INDICATED.values()) == bool(judgement.doubts)
             assert judgement.why
             assert (judgement.verdict == "not testable here") is not bool(judgement.runs)
 
@@ -65,10 +67,13 @@ def test_every_finding_can_be_asked_of_a_whole_study(study, device):
 
 
 def test_profiles_of_a_study_answer_its_findings():
-    """Launches take 95 % of the calls below batch 64 and 60 % at 64, broadcasts 53 % of the time at batch 4 and less with each step up."""
+    """Launches take 95 % of the calls below batch 64 and 60 % at 64, broadcasts 53 % of the time at batch 4 and less with each step up.
+
+    A pass is run once, so that none of it is settled.
+    """
     here = studied.machine(device="gpu", devices=(2,), device_name="NVIDIA H200")
     verdicts = {one.finding.id: one.verdict for one in studied.reproduced("nyu-profiling", here).judgements}
-    held = {name for name, verdict in verdicts.items() if verdict == "holds"}
+    held = {name for name, verdict in verdicts.items() if verdict == "indicated"}
     assert held == {
         "nyu.broadcast_falls_with_batch",
         "nyu.broadcast_small_batch_half",
@@ -78,10 +83,36 @@ def test_profiles_of_a_study_answer_its_findings():
         "nyu.small_batch_memory_bound",
         "nyu.alloc_invariant",
     }
-    assert verdicts["nyu.broadcast_alexnet_differs"] == "does not hold"
+    assert verdicts["nyu.broadcast_alexnet_differs"] == "not indicated"
     assert verdicts["nyu.winograd_k80_hump"] == "not testable here"
     on_cpu = {one.finding.id: one.verdict for one in studied.reproduced("nyu-profiling", studied.machine()).judgements}
-    assert {name for name, verdict in on_cpu.items() if verdict == "holds"} == {"nyu.maxpool_backward_rises"}
+    assert {name for name, verdict in on_cpu.items() if verdict == "indicated"} == {"nyu.maxpool_backward_rises"}
+
+
+def test_findings_on_degraded_runs_say_so_and_on_invalid_ones_nothing():
+    """Findings were judged on degraded runs, and on runs of two windows, as if they were not."""
+    study, source, found = studied.study_runs(
+        "tbd-analysis", studied.machine(device="gpu", devices=(4,), gpu="titanxp")
+    )
+
+    def verdicts(status):
+        runs = [
+            cell.model_copy(update={"runs": tuple(graded(one, status, nth) for nth, one in enumerate(cell.runs))})
+            for cell in found
+        ]
+        made = judge(study, published=source, runs=runs, machine=studied.machine(), scale="full", made_at=studied.NOW)
+        return {one.finding.id: (one.verdict, one.doubts) for one in made.judgements}
+
+    def graded(run, status, nth):
+        changed = status if nth == 0 else "valid"
+        validity = run.record.validity.model_copy(update={"status": changed, "reasons": ("made up",)})
+        return run.model_copy(update={"record": run.record.model_copy(update={"validity": validity})})
+
+    settled = verdicts("valid")
+    assert settled["tbd.single_machine_scales"] == ("holds", ())
+    # One of the three runs of each cell is in doubt, and then one is gone.
+    assert verdicts("degraded")["tbd.single_machine_scales"] == ("indicated", ("degraded runs",))
+    assert verdicts("invalid")["tbd.single_machine_scales"] == ("indicated", ("2 runs",))
 
 
 def seen(place, source, device):

@@ -19,7 +19,7 @@ from runner.grading.measure import measure
 from runner.grading.model import AccuracyFigures, EpochFigures, LatencyFigures, Percentiles, RawWindow
 from runner.profile.model import CallClassShare, CallShare, CategoryShare, Copies
 from runner.published import load as published
-from runner.studies.model import Altered, Cell, CellRun, Run
+from runner.studies.model import Cell, CellRun, Run
 from runner.studies.observe import observed
 from runner.studies.observe.derived import derived
 from runner.studies.observe.runs import converged_at
@@ -60,7 +60,7 @@ class TestRates:
         (rate,) = found["throughput"]
         assert rate.value == pytest.approx(160)
         assert (rate.ci95, rate.freedom) == (None, None)
-        assert (rate.repeats, rate.runs) == (2, ("a", "b"))
+        assert (rate.repeats, rate.degraded, rate.runs) == (2, 0, ("a", "b"))
         assert found["iteration_time"][0].value == pytest.approx(0.2)
 
     def test_three_repeats_have_an_interval_over_them(self):
@@ -87,6 +87,16 @@ class TestRates:
         found, _ = looked_at([run(0.1, run_id="a"), run(9.9, run_id="b", status="invalid")], gpus=1)
         assert found["throughput"][0].value == pytest.approx(320)
         assert found["throughput"][0].runs == ("a",)
+
+    def test_degraded_runs_are_counted(self):
+        found, _ = looked_at([run(run_id="a"), run(run_id="b", repeat=2, status="degraded")], gpus=1)
+        assert (found["throughput"][0].repeats, found["throughput"][0].degraded) == (2, 1)
+
+    def test_the_device_is_that_of_the_record(self):
+        """A run from file was said to be of the machine that the study was asked for on."""
+        one = swept.measured(64, 1000)[1]
+        found, _ = looked_at([one], here=GPU.model_copy(update={"device_name": "NVIDIA A100"}), gpus=1)
+        assert found["throughput"][0].device_name == "NVIDIA H200"
 
     def test_without_a_usable_run_the_reason_is_kept(self):
         found, missing = looked_at([run(status="invalid")], gpus=1)
@@ -127,10 +137,26 @@ class TestQuality:
         curve = tuple(self.epoch(number, accuracy) for number, accuracy in ((1, 50.0), (2, 80.0)))
         found, _ = looked_at([run(update={"epochs": curve})], gpus=1)
         assert [(one.epoch, one.value) for one in found["accuracy"]] == [(1, 50.0), (2, 80.0)]
-        assert found["accuracy"][0].ci95 is None
+        assert found["accuracy"][0].ci95 is None  # of one process
         assert len(found["train_loss"]) == 2
         assert "val_loss" not in found
         assert found["epochs_to_converge"][0].value == 2
+
+    @pytest.mark.parametrize(
+        ("accuracies", "low", "high"),
+        [
+            ((50.0, 50.0, 50.0), 40.4, 59.6),  # Wilson's interval of 50 of 100: three repeats of one seed are one
+            ((30.0, 50.0, 70.0), 50 - 4.303 * 20 / 3**0.5, 50 + 4.303 * 20 / 3**0.5),  # Student's
+        ],
+    )
+    def test_an_accuracy_is_as_sure_as_its_repeats_and_its_images_allow(self, accuracies, low, high):
+        runs = [
+            run(run_id=str(nth), repeat=nth, update={"epochs": (self.epoch(1, value),)})
+            for nth, value in enumerate(accuracies, start=1)
+        ]
+        found, _ = looked_at(runs, gpus=1)
+        assert found["accuracy"][0].ci95.low == pytest.approx(low, abs=0.05)
+        assert found["accuracy"][0].ci95.high == pytest.approx(high, abs=0.05)
 
     @pytest.mark.parametrize(("accuracies", "epoch"), [((50, 79, 80), 2), ((50, 78.9, 80), 3), ((80, 50, 60), 1)])
     def test_converged_is_within_a_point_of_the_best(self, accuracies, epoch):
@@ -304,6 +330,12 @@ class TestDerived:
         assert found["scaling_efficiency", "a", 1].value == 100
         assert found["speedup", "a", 2].runs == ("run-180", "run-100")
 
+    def test_a_speedup_rests_on_the_runs_of_both_scales(self):
+        one = observation(100, gpus=1, repeats=1, degraded=1, altered=("optimizer",))
+        two = observation(180, gpus=2, repeats=3, altered=("data",))
+        found = next(made for made in derived([one, two], DELL) if made.metric == "speedup" and made.where.gpus == 2)
+        assert (found.repeats, found.degraded, found.altered) == (1, 1, ("data", "optimizer"))
+
     def test_nothing_without_one_device(self):
         assert not [one for one in derived([observation(180, gpus=2)], DELL) if one.metric == "speedup"]
 
@@ -318,6 +350,5 @@ class TestDerived:
         assert whole.method.startswith("extrapolated: 90 epochs of 1,281,167 images")
 
     def test_smaller_images_tell_no_days(self):
-        shrunk = Altered(field="image_size", published="224", here="32")
-        own = observation(1000, gpus=4, nodes=1, altered=(shrunk,))
+        own = observation(1000, gpus=4, nodes=1, altered=("image_size",))
         assert not [one for one in derived([own], DELL) if one.metric == "full_training_time"]

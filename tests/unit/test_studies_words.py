@@ -1,7 +1,8 @@
 """A study in words, on a terminal and as Markdown.
 
-Prevents: a figure without its unit or its interval; a verdict whose reason is not shown; a reason said once for every run instead of
-once; a run that was not come to and looks as if it had been; a bar in a text that breaks a table in two.
+Prevents: a figure without its unit, its interval or the number of its runs; a verdict whose reason is not shown; a reason said once for
+every run instead of once; a run that was not come to and looks as if it had been; software named that did not run; a bar in a text that
+breaks a table in two.
 """
 
 import io
@@ -42,8 +43,9 @@ RATE = Observation(
     where=WHERE,
     device="cpu",
     device_name="Example CPU",
-    repeats=3,
-    runs=("run-1",),
+    repeats=2,
+    degraded=1,
+    runs=("run-1", "run-2"),
 )
 
 
@@ -73,7 +75,20 @@ def made(**changes):
         "made_at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
         "git": "c" * 40,
         "cells": (
-            CellOutcome(id="one", block="b", where=WHERE, status="ran", runs=("run-1", "run-2")),
+            CellOutcome(
+                id="one",
+                block="b",
+                where=WHERE,
+                status="ran",
+                runs=("run-1", "run-2", "run-3"),
+                measured=2,
+                passes=1,
+                degraded=1,
+                doubts=("it never settled",),
+                software=("mxnet 1.9.1", "mxnet 1.9.0"),
+                images=("dlscale/mxnet:1.9.1",),
+                devices=("Example CPU, 2 cores",),
+            ),
             CellOutcome(id="two", block="b", where=WHERE, status="open"),
             CellOutcome(id="three", block="b", where=WHERE, status="skipped", why="4 GPUs, here are 2 CPU cores"),
             CellOutcome(id="four", block="b", where=WHERE, status="skipped", why="4 GPUs, here are 2 CPU cores"),
@@ -88,7 +103,16 @@ def made(**changes):
 
 def test_published_stands_beside_measured_with_interval_and_verdict():
     assert words.figures(made()) == [
-        ("googlenet.1", "Figure 3", "220 images/s", "235 ± 5 images/s", "3", "1.07 ± 0.023", "reproduced")
+        ("googlenet.1", "Figure 3", "220 images/s", "235 ± 5 images/s", "2, 1 degraded", "1.07 ± 0.023", "reproduced")
+    ]
+
+
+def test_what_is_in_doubt_says_why_before_what_differs():
+    doubted = comparison(verdict="indicated", doubts=("degraded runs", "2 runs"), fields=("image_size",))
+    assert words.figures(made(comparisons=(doubted,)))[0][-1] == "indicated: degraded runs; 2 runs; image size"
+    judgement = Judgement(finding=FINDING, verdict="not indicated", why="1, 2", runs=("a", "b"), doubts=("1 run",))
+    assert words.findings(made(judgements=(judgement,))) == [
+        ("more GPUs | more speed", "not indicated: 1 run", "2", "1, 2")
     ]
 
 
@@ -112,11 +136,20 @@ def test_what_can_not_be_compared_names_the_fields_and_what_was_not_measured_say
     assert rows[3][5] == "1.07"
 
 
-def test_runs_are_listed_with_their_throughput_but_those_that_can_not_be():
+def test_runs_are_listed_with_what_they_ran_in_but_those_that_can_not_be():
+    """All software is said where the runs of a cell differ in it."""
+    nothing = (words.ABSENT,) * 4
     assert words.runs(made()) == [
-        ("one", "3", "235 ± 5 images/s", "ran"),
-        ("two", words.ABSENT, words.ABSENT, "open"),
-        ("five", words.ABSENT, words.ABSENT, "failed: a rank died"),
+        (
+            "one",
+            "235 ± 5 images/s",
+            "2 and 1 pass",
+            "mxnet 1.9.1 and mxnet 1.9.0",
+            "dlscale/mxnet:1.9.1",
+            "ran: 1 degraded (it never settled)",
+        ),
+        ("two", *nothing, "open"),
+        ("five", *nothing, "failed: a rank died"),
     ]
 
 
@@ -134,13 +167,29 @@ def test_each_reason_and_each_change_is_said_once():
         "4 GPUs, here are 2 CPU cores: three-1, four-1, three-2, four-2",
         "a rank died: five-1, five-2",
     ]
-    assert words.changes(cells) == ["1 epoch → 4 iterations: b", "image size 224 → 32: b"]
+    assert words.differences(cells) == [
+        ("iterations", "1 epoch", "4 iterations", "b"),
+        ("image size", "224", "32", "b"),
+    ]
+
+
+def test_what_several_cells_have_otherwise_is_one_row_a_block():
+    def cell(block, number, here):
+        altered = (Altered(field="batch", published="not stated", here=here),)
+        return CellOutcome(id=f"{block}{number}", block=block, where=WHERE, status="ran", altered=altered)
+
+    cells = [cell("a", 1, "16"), cell("a", 2, "64"), cell("b", 1, "8"), cell("c", 1, "8")]
+    assert words.differences(cells) == [
+        ("batch", "not stated", "16, 64", "a"),
+        ("batch", "not stated", "8", "b, c"),
+    ]
 
 
 def test_the_verdicts_are_counted():
     other = made()
     assert words.counted(other.judgements, other.comparisons) == (
-        "1 of 1 findings hold, 0 do not, 0 can't be tested here; figures: 1 reproduced"
+        "1 of 1 findings hold, 0 do not; on degraded or too few runs 0 are indicated and 0 are not; 0 can't be tested here; "
+        "figures: 1 reproduced"
     )
 
 
@@ -148,17 +197,17 @@ def test_markdown_has_every_table_and_no_broken_row():
     text = show.markdown(made(notes=("a note",)))
     assert text.startswith("# Made up\n")
     assert (
-        "Study `made-up`, small, on here: Example CPU, 2 CPU cores in place of GPUs, 2026-01-02, commit cccccccccccc"
+        "Study `made-up`, small, on here: Example CPU, 2 cores in place of GPUs, 2026-01-02, commit cccccccccccc"
         in text
     )
-    assert "| more GPUs \\| more speed | holds | 1, 2: 10, 20 images/s |" in text
+    assert "| more GPUs \\| more speed | holds | – | 1, 2: 10, 20 images/s |" in text
     assert "- 4 GPUs, here are 2 CPU cores: three, four" in text
     assert "- a note" in text
     assert text.endswith("\n")
 
 
 def test_a_terminal_gets_the_same():
-    console = Console(file=io.StringIO(), width=200)
+    console = Console(file=io.StringIO(), width=240)
     show.print_reproduction(console, made())
     printed = console.file.getvalue()
     for row in (*words.figures(made()), *words.findings(made()), *words.runs(made())):

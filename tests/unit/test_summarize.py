@@ -192,11 +192,14 @@ def test_the_setting_says_how_several_devices_train_and_which_batch_is_meant():
     ("asked", "reference", "told", "named"),
     [
         ("2.6.0", "dlscale/pytorch:2.6.0", "2.6.0+cu126", "2.6.0"),
+        ("2.13.0-cpu", "dlscale/pytorch:2.13.0-cpu", "2.13.0+cpu", "2.13.0-cpu"),
+        ("2.15.0", "pytorch 2.11.0+cu130 (the machine's own)", "2.11.0+cu130", "2.11.0+cu130"),
         ("hostroot:1", "hostroot:1", "2.11.0+cu130", "2.11.0+cu130"),
         ("hostroot:1", "hostroot:1", None, "hostroot:1"),
     ],
 )
 def test_what_ran_in_a_given_image_is_named_by_its_program(asked, reference, told, named):
+    """What was planned is not what a machine's own environment has: a report named a version that did not run."""
     found = record(trial=examples.trial(version=asked))
     found = found.model_copy(
         update={

@@ -17,7 +17,6 @@ from runner.trial import Trial
 if TYPE_CHECKING:
     from runner.across.cells import Cell
     from runner.results import RunRecord
-    from runner.trial import AnyTrial
 
 MOST = 40
 """Lines of a table here; the table of all runs has the rest."""

@@ -85,6 +85,7 @@ class Point:
     published: bool
     ci95: Interval | None = None
     runs: tuple[str, ...] = ()
+    degraded: bool = False
 
 
 def block(reproduction: Reproduction, *, stem: str) -> Block:
@@ -100,7 +101,7 @@ def block(reproduction: Reproduction, *, stem: str) -> Block:
         title=f"{reproduction.study}: {reproduction.title}",
         lead=f"{ran} of {len(reproduction.cells)} cells ran; {words.counted(reproduction.judgements, reproduction.comparisons)}",
         lines=(
-            f"{words.where(reproduction.machine, reproduction.scale)}, {reproduction.made_at:%Y-%m-%d}",
+            f"{words.where(reproduction.machine, reproduction.scale, reproduction.cells)}, {reproduction.made_at:%Y-%m-%d}",
             "published values are those of the source's hardware; on other hardware only shapes are compared",
         ),
         figures=figures(reproduction, stem=stem),
@@ -146,7 +147,9 @@ def _points(reproduction: Reproduction) -> Iterable[tuple[tuple[str, str], Point
         more["state"] = "idle" if seen.state == "idle" else None
         known = {name: value for name, value in more.items() if value is not None}
         where = _telling({**seen.where.stated, **known})
-        yield (seen.metric, seen.unit), Point(where, seen.value, published=False, ci95=seen.ci95, runs=seen.runs)
+        degraded = seen.degraded > 0
+        point = Point(where, seen.value, published=False, ci95=seen.ci95, runs=seen.runs, degraded=degraded)
+        yield (seen.metric, seen.unit), point
 
 
 def _observed(reproduction: Reproduction) -> Iterable[Observation]:
@@ -282,6 +285,7 @@ def _series(points: Sequence[Point], label: str, published: bool, places: tuple[
         y=tuple(point.value for point in points),
         low=low,
         high=high,
+        degraded=tuple(point.degraded for point in points) if any(point.degraded for point in points) else (),
         runs=() if published else tuple(point.runs for point in points),
     )
 

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 def tables(reproduction: Reproduction) -> tuple[Table, ...]:
     """Those that have rows."""
-    every = (_figures(reproduction), _findings(reproduction), _missing(reproduction), _cells(reproduction))
+    every = (
+        _figures(reproduction),
+        _findings(reproduction),
+        _differences(reproduction),
+        _missing(reproduction),
+        _cells(reproduction),
+    )
     return tuple(table for table in every if table.rows)
 
 
@@ -59,10 +65,10 @@ def _figures(reproduction: Reproduction) -> Table:
                 conditions(one.conditions),
                 _printed(one),
                 figure(one.measured.value, half_width(one.measured.ci95)) if one.measured else ABSENT,
-                f"{one.measured.repeats:,}" if one.measured else ABSENT,
+                words.runs_behind(one.measured),
                 figure(one.ratio, half_width(one.ratio_ci95)),
                 one.verdict,
-                "; ".join(word for word in (", ".join(one.fields), one.why or "") if word),
+                "; ".join(word for word in (*one.doubts, ", ".join(words.fields(one)), one.why or "") if word),
                 one.where,
             )
             for one in reproduction.comparisons
@@ -80,11 +86,27 @@ def _printed(one: Comparison) -> str:
 def _findings(reproduction: Reproduction) -> Table:
     return Table(
         title="Findings",
-        columns=("finding", "says", "verdict", "why", "printed in"),
+        columns=("finding", "says", "verdict", "runs", "why", "printed in"),
         rows=tuple(
-            (one.finding.id, one.finding.says, one.verdict, one.why, one.finding.where)
+            (
+                one.finding.id,
+                one.finding.says,
+                one.verdict,
+                str(len(one.runs)) if one.runs else ABSENT,
+                "; ".join((*one.doubts, one.why)),
+                one.finding.where,
+            )
             for one in reproduction.judgements
         ),
+        legend=words.INDICATED_LEGEND,
+    )
+
+
+def _differences(reproduction: Reproduction) -> Table:
+    return Table(
+        title="Differences from the source",
+        columns=words.DIFFERENCES,
+        rows=tuple(words.differences(reproduction.cells)),
     )
 
 
@@ -99,17 +121,32 @@ def _missing(reproduction: Reproduction) -> Table:
 def _cells(reproduction: Reproduction) -> Table:
     return Table(
         title="Cells",
-        columns=("cell", "of", "status", "why", "altered", "runs"),
+        columns=(
+            "cell",
+            "of",
+            "status",
+            "why",
+            "runs",
+            "software",
+            "image",
+            "devices",
+            "differs in",
+            "run directories",
+        ),
         rows=tuple(
             (
                 cell.id,
                 ", ".join(word for word in (conditions(cell.where), cell.case or "") if word),
                 cell.status,
-                cell.why or "",
-                "; ".join(f"{one.field}: {one.here} for {one.published}" for one in cell.altered),
+                words.reasons_of(cell),
+                words.processes(cell),
+                " and ".join(cell.software),
+                " and ".join(cell.images),
+                " and ".join(cell.devices),
+                ", ".join(one.field.replace("_", " ") for one in cell.altered),
                 " ".join(cell.runs),
             )
             for cell in reproduction.cells
         ),
-        legend="altered: what is different here from the source's run",
+        legend="runs: those that may be used; software, image, devices: by the records of the runs",
     )

@@ -21,7 +21,7 @@ def observed(
     """Everything that the cells give, and what they do not."""
     observations: list[Observation] = []
     missing: list[Missing] = []
-    backward_apart = any(run.cell.request and run.cell.request.profile_region == "backward" for run in found)
+    backward_apart = any(run.cell.where.technique == "backward" for run in found)
     for run in found:
         if run.runs:
             cell = _gathered(Gathered(run=run, machine=machine, backward_apart=backward_apart))

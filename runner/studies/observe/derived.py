@@ -9,7 +9,7 @@ from runner.published.derive import number
 from runner.published.model import Published
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, ratio
-from runner.studies.scene import BY_DEFINITION, amount
+from runner.studies.scene import BY_DEFINITION, amount, behind
 from runner.studies.terms import freed, partners, term
 
 _GROWS: Final = freed({"gpus"})
@@ -34,7 +34,6 @@ def _scaling(rates: Sequence[Observation]) -> Iterator[Observation]:
         if made is None:
             continue
         method = BY_DEFINITION if gpus == 1 else f"against {base[0].where.gpus} device"
-        runs = tuple(dict.fromkeys((*one.runs, *base[0].runs)))
         for metric, unit, figure in (("speedup", "x", made), ("scaling_efficiency", "%", made.scaled(100 / gpus))):
             own = {
                 "metric": metric,
@@ -43,8 +42,7 @@ def _scaling(rates: Sequence[Observation]) -> Iterator[Observation]:
                 "ci95": figure.ci95,
                 "freedom": figure.freedom,
             }
-            behind = {"runs": runs, "repeats": min(one.repeats, base[0].repeats)}
-            yield one.model_copy(update={**own, **behind, "method": method})
+            yield one.model_copy(update={**own, "method": method, **behind(one, base[0])})
 
 
 def _full_training(rates: Sequence[Observation], published: Published) -> Iterator[Observation]:
@@ -74,4 +72,4 @@ def _full_training(rates: Sequence[Observation], published: Published) -> Iterat
 
 def _is_like_the_source(one: Observation) -> bool:
     """Whether a run on one node was of the source's network on images of its size; one on smaller images says nothing of its days."""
-    return (one.where.nodes or 1) == 1 and not {altered.field for altered in one.altered} & {"image_size", "model"}
+    return (one.where.nodes or 1) == 1 and not {"image_size", "model"} & set(one.altered)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runner.results import RunRecord
+from runner.studies.differences import device_names
 from runner.studies.model import CellRun, Machine, Missing, Observation, Run
 from runner.studies.noise import Amount, mean_of
-from runner.summarize import machine as machine_of
 
 NO_GPU = "no NVIDIA device"
 
@@ -62,9 +62,10 @@ class Gathered:
                     "case": self.run.cell.case,
                     "device": record.trial.device,
                     "device_name": _device_name(record, self.machine),
-                    "repeats": len(runs),
+                    "repeats": len({one.record.trial.repeat for one in runs}),
+                    "degraded": sum(one.record.validity.status != "valid" for one in runs),
                     "runs": tuple(one.record.run_id for one in runs),
-                    "altered": self.run.cell.altered,
+                    "altered": tuple(one.field for one in self.run.cell.altered),
                     "extra": self.run.cell.extra,
                     **more,
                 }
@@ -81,4 +82,6 @@ class Gathered:
 
 
 def _device_name(record: RunRecord, machine: Machine) -> str:
-    return machine.device_name if record.trial.device == machine.device else machine_of(record)
+    """As the record has it; the machine's where that does not say."""
+    own = machine.device_name if record.trial.device == machine.device else "unnamed processor"
+    return " and ".join(device_names(record)) or own

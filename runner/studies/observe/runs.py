@@ -86,11 +86,9 @@ def times(cell: Gathered) -> None:
 
 def quality(cell: Gathered) -> None:
     """Accuracy of predictions; losses and accuracy after each epoch; and the epoch at which a training has converged."""
-    for one in cell.measured:
-        figures = one.record.measurement.accuracy
-        if figures:
-            cell.add("accuracy", "%", Amount(figures.percent), [one])
-            break
+    answered = [(one, figures) for one in cell.measured if (figures := one.record.measurement.accuracy)]
+    if answered:
+        cell.add_mean("accuracy", "%", [figures.percent for _, figures in answered], [one for one, _ in answered])
     curves = [(one, one.record.measurement.epochs) for one in cell.measured if one.record.measurement.epochs]
     if not curves:
         return

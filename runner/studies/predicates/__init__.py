@@ -1,5 +1,7 @@
 """A source's findings against observations: each predicate `holds`, `does not hold` or is `not testable here`. Pure.
 
+What rests on degraded runs, on fewer than three runs of a cell, or on a figure without an interval is at most `indicated`, or `not indicated`.
+
 A finding is tested once for each combination of the values that its `for_all` lists; one case that fails is enough to fail it, and cases
 without figures are said. Where it names no mode it speaks of training, if there are such figures, and where it
 names no network of the fastest one.
@@ -36,9 +38,9 @@ from runner.published.findings import (
     Top,
 )
 from runner.published.selector import Selector
-from runner.studies.model import FindingVerdict, Judgement, Observation
+from runner.studies.model import INDICATED, FindingVerdict, Judgement, Observation
 from runner.studies.predicates import names, pairs, series, single
-from runner.studies.scene import Answer, Scene, together
+from runner.studies.scene import Answer, Scene, in_doubt, together
 from runner.studies.terms import described, expand, mode, term
 
 _VERDICTS: Final[dict[bool | None, FindingVerdict]] = {True: "holds", False: "does not hold", None: "not testable here"}
@@ -51,7 +53,14 @@ _Metric = (
 def judged(finding: Finding, scene: Scene) -> Judgement:
     """What becomes of a finding."""
     answer = answered(finding.predicate, scene)
-    return Judgement(finding=finding, verdict=_VERDICTS[answer.holds], why=answer.why, runs=answer.runs)
+    verdict = _VERDICTS[answer.holds]
+    return Judgement(
+        finding=finding,
+        verdict=INDICATED.get(verdict, verdict) if answer.doubts else verdict,
+        why=answer.why,
+        runs=answer.runs,
+        doubts=answer.doubts if verdict in INDICATED else (),
+    )
 
 
 def answered(predicate: Predicate, scene: Scene) -> Answer:
@@ -89,7 +98,8 @@ def _all(parts: Sequence[Answer]) -> Answer:
     decided = failed or untold or list(parts)
     why = "; ".join(dict.fromkeys(part.why for part in (decided if failed else parts)))
     runs = tuple(dict.fromkeys(run for part in parts for run in part.runs))
-    return Answer(holds=None if untold and not failed else not failed, why=why, runs=runs)
+    holds = None if untold and not failed else not failed
+    return Answer(holds=holds, why=why, runs=runs, doubts=in_doubt(decided))
 
 
 def _case(predicate: _Metric, case: Selector, scene: Scene, *, of: Selector) -> list[Answer]:

@@ -8,7 +8,7 @@ from typing import Final
 from runner.published.findings import Flags, RunsKernel, Top
 from runner.published.selector import Selector
 from runner.studies.model import Observation
-from runner.studies.scene import Answer, Scene, runs_of, shown
+from runner.studies.scene import Answer, Scene, answer, shown
 from runner.studies.terms import told_apart
 
 # What stands for the remarks of NVIDIA's Visual Profiler, whose own limits are not documented. A copy over PCIe reaches about half of what
@@ -27,8 +27,8 @@ def runs_kernel(predicate: RunsKernel, scene: Scene) -> Answer:
         return Answer(None, scene.nothing("kernel", Selector(gpu=(predicate.gpu,))))
     found = [one for one in own if one.name and predicate.kernel in one.name]
     if found:
-        return Answer(True, f"{found[0].name} takes {shown(found[0])}", runs_of(*found))  # noqa: FBT003 - an answer
-    return Answer(False, f"none of the {len(own)} kernels that take most time", runs_of(*own))  # noqa: FBT003
+        return answer(True, f"{found[0].name} takes {shown(found[0])}", *found)  # noqa: FBT003 - an answer
+    return answer(False, f"none of the {len(own)} kernels that take most time", *own)  # noqa: FBT003
 
 
 def top(predicate: Top, pool: Sequence[Observation], scene: Scene) -> list[Answer]:
@@ -43,7 +43,7 @@ def top(predicate: Top, pool: Sequence[Observation], scene: Scene) -> list[Answe
         listed = ", ".join(f"{one.name} {shown(one)}" for one in largest)
         label = told_apart(firsts, group[0], but={"name"})
         holds = {one.name for one in largest} == set(predicate.names)
-        answers.append(Answer(holds, f"{label + ': ' if label else ''}{listed}", runs_of(*largest)))
+        answers.append(answer(holds, f"{label + ': ' if label else ''}{listed}", *largest))
     return answers or [Answer(None, scene.nothing(predicate.metric, Selector()))]
 
 
@@ -56,7 +56,7 @@ def flags(predicate: Flags, scene: Scene) -> list[Answer]:
             answers.append(Answer(None, f"nothing here raises {name}"))
             continue
         own = scene.of(metric, predicate.select)
-        answers += [Answer(one.value < limit, f"{name}: {shown(one)}, limit {limit:.3g}", runs_of(one)) for one in own]
+        answers += [answer(one.value < limit, f"{name}: {shown(one)}, limit {limit:.3g}", one) for one in own]
         if not own:
             answers.append(Answer(None, scene.nothing(metric, predicate.select)))
     return answers

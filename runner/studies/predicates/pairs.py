@@ -9,7 +9,7 @@ from runner.published.findings import Compare, Comparison, Ratio
 from runner.published.selector import Selector
 from runner.studies.model import Observation
 from runner.studies.noise import Order, order, ratio
-from runner.studies.scene import BY_DEFINITION, Answer, Scene, amount, resting_on, runs_of, shown, worded, written
+from runner.studies.scene import BY_DEFINITION, Answer, Scene, amount, answer, shown, worded, written
 from runner.studies.terms import described, differing, expand, partners, selects, term, told_apart
 
 _HOLDS: Final[dict[Comparison, frozenset[Order]]] = {
@@ -30,10 +30,8 @@ def compare(predicate: Compare, pool: Sequence[Observation], scene: Scene) -> li
         for left, right in pairs:
             stands = order(amount(left), amount(right))
             noise = " (within noise)" if stands == "within noise" else ""
-            why = (
-                f"{_label(left, right, lhs, pairs)}{shown(left)} against {shown(right)}{resting_on(left, right)}{noise}"
-            )
-            answers.append(Answer(stands in _HOLDS[predicate.op], why, runs_of(left, right)))
+            why = f"{_label(left, right, lhs, pairs)}{shown(left)} against {shown(right)}{noise}"
+            answers.append(answer(stands in _HOLDS[predicate.op], why, left, right))
         if not pairs:
             answers.append(_no_pair(predicate.metric, lhs, rhs, pool, scene))
     return answers
@@ -52,8 +50,8 @@ def ratio_is(predicate: Ratio, pool: Sequence[Observation], scene: Scene) -> lis
             wanted = float(predicate.value)
             near = abs(made.value / wanted - 1) <= predicate.rel_tol
             target = f"{'within' if near else 'not within'} {predicate.rel_tol:.0%} of {wanted:g}"
-            why = f"{_label(above, below, num, pairs)}{written(made, 'x')}{resting_on(above, below)}, {target}"
-            answers.append(Answer(near, why, runs_of(above, below)))
+            why = f"{_label(above, below, num, pairs)}{written(made, 'x')}, {target}"
+            answers.append(answer(near, why, above, below))
         if not pairs:
             answers.append(_no_pair(predicate.metric, num, den, pool, scene))
     return answers

@@ -16,7 +16,7 @@ from runner.published.findings import Differs, Ends, Extreme, Hump, Level, Monot
 from runner.published.selector import Axis, Selector
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, contrast, order
-from runner.studies.scene import Answer, Scene, amount, resting_on, runs_of, shown, worded
+from runner.studies.scene import Answer, Scene, amount, answer, shown, worded
 from runner.studies.terms import TERMS, curves, freed, term, told_apart
 
 _OF_A_HUMP: Final = 3
@@ -37,7 +37,7 @@ def monotonic(predicate: Monotonic, pool: Sequence[Observation], scene: Scene) -
         ends = order(amount(curve.points[-1]), amount(curve.points[0]))
         holds = not wrong and ends == ("above" if up else "below")
         told = f", wrong way {' and '.join(wrong)}" if wrong else " (within noise)" if ends == "within noise" else ""
-        answers.append(Answer(holds, f"{curve.told}{told}", runs_of(*curve.points)))
+        answers.append(answer(holds, f"{curve.told}{told}", *curve.points))
     return answers or [_too_few(predicate.metric, predicate.over, predicate.levels, pool, scene)]
 
 
@@ -46,7 +46,7 @@ def ordered(predicate: Order, pool: Sequence[Observation], scene: Scene) -> list
     answers = []
     for curve in _curves(pool, predicate.over, predicate.descending):
         holds = all(order(amount(a), amount(b)) == "above" for a, b in pairwise(curve.points))
-        answers.append(Answer(holds, curve.told, runs_of(*curve.points)))
+        answers.append(answer(holds, curve.told, *curve.points))
     return answers or [_too_few(predicate.metric, predicate.over, predicate.descending, pool, scene)]
 
 
@@ -64,7 +64,7 @@ def ends(predicate: Ends, pool: Sequence[Observation], scene: Scene) -> list[Ans
         holds = all(order(amount(first), amount(one)) == "above" for one in others) and all(
             order(amount(last), amount(one)) == "below" for one in below
         )
-        answers.append(Answer(holds, curve.told, runs_of(*curve.points)))
+        answers.append(answer(holds, curve.told, *curve.points))
     return answers or [_too_few(predicate.metric, predicate.over, both, pool, scene)]
 
 
@@ -78,7 +78,7 @@ def extreme(predicate: Extreme, pool: Sequence[Observation], scene: Scene) -> li
             continue
         side = "above" if predicate.type == "largest" else "below"
         holds = all(order(amount(at[0]), amount(one)) == side for one in others)
-        answers.append(Answer(holds, curve.told, runs_of(*curve.points)))
+        answers.append(answer(holds, curve.told, *curve.points))
     return answers or [_too_few(predicate.metric, predicate.over, (predicate.at,), pool, scene)]
 
 
@@ -98,7 +98,7 @@ def hump(predicate: Hump, pool: Sequence[Observation], scene: Scene) -> list[Ans
         levels = [term(one, predicate.over) for one in points]
         near = predicate.near is None or predicate.near not in levels or abs(levels.index(predicate.near) - top) <= 1
         turn = f", {'highest' if high else 'lowest'} at {levels[top]}"
-        answers.append(Answer(sides and beyond and near, f"{curve.told}{turn}", runs_of(*points)))
+        answers.append(answer(sides and beyond and near, f"{curve.told}{turn}", *points))
     return answers or [_too_few(predicate.metric, predicate.over, predicate.levels, pool, scene, needed=_OF_A_HUMP)]
 
 
@@ -145,7 +145,7 @@ def _contrasted(
         listed = " and ".join(distinct) if len(distinct) <= _LISTED else f"{len(distinct)} of {' and '.join(axes)}"
         apart = f"{listed} are {found.spread:.0%} apart"
         why = f"{name + ': ' if name else ''}{apart} ({found.how})"
-        answers.append(Answer(None if found.differs is None else found.differs is wanted, why, runs_of(*used)))
+        answers.append(answer(None if found.differs is None else found.differs is wanted, why, *used))
     return answers or [_too_few(metric, axes[0], levels, pool, scene)]
 
 
@@ -162,9 +162,7 @@ class _Curve:
         unit = self.points[0].unit
         values = ", ".join(shown(one).removesuffix(unit).rstrip() for one in self.points)
         levels = ", ".join(_at(one, axis) for one in self.points)
-        self.told = (
-            f"{label}{axis} {levels}: {values}{'' if unit == 'x' else ' ' + unit}{resting_on(*self.points)}{some}"
-        )
+        self.told = f"{label}{axis} {levels}: {values}{'' if unit == 'x' else ' ' + unit}{some}"
 
 
 def _curves(pool: Sequence[Observation], axis: Axis, levels: Sequence[Level], *, fewest: int = _TWO) -> list[_Curve]:

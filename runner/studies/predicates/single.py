@@ -11,18 +11,7 @@ from runner.grading.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalW
 from runner.published.findings import Approximately, Bound, Product, Quotient, Steady
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, order
-from runner.studies.scene import (
-    BY_DEFINITION,
-    Answer,
-    Scene,
-    digits,
-    in_unit,
-    resting_on,
-    runs_of,
-    shown,
-    worded,
-    written,
-)
+from runner.studies.scene import BY_DEFINITION, Answer, Scene, answer, digits, in_unit, shown, worded, written
 from runner.studies.terms import curves, expand, partners, selects, term, told_apart
 
 _SAMPLES: Final = "samples_per_run"
@@ -35,8 +24,8 @@ def bound(predicate: Bound, pool: Sequence[Observation], scene: Scene) -> list[A
     for one in own:
         figure = in_unit(one, predicate.unit)
         label = told_apart(own, one)
-        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}{resting_on(one)}"
-        answers.append(Answer(_within(predicate, figure), why, runs_of(one)))
+        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}"
+        answers.append(answer(_within(predicate, figure), why, one))
     return answers or [Answer(None, scene.nothing(predicate.metric, predicate.select))]
 
 
@@ -61,8 +50,8 @@ def approximately(predicate: Approximately, pool: Sequence[Observation], scene: 
         figure = in_unit(one, predicate.unit)
         label = told_apart(own, one)
         near = abs(figure.value - float(predicate.value)) <= predicate.abs_tol
-        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}{resting_on(one)}"
-        answers.append(Answer(near, why, runs_of(one)))
+        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}"
+        answers.append(answer(near, why, one))
     return answers or [Answer(None, scene.nothing(predicate.metric, predicate.select))]
 
 
@@ -108,7 +97,7 @@ def _settled(predicate: Steady, curve: Sequence[Observation], label: str) -> Ans
         share = float(seconds[0] / seconds.mean() - 1)
         holds = holds and abs(share) <= STEADY_TOLERANCE
         why += f"; the first one {share:+.1%} off all"
-    return Answer(holds, why, runs_of(*kept))
+    return answer(holds, why, *kept)
 
 
 def constant_product(predicate: Product, scene: Scene) -> list[Answer]:
@@ -123,7 +112,7 @@ def constant_product(predicate: Product, scene: Scene) -> list[Answer]:
             label = told_apart([one[0] for one in found], curve[0], but={predicate.over, "batch"})
             levels = ", ".join(str(term(one, predicate.over)) for one in curve)
             why = f"{label + ': ' if label else ''}{predicate.over} {levels}: {', '.join(map(digits, values))} samples"
-            answers.append(Answer(max(values) - min(values) <= whole, why, runs_of(*curve)))
+            answers.append(answer(max(values) - min(values) <= whole, why, *curve))
     if answers:
         return answers
     return [Answer(None, scene.nothing(_SAMPLES, predicate.for_all))]
@@ -151,7 +140,7 @@ def quotient(predicate: Quotient, scene: Scene) -> list[Answer]:
         holds = abs(made / whole.value - 1) <= predicate.rel_tol
         label = told_apart(wholes, whole)
         why = f"{label + ': ' if label else ''}{shown(whole)} against {digits(made)}"
-        answers.append(Answer(holds, why, runs_of(whole, above[0], below[0])))
+        answers.append(answer(holds, why, whole, above[0], below[0]))
     missing = (
         f"no {worded(predicate.whole)} with both {worded(predicate.numerator)} and {worded(predicate.denominator)}"
     )

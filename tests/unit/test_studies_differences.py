@@ -1,0 +1,254 @@
+"""Where a run differs from its source's.
+
+Prevents: software, a device, a setting or a wire in a table that was planned and is not what ran; a difference to the source that is not
+named, or is declared where a record could tell; what a study decided itself passed off as the source's.
+"""
+
+from __future__ import annotations
+
+import examples
+import pytest
+import studied
+from made_up_source import source
+from records import provenance, record
+from swept import H200
+
+from runner.published import load as published
+from runner.published.model import Conditions
+from runner.published.source import Software
+from runner.request import Request
+from runner.results import ImageUsed
+from runner.studies import differences, load
+from runner.studies.differences import as_ran, merged
+from runner.studies.model import Altered, Cell, CellRun, Pick, Run
+from runner.studies.reproduction import judge
+from runner.studies.study import Difference, Study
+from runner.studies.words import differences as rows
+
+SOURCE = source(wires=[{"id": "bus", "name": "PCIe", "gbyte_s": 6}, {"id": "ib", "name": "InfiniBand", "gbit_s": 100}])
+LIBRARIES = {"CUDA": "8.0", "cuDNN": "7.1.3", "nvprof": None, "NCCL": "2.28.9"}
+SOURCE = SOURCE.model_copy(
+    update={"software": tuple(Software(name=name, version=version) for name, version in LIBRARIES.items())}
+)
+STUDY = Study.model_validate(
+    {
+        "id": "made-up-study",
+        "source": "made-up",
+        "title": "Made up",
+        "networks": {"ib": {"interconnect": "infiniband"}},
+        "same": {"gpus": {"v100": ["NVIDIA H200"]}, "why": "for a test"},
+        "tolerances": [],
+        "differs": [
+            {"field": "batch", "published": "not stated", "here": "32"},
+            {"field": "precision", "published": "not stated", "here": "fp32"},
+        ],
+        "blocks": [
+            {
+                "id": "block",
+                "says": "made up",
+                "where": {"framework": "tensorflow", "version": "1.3.0"},
+                "versions": {"gpu": ["2.21.0"]},
+                "models": {"resnet50": "resnet50", "vgg16": "vgg16"},
+                "batches": [32],
+                "image_size": 32,
+                "iterations": 400,
+                "differs": [
+                    {"field": "optimizer", "published": "Adam", "here": "SGD", "models": ["resnet50"]},
+                    {"field": "iterations", "published": "not stated", "here": "400 iterations"},
+                ],
+            }
+        ],
+    }
+)
+PLANNED = (
+    Altered(field="framework", published="tensorflow", here="pytorch"),
+    Altered(field="version", published="1.3.0", here="2.15.0"),
+)
+
+
+def run(*, run_id="run-1", status="valid", said=None, gpus=(), transport=None, **changes):
+    """A run that says of itself what is `said`."""
+    made = record(run_id=run_id, trial=examples.trial(**changes), status=status)
+    told = {"framework": "pytorch", "framework_version": "2.11.0+cu130", "gpus": gpus} | (said or {})
+    update = {"provenance": provenance().model_copy(update=told)}
+    update["transport"] = made.transport.model_copy(update=transport or {})
+    return Run(directory=run_id, record=made.model_copy(update=update))
+
+
+def told(*runs, model="resnet50", altered=PLANNED, **where):
+    """The cell as its runs have it, and the differences by their fields."""
+    stated = {"framework": "tensorflow", "version": "1.3.0", "model": model, "gpus": 1, "nodes": 1, **where}
+    cell = Cell(id="c", block="block", where=stated, altered=altered)
+    ran = as_ran(CellRun(cell=cell, runs=runs), study=STUDY, published=SOURCE).cell
+    return ran, {one.field: (one.published, one.here) for one in ran.altered}
+
+
+class TestMerged:
+    DECLARED = (
+        Difference(field="optimizer", published="Adam", here="SGD"),
+        Difference(field="image_size", published="not stated", here="64"),
+    )
+
+    def test_what_is_declared_and_what_is_found_stand_together(self):
+        found = merged(self.DECLARED, [Altered(field="data", published="ImageNet", here="synthetic images")])
+        assert [(one.field, one.declared) for one in found] == [
+            ("optimizer", True),
+            ("image_size", True),
+            ("data", False),
+        ]
+
+    def test_a_setting_that_the_source_leaves_out_is_not_said_to_be_its_own(self):
+        """A small study of images of 64 pixels, which the study had chosen, was said to be cut from the source's 64 to 32."""
+        (_, size) = merged(self.DECLARED, [Altered(field="image_size", published="64", here="32")])
+        assert size == Altered(field="image_size", published="not stated", here="32")
+
+
+class TestWhatRan:
+    def test_software_is_that_of_the_record(self):
+        """The table of cern-wgan had PyTorch 2.15.0, the image that was planned."""
+        _, found = told(run())
+        assert found["framework"] == ("tensorflow", "pytorch")
+        assert found["version"] == ("1.3.0", "2.11.0+cu130")
+
+    def test_all_software_is_named_where_runs_differ_in_it(self):
+        _, found = told(run(), run(run_id="run-2", said={"framework_version": "2.15.0"}))
+        assert found["version"] == ("1.3.0", "2.11.0+cu130 and 2.15.0")
+
+    def test_the_sources_own_version_is_no_difference(self):
+        said = {"framework": "tensorflow", "framework_version": "1.3.0+nv"}
+        assert not {"framework", "version"} & set(told(run(said=said))[1])
+
+    def test_a_version_that_the_source_leaves_out_is_named(self):
+        assert told(run(), version=None)[1]["version"] == ("not stated", "2.11.0+cu130")
+
+    def test_a_run_that_did_not_get_so_far_has_what_was_asked_for(self):
+        said = {"framework": None, "framework_version": None}
+        assert told(run(said=said, framework="mxnet", version="1.9.1"))[1]["version"] == ("1.3.0", "1.9.1")
+
+    def test_libraries_are_held_against_those_that_the_source_lists(self):
+        _, found = told(run(said={"cuda": "13.0", "cudnn": "91900", "nccl": "2.28.9"}))
+        assert (found["CUDA"], found["cuDNN"]) == (("8.0", "13.0"), ("7.1.3", "9.19.0"))
+        assert "NCCL" not in found
+
+    @pytest.mark.parametrize(
+        ("number", "dotted"), [("91900", "9.19.0"), ("8902", "8.9.2"), ("7103", "7.1.3"), (None, None)]
+    )
+    def test_the_number_of_cudnn_is_its_version(self, number, dotted):
+        assert differences._dotted(number) == dotted
+
+    def test_invalid_runs_do_not_count_unless_there_are_no_others(self):
+        bad = run(run_id="bad", status="invalid", said={"framework_version": "9.9"})
+        assert told(run(), bad)[1]["version"] == ("1.3.0", "2.11.0+cu130")
+        assert told(bad)[1]["version"] == ("1.3.0", "9.9")
+
+    def test_a_cell_without_runs_keeps_its_plan(self):
+        _, found = told()
+        assert found["version"] == ("1.3.0", "2.15.0")
+        assert found["optimizer"] == ("Adam", "SGD")
+
+    def test_the_gpu_is_the_one_of_the_record(self):
+        ran, found = told(run(device="gpu", gpus=(H200,)), gpu=None)
+        assert ran.where.gpu == "v100"
+        assert "gpu" not in found
+        other = H200.model_copy(update={"name": "NVIDIA A100"})
+        ran, found = told(run(device="gpu", gpus=(other,)), gpu="v100")
+        assert ran.where.gpu is None
+        assert found["gpu"] == ("V100", "NVIDIA A100")
+
+    def test_precision_is_held_against_a_stated_one(self):
+        made = [
+            differences._recorded([run(precision=own).record], where, study=STUDY, published=SOURCE)
+            for own in ("bf16", "fp32")
+            for where in [Conditions(framework="pytorch", version="2.11.0", precision="fp32")]
+        ]
+        assert [[one.here for one in found if one.field == "precision"] for found in made] == [["bf16"], []]
+
+    def test_settings_are_those_of_the_record(self):
+        """The study says 400 iterations today; its runs on file had 300."""
+        _, found = told(run(iterations=300, batch_per_device=16, global_batch=16, precision="bf16"))
+        assert found["precision"] == ("not stated", "bf16")
+        assert found["iterations"] == ("not stated", "300 iterations")
+        assert found["batch"] == ("not stated", "16")
+
+    def test_a_network_alone_has_its_own_differences(self):
+        assert "optimizer" not in told(run(), model="vgg16")[1]
+
+    @pytest.mark.parametrize(
+        ("network", "nodes", "used", "emulated", "here"),
+        [
+            ("bus", 1, "pcie", None, None),
+            ("bus", 1, "nvlink", None, "nvlink"),
+            ("ib", 2, "infiniband", None, None),
+            ("ib", 2, "ethernet", None, "ethernet"),
+            ("ib", 2, "infiniband", "emulated: nodes of one machine", "infiniband, emulated: nodes of one machine"),
+            ("ib", 1, "nvlink", None, None),  # nothing crosses a network on one node
+        ],
+    )
+    def test_wires_are_those_that_the_evidence_has(self, network, nodes, used, emulated, here):
+        own = run(world_size=2, processes=2, nodes=nodes, transport={"used": used, "emulated": emulated})
+        _, found = told(own, network=network, gpus=2, nodes=nodes)
+        assert found.get("network", (None, None))[1] == here
+
+    def test_a_reproduction_says_what_each_cell_ran_in(self):
+        request = Request(framework="mxnet", version="1.9.1", model="resnet50", workers=(1,))
+        where = {"framework": "tensorflow", "model": "resnet50", "gpus": 1}
+        cell = Cell(id="c", block="block", where=where, request=request, pick=Pick(devices=1))
+        image = ImageUsed(reference="pytorch 2.11.0+cu130 (the machine's own)", id=None, digest=None, lock_sha256=None)
+        one, two = run(), run(run_id="run-2", repeat=2, status="degraded", said={"framework_version": "2.15.0"})
+        one = one.model_copy(update={"record": one.record.model_copy(update={"image": image})})
+        runs = (one, two, run(run_id="run-3", repeat=3, status="invalid"))
+        made = judge(
+            STUDY,
+            published=SOURCE,
+            runs=[CellRun(cell=cell, runs=runs)],
+            machine=studied.machine(),
+            scale="small",
+            made_at=studied.NOW,
+        )
+        (outcome,) = made.cells
+        assert outcome.software == ("pytorch 2.11.0+cu130", "pytorch 2.15.0")
+        assert outcome.images == (image.reference, two.record.image.reference)
+        assert (outcome.measured, outcome.passes, outcome.degraded) == (2, 0, 1)
+        rate = next(one for one in made.observations if one.metric == "throughput")
+        assert (rate.repeats, rate.degraded) == (2, 1)
+
+
+# What an independent reading of the five sources found, beside what records tell.
+@pytest.mark.parametrize(
+    ("study", "block", "model", "fields"),
+    [
+        (
+            "dell-p100",
+            "caffe",
+            "googlenet",
+            {"normalization", "convolutions", "auxiliary classifiers", "training time"},
+        ),
+        ("dell-p100", "mxnet-googlenet", "googlenet", {"normalization", "convolutions", "batch", "training time"}),
+        ("dell-p100", "tensorflow", "inception-v3", {"auxiliary classifiers", "optimizer", "training time"}),
+        ("dell-p100", "caffe-cpu", "googlenet", {"build", "throughput"}),
+        ("cern-wgan", "batch", "wgan", {"algorithm", "networks", "optimizer", "batch", "FP32 utilisation"}),
+        ("tbd-analysis", "sensitivity-wgan", "wgan", {"algorithm", "networks", "optimizer"}),
+        ("tbd-analysis", "sensitivity-deepspeech2", "deepspeech2", {"directions", "recurrent layers", "data"}),
+        ("tbd-analysis", "one-machine", "resnet50", {"residual blocks", "batch", "image_size", "iterations"}),
+        ("uw-hardware", "concurrent-dense", "mlp-512-reuters", {"optimizer", "data", "layers", "updates"}),
+        ("uw-hardware", "infer", "resnet50", {"stem", "inference time", "weights"}),
+        ("uw-hardware", "quantised", "resnet50", {"quantization", "batch", "fit"}),
+        ("nyu-profiling", "backward", "vgg16", {"profiled part", "gpus", "profile_iterations"}),
+        ("nyu-profiling", "broadcast", "vgg16", {"strategy", "gpus"}),
+    ],
+)
+def test_the_studies_declare_where_they_differ(study, block, model, fields):
+    found, _ = load.load(study)
+    assert fields <= {one.field for one in found.declared(found.block(block), model)}
+
+
+@pytest.mark.parametrize("name", load.names())
+def test_no_study_declares_what_records_tell_and_every_cell_of_it_differs_in_something(name):
+    study, own = load.load(name)
+    declared = [one for block in study.blocks for model in block.models for one in study.declared(block, model)]
+    assert not {one.field for one in declared} & {"framework", "version", "gpu", "cpu", "network", "CUDA", "cuDNN"}
+    made = studied.reproduced(name, studied.machine(device="gpu", devices=(8,), device_name="NVIDIA H200"), repeats=1)
+    assert all(cell.altered for cell in made.cells if cell.status == "ran")
+    assert rows(made.cells)
+    assert not [one for one in made.comparisons if one.verdict in {"reproduced", "differs"}]
+    assert own == published.load(published.DIRECTORY / f"{study.source}.yaml")
