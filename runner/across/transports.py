@@ -165,18 +165,24 @@ def compare(found: Sequence[Curve]) -> Comparison:
 
 
 def _not_the_limit(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
-    """Whether a link could have been slower without a loss: it was far from full, and a faster one gained nothing."""
+    """Whether a link was not full and a faster one gained nothing or, where none ran, not even the exchange by itself fills it.
+
+    That a step left it idle for a while does not tell, as computing and sending take turns. By itself the exchange sends at most its bus
+    bandwidth, what a ring does.
+    """
     asked, rate = row.asked_gbit, row.row.throughput
     if asked is None or row.reached_gbit is None or rate is None or row.reached_gbit >= FILLED * asked:
         return False
-    wider = (
+    wider = [
         other.row.throughput
         for other in rows
         if (other.row.scale, other.nodes) == (row.row.scale, row.nodes)
         and (other.asked_gbit is None or other.asked_gbit > asked)
         and other.row.throughput is not None
-    )
-    return max(wider, default=0.0) < FASTER * rate
+    ]
+    if wider:
+        return max(wider) < FASTER * rate
+    return row.probe_gb_s is not None and 8 * row.probe_gb_s < FILLED * asked
 
 
 def _at(curve: Curve, scale: int) -> list[RunRecord]:

@@ -32,7 +32,8 @@ class ComparedRow(BaseModel):
         counted_by: who counted that: `NVML`, `kernel`, or `SAMPLED`; None where the wire has no counter.
         asked_gbit: what each node's link is held to, in 1e9 bits a second; None for links as they are.
         reached_gbit: bits that were sent ÷ wall seconds of the measured windows, of all repeats, in 1e9 bits a second.
-        not_the_limit: whether the rate that was asked for was far from reached, and no higher one made the training faster.
+        not_the_limit: whether the rate that was asked for was not reached and a higher one gained nothing or, where there is none, the
+            exchange by itself does not fill it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

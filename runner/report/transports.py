@@ -83,7 +83,9 @@ def legend(comparison: Comparison) -> str:
     if comparison.baseline is not None:
         said.append(f"efficiency: {comparison.unit} ÷ those of one device ÷ devices")
     if any(row.not_the_limit for row in comparison.rows):
-        said.append(f"{LIMITLESS}: the rate was not reached, and no higher one made the training faster")
+        said.append(
+            f"{LIMITLESS}: a higher rate gained nothing or, where none ran, the exchange by itself does not reach it either"
+        )
     if any(row.sent_bytes is not None for row in comparison.rows):
         said += _sent(comparison)
     return "; ".join(said)

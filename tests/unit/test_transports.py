@@ -206,10 +206,11 @@ def test_the_probe_is_that_of_the_largest_message(compared):
     assert lost.probe_gb_s is None
 
 
-def rated(mbit, *, seconds, sent_mb):
-    """Two nodes whose links were held to a rate, in steps of so many seconds in which each sent so much."""
+def rated(mbit, *, seconds, sent_mb, probe_gb_s=0.15):
+    """Two nodes whose links were held to a rate, in steps of so many seconds in which each sent so much; by itself 1.2 Gbit/s."""
     link = Link(rate_mbit=mbit, emulated=True)
-    return run(f"at-{mbit}", two(link=link), seconds=seconds, sent_bytes=sent_mb * MEGABYTE)
+    trial = two(link=link)
+    return run(f"at-{mbit}", trial, seconds=seconds, sent_bytes=sent_mb * MEGABYTE, probe_gb_s=probe_gb_s)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +222,8 @@ def rated(mbit, *, seconds, sent_mb):
         ([(10_000, 0.1), (1600, 0.1)], [True, True]),
         # At 1 Gbit/s it computes for a while and then sends: 0.64 Gbit/s reached, and still twice as slow as at 10.
         ([(10_000, 0.0625), (1000, 0.125)], [True, False]),
+        # Nothing faster ran, and by itself the exchange would fill it.
+        ([(1300, 0.125), (1000, 0.25)], [False, False]),
     ],
 )
 def test_a_rate_that_was_not_the_limit_is_said_not_to_be_one(links, idle):
