@@ -14,7 +14,7 @@ from runner.errors import RequestError
 class Frozen(BaseModel):
     """A value: never changed, and without a key that nobody reads."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]

@@ -8,7 +8,9 @@ that filled the disk.
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -42,6 +44,8 @@ RECORD: Final = "record.json"
 PLAN: Final = "plan.json"
 EVENTS: Final = "events.jsonl"
 RESERVE: Final = ".reserve"
+# What may be more than a float holds.
+_HUGE: Final = re.compile(r"[eE]\+?\d{3}")
 
 
 class ImageUsed(Frozen):
@@ -250,7 +254,9 @@ def read_record(directory: Path) -> RunRecord:
     """
     path = directory / RECORD
     try:
-        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        text = path.read_text(encoding="utf-8")
+        huge = _finite if _HUGE.search(text) else None
+        fields: dict[str, Any] = json.loads(text, parse_constant=_finite, parse_float=huge)
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         trial = fields.get("trial")
         if isinstance(trial, dict) and "techniques" not in trial:
@@ -267,8 +273,15 @@ def read_record(directory: Path) -> RunRecord:
         raise RequestError(f"{path}: is not a run record ({error}); name another run directory") from error
 
 
-def _refuse_constant(word: str) -> None:
-    raise ValueError(f"it holds {word}, which is no JSON and no figure")
+def _finite(word: str) -> float:
+    """A figure of a file.
+
+    Raises:
+        ValueError: it is infinite or none.
+    """
+    if math.isfinite(found := float(word)):
+        return found
+    raise ValueError(f"it holds {word}, which is no figure")
 
 
 def read_events(directory: Path) -> tuple[Event, ...]:

@@ -202,8 +202,8 @@ def test_one_gpu_is_one_gpu_however_many_others_are_there():
 def test_a_cells_speedup_is_over_all_runs_of_its_baseline():
     base = [pages.scaled(1, matrix="a", repeat=n) for n in (1, 2)]
     own = shown([*base, pages.scaled(2, matrix="a")])
-    assert own["resnet18 32×32 train", "2 CPU workers"]["speedup ±"] == "2.000"
-    assert own["resnet18 32×32 train", "1 CPU worker"]["runs"] == "2"
+    assert own["resnet18 32×32 train", "2 workers × 1 core"]["speedup ±"] == "2.000"
+    assert own["resnet18 32×32 train", "1 worker × 1 core"]["runs"] == "2"
 
 
 def test_frameworks_are_beside_each_other_only_where_they_ran_alike():

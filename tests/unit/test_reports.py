@@ -210,7 +210,7 @@ def test_a_run_and_its_copies_are_one_repeat_and_it_is_said_which_were_left_out(
         for copy, run in (("backup/m-r2", "m-r2"), ("latest", "m-r3"), ("m-r1 (copy)", "m-r1"))
     ]
     assert names(tmp_path / "out") == names(tmp_path / "honest")
-    assert "| 1 CPU worker | 3 | " in (tmp_path / "honest" / "report.md").read_text()
+    assert "| 1 worker × 1 core | 3 | " in (tmp_path / "honest" / "report.md").read_text()
     assert (tmp_path / "out" / "report.md").read_text() == (tmp_path / "honest" / "report.md").read_text()
 
 

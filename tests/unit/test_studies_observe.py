@@ -66,7 +66,7 @@ class TestRates:
     def test_three_repeats_have_an_interval_over_them(self):
         """Steps of 0.1 s, 2 % more and 2 % less on the scale of logarithms: t(2) × 0.02 ÷ sqrt(3)."""
         steps = [0.1 * math.exp(x) for x in (-0.02, 0.0, 0.02)]
-        found, _ = looked_at([run(step, run_id=str(n), repeat=1) for n, step in enumerate(steps)], gpus=1)
+        found, _ = looked_at([run(step, run_id=str(n), repeat=n) for n, step in enumerate(steps, start=1)], gpus=1)
         (rate,), (time,) = found["throughput"], found["iteration_time"]
         factor = math.exp(4.30265 * 0.02 / math.sqrt(3))
         assert (rate.repeats, rate.freedom, time.freedom) == (3, 2, 2)

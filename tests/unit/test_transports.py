@@ -137,7 +137,7 @@ def test_matrices_that_differ_in_their_wires_only_are_set_side_by_side():
 
 def test_as_many_devices_on_more_nodes_are_no_repeats_of_those_on_fewer():
     few, many = (
-        of(f"{nodes} nodes", on_nodes(nodes, ranks=4, **DDP, link=FAST), f"on {nodes}", seconds)
+        of(f"{nodes}-nodes", on_nodes(nodes, ranks=4, **DDP, link=FAST), f"on {nodes}", seconds)
         for nodes, seconds in ((2, 0.2), (4, 0.4))
     )
     (joined,) = across([many, few]).values()
@@ -190,7 +190,7 @@ def test_what_a_node_sent_is_held_against_the_gradients(compared):
 
 
 def test_of_several_ranks_a_node_the_algorithm_may_send_less_than_a_ring():
-    found = compare(curves([run(str(link), two(ranks=4, link=link), seconds=0.1) for link in (FAST, SLOW)]))
+    found = compare(curves([run(f"{link.rate_mbit:g}", two(ranks=4, link=link), seconds=0.1) for link in (FAST, SLOW)]))
     assert {row.needed_factors for row in found.rows} == {(1.0, 1.5)}
     assert "of 1.000 to 1.500" in transports.markdown(found)
     right = transports_figure(found).axes[1]
@@ -274,7 +274,7 @@ def test_efficiency_is_against_the_same_training_on_one_device(compared):
     assert compared.baseline.throughput == pytest.approx(320)
     assert (fast.row.efficiency, slow.row.efficiency) == (pytest.approx(8 / 9), pytest.approx(0.25))
     table = transports.table(compared).splitlines()
-    assert table[2].startswith("| one CPU worker | 1 CPU worker | 1 | 320.000")
+    assert table[2].startswith("| one CPU worker | 1 worker × 1 core | 1 | 320.0")
     assert [line.split(" | ")[2] for line in table[2:]] == ["1", "2", "1", "–"]  # runs
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from runner.grading import metrics
+from runner.grading.metrics import student_t
 from runner.grading.model import Interval
 from runner.planning.concurrency import total_s
 from runner.results import RunRecord
@@ -88,7 +89,8 @@ def quality(cell: Gathered) -> None:
     """Accuracy of predictions; losses and accuracy after each epoch; and the epoch at which a training has converged."""
     answered = [(one, figures) for one in cell.measured if (figures := one.record.measurement.accuracy)]
     if answered:
-        cell.add_mean("accuracy", "%", [figures.percent for _, figures in answered], [one for one, _ in answered])
+        share = _share([figures.percent for _, figures in answered], answered[0][1].samples)
+        cell.add("accuracy", "%", share, [one for one, _ in answered])
     curves = [(one, one.record.measurement.epochs) for one in cell.measured if one.record.measurement.epochs]
     if not curves:
         return
@@ -96,8 +98,8 @@ def quality(cell: Gathered) -> None:
     for index in range(min(len(curve) for _, curve in curves)):
         points = [curve[index] for _, curve in curves]
         epoch = points[0].epoch
-        accuracies = [point.accuracy_percent for point in points]
-        cell.add_mean("accuracy", "%", accuracies, runs, epoch=epoch)
+        share = _share([point.accuracy_percent for point in points], points[0].validation_samples)
+        cell.add("accuracy", "%", share, runs, epoch=epoch)
         for metric, losses in (
             ("train_loss", [point.train_loss for point in points]),
             ("val_loss", [point.val_loss for point in points]),
@@ -114,6 +116,22 @@ def converged_at(curve: Sequence[tuple[int, float]]) -> int:
     """The first epoch whose accuracy is within `CONVERGED_WITHIN` of the best of the run; pairs of epoch and accuracy in percent."""
     best = max(accuracy for _, accuracy in curve)
     return next(epoch for epoch, accuracy in curve if accuracy >= best - CONVERGED_WITHIN)
+
+
+def _share(percents: Sequence[float], samples: int) -> Amount:
+    """The mean of runs, each of the same so many samples; its interval is the wider of that over runs and that of a share of samples.
+
+    Runs of one seed may agree to the last digit, which is no certainty about other images; one run tells nothing of others.
+    """
+    found = mean_of(percents)
+    if found.ci95 is None or not samples:
+        return found
+    # Wilson's interval of a share (E. B. Wilson, JASA 22(158), 1927), in percent.
+    z, share = student_t(math.inf), found.value / 100
+    middle = (share + z**2 / (2 * samples)) / (1 + z**2 / samples)
+    half = z / (1 + z**2 / samples) * math.sqrt(share * (1 - share) / samples + z**2 / (4 * samples**2))
+    drawn = Interval(low=100 * (middle - half), high=100 * (middle + half))
+    return Amount(found.value, drawn) if drawn.half_width > found.ci95.half_width else found
 
 
 def of_case(cell: Gathered) -> None:
