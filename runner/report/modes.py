@@ -23,9 +23,9 @@ MOST_EPOCHS: Final = 12
 """Lines of a table of epochs; the CSV beside it has all."""
 ANSWERS_LEGEND: Final = (
     "in flight: batches that were under way at once while throughput was measured; latency: of a batch that has the device to itself, from its "
-    "samples in the host's memory to its predictions there; on device: from its samples in the device's memory until the device is done; "
-    "both the median of the repeats"
+    "samples in the host's memory to its predictions there, the median of the repeats"
 )
+ON_DEVICE_LEGEND: Final = "; on device: the same from its samples in the device's memory until the device is done"
 ACCURACY_LEGEND: Final = (
     "; accuracy: of held-out images, beside that of the same network in fp32; same: predictions that are those of fp32"
 )
@@ -37,8 +37,10 @@ def blocks(summary: Summary) -> tuple[tuple[Block, str], ...]:
     """Each table with what is said below it."""
     found = []
     if answers := [(row, row.answers) for row in summary.rows if row.answers]:
-        known = any(answered.accuracy for _, answered in answers)
-        found.append((_answers(answers), ANSWERS_LEGEND + (ACCURACY_LEGEND if known else "")))
+        placed = any(one.latency and one.latency.without_transfer for _, one in answers)
+        labelled = any(one.accuracy for _, one in answers)
+        legend = (ANSWERS_LEGEND, ON_DEVICE_LEGEND * placed, ACCURACY_LEGEND * labelled)
+        found.append((_answers(answers), "".join(legend)))
     if epochs := [line for row in summary.rows for line in _epochs(row)]:
         found.append((Block(headers=EPOCHS, rows=tuple(epochs)), EPOCHS_LEGEND))
     return tuple(found)

@@ -40,6 +40,9 @@ def test_inference(dlscale, tmp_path, framework, precision):
     assert found.step_time_s.method == "latency"
     assert 0 < found.step_time_s.p50 <= found.step_time_s.p99
     assert (found.batch.asked, found.batch.used) == (4, 4)
+    # On CPUs the windows' batches have the cores to themselves.
+    assert (found.in_flight, found.latency.without_transfer) == (1, None)
+    assert (found.latency.with_transfer.p50, found.latency.with_transfer.repeats) == (found.step_time_s.p50, 12)
     assert found.accuracy is None
 
 
