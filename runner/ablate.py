@@ -18,6 +18,7 @@ from runner.grading import metrics
 from runner.ground import Ground, look
 from runner.matrix import Run
 from runner.planning import techniques
+from runner.planning.plan import counted
 from runner.report import ablation as report
 from runner.report.progress import progress
 from runner.report.publish import save
@@ -53,6 +54,8 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
             f"{','.join(map(str, asked))} devices are a sweep, and an ablation has one scale; give one number"
         )
     ground = look(request)
+    if request.data:  # losses are compared after the same iterations
+        request = counted(request, ground)
     with closing(ground.fleet):
         lines = tuple(stages(request, ground, scale=asked[0], batches=batches))
     runs: list[Run] = []

@@ -15,6 +15,7 @@ from runner import compiled
 from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
 from runner.engines.base import EngineError
+from runner.events import Event, Pace
 from runner.execute import Limits, execute
 from runner.ground import Ground
 from runner.interrupts import Stopped, held
@@ -38,7 +39,7 @@ from runner.results import (
 )
 from runner.sampling import sampling
 from runner.spec import ContainerSpec
-from runner.trial import Trial
+from runner.trial import Trial, paced
 
 # Frameworks whose import takes well over a second, in which no GPU is used yet.
 _SLOW_TO_IMPORT: Final = frozenset({"pytorch", "tensorflow"})
@@ -93,6 +94,7 @@ class Matrix:
                 continue
             else:
                 baseline = baseline_for(trial, [*on_file, *runs])
+                trial = alike(trial, [*on_file, *runs])
                 job = make_job(trial, self.ground, self.prepared, run_id=self._run_id(trial))
                 with held(self.stopped):
                     done = [self._run(job, self.shown, baseline[1] if baseline else None)]
@@ -155,6 +157,7 @@ class Matrix:
         # numpy takes a fifth of a second to load: not before the job is under way (`report/ahead.py`).
         from runner.grading.grade import grade, scaling  # noqa: PLC0415
 
+        trial = as_run(trial, watch.events)
         graded = grade(
             trial=trial,
             outcome=outcome,
@@ -223,6 +226,31 @@ class Matrix:
         except EngineError as error:
             reason = f"the keys of the run could not be handed out: {error}"
             return Outcome(status="failed", reason=reason, exit_codes={}, started=began, phases_s={})
+
+
+def alike(trial: Trial, runs: Sequence[Run]) -> Trial:
+    """A trial whose length follows its rate, with windows of as many iterations as the first run of the same key had."""
+    first = next(
+        (
+            record.trial
+            for _, record in runs
+            if isinstance(record.trial, Trial) and record.trial.key == trial.key and record.measurement.windows
+        ),
+        None,
+    )
+    if trial.measure_s is None or first is None or trial.profile or first.profile:
+        return trial
+    if trial.iterations:  # its ranks can't agree on a number
+        return paced(trial, iterations=first.iterations, window=first.window)
+    return trial.model_copy(update={"window": first.window})
+
+
+def as_run(trial: Trial, events: Sequence[Event]) -> Trial:
+    """A trial with the number of iterations that its program chose, or got to before it failed."""
+    if trial.iterations or trial.profile:
+        return trial
+    told = next((event for event in events if isinstance(event, Pace)), None)
+    return paced(trial, iterations=told.iterations if told else 1, window=told.window if told else 1)
 
 
 def at_once(trials: Sequence[Trial]) -> Iterator[tuple[Trial, ...]]:

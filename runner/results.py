@@ -68,12 +68,13 @@ class Ratio(Frozen):
 
 
 class ScalingFigures(Frozen):
-    """Speedup and efficiency against a run that differs in scale only; None where there is none to hold against."""
+    """Speedup and efficiency against a run that differs in scale only; None where there is none to hold against, or `withheld` says why."""
 
     baseline_run_id: str | None
     speedup: Ratio | None
     efficiency: Ratio | None
     superlinear: bool
+    withheld: str | None = None
 
 
 class Validity(Frozen):

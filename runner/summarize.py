@@ -53,7 +53,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
         setting=setting,
         wires=_wires(by_scale),
         peak=_peak(by_scale),
-        notes=_missing_baselines(rows) if isinstance(trial, ForeignTrial) else tuple(_costly_exchanges(rows)),
+        notes=_missing_baselines(rows) if isinstance(trial, ForeignTrial) else tuple(_notes(trial, rows, by_scale)),
         date=first.provenance.recorded_at.date().isoformat(),
         record_dirs=tuple(path for path, _ in records),
     )
@@ -122,20 +122,41 @@ def _missing_baselines(rows: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
+def _notes(trial: Trial, rows: Sequence[Row], by_scale: Mapping[int, Sequence[RunRecord]]) -> Iterator[str]:
+    """What the figures of the rows alone would hide."""
+    for row in rows:
+        yield from _left_out(row, by_scale[row.scale])
+        if row.withheld:
+            yield f"{row.devices}: speedup and efficiency are {row.withheld}"
+        if row.parts and row.parts.inseparable:
+            yield f"{row.devices}: the parts of a step can't be told apart: {row.parts.inseparable}"
+    if trial.scaling == "weak":
+        yield from _costly_exchanges(rows)
+
+
+def _left_out(row: Row, records: Sequence[RunRecord]) -> Iterator[str]:
+    """What was taken for a transient and is not in the throughput."""
+    states = [state for record in records if row.usable and (state := record.measurement.steady)]
+    seconds = sum(state.left_out_s for state in states)
+    if seconds and all(state.kept_s is not None for state in states):
+        total = seconds + sum(state.kept_s or 0.0 for state in states)
+        yield f"{row.devices}: the first {seconds:.3g} of {total:.3g} measured seconds are left out as a transient"
+
+
 def _costly_exchanges(rows: Sequence[Row]) -> Iterator[str]:
-    """Where the exchange adds far more to a step than it takes by itself: then its wires are not the limit."""
-    update_s = next((row.parts.rest_s for row in rows if row.scale == 1 and row.parts), None)
-    if update_s is None:
+    """Where more devices add far more to a step of the same work than its exchange takes by itself: then wires are not the limit."""
+    one = next((row.parts for row in rows if row.scale == 1 and row.parts), None)
+    if one is None:
         return
     for row in rows:
-        alone_s = row.parts.exchange_alone_s if row.parts else None
-        if row.parts is None or row.parts.rest_s is None or not alone_s:
+        parts = row.parts
+        if row.scale == 1 or parts is None or not parts.exchange_alone_s:
             continue
-        added_s = row.parts.rest_s - update_s
-        if added_s > COSTLY * alone_s and added_s > NOTICED * row.parts.step_s:
+        added_s = parts.step_s - (parts.input_s or 0.0) - (one.step_s - (one.input_s or 0.0))
+        if added_s > COSTLY * parts.exchange_alone_s and added_s > NOTICED * parts.step_s:
             yield (
-                f"{row.devices}: the exchange adds {1e3 * added_s:.2f} ms to a step and takes {1e3 * alone_s:.2f} ms by itself: to send "
-                "while devices compute slows both, or the host starts their work too late; the wires are not the limit"
+                f"{row.devices}: a step takes {1e3 * added_s:.2f} ms longer than on one device, the exchange by itself "
+                f"{1e3 * parts.exchange_alone_s:.2f} ms: the wires are not the limit"
             )
 
 
@@ -147,15 +168,18 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
     usable = [record for record in records if record.validity.status != "invalid"]
     runs = usable_windows(usable)
     reasons = tuple(dict.fromkeys(reason for record in records for reason in record.validity.reasons))
-    device = "gpu" if records[0].trial.device == "gpu" else "cpu worker"
+    device, cores = "gpu" if records[0].trial.device == "gpu" else "cpu worker", records[0].trial.cpus_per_worker
     if not runs:
         failed = all(record.outcome.status != "ok" for record in records)
         status: Status = "failed" if failed else "invalid"
-        return Row(scale=scale, device=device, unit=unit, repeats=0, status=status, reasons=reasons)
+        return Row(scale=scale, device=device, cores=cores, unit=unit, repeats=0, status=status, reasons=reasons)
     base = usable_windows(baseline)
     if scale > 1 and base and not _clean(baseline):
         reasons += ("speedup and efficiency are over a baseline that is degraded",)
     rate = metrics.pooled_rate(runs)
+    withheld = metrics.incomparable(runs, base, scale=scale) if base and device == "gpu" and scale > 1 else None
+    if withheld:
+        base = []
     speedup = rate / metrics.pooled_rate(base) if base else None
     speedup_ci95 = metrics.ratio_interval(runs, base) if base and scale > 1 else None
     mfu, above_peak = _mfu(usable, rate)
@@ -163,6 +187,7 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
     return Row(
         scale=scale,
         device=device,
+        cores=cores,
         throughput=rate,
         throughput_ci95=metrics.rate_interval(runs),
         unit=unit,
@@ -171,6 +196,7 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
         speedup_ci95=speedup_ci95,
         efficiency=speedup / scale if speedup is not None else None,
         efficiency_ci95=speedup_ci95.scaled(1 / scale) if speedup_ci95 else None,
+        withheld=withheld,
         repeats=len(runs),
         parts=_parts(usable),
         mfu_percent=mfu,
@@ -188,13 +214,18 @@ def _clean(records: Sequence[RunRecord]) -> bool:
 
 
 def _parts(records: Sequence[RunRecord]) -> StepParts | None:
-    """Where the time of a step went: of each part the median of the repeats that tell it."""
+    """Where the time of a step went: means of the repeats, which add up as the parts of each do."""
     told = [record.measurement.step_parts for record in records if record.measurement.step_parts]
     if not told:
         return None
-    columns = {name: [getattr(parts, name) for parts in told] for name in StepParts.model_fields}
+    whole = [parts for parts in told if parts.inseparable is None]
+    if not whole:
+        return told[0].model_copy(update={"step_s": statistics.fmean(parts.step_s for parts in told)})
+    columns = {
+        name: [getattr(parts, name) for parts in whole] for name in StepParts.model_fields if name != "inseparable"
+    }
     known = {name: [value for value in values if value is not None] for name, values in columns.items()}
-    return StepParts.model_validate({name: statistics.median(own) if own else None for name, own in known.items()})
+    return StepParts.model_validate({name: statistics.fmean(own) if own else None for name, own in known.items()})
 
 
 def _answers(records: Sequence[RunRecord]) -> Answers | None:

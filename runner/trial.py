@@ -150,8 +150,10 @@ class Trial(BaseModel):
         placement: the nodes in order, rank 0 on the first; empty in records older than this field, which ran on one.
         link: what the links between the nodes were slowed down to; None for links as they are.
         probe_bytes: sizes of the messages that are timed on the job's own wires before its first step.
-        iterations, warmup: measured iterations of this trial, and those before them.
-        window: iterations between two synchronized window edges.
+        iterations, warmup: measured iterations of this trial, and those before them. 0 in a plan: as many as take `measure_s`, which the
+            record of the run has.
+        window: iterations between two window edges.
+        measure_s: seconds that were to be measured, where iterations follow the rate of the warm-up; None where they were given.
         data: `synthetic`, or the data set's path.
         image_shape: (channels, height, width); None where samples are no images.
         settings: of the model and its workload alone, as flags of the program.
@@ -225,6 +227,7 @@ class Trial(BaseModel):
     techniques: tuple[Technique, ...] = ()
     decode: Decode = "cpu"
     concurrent: Concurrent | None = None
+    measure_s: float | None = None
 
     @property
     def measured(self) -> Trial:
@@ -295,6 +298,22 @@ class ForeignTrial(BaseModel):
 
 
 AnyTrial = Trial | ForeignTrial
+
+
+def devices_in_words(device: Device, count: int, *, cores: int | None) -> str:
+    """A number of devices: `4 GPUs`; `2 workers × 1 core`, as a worker of two cores is another device. `cores` None: not known."""
+    plural = "s" if count > 1 else ""
+    if device == "gpu":
+        return f"{count} GPU{plural}"
+    return (
+        f"{count} worker{plural} × {cores} core{'s' if cores > 1 else ''}" if cores else f"{count} CPU worker{plural}"
+    )
+
+
+def paced(trial: Trial, *, iterations: int, window: int) -> Trial:
+    """A trial whose length followed its rate, with the length that it had; `epochs` of such a plan are those of one iteration."""
+    each = trial.epochs / max(1, trial.iterations)
+    return trial.model_copy(update={"iterations": iterations, "window": window, "epochs": each * iterations})
 
 
 def comparison_key(facts: dict[str, str | int | float | tuple[int, ...] | tuple[str, ...] | None]) -> str:

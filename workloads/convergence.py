@@ -33,7 +33,7 @@ def check(args):
         return
     if args.profile:
         refuse("--epoch-iterations and --profile exclude each other; ask for one of them")
-    if args.iterations % args.epoch_iterations:
+    if not args.iterations or args.iterations % args.epoch_iterations:
         refuse(
             f"--iterations={args.iterations} is no multiple of --epoch-iterations={args.epoch_iterations}; ask for whole epochs"
         )
@@ -52,7 +52,7 @@ class Epochs:
         """How many iterations of this epoch are left."""
         return self.iterations - len(self.losses)
 
-    def ended(self, losses, *, seconds):
+    def ended(self, losses, seconds):
         """Take in a window's losses and seconds; whether the epoch ended with it, in which case all ranks have validated.
 
         Emits `epoch` then: seconds are those of its windows, train_loss is the mean of its losses on this rank.

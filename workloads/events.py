@@ -23,8 +23,9 @@ compute       seconds (a list, one for each forward and backward pass whose grad
 first_step    (none) emitted once the first iteration's result is on the device
 compiled      fresh, kept: graphs of the network that its compiler made anew, and those that an earlier run had left; after the first step,
               by programs that compile
+pace          iterations, window: how many will be measured, in windows of how many, where that follows the rate of the warm-up
 warmup_end    iterations
-window        index, start, iterations, samples, seconds; step_seconds (a list, or null where the framework can't time a step);
+window        index, start, iterations, samples, seconds (of the device's own time where it notes it, and told a window later then); step_seconds (a list, or null where the framework can't time a step);
               input_seconds (of `seconds`, how long the loop waited for its next batch, or null); units (only where throughput counts
               something else than samples: how much of it, as seconds of audio)
 loss          first_iteration, values (one a step, this rank's own batch; null where not finite)

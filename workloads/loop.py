@@ -7,6 +7,10 @@ The program hands over an object with these methods, and `measure` decides when 
     barrier()       wait for all ranks
     read(losses)    losses of synchronized steps as numbers
     mark()          note the device's time between two steps, without waiting for it
+    edge(losses)    end a window without waiting for the device where it can note its time: a function that waits until the device is there
+                    and gives (monotonic seconds, losses as numbers, step_seconds()); else `drained`
+    lag             windows that may be enqueued before that function is called: 0 with `drained`
+    slowest(seconds) the most of what all ranks hand in, None where they can't tell each other
     evaluate()      losses in training mode on the batch that all ranks share, one a device of this process, as numbers; whatever
                     draws random numbers is seeded anew
     step_seconds()  seconds between the marks since the last call, or None where the framework can't tell
@@ -18,13 +22,17 @@ The program hands over an object with these methods, and `measure` decides when 
 Where throughput counts something else than samples, the source of the batches has `units`: how much of it was in all batches so far.
 Where it prepares them ahead of the loop, it has `ahead`: how many may lie ready at most; with real data it is then timed by itself.
 
-Nothing between two edges of a window waits for the device. Windows are contiguous: each starts where the one before ended, so
-that writing events, which happens right after an edge, is part of the measured time and no sample or second is lost. Only what comes
-after an epoch of a training that is watched to converge lies between two windows.
+Nothing between two edges of a window waits for the device, and where it can note its time the edges do not either: it never runs out
+of work, whatever the length of a window. Windows are contiguous: each starts where the one before ended, so that writing events, which
+happens after an edge, is part of the measured time and no sample or second is lost. Only what comes after an epoch of a training that is
+watched to converge lies between two windows.
 """
 
+import math
 import time
+from collections import deque
 
+from arguments import refuse
 from convergence import Epochs
 from events import finite
 from probe import compute, peak, wires
@@ -32,6 +40,11 @@ from profiling import profile
 
 # For so long the input is timed by itself.
 INPUT_SECONDS = 2.0
+# Where the length of a run follows its rate: a window takes so many seconds or more, and there are about so many, or at least so few of them.
+# Windows of a given length get shorter where the fewest would take several times the seconds that were asked for.
+LEAST_WINDOW_SECONDS, WINDOWS, FEWEST_WINDOWS, PATIENCE = 1.2, 15, 5, 4
+# Of the warm-up, the last steps tell the rate: a quarter of it, and two where there are so many.
+TIMED_SHARE, FEWEST_TIMED = 4, 2
 
 
 class Batches:
@@ -121,18 +134,24 @@ def train(training, events, args):
     if args.profile:
         asked = {"after": args.profile_after, "iterations": args.profile_iterations, "region": args.profile_region}
         return profile(training, events, kind=args.profile, **asked, window=args.window)
-    lengths = {"iterations": args.iterations, "warmup": args.warmup, "window": args.window}
+    lengths = {
+        "iterations": args.iterations,
+        "warmup": args.warmup,
+        "window": args.window,
+        "seconds": args.measure_seconds,
+    }
     epochs = Epochs(training, events, iterations=args.epoch_iterations) if args.epoch_iterations else None
-    measure(training, events, **lengths, samples=training.samples, probe=args.probe, epochs=epochs)
-    return args.iterations
+    return measure(training, events, **lengths, samples=training.samples, probe=args.probe, epochs=epochs)
 
 
-def measure(training, events, *, iterations, warmup, window, samples, probe=(), epochs=None):
+def measure(training, events, *, iterations, warmup, window, samples, seconds=0.0, probe=(), epochs=None):
     """Run `warmup` (at least 1) and then `iterations` iterations, and emit first_step, warmup_end, net, window, loss and eval.
 
     `samples` is what one iteration of this rank trains on; `window` the iterations between two edges; `probe` the message sizes in
     bytes for which the wires are timed before the first step, and with any of them the devices after the last one of warm-up; `epochs`
-    the `convergence.Epochs` that cut the iterations into epochs with a validation after each, if any.
+    the `convergence.Epochs` that cut the iterations into epochs with a validation after each, if any. With `iterations` 0 there are as
+    many as take `seconds` at the rate of the warm-up, in windows of about a `WINDOWS`th of it unless `window` is given; all ranks take
+    the same, and emit pace. Gives how many there were.
     """
     if probe:
         wires(training, events, sizes=probe)
@@ -142,8 +161,16 @@ def measure(training, events, *, iterations, warmup, window, samples, probe=(), 
     events.emit("first_step")
     if hasattr(training, "compiled"):
         events.emit("compiled", **training.compiled())
-    losses += [training.step() for _ in range(warmup - 1)]
+    timed = 0 if iterations else min(max(FEWEST_TIMED, warmup // TIMED_SHARE), warmup - 1)
+    losses += [training.step() for _ in range(warmup - 1 - timed)]
     training.synchronize()
+    if not iterations:
+        began = time.monotonic()
+        losses += [training.step() for _ in range(timed)]
+        training.synchronize()
+        step_seconds = timed and training.slowest((time.monotonic() - began) / timed)
+        iterations, window = pace(step_seconds, seconds=seconds, window=window)
+        events.emit("pace", iterations=iterations, window=window)
     events.loss(0, training.read(losses))
     if probe:
         compute(training, events)
@@ -156,35 +183,83 @@ def measure(training, events, *, iterations, warmup, window, samples, probe=(), 
     training.batches.units()
     training.barrier()  # nobody begins while another still reads counters
     events.emit("warmup_end", iterations=warmup)
-    edge = time.monotonic()
-    done = index = 0
+    windows = Windows(training, events, warmup=warmup, samples=samples)
+    done = 0
     while done < iterations:
         count = min(window, iterations - done if epochs is None else epochs.left)
-        losses = []
-        training.mark()
-        for _ in range(count):
-            losses.append(training.step())
-            training.mark()
-        training.synchronize()
-        start, edge = edge, time.monotonic()
-        units = training.batches.units()
-        events.emit(
-            "window",
-            index=index,
-            start=start,
-            iterations=count,
-            samples=count * samples,
-            seconds=edge - start,
-            step_seconds=training.step_seconds(),
-            input_seconds=training.batches.waited(),
-            **({} if units is None else {"units": units}),
-        )
-        values = training.read(losses)
-        events.loss(warmup + done, values)
-        done, index = done + count, index + 1
-        if epochs is not None and epochs.ended(values, seconds=edge - start):
-            edge = time.monotonic()
+        windows.run(count)
+        done += count
+        if epochs is None:
+            windows.tell(left=training.lag)
+        elif epochs.ended(*windows.tell(left=0)):
+            windows.begin()
+    windows.tell(left=0)
     training.barrier()  # everybody's last step is in the counters
     events.net("stop")
     events.usage("stop")
     events.evaluation(warmup + iterations, training.evaluate())
+    return iterations
+
+
+def pace(step_seconds, *, seconds, window):
+    """``(iterations, window)``: whole windows that take `seconds` together, where an iteration of the slowest rank takes `step_seconds`."""
+    if not step_seconds:
+        refuse(
+            "--iterations=0 needs a warm-up of two steps and ranks that can tell each other its rate; give --iterations"
+        )
+    wanted = window or math.ceil(max(LEAST_WINDOW_SECONDS, seconds / WINDOWS) / step_seconds)
+    window = max(1, min(wanted, int(PATIENCE * seconds / FEWEST_WINDOWS / step_seconds)))
+    return window * max(FEWEST_WINDOWS, math.ceil(seconds / (window * step_seconds))), window
+
+
+class Windows:
+    """The measured windows of a training, one after the other: what was enqueued, and what is known to be done."""
+
+    def __init__(self, training, events, *, warmup, samples):
+        """Begin the first window."""
+        self.training, self.events, self.warmup, self.samples = training, events, warmup, samples
+        self.done = self.index = 0
+        self.open = deque()
+        self.begin()
+
+    def begin(self):
+        """Start the clock again, with a device that has nothing to do."""
+        self.start, _, _ = self.training.edge([])()
+
+    def run(self, count):
+        """Enqueue the steps of a window."""
+        training, losses = self.training, []
+        training.mark()
+        for _ in range(count):
+            losses.append(training.step())
+            training.mark()
+        self.open.append((count, training.edge(losses), training.batches.waited(), training.batches.units()))
+
+    def tell(self, *, left):
+        """Emit the windows that are done, but for the last `left`: losses and seconds of the last one, waiting for it."""
+        values, seconds = [], 0.0
+        while len(self.open) > left:
+            count, passed, waited, units = self.open.popleft()
+            end, values, step_seconds = passed()
+            seconds = end - self.start
+            self.events.emit(
+                "window",
+                index=self.index,
+                start=self.start,
+                iterations=count,
+                samples=count * self.samples,
+                seconds=seconds,
+                step_seconds=step_seconds,
+                input_seconds=waited,
+                **({} if units is None else {"units": units}),
+            )
+            self.events.loss(self.warmup + self.done, values)
+            self.start, self.done, self.index = end, self.done + count, self.index + 1
+        return values, seconds
+
+
+def drained(training, losses):
+    """An `edge` of a program that can't note the time of its device: it waits for it."""
+    training.synchronize()
+    told = time.monotonic(), training.read(losses) if losses else [], training.step_seconds()
+    return lambda: told

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from runner.compare.model import Difference
 from runner.results import RunRecord
-from runner.trial import ForeignTrial, Trial
+from runner.trial import ForeignTrial, Trial, devices_in_words
 
 # Fields of a trial in which two runs of the same one may differ: what is compared, and what should not move a rate.
 FREE: Final = (
     *("version", "dialect", "iterations", "warmup", "window", "learning_rate", "momentum", "weight_decay", "seed"),
-    *("iface", "hca", "threads", "loader_workers", "cpus_per_worker"),
+    *("iface", "hca", "threads", "loader_workers", "cpus_per_worker", "measure_s"),
 )
 # Fields that say nothing of their own: they count repeats, or follow from others.
 _FOLLOW: Final = frozenset(
@@ -62,10 +62,11 @@ def in_words(found: Identity, *, but: Collection[str] = ()) -> str:
     facts = {name: json.loads(value) for name, value in found}
     nodes = f" on {facts['nodes']} nodes" if facts["nodes"] > 1 else ""
     count = facts["world_size"]
-    each = facts["device_name"] if facts["device"] == "gpu" else f"CPU worker{'s' if count > 1 else ''}"
-    devices = (
-        f"{count} × {each}{nodes}" if facts["device"] == "gpu" else f"{count} {each}{nodes} ({facts['device_name']})"
-    )
+    if facts["device"] == "gpu":
+        devices = f"{count} × {facts['device_name']}{nodes}"
+    else:
+        workers = devices_in_words("cpu", count, cores=facts.get("cpus_per_worker"))
+        devices = f"{workers}{nodes} ({facts['device_name']})"
     batch = f"batch {facts['batch_per_device']} each" if facts["batch_per_device"] else None
     if "command" in facts:
         return ", ".join(part for part in (" ".join(facts["command"]), devices, batch) if part)
@@ -146,7 +147,8 @@ def _circumstances(record: RunRecord) -> dict[str, str]:
         "batch used": record.measurement.batch.used if record.measurement.batch else None,
     }
     if not isinstance(trial, ForeignTrial):
-        found |= {name.replace("_", " "): getattr(trial, name) for name in FREE if name != "version"}
+        by_rate = {"version", "iterations", "window"} if trial.measure_s else {"version"}
+        found |= {name.replace("_", " "): getattr(trial, name) if name not in by_rate else None for name in FREE}
     return {what: "unknown" if value is None else str(value) for what, value in found.items()}
 
 

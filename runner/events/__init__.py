@@ -25,6 +25,7 @@ from runner.events.training import (
     FlopPerSample,
     InputAlone,
     Loss,
+    Pace,
     Phase,
     RunStart,
     RunStop,
@@ -60,6 +61,7 @@ __all__ = [
     "MonitoredGpu",
     "Nccl",
     "Net",
+    "Pace",
     "Peer",
     "Phase",
     "PortBytes",
@@ -86,6 +88,7 @@ Event = Annotated[
     | CpuPeak
     | FirstStep
     | Compiled
+    | Pace
     | WarmupEnd
     | Window
     | Loss

@@ -86,6 +86,14 @@ class Compiled(EventBase):
     kept: int
 
 
+class Pace(EventBase):
+    """How many iterations will be measured, and how many a window has, where the length of a run follows the rate of its warm-up."""
+
+    event: Literal["pace"]
+    iterations: int
+    window: int
+
+
 class WarmupEnd(EventBase):
     """The measured iterations begin."""
 
@@ -98,7 +106,7 @@ PAUSE_S: Final = 1e-6
 
 
 class Window(EventBase):
-    """A synchronized stretch of measured iterations: this rank's own samples and wall seconds.
+    """A stretch of measured iterations: this rank's own samples and wall seconds, by its device's clock where that notes its time.
 
     It starts where the one before ended, but after a pause, such as a validation between two epochs.
 

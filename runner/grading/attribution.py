@@ -1,8 +1,8 @@
-"""Where the time of a step went: input, compute, stragglers, and what is left for the wires. Pure.
+"""Where the time of a step went: input, compute, stragglers and communication, or why these can't be told apart. Pure.
 
 A step of a synchronous job ends when its slowest rank has computed and all gradients have been exchanged. What a rank computes when
-nobody exchanges anything was timed beside the job (event `compute`), and so was the exchange alone (event `bandwidth`); what the step
-took longer than the one is what the other did not hide.
+nobody exchanges anything was timed beside the job (event `compute`), and so was the exchange alone (event `bandwidth`). A step that is
+shorter than those passes, or longer by less than they differ among themselves, does not say how much of it was the exchange.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
-from runner.events import Bandwidth, Compute, Event, Window
+from runner.events import Bandwidth, Compute, Event, RunStart, Window
 from runner.grading.model import Exchange, StepParts
 
 
@@ -49,10 +50,14 @@ def exchange_seconds(probe: Sequence[Exchange], size_bytes: int) -> float | None
     return float(np.interp(size_bytes, sizes, seconds))
 
 
+# Of a step: an input that is waited for no longer than this costs no more, whatever compute hides of it.
+NO_WAIT: Final = 0.01
+
+
 def step_parts(
     events: Sequence[Event], *, first_window: int, seconds: float, gradient_bytes: int | None
 ) -> StepParts | None:
-    """Attribute the steady windows of a run.
+    """Attribute the windows of a run that count.
 
     Args:
         events: all events of all ranks.
@@ -72,24 +77,56 @@ def step_parts(
     steps = sum(windows[0].iterations for windows in joined)
     waits = [_longest(windows) for windows in joined]
     waited = None if None in waits or not steps else math.fsum(wait for wait in waits if wait is not None) / steps
-    passes = [statistics.median(event.seconds) for event in events if isinstance(event, Compute)]
+    passes = [event.seconds for event in events if isinstance(event, Compute)]
     probe = exchanges(events)
     if not steps or (waited is None and not passes and not probe):
         return None
     step_s = seconds / steps
-    slowest = max(passes, default=None)
-    mean = statistics.fmean(passes) if passes else None
-    unhidden = waited if waited is None or slowest is None else min(waited, max(0.0, step_s - slowest))
-    return StepParts(
-        step_s=step_s,
-        input_waited_s=waited,
-        input_s=unhidden,
-        compute_s=mean,
-        compute_slowest_s=slowest,
-        stragglers_s=slowest - mean if slowest is not None and mean is not None and len(passes) > 1 else None,
-        rest_s=step_s - slowest - unhidden if slowest is not None and unhidden is not None else None,
-        exchange_alone_s=exchange_seconds(probe, gradient_bytes) if gradient_bytes is not None else None,
-    )
+    alone = exchange_seconds(probe, gradient_bytes) if gradient_bytes is not None else None
+    devices = next((event.world_size for event in events if isinstance(event, RunStart)), len(ranks))
+    told = StepParts(step_s=step_s, input_waited_s=waited, exchange_alone_s=alone)
+    return told.model_copy(update=_one_device(told, passes) if devices == 1 else _several_devices(told, passes))
+
+
+Parts = dict[str, float | str | None]
+
+
+def _one_device(told: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
+    """Nothing is exchanged: what is not input is compute."""
+    waited, step_s = told.input_waited_s, told.step_s
+    if waited is None:
+        return {"inseparable": "the program does not tell how long it waited for input"}
+    if waited <= NO_WAIT * step_s:
+        unhidden = min(waited, step_s)
+    elif passes:
+        unhidden = min(waited, max(0.0, step_s - statistics.median(passes[0])))
+    else:
+        return {"inseparable": "the loop waited for input while the device worked, and no pass was timed without input"}
+    return {"input_s": unhidden, "compute_s": step_s - unhidden}
+
+
+def _several_devices(told: StepParts, passes: Sequence[Sequence[float]]) -> Parts:
+    """What a step took beyond its input and the slowest rank's pass is communication, where it is more than those passes differ by."""
+    if told.input_waited_s is None or not passes:
+        missing = "how long it waited for input" if passes else "how long a pass without any exchange takes"
+        return {"inseparable": f"the program does not tell {missing}"}
+    medians = [statistics.median(own) for own in passes]
+    slowest, mean = max(medians), statistics.fmean(medians)
+    spread = max(max(own) - min(own) for own in passes)
+    beyond = told.step_s - slowest
+    if beyond <= spread:
+        return {
+            "inseparable": (
+                f"a step takes {1e3 * told.step_s:.4g} ms, a pass without any exchange {1e3 * slowest:.4g} ms, give or take {1e3 * spread:.2g}"
+            )
+        }
+    unhidden = min(told.input_waited_s, beyond)
+    return {
+        "input_s": unhidden,
+        "compute_s": mean,
+        "stragglers_s": slowest - mean,
+        "communication_s": beyond - unhidden,
+    }
 
 
 def _longest(windows: Sequence[Window]) -> float | None:

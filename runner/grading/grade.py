@@ -339,6 +339,8 @@ def scaling(trial: AnyTrial, run_id: str, graded: Graded, baseline: RunRecord | 
     theirs = metrics.counted(baseline.measurement.windows, baseline.measurement.steady)
     if ours is None or theirs is None:
         return nothing
+    if trial.device == "gpu" and (why := metrics.incomparable([ours], [theirs], scale=trial.world_size)):
+        return nothing.model_copy(update={"baseline_run_id": baseline.run_id, "withheld": why})
     value = ours.rate / theirs.rate
     ci95 = metrics.ratio_interval([ours], [theirs])
     return ScalingFigures(

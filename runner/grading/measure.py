@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from runner.events import Data, Event, FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
 from runner.grading import attribution, metrics, quality
-from runner.grading.model import Measurement, RawWindow, Throughput
+from runner.grading.model import Measurement, Throughput
 from runner.request import Mode
 
 # Phases of the probes (`workloads/probe.py`), which are no part of the job and no part of the figures for it.
@@ -55,10 +55,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         samples=sum(window.samples for window in windows),
         iterations=min((stop.iterations for stop in stops), default=0),
         steady=steady,
-        windows=tuple(
-            RawWindow(rank=w.rank, index=w.index, start=w.start, samples=w.samples, seconds=w.seconds, units=w.units)
-            for w in sorted(windows, key=lambda w: (w.rank, w.index))
-        ),
+        windows=tuple(metrics.raw(w) for w in sorted(windows, key=lambda w: (w.rank, w.index))),
         losses=metrics.losses(events),
         evaluations=metrics.evaluations(events),
         parameter_norms={str(stop.rank): stop.parameter_norm for stop in sorted(stops, key=lambda s: s.rank)},

@@ -21,6 +21,10 @@ RESAMPLES = 10_000
 CONFIDENCE = 0.95
 STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
+# Of the measured seconds, the most that may be left out as a transient: a run that is slow for longer than that is a slow run.
+MOST_LEFT_OUT = 0.2
+# An efficiency that changes by this much without the first step of each window tells what closing a window costs, and not how a job scales.
+EDGE_TOLERANCE = 0.002
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,19 +36,36 @@ class GlobalWindows:
     Attributes:
         samples: (windows,) samples of all ranks, or units where throughput counts something else.
         seconds: (windows,) wall seconds; they add up to the span from the barrier to the slowest rank's end, less the pauses.
+        first_share: (windows,) share of a window's samples that its first step makes; None where steps were not timed.
+        first_seconds: (windows,) seconds of that step, on the slowest rank; None likewise.
     """
 
     samples: Floats
     seconds: Floats
+    first_share: Floats | None = None
+    first_seconds: Floats | None = None
 
     def since(self, first: int) -> GlobalWindows:
         """The windows from index `first` on."""
-        return GlobalWindows(self.samples[first:], self.seconds[first:])
+        return GlobalWindows(
+            self.samples[first:],
+            self.seconds[first:],
+            None if self.first_share is None else self.first_share[first:],
+            None if self.first_seconds is None else self.first_seconds[first:],
+        )
 
     @property
     def rate(self) -> float:
         """Samples ÷ seconds over all the windows: never a mean of rates."""
         return float(self.samples.sum() / self.seconds.sum())
+
+    @property
+    def rate_within(self) -> float | None:
+        """The same without the first step of each window; None where steps were not timed, or a window has but one."""
+        if self.first_share is None or self.first_seconds is None or bool((self.first_share >= 1).any()):
+            return None
+        seconds = float((self.seconds - self.first_seconds).sum())
+        return float((self.samples * (1 - self.first_share)).sum()) / seconds if seconds > 0 else None
 
 
 def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | None:
@@ -60,34 +81,101 @@ def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | Non
     common = min((len(found) for found in ranks.values()), default=0)
     if common == 0:
         return None
-    ordered = [sorted(found, key=lambda w: w.index)[:common] for found in ranks.values()]
+    ordered = [sorted(map(raw, found), key=lambda w: w.index)[:common] for found in ranks.values()]
     starts = np.array([[w.start - found[0].start for w in found] for found in ordered]).min(axis=0)
     ends = np.array([[w.start + w.seconds - found[0].start for w in found] for found in ordered]).max(axis=0)
     before = np.concatenate([[0.0], ends[:-1]])
     amounts = [[w.samples if w.units is None else w.units for w in found] for found in ordered]
     samples = np.array(amounts, dtype=np.float64).sum(axis=0)
-    return GlobalWindows(samples, ends - np.where(starts - before > PAUSE_S, starts, before))
+    seconds = ends - np.where(starts - before > PAUSE_S, starts, before)
+    if any(w.first_step_s is None or not w.iterations for found in ordered for w in found):
+        return GlobalWindows(samples, seconds)
+    share = np.array([1 / w.iterations for w in ordered[0] if w.iterations])
+    first = np.array([[w.first_step_s for w in found] for found in ordered], dtype=np.float64).max(axis=0)
+    return GlobalWindows(samples, seconds, share, first)
+
+
+def raw(window: Window | RawWindow) -> RawWindow:
+    """What a record keeps of a window."""
+    if isinstance(window, RawWindow):
+        return window
+    return RawWindow(
+        rank=window.rank,
+        index=window.index,
+        start=window.start,
+        samples=window.samples,
+        seconds=window.seconds,
+        units=window.units,
+        iterations=window.iterations,
+        first_step_s=window.step_seconds[0] if window.step_seconds else None,
+    )
+
+
+def incomparable(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows], *, scale: int) -> str | None:
+    """Why `scaled`, on `scale` GPUs, has no efficiency against `base` on one; None where it has, or where steps were not timed.
+
+    A program that waits for its devices where a window ends starts each with an empty queue. On more devices that costs more, and the
+    more often the shorter windows are. It shows in the first step of each window: an efficiency that changes by `EDGE_TOLERANCE` or more
+    without those is one of the windows, and not of the job.
+    """
+    if any(run.rate_within is None for run in (*scaled, *base)):
+        return None
+    counted = pooled_rate(scaled) / pooled_rate(base) / scale
+    within = _pooled_within(scaled) / _pooled_within(base) / scale
+    if abs(within - counted) < EDGE_TOLERANCE:
+        return None
+    return (
+        "not comparable: each window ended with a wait for the devices, which costs several more than one (efficiency "
+        f"{counted:.3f} with the first step of each window, {within:.3f} without)"
+    )
+
+
+def _pooled_within(runs: Sequence[GlobalWindows]) -> float:
+    """Pooled rate without the first step of each window, of runs that all timed their steps."""
+    samples = seconds = 0.0
+    for run in runs:
+        assert run.first_share is not None and run.first_seconds is not None  # noqa: S101, PT018 - its caller looked
+        samples += float((run.samples * (1 - run.first_share)).sum())
+        seconds += float((run.seconds - run.first_seconds).sum())
+    return samples / seconds
 
 
 def steadiness(windows: GlobalWindows) -> Steadiness:
-    """Find where the steady state begins.
+    """Find where the steady state begins, within the first fifth of the measured seconds.
 
-    The number of windows to drop is the one that minimizes the marginal standard error of the rest (MSER: K. P. White, "An
-    effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997), searched in the first
-    half as its author advises. The state counts as steady when the later half of what is kept is within 5 % of the earlier.
+    The number of windows to leave out is the one that minimizes the marginal standard error of the rest (MSER: K. P. White, "An
+    effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997). It is bounded in time, not in windows:
+    of unequal ones a few can be most of the run. The state counts as steady when the later half of what is kept is within 5 % of the
+    earlier; where it never is, all windows count.
     """
     times = windows.seconds / windows.samples
-    count = len(times)
+    count, total = len(times), float(windows.seconds.sum())
     if count < MIN_STEADY_WINDOWS:
-        return Steadiness(first_window=0, steady=False, drift=0.0)
-    errors = [times[d:].var() / (count - d) for d in range(count // 2 + 1)]
+        return _kept(windows, first=0, steady=False, drift=0.0)
+    droppable = int((np.cumsum(windows.seconds) <= MOST_LEFT_OUT * total).sum())
+    errors = [times[d:].var() / (count - d) for d in range(min(droppable, count // 2) + 1)]
     first = int(np.argmin(errors))
-    kept = windows.since(first)
-    middle = len(kept.samples) // 2
-    earlier = GlobalWindows(kept.samples[:middle], kept.seconds[:middle]).rate
-    drift = kept.since(middle).rate / earlier - 1.0
+    drift = _drift(windows.since(first))
     steady = abs(drift) <= STEADY_TOLERANCE
-    return Steadiness(first_window=first if steady else 0, steady=steady, drift=drift)
+    return _kept(windows, first=first if steady else 0, steady=steady, drift=drift)
+
+
+def _drift(windows: GlobalWindows) -> float:
+    """How much faster the later half of the windows is than the earlier."""
+    middle = len(windows.samples) // 2
+    return windows.since(middle).rate / GlobalWindows(windows.samples[:middle], windows.seconds[:middle]).rate - 1.0
+
+
+def _kept(windows: GlobalWindows, *, first: int, steady: bool, drift: float) -> Steadiness:
+    kept = windows.since(first)
+    return Steadiness(
+        first_window=first,
+        steady=steady,
+        drift=drift,
+        left_out_s=float(windows.seconds[:first].sum()),
+        kept_s=float(kept.seconds.sum()),
+        kept=float(kept.samples.sum()),
+    )
 
 
 def _block_rates(windows: GlobalWindows, rng: np.random.Generator, resamples: int) -> tuple[Floats, Floats]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from runner.flop.model import FlopFigures
 from runner.frozen import Frozen
@@ -32,6 +32,7 @@ class RawWindow(Frozen):
     """One window of one rank as the program wrote it.
 
     `start` is in seconds of that rank's monotonic clock; `units` is the amount of what throughput counts where that is not the sample.
+    `iterations` and `first_step_s`, the time of the first of them, tell what closing a window costs; None where a program can't time a step.
     """
 
     rank: int
@@ -40,6 +41,8 @@ class RawWindow(Frozen):
     samples: int
     seconds: float
     units: float | None = None
+    iterations: int | None = None
+    first_step_s: float | None = None
 
 
 class Throughput(Frozen):
@@ -63,17 +66,23 @@ class StepTime(Frozen):
 
 
 class Steadiness(Frozen):
-    """Where the steady state begins.
+    """Where the steady state begins, and what that leaves out: throughput × `kept_s` = `kept`, always.
 
     Attributes:
         first_window: index of the first window that counts.
         steady: False when the rate never settled; then all windows count.
         drift: relative difference between the mean rates of the later and the earlier half of the counted windows.
+        left_out_s: seconds of the windows before it: a transient.
+        kept_s: seconds of the windows that count.
+        kept: what was processed in them, in the unit of the throughput.
     """
 
     first_window: int
     steady: bool
     drift: float
+    left_out_s: float = 0.0
+    kept_s: float | None = None
+    kept: float | None = None
 
 
 class Evaluation(Frozen):
@@ -121,28 +130,36 @@ class Exchange(Frozen):
 
 
 class StepParts(Frozen):
-    """A mean step of the steady windows, in seconds; None where a program did not tell. `step` = input + compute_slowest + rest.
+    """A mean step of the windows that count, in seconds: `step_s` = input + compute + stragglers + communication, none of them negative.
 
     Attributes:
         step_s: wall time of a step.
-        input_waited_s: how long the loop waited for its next batch, the longest of the ranks in each window.
-        input_s: the part of it that compute did not hide: where devices work on while the loop waits, waiting costs nothing.
-        compute_s: a forward and backward pass without any exchange, mean over ranks.
-        compute_slowest_s: the same of the slowest rank, for which all others wait.
-        stragglers_s: slowest − mean; None with one rank.
-        rest_s: what is left: the exchange that compute did not hide, and the update of the weights. On one device it is the update
-            alone, so that the difference to that run is the exchange. Negative where the passes took longer than those of the job.
-        exchange_alone_s: what the probe says of an exchange of all gradients that nothing hides, in a single message.
+        input_waited_s: how long the loop waited for its next batch, the longest of the ranks in each window; None where it does not tell.
+        input_s: the part of it that compute did not hide.
+        compute_s: on one device all but the input; on several a forward and backward pass without any exchange, mean over ranks.
+        stragglers_s: what the slowest rank takes longer for that, and all others wait; None on one device.
+        communication_s: the exchange that compute did not hide, and the update of the weights; None on one device, whose update is compute.
+        exchange_alone_s: what the probe says of an exchange of all gradients by itself, in a single message; no part of the sum.
+        inseparable: why input, compute, stragglers and communication are None; None where they can be told apart.
     """
 
     step_s: float
-    input_waited_s: float | None
-    input_s: float | None
-    compute_s: float | None
-    compute_slowest_s: float | None
-    stragglers_s: float | None
-    rest_s: float | None
-    exchange_alone_s: float | None
+    input_waited_s: float | None = None
+    input_s: float | None = None
+    compute_s: float | None = None
+    stragglers_s: float | None = None
+    communication_s: float | None = None
+    exchange_alone_s: float | None = None
+    inseparable: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older(cls, fields: Any) -> Any:
+        """Records used to have parts that could be negative: what they were made of is in the raw files."""
+        if not isinstance(fields, dict) or "rest_s" not in fields:
+            return fields
+        kept = {name: fields.get(name) for name in ("step_s", "input_waited_s", "exchange_alone_s")}
+        return kept | {"inseparable": "an older version told them apart wrongly; `dlscale regrade` gives them anew"}
 
 
 class EpochFigures(Frozen):

@@ -146,6 +146,7 @@ def program(job: Job) -> tuple[str, ...]:
         "model": trial.model,
         "batch": trial.batch_per_device,
         "iterations": trial.iterations,
+        **({} if trial.iterations else {"measure-seconds": trial.measure_s or 0.0}),
         "warmup": trial.warmup,
         "window": trial.window,
         "precision": trial.precision,

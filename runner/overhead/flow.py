@@ -27,7 +27,7 @@ from runner.matrix import make_job
 from runner.overhead import asking
 from runner.overhead.again import from_file
 from runner.overhead.raw import PREFIX, Command, Overhead, Printed, SideName
-from runner.planning.plan import plan
+from runner.planning.plan import counted, plan
 from runner.prepare import Prepared, prepare
 from runner.report import overhead as report
 from runner.report.progress import Progress, progress
@@ -64,6 +64,7 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
         RunFailedError: a run of any side failed.
     """
     ground = look(request)
+    request = counted(request, ground)
     with closing(ground.fleet):
         asking.refuse(request, ground, beside_host=beside_host)
         trial = plan(request, ground)[0]

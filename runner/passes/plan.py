@@ -17,6 +17,8 @@ from runner.trial import ProfilePass, Trial
 ITERATIONS: Final = 5
 # Nsight Compute takes some 20 ms a kernel, and a step has hundreds.
 REPLAYED_ITERATIONS: Final = 1
+# Iterations that are timed together before a profiler begins, where the measured runs choose their windows by their rate.
+WINDOW: Final = 5
 
 
 def passes(
@@ -42,6 +44,7 @@ def passes(
         trial.model_copy(
             update={
                 "probe_bytes": (),
+                "window": trial.window or WINDOW,
                 "profile": _profile(request, trial, kind, nsight=nsight, engine=engine, here=here),
             }
         )

@@ -25,9 +25,11 @@ from runner.planning.strategy import Chosen, choose
 from runner.planning.wire import KINDS, Wanted, choose_wires
 from runner.request import Device, Interconnect, Mode, Request
 from runner.trial import Placed, Trial, comparison_key
-from runner.workload import Defaults, Model
+from runner.workload import Model
 
-# Synchronized window edges in a run: enough for an interval, few enough not to be felt (an asynchronous engine such as MXNet's
+# Measured seconds of a process, unless ITERATIONS or EPOCHS say otherwise.
+MEASURE_S: Mapping[Device, float] = {"cpu": 12.0, "gpu": 30.0}
+# Window edges in a run of given length: enough for an interval, few enough not to be felt (an asynchronous engine such as MXNet's
 # loses about 1 % of its rate on two cores when every iteration has an edge).
 WINDOWS = 10
 # The longest stretch without an edge: a long run shows its rate and stays bounded in what a late fault can hide.
@@ -85,8 +87,9 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         image_size=workload.image_size(model, device=device, asked=request.image_size),
         strategy=strategy,
         total=_total_iterations(
-            request, ground, (request.batch or defaults.batch) * workload.batches_an_iteration(model), defaults
+            request, ground, (request.batch or defaults.batch) * workload.batches_an_iteration(model)
         ),
+        scales=every,
         nodes=nodes,
         kinds=kinds(request, ground.fleet.members, device=device, ip_only=strategy.ip_only(device)),
     )
@@ -117,6 +120,13 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     return trials + passes(request, trials, asked=asked, nsight=ground.nsight, engine=ground.engine.name, here=here)
 
 
+def counted(request: Request, ground: Ground) -> Request:
+    """The same request with the workload's number of iterations where none is given: runs that do the same work one by one need it."""
+    if request.iterations or request.epochs:
+        return request
+    return request.model_copy(update={"iterations": ground.workload.defaults[ground.device].iterations})
+
+
 def _refuse_data(request: Request, ground: Ground) -> None:
     """Refuse data that the mode can't use, or the lack of those that it can't do without."""
     if request.mode == "converge":
@@ -142,18 +152,25 @@ def _epoch_samples(ground: Ground, mode: Mode) -> int:
     return ground.dataset.images - kept
 
 
-def _total_iterations(request: Request, ground: Ground, batch: int, defaults: Defaults) -> int:
-    """Iterations that one device makes; EPOCHS are turned into them."""
+def _total_iterations(request: Request, ground: Ground, batch: int) -> int | None:
+    """Iterations that one device makes; EPOCHS are turned into them. None where they follow the rate of the warm-up."""
     if request.mode == "converge":
         return (request.epochs or EPOCHS) * (_epoch_samples(ground, "converge") // batch)
     if request.epochs:
         return math.ceil(request.epochs * _epoch_samples(ground, request.mode) / batch)
-    return request.iterations or defaults.iterations
+    return request.iterations
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """What all trials of a plan share; `nodes` has the number of nodes of each scale, `kinds` the wires to run over."""
+    """What all trials of a plan share.
+
+    Attributes:
+        total: iterations of one device; None where they follow the rate of the warm-up.
+        scales: numbers of devices, ascending.
+        nodes: number of nodes of each scale.
+        kinds: wires to run over.
+    """
 
     request: Request
     ground: Ground
@@ -161,7 +178,8 @@ class _Cell:
     model: Model
     image_size: int | None
     strategy: Chosen
-    total: int
+    total: int | None
+    scales: tuple[int, ...]
     nodes: Mapping[int, int]
     kinds: tuple[Interconnect, ...]
 
@@ -233,12 +251,12 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
     chosen = Chosen("single") if scale == 1 else cell.strategy
     nodes = cell.nodes[scale]
     processes = chosen.processes(scale, nodes)
-    iterations = math.ceil(cell.total / scale) if request.scaling == "weak" else cell.total
+    iterations, window, measure_s = _length(cell, scale, chosen)
     samples = _epoch_samples(ground, request.mode)
     epoch_iterations = None
     if request.mode == "converge":
         epoch_iterations = samples // (batch * scale)
-        iterations = (request.epochs or EPOCHS) * epoch_iterations
+        iterations, window = (request.epochs or EPOCHS) * epoch_iterations, _window(epoch_iterations)
     fewest = min(len(member.node.cores) for member in ground.fleet.members[:nodes])
     cores = cell.share or max(1, fewest * nodes // processes)
     warmup = request.warmup or workload.defaults[cell.ground.device].warmup
@@ -275,8 +293,9 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         dataset=ground.dataset,
         iterations=iterations,
         warmup=warmup,
-        window=_window(epoch_iterations or iterations),
-        epochs=iterations * batch * scale * workload.batches_an_iteration(cell.model) / samples,
+        window=window,
+        measure_s=measure_s,
+        epochs=max(1, iterations) * batch * scale * workload.batches_an_iteration(cell.model) / samples,
         learning_rate=cell.model.learning_rate,
         momentum=workload.momentum,
         weight_decay=workload.weight_decay,
@@ -331,6 +350,26 @@ def _at_most(cores: int, variable: str, asked: int) -> int:
     return asked
 
 
+def _length(cell: _Cell, scale: int, chosen: Chosen) -> tuple[int, int, float | None]:
+    """Iterations of a trial, those of a window, and the seconds that they are to take where they follow the rate of the warm-up.
+
+    A window has the same iterations at every scale of a plan. With strong scaling steps get shorter the more devices share a batch: so much
+    longer one device is measured. Two need more than a rate to agree: workers that only a parameter server joins, and a framework's own
+    binary; they get the workload's number.
+    """
+    request, workload, device = cell.request, cell.ground.workload, cell.ground.device
+    total = cell.total
+    if total is None and request.mode != "infer" and cell.ground.image.framework in workload.dialects:
+        total = workload.defaults[device].iterations
+    if total is None:
+        longest = max(cell.scales) if request.scaling == "strong" else 1
+        measure_s = longest * MEASURE_S[device]
+        alone = chosen.name != "kvstore" or chosen.processes(scale, cell.nodes[scale]) == 1
+        return (0, 0, measure_s) if alone else (workload.defaults[device].iterations, 1, measure_s)
+    of_scale = {one: math.ceil(total / one) if request.scaling == "weak" else total for one in cell.scales}
+    return of_scale[scale], _window(min(of_scale.values())), None
+
+
 def _window(iterations: int) -> int:
     """Iterations between two edges, of so many of a run or of an epoch."""
     return min(MAX_WINDOW, max(1, iterations // WINDOWS))
@@ -366,7 +405,7 @@ def _key(cell: _Cell, num_classes: int | None) -> str:
             "data": ground.dataset.digest if ground.dataset else "synthetic",
             "scaling": request.scaling,
             "batch": request.batch or ground.workload.defaults[cell.ground.device].batch,
-            "iterations": cell.total,
+            "iterations": cell.total if cell.total is not None else f"{MEASURE_S[cell.ground.device]:g} s",
             "warmup": request.warmup,
             "xla": request.xla,
             "seed": request.seed,

@@ -52,12 +52,12 @@ def headers(summary: Summary) -> Cells:
     )
 
 
-PARTS = ("devices", "step (ms)", "input", "compute", "stragglers", "rest", "exchange alone")
+PARTS = ("devices", "step (ms)", "input", "compute", "stragglers", "communication", "exchange alone")
 """The columns of the table of parts; all times in milliseconds."""
 PARTS_LEGEND = (
-    "a step = input + compute + stragglers + rest; compute: a pass without any exchange, the mean of the ranks; stragglers: what the "
-    "slowest rank takes longer; rest: exchange that compute did not hide, and the update (on one device the update alone); exchange "
-    "alone: all gradients, by the probe, nothing hidden"
+    "a step = input + compute + stragglers + communication; compute: on one device all but the input, on several a pass without any "
+    "exchange, mean of the ranks; stragglers: what the slowest rank takes longer; communication: the exchange that compute did not hide, and "
+    "the update; exchange alone: all gradients by the probe, no part of the sum"
 )
 
 
@@ -68,7 +68,7 @@ def parts(summary: Summary) -> Block | None:
         if row.parts is None:
             continue
         one = row.parts
-        seconds = (one.step_s, one.input_s, one.compute_s, one.stragglers_s, one.rest_s, one.exchange_alone_s)
+        seconds = (one.step_s, one.input_s, one.compute_s, one.stragglers_s, one.communication_s, one.exchange_alone_s)
         found.append((row.devices, *(figure(milliseconds(part)) for part in seconds)))
     return Block(headers=PARTS, rows=tuple(found)) if found else None
 

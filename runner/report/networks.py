@@ -30,7 +30,7 @@ _PARTS: Final[dict[str, Callable[[StepParts], float | None]]] = {
     "step (ms)": lambda parts: parts.step_s,
     "compute": lambda parts: parts.compute_s,
     "stragglers": lambda parts: parts.stragglers_s,
-    "rest": lambda parts: parts.rest_s,
+    "communication": lambda parts: parts.communication_s,
     "exchange alone": lambda parts: parts.exchange_alone_s,
 }
 

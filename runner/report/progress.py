@@ -41,6 +41,9 @@ class Progress(Protocol):
     def trial_started(self, title: str, iterations: int | None) -> None:
         """Begin a trial of so many measured iterations; None when nobody knows how many."""
 
+    def expect(self, iterations: int) -> None:
+        """Say how many iterations the trial will measure, once it knows."""
+
     def phase(self, name: str) -> None:
         """Name what the trial does now: create, import, first step, warm-up, measuring."""
 
@@ -118,6 +121,9 @@ class Aside:
         del iterations
         self._title = title
 
+    def expect(self, iterations: int) -> None:
+        """The run that is shown has its own."""
+
     def phase(self, name: str) -> None:
         """The run that is shown has its own."""
 
@@ -171,6 +177,11 @@ class PlainProgress:
         self._last_window_s = float("-inf")
         self._remaining = _Remaining(iterations, self._clock)
         self._say(title)
+
+    def expect(self, iterations: int) -> None:
+        """Know it for the windows' lines."""
+        self._iterations = iterations
+        self._remaining = _Remaining(iterations, self._clock)
 
     def phase(self, name: str) -> None:
         """Print the phase."""
@@ -237,6 +248,12 @@ class LiveProgress:
         self._title = title
         self._remaining = _Remaining(iterations, self._clock)
         self._trial = self._rich.add_task(title, total=iterations, phase="", speed="", left="")
+
+    def expect(self, iterations: int) -> None:
+        """Give the bar its length."""
+        self._remaining = _Remaining(iterations, self._clock)
+        if self._trial is not None:
+            self._rich.update(self._trial, total=iterations)
 
     def phase(self, name: str) -> None:
         """Show the phase beside the bar."""

@@ -17,13 +17,13 @@ from runner.report.training import TrainingReport
 
 LEGEND: Final = (
     "± = half the width of the 95 % bootstrap interval over processes and the windows in them; efficiency: against one device; step: wall "
-    "time; exchange alone: all gradients, by the probe, nothing hidden; rest: exchange that compute did not hide, and the update"
+    "time; exchange alone: all gradients, by the probe, nothing hidden; communication: the exchange that compute did not hide, and the update"
 )
 
 _PARTS: Final[dict[str, Callable[[StepParts], float | None]]] = {
     "step (ms)": lambda parts: parts.step_s,
     "exchange alone (ms)": lambda parts: parts.exchange_alone_s,
-    "rest (ms)": lambda parts: parts.rest_s,
+    "communication (ms)": lambda parts: parts.communication_s,
 }
 
 

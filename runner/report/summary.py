@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures, Interval, StepParts, StepTime
 from runner.telemetry.model import Telemetry
+from runner.trial import devices_in_words
 
 Status = Literal["valid", "degraded", "invalid", "failed"]
 
@@ -37,12 +38,14 @@ class Row(BaseModel):
     Attributes:
         scale: number of devices that trained together.
         device: what one of them is, "gpu" or "cpu worker".
+        cores: that a CPU worker has; None of GPUs.
         throughput: global samples per second, in `unit`; None unless the row is usable.
         training_time_s: wall seconds from the first iteration's start to the last one's end, median of the repeats.
         speedup: throughput over that of one device; above `scale` it is shown, and flagged.
         efficiency: speedup / scale.
+        withheld: why there is no speedup though there is a baseline; None where there is one.
         repeats: processes started anew that the intervals are taken over.
-        parts: where the time of a step went, each part the median of the repeats; None where no program told.
+        parts: where the time of a step went, the mean of the repeats; None where no program told.
         mfu_percent: model FLOP/s at that throughput over the devices' dense peak; None where that is more than 100.
         above_peak: whether it is.
         telemetry: what devices and hosts did, all repeats together; None where nobody looked on.
@@ -55,6 +58,7 @@ class Row(BaseModel):
 
     scale: int
     device: str
+    cores: int | None = None
     throughput: float | None = None
     throughput_ci95: Interval | None = None
     unit: str = "images/s"
@@ -63,6 +67,7 @@ class Row(BaseModel):
     speedup_ci95: Interval | None = None
     efficiency: float | None = None
     efficiency_ci95: Interval | None = None
+    withheld: str | None = None
     repeats: int
     parts: StepParts | None = None
     mfu_percent: float | None = None
@@ -93,8 +98,8 @@ class Row(BaseModel):
 
     @property
     def devices(self) -> str:
-        """The scale in words: "1 GPU", "2 CPU workers"."""
-        return f"{self.scale} {self.device_name}" + ("" if self.scale == 1 else "s")
+        """The scale in words: "1 GPU", "2 workers × 1 core"."""
+        return devices_in_words("gpu" if self.device == "gpu" else "cpu", self.scale, cores=self.cores)
 
     @property
     def device_name(self) -> str:

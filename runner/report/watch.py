@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from runner.events import Env, Event, FirstStep, Phase, ProfileKind, ProfileStart, RunStart, RunStop, WarmupEnd, Window
+from runner.events import (
+    Env,
+    Event,
+    FirstStep,
+    Pace,
+    Phase,
+    ProfileKind,
+    ProfileStart,
+    RunStart,
+    RunStop,
+    WarmupEnd,
+    Window,
+)
 from runner.report import ahead
 from runner.report.progress import Progress
 from runner.results import RunRecord
-from runner.trial import AnyTrial, Case, ForeignTrial, Trial
+from runner.trial import AnyTrial, Case, ForeignTrial, Trial, devices_in_words
 
 # What each kind of a pass under a profiler shows.
 SEEN: Final[Mapping[ProfileKind, str]] = {
@@ -43,7 +55,7 @@ class Watch:
         self._compiles = known is not None and "compile" in known.techniques
         self._beside_others = bool(known and known.concurrent and known.concurrent.case == "together")
         self._counted = unit
-        iterations = known.iterations if known and not known.profile else None
+        iterations = (known.iterations or None) if known and not known.profile else None
         shown.trial_started(f"{title(trial)}, repeat {trial.repeat}", iterations)
         shown.phase("start")
 
@@ -67,6 +79,8 @@ class Watch:
                 self._shown.phase("first step" if not self._compiles else COMPILES)
             case FirstStep():
                 self._shown.phase("warm-up")
+            case Pace(iterations=iterations):
+                self._shown.expect(iterations)
             case WarmupEnd():
                 self._shown.phase("measuring")
             case ProfileStart():
@@ -101,10 +115,8 @@ def _idle_from_here(event: Event) -> bool:
 
 def title(trial: AnyTrial) -> str:
     """A trial in one line: what, on how many of which devices, and over what where there are several nodes."""
-    device = "GPU" if trial.device == "gpu" else "CPU worker"
-    plural = "" if trial.world_size == 1 else "s"
     what = f"{trial.framework} {trial.version} {trial.model}" if isinstance(trial, Trial) else trial.name
-    line = f"{what} on {trial.world_size} {device}{plural}"
+    line = f"{what} on {devices_in_words(trial.device, trial.world_size, cores=trial.cpus_per_worker)}"
     if isinstance(trial, ForeignTrial):
         return line
     if trial.techniques:

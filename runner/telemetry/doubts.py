@@ -36,7 +36,7 @@ def doubts(telemetry: Telemetry, *, shared: bool = False) -> tuple[str, ...]:
 def taken_cores(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
     """What others took of the cores of a job on one machine: for how long those were busy, less what the job itself used.
 
-    Nothing where the span has too few samples to tell.
+    A span that has too few samples to tell is a doubt of its own: others may have had all of it.
 
     Args:
         telemetry: of the job's machine.
@@ -49,7 +49,12 @@ def taken_cores(telemetry: Telemetry, *, cores: Collection[int], used_s: float) 
         return ()
     whole_s = host.measured_s * len(cores)
     others_s = host.measured_s * math.fsum(host.core_percent[core] for core in cores) / 100 - used_s
-    if host.measured_s * (telemetry.hz or 0) < FEWEST_SAMPLES or others_s <= OTHERS_SHARE * whole_s:
+    samples = host.measured_s * (telemetry.hz or 0)
+    if samples < FEWEST_SAMPLES:
+        return (
+            f"{host.measured_s:.1f} s with {samples:.0f} samples are too short to tell whether others used the job's cores; measure longer",
+        )
+    if others_s <= OTHERS_SHARE * whole_s:
         return ()
     which = f"core {min(cores)}" if len(cores) == 1 else f"{len(cores)} cores"
     return (f"others used the job's {which} for {others_s:.1f} of the {whole_s:.1f} CPU seconds that were measured",)

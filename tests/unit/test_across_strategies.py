@@ -121,13 +121,21 @@ def test_other_requirements_are_told():
 
 def test_the_table_says_where_a_step_goes():
     path, record = HOROVOD
-    told = {"step_s": 0.4, "exchange_alone_s": 0.05, "rest_s": 0.1}
+    told = {"step_s": 0.4, "exchange_alone_s": 0.05, "communication_s": 0.1}
     parts = StepParts.model_validate(dict.fromkeys(StepParts.model_fields) | told)
     slower = record.model_copy(update={"measurement": record.measurement.model_copy(update={"step_parts": parts})})
     (found,) = strategies((DDP, ALONE, (path, slower)))
     table = block(found)
     assert table.headers == (
-        *("strategy", "images/s ±", "÷ first ±", "efficiency (%) ±", "step (ms)", "exchange alone (ms)", "rest (ms)"),
+        *(
+            "strategy",
+            "images/s ±",
+            "÷ first ±",
+            "efficiency (%) ±",
+            "step (ms)",
+            "exchange alone (ms)",
+            "communication (ms)",
+        ),
         *("repeats", "validity"),
     )
     assert table.rows[1][4:7] == ("400.0", "50.00", "100.0")

@@ -52,19 +52,16 @@ def parts(events, *, first=0, seconds=2.0, gradient_bytes=None):
     return step_parts(events, first_window=first, seconds=seconds, gradient_bytes=gradient_bytes)
 
 
-def test_a_step_is_its_input_the_slowest_rank_and_the_rest():
+def test_a_step_is_its_input_the_slowest_rank_and_communication():
     # Two windows of 10 steps in 2 s: 0.1 s a step. The slower rank computes 0.06 s, both wait 0.01 s: 0.03 s are left.
     events = [window(rank, index, waited=0.1) for rank in (0, 1) for index in (0, 1)]
-    found = parts([*events, compute(0, 0.03, 0.04, 0.05), compute(1, 0.06, 0.09, 0.06)])
+    found = parts([*events, compute(0, 0.03, 0.04, 0.05), compute(1, 0.06, 0.07, 0.06)])
     assert found.step_s == pytest.approx(0.1)
-    assert (found.compute_s, found.compute_slowest_s) == (
-        pytest.approx(0.05),
-        pytest.approx(0.06),
-    )  # medians 0.04 and 0.06
+    assert found.compute_s == pytest.approx(0.05)  # medians 0.04 and 0.06
     assert found.stragglers_s == pytest.approx(0.01)
     assert (found.input_waited_s, found.input_s) == (pytest.approx(0.01), pytest.approx(0.01))
-    assert found.rest_s == pytest.approx(0.03)
-    assert found.exchange_alone_s is None
+    assert found.communication_s == pytest.approx(0.03)
+    assert (found.exchange_alone_s, found.inseparable) == (None, None)
 
 
 def test_all_wait_for_the_rank_that_waits_longest_in_each_window():
@@ -78,13 +75,32 @@ def test_a_wait_while_the_device_computes_costs_nothing():
     found = parts([window(0, 0, waited=0.9), window(0, 1, waited=0.9), compute(0, 0.08)])
     assert found.input_waited_s == pytest.approx(0.09)
     assert found.input_s == pytest.approx(0.02)
-    assert found.rest_s == pytest.approx(0.0)
+    assert found.compute_s == pytest.approx(0.08)
+    assert (found.communication_s, found.stragglers_s) == (
+        None,
+        None,
+    )  # one device: there is nobody to exchange anything with
 
 
-def test_passes_slower_than_those_of_the_job_leave_less_than_nothing_and_it_is_said():
-    found = parts([window(0, 0, waited=0.1), window(0, 1, waited=0.1), compute(0, 0.12)])
-    assert found.input_s == 0.0
-    assert found.rest_s == pytest.approx(-0.02)
+@pytest.mark.parametrize(
+    "passes",
+    [
+        [(0.12,), (0.12,)],  # slower by themselves than in a step: Inception-v3 had -3.99 ms of communication
+        [(0.09, 0.099, 0.12), (0.05,)],  # 1 ms is left, and the passes differ by 30
+    ],
+)
+def test_passes_that_explain_no_step_tell_no_parts(passes):
+    """A part of a step was negative in 86 of 219 records."""
+    events = [window(rank, index, waited=0.1) for rank in (0, 1) for index in (0, 1)]
+    found = parts([*events, *(compute(rank, *own) for rank, own in enumerate(passes))])
+    assert (found.input_s, found.compute_s, found.stragglers_s, found.communication_s) == (None,) * 4
+    assert "a step takes 100 ms" in found.inseparable
+
+
+def test_an_input_that_may_be_hidden_is_not_told_apart():
+    found = parts([window(0, 0, waited=4.0)], seconds=1.0)
+    assert (found.input_s, found.compute_s) == (None, None)
+    assert "while the device worked" in found.inseparable
 
 
 def test_windows_before_the_steady_state_do_not_count():
@@ -103,12 +119,13 @@ def test_what_a_program_does_not_tell_is_missing_and_not_zero():
     assert parts([window(0, 0, waited=None)]) is None
     assert parts([compute(0, 0.1)]) is None
     told = parts([window(0, 0, waited=None), compute(0, 0.05)], seconds=1.0)
-    assert (told.input_waited_s, told.input_s, told.rest_s, told.stragglers_s) == (None, None, None, None)
-    assert told.compute_slowest_s == 0.05
+    assert (told.input_waited_s, told.input_s, told.compute_s) == (None, None, None)
+    assert told.inseparable == "the program does not tell how long it waited for input"
     halves = parts([window(0, 0, waited=0.1), window(1, 0, waited=None)], seconds=1.0)
     assert halves is None
-    waited = parts([window(0, 0, waited=0.1)], seconds=1.0)
-    assert (waited.input_s, waited.compute_s, waited.rest_s) == (pytest.approx(0.01), None, None)
+    waited = parts([window(0, 0, waited=0.005), window(1, 0, waited=0.005)], seconds=1.0)
+    assert (waited.input_s, waited.compute_s) == (None, None)
+    assert waited.inseparable == "the program does not tell how long a pass without any exchange takes"
 
 
 def test_the_probe_is_the_programs_own_in_the_order_of_sizes_and_by_its_median():
@@ -157,11 +174,16 @@ def test_an_exchange_takes_no_less_than_the_fastest_and_grows_with_its_bytes_bey
     passes=st.lists(st.floats(0.001, 0.5), min_size=1, max_size=4),
     seconds=st.floats(0.5, 10),
 )
-def test_no_second_is_lost_or_invented(waits, passes, seconds):
+def test_no_second_is_lost_or_invented_and_no_part_is_negative(waits, passes, seconds):
     events = [window(rank, 0, waited=wait) for rank, wait in enumerate(waits)]
     found = parts([*events, *(compute(rank, one) for rank, one in enumerate(passes))], seconds=seconds)
-    assert found.input_s + found.compute_slowest_s + found.rest_s == pytest.approx(seconds / 10)
-    assert 0 <= found.input_s <= found.input_waited_s
+    told = [found.input_s, found.compute_s, found.stragglers_s, found.communication_s]
+    if found.inseparable:
+        assert told == [None] * 4
+    else:
+        known = [part for part in told if part is not None]
+        assert min(known) >= 0
+        assert sum(known) == pytest.approx(found.step_s)
 
 
 def start(**more):
@@ -193,7 +215,7 @@ def test_a_measurement_holds_probe_and_parts():
     assert found.gradient_bytes == 4000
     assert [one.size_bytes for one in found.probe] == [1000]
     assert found.step_parts.stragglers_s == pytest.approx(0.01)
-    assert found.step_parts.rest_s == pytest.approx(0.02)
+    assert found.step_parts.communication_s == pytest.approx(0.02)
     assert found.step_parts.exchange_alone_s == pytest.approx(0.04)
 
 

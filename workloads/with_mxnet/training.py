@@ -20,7 +20,7 @@ import time
 import convergence
 from arguments import refuse
 from events import Events, process_start
-from loop import report
+from loop import drained, report
 from placement import local_rank, pin
 from with_mxnet.profiler import UNBULKED, Regions, Storage
 
@@ -193,6 +193,11 @@ class Training:
 
     def flop_counts(self):
         return []  # MXNet has no counter
+
+    lag = 0  # windows: `loop.py`
+
+    def edge(self, losses):
+        return drained(self, losses)
 
     def slowest(self, seconds):
         return self.ranks.slowest(seconds)

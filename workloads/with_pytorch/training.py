@@ -38,7 +38,7 @@ import convergence
 from arguments import refuse
 from events import Events, process_start
 from leaving import leave
-from loop import Batches, report
+from loop import Batches, drained, report
 from placement import pin
 from profiling import Regions
 from with_pytorch import compiled, techniques
@@ -76,6 +76,7 @@ class Training:
         self.args, self.torch, self.device, self.ranks = args, torch, device, ranks
         self.on_gpu = device.type == "cuda"
         self.marks, self.regions = [], Regions()
+        self.copies = torch.cuda.Stream() if self.on_gpu else None
         torch.manual_seed(args.seed)  # the same on all ranks: they start from the same weights
         self.layout = torch.channels_last if "channels-last" in args.techniques else torch.contiguous_format
         self.scaler = torch.amp.GradScaler(device.type, enabled=args.precision == "fp16")
@@ -162,6 +163,31 @@ class Training:
         if self.on_gpu:
             return [before.elapsed_time(after) / 1e3 for before, after in steps]
         return [after - before for before, after in steps]
+
+    @property
+    def lag(self):
+        return 1 if self.on_gpu else 0
+
+    def edge(self, losses):
+        if not self.on_gpu:
+            return drained(self, losses)
+        marks, self.marks = self.marks, []
+        kept = self.torch.stack(losses) if losses else None
+        event = self.torch.cuda.Event(enable_timing=True)
+        event.record()
+        return lambda: self.passed(event, marks, kept)
+
+    def passed(self, event, marks, kept):
+        """Wait until the device has come to `event`, with later ones already enqueued; called in the order of edges."""
+        event.synchronize()
+        if kept is None:  # the first: the device has nothing else to do
+            self.clock = event, time.monotonic()
+            return self.clock[1], [], []
+        before, moment = self.clock
+        self.clock = event, moment + before.elapsed_time(event) / 1e3
+        with self.torch.cuda.stream(self.copies):  # on the current stream a copy would wait for all that is enqueued
+            values = kept.tolist()
+        return self.clock[1], values, [one.elapsed_time(other) / 1e3 for one, other in itertools.pairwise(marks)]
 
     def profiler(self, kind, region):
         from with_pytorch.profiler import profiler

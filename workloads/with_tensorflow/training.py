@@ -41,7 +41,7 @@ import convergence
 from arguments import refuse
 from events import Events, process_start
 from leaving import leave
-from loop import Batches, report
+from loop import Batches, drained, report
 from placement import pin
 from profiling import Regions
 from with_tensorflow.device import check as check_device
@@ -188,6 +188,11 @@ class Training:
 
     def flop_counts(self):
         return []  # TensorFlow has figures registered for some types of operators, and counts nothing as it runs
+
+    lag = 0  # windows: `loop.py`
+
+    def edge(self, losses):
+        return drained(self, losses)
 
     def slowest(self, seconds):
         return self.ranks.slowest(seconds)

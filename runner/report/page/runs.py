@@ -11,7 +11,7 @@ from runner.report.block import ABSENT
 from runner.report.page.command import again
 from runner.report.page.model import Fact, RunLine
 from runner.summarize import between, machine, version_of
-from runner.trial import ForeignTrial, Trial
+from runner.trial import ForeignTrial, Trial, devices_in_words
 
 if TYPE_CHECKING:
     from runner.results import RunRecord
@@ -57,10 +57,9 @@ def line(record: RunRecord, *, link: str) -> RunLine:
 
 
 def devices(record: RunRecord) -> str:
-    """The scale in words: "2 CPU workers", "16 GPUs on 4 nodes"."""
+    """The scale in words: "2 workers × 1 core", "16 GPUs on 4 nodes"."""
     trial = record.trial
-    one = "GPU" if trial.device == "gpu" else "CPU worker"
-    words = f"{trial.world_size} {one}{'s' if trial.world_size > 1 else ''}"
+    words = devices_in_words(trial.device, trial.world_size, cores=trial.cpus_per_worker)
     return f"{words} on {trial.nodes} nodes" if trial.nodes > 1 else words
 
 

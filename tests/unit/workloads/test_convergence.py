@@ -54,6 +54,11 @@ class Watched:
     def step_seconds(self):
         return None
 
+    lag = 0
+
+    def edge(self, losses):
+        return loop.drained(self, losses)
+
 
 def run(iterations, epoch, *, warmup=1, window=2):
     training, stream = Watched(), io.StringIO()

@@ -57,6 +57,31 @@ class Recorder:
         marks, self.marks = self.marks, 0
         return [0.5] * (marks - 1)
 
+    lag = 0
+
+    def edge(self, losses):
+        return loop.drained(self, losses)
+
+    def slowest(self, seconds):
+        return seconds
+
+
+class Noting(Recorder):
+    """One whose device notes its own time: half a second a step, beginning at 100."""
+
+    lag = 1
+
+    def edge(self, losses):
+        marks, self.marks = self.marks, 0
+        ended = self.steps
+        self.calls.append("edge")
+
+        def passed():
+            self.calls.append(f"wait for {ended}")
+            return 100 + ended / 2, [float(loss) for loss in losses], [0.5] * max(0, marks - 1)
+
+        return passed
+
 
 class Calls(io.StringIO):
     """A stream that notes among the calls of a program when counters were read."""
@@ -71,11 +96,13 @@ class Calls(io.StringIO):
         return super().write(text)
 
 
-def run(iterations, warmup, window, probe=()):
-    training = Recorder()
+def run(iterations, warmup, window, probe=(), of=Recorder, **more):
+    training = of()
     stream = Calls(training.calls)
     emitter = events.Events(rank=0, stream=stream)
-    loop.measure(training, emitter, iterations=iterations, warmup=warmup, window=window, samples=32, probe=probe)
+    loop.measure(
+        training, emitter, iterations=iterations, warmup=warmup, window=window, samples=32, probe=probe, **more
+    )
     lines = stream.getvalue().splitlines()
     return training, [parse.parse_line(line, received=0.0, container="c") for line in lines]
 
@@ -83,10 +110,77 @@ def run(iterations, warmup, window, probe=()):
 def test_the_device_is_synchronized_after_the_first_step_after_warm_up_and_at_each_edge_only():
     training, _ = run(iterations=5, warmup=3, window=2)
     assert training.calls == [
-        *["step", "synchronize", "step", "step", "synchronize", "evaluate", "barrier", "counters", "barrier"],
+        *[
+            "step",
+            "synchronize",
+            "step",
+            "step",
+            "synchronize",
+            "evaluate",
+            "barrier",
+            "counters",
+            "barrier",
+            "synchronize",
+        ],
         *["step", "step", "synchronize", "step", "step", "synchronize", "step", "synchronize"],
         *["barrier", "counters", "evaluate"],
     ]
+
+
+def test_a_device_that_notes_its_time_always_has_a_window_to_work_on():
+    """Closing a window drained the device: efficiencies depended on how many iterations a window had."""
+    training, found = run(iterations=5, warmup=1, window=2, of=Noting)
+    assert training.calls[training.calls.index("wait for 1") :] == [
+        "wait for 1",
+        *["step", "step", "edge"],
+        *["step", "step", "edge", "wait for 3"],  # the first window is waited for once the second is enqueued
+        *["step", "edge", "wait for 5", "wait for 6"],
+        *["barrier", "counters", "evaluate"],
+    ]
+    windows = [(w.start, w.iterations, w.seconds) for w in found if w.event == "window"]
+    assert windows == [(100.5, 2, 1.0), (101.5, 2, 1.0), (102.5, 1, 0.5)]
+    losses = [value for event in found if event.event == "loss" for value in event.values]
+    assert losses == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("step_seconds", "seconds", "window", "iterations", "chosen"),
+    [
+        (0.05, 30, 0, 600, 40),  # 15 windows of 2 s
+        (0.5, 12, 0, 24, 3),  # 1.2 s or more: 8 windows of 3 steps of half a second
+        (0.05, 30, 25, 600, 25),  # windows of the baseline
+        (3.0, 30, 25, 40, 8),  # over a slow wire: 5 windows of 25 would take 375 s; of 8 they take 120
+        (20.0, 12, 0, 5, 1),
+    ],
+)
+def test_a_run_is_as_long_as_it_was_asked_to_be(step_seconds, seconds, window, iterations, chosen):
+    assert loop.pace(step_seconds, seconds=seconds, window=window) == (iterations, chosen)
+
+
+def test_iterations_that_are_not_given_follow_the_slowest_rank_of_the_warm_up(monkeypatch):
+    class Slow(Recorder):
+        def slowest(self, seconds):
+            assert seconds == 0.25  # the last two of the warm-up in half a second
+            return 0.5
+
+    training = Slow()
+    monkeypatch.setattr(loop.time, "monotonic", lambda: 100 + training.steps / 4)
+    stream = io.StringIO()
+    emitter = events.Events(rank=0, stream=stream)
+    done = loop.measure(training, emitter, iterations=0, seconds=12, warmup=4, window=0, samples=32)
+    found = [parse.parse_line(line, received=0.0, container="c") for line in stream.getvalue().splitlines()]
+    (pace,) = (event for event in found if event.event == "pace")
+    assert (pace.iterations, pace.window, done, training.steps) == (24, 3, 24, 28)
+    assert [event.iterations for event in found if event.event == "window"] == [3] * 8
+
+
+@pytest.mark.parametrize(("warmup", "told"), [(1, 1.0), (4, None)])
+def test_a_rate_that_nobody_can_tell_is_refused(monkeypatch, capsys, warmup, told):
+    monkeypatch.setattr(Recorder, "slowest", lambda _self, _seconds: told)
+    with pytest.raises(SystemExit) as ended:
+        run(0, warmup, 0, seconds=12)
+    assert ended.value.code == 2
+    assert "give --iterations" in capsys.readouterr().err
 
 
 def test_wires_are_timed_before_the_first_step_and_passes_before_what_seeds_anew():
