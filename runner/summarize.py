@@ -1,6 +1,6 @@
 """Records of one matrix → the `Summary` that reports are made from. Pure.
 
-Repeats of a scale are pooled: samples of all ÷ seconds of all, never a mean of their rates; intervals come from the two-level bootstrap.
+Repeats of a scale are pooled: samples of all ÷ seconds of all, never a mean of their rates; intervals are over the repeats.
 Of a run that has no windows, such as a bandwidth test, each repeat moves the same amount: its rate is one unit of it over its time.
 """
 
@@ -10,8 +10,6 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
-
-import numpy as np
 
 from runner.grading import metrics
 from runner.grading.metrics import GlobalWindows
@@ -270,17 +268,29 @@ def _windows(measurement: Measurement) -> GlobalWindows | None:
     if measurement.steady:
         return metrics.counted(measurement.windows, measurement.steady)
     if measurement.throughput:
-        return GlobalWindows(np.array([1.0]), np.array([1.0 / measurement.throughput.value]))
+        return GlobalWindows.of_rate(measurement.throughput.value)
     return None
 
 
+def device_name(record: RunRecord) -> str:
+    """What the run's devices are, of all its nodes: `NVIDIA H200`, or the processor."""
+    nodes = record.provenance.nodes or (record.provenance,)
+    if record.trial.device == "gpu":
+        names = {gpu.name for node in nodes for gpu in node.gpus}
+    else:
+        names = {node.host.cpu_model for node in nodes if node.host.cpu_model}
+    return " and ".join(sorted(names)) or f"unknown {record.trial.device}"
+
+
 def machine(record: RunRecord) -> str:
-    """The processor or the GPUs in one line."""
+    """What a run's devices are, in one line: the GPU, or the processor with the cores that the run could have.
+
+    How many GPUs could be seen is no part of it: a training on one of them is the same beside seven others. Nor are memory and form factor,
+    which a driver has in the name of a GPU that comes in several.
+    """
+    if record.trial.device == "gpu":
+        return device_name(record)
     host = record.provenance.host
-    if record.trial.device == "gpu" and record.provenance.gpus:
-        gpus = record.provenance.gpus
-        nodes = len(record.provenance.nodes)
-        return f"{f'{nodes} nodes of ' if nodes > 1 else ''}{len(gpus)} × {gpus[0].name}"
     return (
         f"{host.cpu_model or 'unknown processor'}, {host.usable_threads} core{'' if host.usable_threads == 1 else 's'}"
     )

@@ -93,15 +93,3 @@ def record(*, run_id="run-1", trial=None, status="valid", rates=(), outcome=None
         provenance=provenance(),
         validity=validity,
     )
-
-
-def ends_of_two(slow, fast):
-    """Where the interval over two repeats of as many samples ends: both draws the slower one, or the faster, after they were moved apart.
-
-    By the factor t ÷ z × √2 in their logarithms from the pooled rate, t that of one degree of freedom; the pooled rate stays.
-    """
-    factor = 12.7062 / 1.95996 * 2**0.5
-    pooled = 2 / (1 / slow + 1 / fast)
-    moved = [pooled * (rate / pooled) ** factor for rate in (slow, fast)]
-    centre = pooled * (1 / moved[0] + 1 / moved[1]) / 2
-    return [rate * centre for rate in moved]

@@ -54,7 +54,7 @@ def software(record: RunRecord) -> _Software:
         "NCCL": said.nccl,
         "Python": said.python,
         "driver": said.driver,
-        "devices": machine(record),
+        "devices": f"{len(said.gpus)} × {machine(record)}" if said.gpus else machine(record),
         "machine": said.host.hostname,
         "training programs": said.workloads_sha256[:_DIGITS],
     }

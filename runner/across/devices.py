@@ -1,7 +1,7 @@
 """Records on file → the `Devices` among them: trainings on one GPU that ran on several of a kind, each by itself. Pure.
 
-An interval is taken over the processes and windows of the runs that it is of. Where they all had one GPU, it can't tell what another of
-the kind would have made of the same training; this can.
+An interval is over the runs that it is of. Where they all had one GPU, it can't tell what another of the kind would have made of the same
+training; this can.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from runner.across.alike import Names, Run, alike, grouped, ratio, slug, trial_of
-from runner.compare.identity import device_name, identity, in_words
+from runner.across.alike import Names, Run, alike, grouped, slug, trial_of
+from runner.compare.identity import identity, in_words
 from runner.report.devices import Devices, OnGpu, Standing, Training
 from runner.results import RunRecord
-from runner.summarize import summarize, version_of
+from runner.summarize import device_name, summarize, version_of
 from runner.trial import Trial
 
 SEVERAL: Final = 2
@@ -90,14 +90,11 @@ def _report(ground: _Ground, trained: Sequence[dict[str, list[Run]]], *, name: s
 def _training(by_gpu: dict[str, list[Run]]) -> Training:
     gpus = sorted((_on_gpu(uuid, own) for uuid, own in by_gpu.items()), key=lambda gpu: gpu.rate)
     slowest, fastest = gpus[0], gpus[-1]
-    over, over_ci95 = ratio(by_gpu[fastest.uuid], by_gpu[slowest.uuid])
-    assert over is not None  # noqa: S101 - all runs may be used
     ((_, one), *_), *_ = by_gpu.values()
     return Training(
         label=in_words(identity(one), but=("framework", "device_name")),
         gpus=tuple(gpus),
-        ratio=over,
-        ratio_ci95=over_ci95,
+        ratio=fastest.rate / slowest.rate,
     )
 
 

@@ -1,7 +1,6 @@
 """Records on file → the `InputReport`s among them: runs of one training that differ in what it was fed with only. Pure.
 
-Runs on the same data, decoded alike by as many workers, are pooled as repeats of a matrix are; ratios to synthetic samples come from the
-two-level bootstrap of both.
+Runs on the same data, decoded alike by as many workers, are pooled as repeats of a matrix are; ratios to synthetic samples are of the pools.
 """
 
 from __future__ import annotations

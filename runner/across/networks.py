@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner.across.alike import Names, Run, slug, trial_of
-from runner.compare.identity import device_name
 from runner.emulation.link import Link
 from runner.report import figures
 from runner.report.networks import Network, Networks
 from runner.report.summary import Row
 from runner.results import RunRecord
-from runner.summarize import between, model_in_words, summarize, version_of
+from runner.summarize import between, device_name, model_in_words, summarize, version_of
 from runner.trial import Horovod, Trial
 
 SCALES: Final = 3

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from runner.compare.model import Difference
 from runner.results import RunRecord
+from runner.summarize import device_name
 from runner.trial import ForeignTrial, Trial
 
 # Fields of a trial in which two runs of the same one may differ: what is compared, and what should not move a rate.
@@ -42,22 +43,12 @@ def identity(record: RunRecord) -> Identity:
     return tuple((name, json.dumps(value, sort_keys=True)) for name, value in facts.items())
 
 
-def device_name(record: RunRecord) -> str:
-    """What the run's devices are, of all its nodes: `NVIDIA H200`, or the processor."""
-    nodes = record.provenance.nodes or (record.provenance,)
-    if record.trial.device == "gpu":
-        names = {gpu.name for node in nodes for gpu in node.gpus}
-    else:
-        names = {node.host.cpu_model for node in nodes if node.host.cpu_model}
-    return " and ".join(sorted(names)) or f"unknown {record.trial.device}"
-
-
 def in_words(found: Identity, *, but: Collection[str] = ()) -> str:
     """A trial as a line for people: what every reader asks first, then all that is not as usual.
 
     Args:
         found: its facts.
-        but: what the reader knows: `framework`, or `device_name`, and with that how many there are.
+        but: names of facts that the reader knows; with `device_name` how many there are.
     """
     facts = {name: json.loads(value) for name, value in found}
     nodes = f" on {facts['nodes']} nodes" if facts["nodes"] > 1 else ""
@@ -71,20 +62,22 @@ def in_words(found: Identity, *, but: Collection[str] = ()) -> str:
         return ", ".join(part for part in (" ".join(facts["command"]), devices, batch) if part)
     horovod = facts["horovod"] and f"over {facts['horovod']['operations']}"
     way = " ".join(part for part in (facts["strategy"], facts["kvstore"], horovod) if part)
-    shape = "×".join(map(str, facts["image_shape"][1:])) if facts["image_shape"] else None
+    shape = "×".join(map(str, facts["image_shape"][1:])) if facts["image_shape"] and "image_shape" not in but else None
     first = " ".join(facts[name] for name in ("framework", "model", "mode") if name not in but)
     known = (
         *(first, facts["precision"], None if "device_name" in but else devices),
         *(batch, shape, way if count > 1 else None),
     )
-    return ", ".join(part for part in (*known, *_unusual(facts)) if part)
+    return ", ".join(part for part in (*known, *_unusual(facts, but)) if part)
 
 
-def _unusual(facts: Mapping[str, Any]) -> Iterator[str]:
+def _unusual(facts: Mapping[str, Any], but: Collection[str]) -> Iterator[str]:
     """What differs from a trial's defaults and is not said anyway."""
     usual = {name: field.default for name, field in Trial.model_fields.items() if not field.is_required()}
     usual |= {"interconnect": "auto", "data": "synthetic", "kvstore": None, "horovod": None}
     for name, value in facts.items():
+        if name in but:
+            continue
         if name == "settings":
             yield from (f"{flag} {chosen}" for flag, chosen in value.items())
         elif name == "techniques":

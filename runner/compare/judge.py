@@ -1,8 +1,8 @@
 """Two sets of records → which trials got slower, and how sure that is. Pure.
 
 A trial is told apart when its ratio's 95 % interval leaves out 1 and a rank test has p < 0.05 after Holm's correction for all pairs: the
-interval knows that windows of one process are alike and the test does not, the test knows how many pairs were looked at and the interval
-does not. Repeats are ranked where there are enough of them to show anything among so many pairs (three against three never are: the
+interval, which is over runs, knows that windows of one process are alike and the test does not, the test knows how many pairs were looked at
+and the interval does not. Where a side has fewer than three runs there is no interval, and nothing is told apart. Repeats are ranked where there are enough of them to show anything among so many pairs (three against three never are: the
 smallest p that they can have is 0.1), else the windows of all repeats.
 """
 

@@ -64,7 +64,7 @@ class Pair(Frozen):
         trial: in words.
         unit: of the throughputs, e.g. `images/s`.
         ratio: throughput of B ÷ that of A: below 1, B is slower.
-        ci95: of the ratio, by the two-level bootstrap; None where too little varies to take one over.
+        ci95: of the ratio, over the runs of both sides; None where one of them has fewer than three.
         test: None where no test over so few rates could show anything among so many pairs.
         differences: where a reason may lie.
     """

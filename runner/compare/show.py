@@ -12,14 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.compare.model import Compared, Pair, Verdict
+from runner.grading.model import FEWEST_RUNS
 from runner.report.block import ABSENT, line
-from runner.report.figures import figure
+from runner.report.figures import INTERVAL, figure
 
-HEADERS: Final = ("trial", "A", "B", "B/A", "95 % interval", "p (Holm)", "verdict")
-ALIGNED: Final = (":--", "--:", "--:", "--:", "--:", "--:", ":--")
+HEADERS: Final = ("trial", "runs", "A", "B", "B/A", "95 % interval", "p (Holm)", "verdict")
+ALIGNED: Final = (":--", "--:", "--:", "--:", "--:", "--:", "--:", ":--")
 LEGEND: Final = (
-    "A, B: samples of all repeats ÷ their seconds; interval: two-level bootstrap of B/A; p: two-sided Mann-Whitney U test, corrected by "
-    "Holm for all pairs; slower, faster: the interval leaves out 1 and p < 0.05"
+    f"runs: of A and of B; A, B: samples of all runs ÷ their seconds; {INTERVAL}: Welch's of B/A, from {FEWEST_RUNS} of each on; p: two-sided "
+    "Mann-Whitney U test, corrected by Holm for all pairs; slower, faster: the interval leaves out 1 and p < 0.05"
 )
 _STYLES: Final[dict[Verdict, str]] = {
     "slower": "bold red",
@@ -35,6 +36,7 @@ def cells(pair: Pair) -> tuple[str, ...]:
     interval = f"{pair.ci95.low:.3f} to {pair.ci95.high:.3f}" if pair.ci95 else ABSENT
     return (
         pair.trial,
+        f"{pair.a.repeats} and {pair.b.repeats}",
         f"{figure(pair.a.throughput)} {pair.unit}",
         f"{figure(pair.b.throughput)} {pair.unit}",
         f"{pair.ratio:.3f}",
@@ -61,12 +63,12 @@ def notes(compared: Compared) -> Iterator[str]:
             if side.doubts:
                 yield f"{pair.trial}: degraded in {name}: {'; '.join(side.doubts)}"
     total = len(compared.pairs)
-    if few := [pair for pair in compared.pairs if min(pair.a.repeats, pair.b.repeats) == 1]:
+    if few := [pair for pair in compared.pairs if pair.ci95 is None]:
         yield (
-            f"a side of one process in {len(few)} of {total}: neither interval nor test knows there how much processes differ; measure with "
+            f"a side of fewer than {FEWEST_RUNS} runs in {len(few)} of {total}: nothing tells there how much processes differ; measure with "
             "REPEAT=4 or more"
         )
-    if little := [pair for pair in compared.pairs if pair.verdict == "too little"]:
+    if little := [pair for pair in compared.pairs if pair.test is None]:
         yield (
             f"too little in {len(little)} of {total}: no test over so few rates could show anything; measure with more REPEAT or ITERATIONS"
         )

@@ -1,1 +1,1 @@
-"""What a run was: its raw events and samples → throughput and its interval, where a step's time went, quality, and whether it may be used. Pure."""
+"""What a run was: its raw events and samples → throughput, where a step's time went, quality, and whether it may be used. Pure."""

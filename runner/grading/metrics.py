@@ -17,11 +17,19 @@ import numpy as np
 import numpy.typing as npt
 
 from runner.events import PAUSE_S, Compiled, Eval, Event, Loss, Usage, Window
-from runner.grading.model import CompiledGraphs, Evaluation, Interval, RawWindow, Steadiness, StepMethod, StepTime, Used
+from runner.grading.model import (
+    FEWEST_RUNS,
+    CompiledGraphs,
+    Evaluation,
+    Interval,
+    RawWindow,
+    Steadiness,
+    StepMethod,
+    StepTime,
+    Used,
+)
 
 CONFIDENCE = 0.95
-FEWEST_RUNS = 3
-"""Runs from which an interval is taken; what rests on fewer shows their number instead."""
 ALMOST_NORMAL = 1000
 STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
@@ -40,6 +48,11 @@ class GlobalWindows:
 
     samples: Floats
     seconds: Floats
+
+    @classmethod
+    def of_rate(cls, rate: float) -> GlobalWindows:
+        """A run of which the rate alone is known; each such moves one unit, so that pooling adds up their times."""
+        return cls(np.array([1.0]), np.array([1.0 / rate]))
 
     def since(self, first: int) -> GlobalWindows:
         """The windows from index `first` on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from runner.flop.model import FlopFigures
 from runner.frozen import Frozen
 
 StepMethod = Literal["step", "window-mean", "latency"]
+FEWEST_RUNS: Final = 3
+"""Runs from which an interval is taken; what rests on fewer shows their number instead."""
 
 
 class Interval(Frozen):

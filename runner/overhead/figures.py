@@ -1,7 +1,7 @@
 """Raw clocks and the records of the runs → the figures of `dlscale overhead`. Pure: the same now and from what is on file.
 
 Ratios of throughput are of the two sides of one round, which ran one after the other; the report shows their median beside the ratio of
-all rounds together, with its interval. A ratio to ENGINE=host is of the same software on the same machine, or there is none.
+all rounds together, with its interval over the runs of both sides. A ratio to ENGINE=host is of the same software on the same machine, or there is none.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from runner.across.alike import ratio
 from runner.across.cross_check import nearest, software
 from runner.errors import RunFailedError
 from runner.events import Event, FirstStep, Phase, RunStop
+from runner.grading import metrics
+from runner.grading.metrics import GlobalWindows
 from runner.overhead.raw import Command, Overhead, SideName
 from runner.report import figures as written
 from runner.report.overhead import OverheadReport, RoundFigures, SideFigures
@@ -45,6 +47,7 @@ def overhead_report(raw: Overhead, runs: Mapping[str, Told]) -> OverheadReport:
     differs = _differs(of_suite, of_host)
     on_off, on_off_ci95 = ratio(of_suite, of_unwatched)
     of_bare_metal, of_bare_metal_ci95 = ratio(of_suite, () if differs else of_host)
+    suite, bare = (_whole(rounds, name) for name in ("suite", "bare"))
     first = summarize(of_suite)
     return OverheadReport(
         name=raw.name,
@@ -59,6 +62,8 @@ def overhead_report(raw: Overhead, runs: Mapping[str, Told]) -> OverheadReport:
         telemetry_ratio_ci95=on_off_ci95,
         host_ratio=of_bare_metal,
         host_ratio_ci95=of_bare_metal_ci95,
+        bare_ratio=metrics.pooled_rate(suite) / metrics.pooled_rate(bare) if bare else None,
+        bare_ratio_ci95=metrics.ratio_interval(suite, bare),
         differs=tuple(name for name, _, _ in differs),
         notes=tuple(_notes(differs, [record for _, record in (*of_suite, *of_unwatched, *of_host)])),
     )
@@ -100,6 +105,11 @@ def program_s(events: Sequence[Event]) -> float:
     starts = [event.t - event.seconds for event in events if isinstance(event, Phase) and event.name == "import"]
     stops = [event.t for event in events if isinstance(event, RunStop)]
     return max(stops) - min(starts)
+
+
+def _whole(rounds: Sequence[RoundFigures], name: SideName) -> list[GlobalWindows]:
+    """All measured iterations of a side, of each round: the bare loop tells no windows."""
+    return [GlobalWindows.of_rate(one.rate) for each in rounds if (one := each.of(name))]
 
 
 def _runs(raw: Overhead, runs: Mapping[str, Told], name: SideName) -> list[tuple[Path, RunRecord]]:

@@ -17,9 +17,10 @@ from runner.results import RunRecord
 
 Rows = Iterator[Mapping[str, Any]]
 
-# What has tables of its own, or is a list for every iteration.
+# What has tables of its own, is a list for every iteration, or an interval, which takes several runs.
 _LEFT_OUT: Final = frozenset(
     {"measurement.windows", "measurement.epochs", "measurement.losses", "measurement.evaluations"}
+    | {"measurement.throughput.ci95", "scaling.speedup.ci95", "scaling.efficiency.ci95"}
 )
 _RUN_ID: Final = Column(name="run_id", type="VARCHAR", path=("run_id",), meaning="the run, as in table runs")
 _RAW: Final[Mapping[Kind, str]] = {

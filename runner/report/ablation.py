@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from runner.frozen import Frozen
 from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block, laid_out
-from runner.report.figures import figure, half_width
+from runner.report.figures import PLUS_MINUS, figure, half_width, runs
 from runner.report.summary import Row
 from runner.report.training import TrainingReport
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 LEGEND: Final = (
-    "each line has all that the lines above it have; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; "
+    f"each line has all that the lines above it have; {PLUS_MINUS}; "
     "loss: how far its losses, means of 10 steps, are from the plain program's with the same seed, and how far two seeds of that program are "
     "from each other at most: root mean square of the differences, and their mean"
 )
@@ -102,6 +102,7 @@ def block(found: Ablation) -> Block:
     """The table; columns of which nothing is known are left out."""
     every: dict[str, list[str]] = {
         "line": [line.label for line in found.lines],
+        "runs": [runs(line.row) for line in found.lines],
         f"{found.unit} ±": [figure(line.row.throughput, half_width(line.row.throughput_ci95)) for line in found.lines],
         "÷ first ±": [figure(line.ratio, half_width(line.ratio_ci95)) for line in found.lines],
         "÷ before ±": [figure(line.gain, half_width(line.gain_ci95)) for line in found.lines],

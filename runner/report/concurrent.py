@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from runner.planning.concurrency import CaseFigures
     from runner.report.summary import Summary
 
-HEADERS: Final = ("case", "trainings", "devices", "time (s)", "samples/s", "ratio")
+HEADERS: Final = ("case", "trainings", "devices", "repeats", "time (s)", "samples/s", "ratio")
 IN_WORDS: Final[Mapping[Case, str]] = {
     "one": "one alone",
     "sequential": "one after the other",
@@ -88,6 +88,7 @@ def _block(cases: Sequence[CaseFigures]) -> Block:
                 name,
                 str(case.trainings),
                 str(case.devices),
+                f"{len(case.total_s):,}",
                 f"{median:.4g}{spread}" if median else ABSENT,
                 f"{case.samples / median:.4g}" if median else ABSENT,
                 f"{median / sequential:.3f}" if median and sequential else ABSENT,

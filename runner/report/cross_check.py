@@ -12,12 +12,12 @@ from typing import Final
 from runner.frozen import Frozen
 from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block
-from runner.report.figures import ends, figure, half_width
+from runner.report.figures import PLUS_MINUS, ends, figure, half_width, runs
 from runner.report.summary import Row
 from runner.report.training import TrainingReport
 
 LEGEND: Final = (
-    "± = half the width of the 95 % bootstrap interval over processes and the windows in them; a ratio is of the same framework, CUDA, cuDNN, "
+    f"{PLUS_MINUS}; a ratio is of the same framework, CUDA, cuDNN, "
     "NCCL, Python, driver, machine and training programs, else there is none; first step: seconds from the start of the first container or "
     "process to the end of the first step, the median of the repeats"
 )
@@ -81,13 +81,13 @@ def block(found: CrossCheck) -> Block:
     every: dict[str, list[str]] = {
         "engine": [one.engine for one in found.rows],
         "ran from": [one.reference for one in found.rows],
+        "runs": [runs(one.row) for one in found.rows],
         f"{found.unit} ±": [figure(one.row.throughput, half_width(one.row.throughput_ci95)) for one in found.rows],
         f"÷ {found.bare} ±": [
             INCOMPARABLE if one.differs else figure(one.ratio, half_width(one.ratio_ci95)) for one in found.rows
         ],
         "differs in": [", ".join(one.differs) or ABSENT for one in found.rows],
         "first step (s)": [figure(one.first_step_s) for one in found.rows],
-        "repeats": [str(one.row.repeats) for one in found.rows],
         "validity": [one.row.status for one in found.rows],
     }
     return Block.of(every)

@@ -10,12 +10,12 @@ from typing import Final
 from runner.frozen import Frozen
 from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block, section
-from runner.report.figures import figure, half_width
+from runner.report.figures import PLUS_MINUS, figure, half_width
 from runner.report.summary import Status
 
 LEGEND: Final = (
-    "a training: one version of the programs and of what they ran in; ± = half the width of the 95 % bootstrap interval over processes and the windows in them, which "
-    "knows of one GPU only; clock: mean of the SMs'; degraded: on so many of the GPUs"
+    f"a training: one version of the programs and of what they ran in; {PLUS_MINUS}; of one GPU it knows of that GPU only; ÷ slowest has none, "
+    "as its GPUs were picked by their rates; clock: mean of the SMs'; degraded: on so many of the GPUs"
 )
 STANDINGS_LEGEND: Final = "least, median, largest of a GPU: its rate ÷ the median of the GPUs that ran the same training, over the trainings that it ran"
 _DIGITS: Final = 12
@@ -53,7 +53,6 @@ class Training(Frozen):
     label: str
     gpus: tuple[OnGpu, ...]
     ratio: float
-    ratio_ci95: Interval | None
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -134,11 +133,12 @@ def trainings(found: Devices) -> Block:
             "training": [row.label for row in rows],
             "GPUs": [str(len(row.gpus)) for row in rows],
             "runs": [str(len(row.runs)) for row in rows],
+            **{f"{word}'s runs": [str(len(gpu.runs)) for gpu in gpus] for word, gpus in ends.items()},
             **{
                 f"{word} ({found.unit}) ±": [figure(gpu.rate, half_width(gpu.rate_ci95)) for gpu in gpus]
                 for word, gpus in ends.items()
             },
-            "÷ slowest ±": [figure(row.ratio, half_width(row.ratio_ci95)) for row in rows],
+            "÷ slowest": [figure(row.ratio) for row in rows],
             **{f"{word}'s clock (MHz)": [figure(gpu.clock_mhz) for gpu in gpus] for word, gpus in ends.items()},
             "degraded": [str(row.degraded) if row.degraded else ABSENT for row in rows],
         }

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from runner.grading.model import FEWEST_RUNS
 from runner.report.block import ABSENT, Block
 
 if TYPE_CHECKING:
     from runner.grading.model import Interval
     from runner.report.summary import Row, Summary
+
+INTERVAL: Final = "95 % interval over runs"
+"""What error bars are."""
+PLUS_MINUS: Final = f"± = half the width of the {INTERVAL}, each a process started anew (Student's t); fewer than {FEWEST_RUNS} runs have none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +23,7 @@ class Cells:
     """One row of the scaling table as text, in the order of its columns; one that is None is left out of the table."""
 
     devices: str
+    runs: str
     throughput: str
     training_time: str
     speedup: str
@@ -29,6 +35,7 @@ class Cells:
         """The cells from left to right."""
         every = (
             self.devices,
+            self.runs,
             self.throughput,
             self.training_time,
             self.speedup,
@@ -43,6 +50,7 @@ def headers(summary: Summary) -> Cells:
     """The columns' names, each with its unit."""
     return Cells(
         devices="devices",
+        runs="runs",
         throughput=f"{units(summary)} ±",
         training_time="training time (s)",
         speedup="speedup ±",
@@ -82,6 +90,7 @@ def cells(row: Row, *, mfu: bool = False) -> Cells:
     """Lay out one row, with a column for utilisation or without; an unusable one shows no figure."""
     return Cells(
         devices=row.devices,
+        runs=runs(row),
         throughput=figure(row.throughput, half_width(row.throughput_ci95)),
         training_time=figure(row.training_time_s),
         speedup=figure(row.speedup, half_width(row.speedup_ci95)),
@@ -99,6 +108,11 @@ def percent(fraction: float | None) -> float | None:
 def milliseconds(seconds: float | None) -> float | None:
     """Seconds in milliseconds; None of what is not known."""
     return None if seconds is None else 1e3 * seconds
+
+
+def runs(row: Row) -> str:
+    """How many runs a row is made from; absent where none may be used."""
+    return f"{row.repeats:,}" if row.usable else ABSENT
 
 
 def half_width(interval: Interval | None, *, scale: float = 1) -> float | None:
@@ -132,6 +146,18 @@ def figure(value: float | None, plus_minus: float | None = None) -> str:
     return f"{value:,.{decimals}f} ± {plus_minus:,.{decimals}f}"
 
 
+def estimate(value: float | None, interval: Interval | None, *, runs: int) -> str:
+    """A figure in running text: with its interval, or where it has none with the number of its runs, as in `6,525 (1 run)`."""
+    if value is None or interval is not None:
+        return figure(value, half_width(interval))
+    return f"{figure(value)} ({counted(runs)})"
+
+
+def counted(runs: int) -> str:
+    """`1 run`, `3 runs`."""
+    return f"{runs:,} run{'' if runs == 1 else 's'}"
+
+
 def _decimals(value: float, *, significant: int) -> int:
     magnitude = math.floor(math.log10(abs(value))) if value else 0
     return min(3, max(0, significant - 1 - magnitude))
@@ -139,13 +165,9 @@ def _decimals(value: float, *, significant: int) -> int:
 
 def interval_legend(summary: Summary) -> str:
     """Name what `±` is; where there is none, say why."""
-    repeats = sorted({row.repeats for row in summary.rows if row.throughput_ci95 is not None})
-    if not repeats:
-        return "no ±: there was too little to take an interval over"
-    if repeats == [1]:
-        return "± = half the width of the 95 % bootstrap interval over the windows of 1 process; REPEAT=3 covers the spread between processes"
-    count = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
-    return f"± = half the width of the 95 % bootstrap interval over {count} process repeats"
+    if any(row.throughput_ci95 for row in summary.rows):
+        return PLUS_MINUS
+    return f"no ±: an interval is over runs, from {FEWEST_RUNS} on (REPEAT={FEWEST_RUNS})"
 
 
 def peak_legend(summary: Summary) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ from typing import Final, Literal
 from runner.frozen import Frozen
 from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block
-from runner.report.figures import figure, half_width, milliseconds
+from runner.report.figures import PLUS_MINUS, figure, half_width, milliseconds, runs
 from runner.report.summary import Row
 from runner.report.training import TrainingReport
 
 LEGEND: Final = (
-    "± = half the width of the 95 % bootstrap interval over processes and the windows in them; input of a step: what the loop waited for its "
+    f"{PLUS_MINUS}; input of a step: what the loop waited for its "
     "batch and compute did not hide; input alone: what the input delivers after the training, with nobody training, the median of the repeats; "
     "limit: the input where, alone, it delivers less than the training takes of synthetic samples"
 )
@@ -68,6 +68,7 @@ def block(found: InputReport) -> Block:
     """The table; columns of which nothing is known are left out."""
     every: dict[str, list[str]] = {
         "input": [one.label for one in found.sources],
+        "runs": [runs(one.row) for one in found.sources],
         f"{found.unit} ±": [figure(one.row.throughput, half_width(one.row.throughput_ci95)) for one in found.sources],
         "÷ synthetic ±": [figure(one.ratio, half_width(one.ratio_ci95)) for one in found.sources],
         "input of a step (ms)": [

@@ -11,9 +11,20 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from runner.frozen import Frozen
+from runner.grading.model import FEWEST_RUNS
 from runner.report import canvas
 from runner.report.block import Block, section
-from runner.report.figures import PARTS_LEGEND, ends, figure, half_width, milliseconds, percent
+from runner.report.figures import (
+    INTERVAL,
+    PARTS_LEGEND,
+    PLUS_MINUS,
+    ends,
+    figure,
+    half_width,
+    milliseconds,
+    percent,
+)
+from runner.report.figures import runs as counted
 from runner.report.summary import Row
 
 if TYPE_CHECKING:
@@ -22,10 +33,7 @@ if TYPE_CHECKING:
 
     from runner.grading.model import StepParts
 
-LEGEND: Final = (
-    "batch: of one device, of all with strong scaling; ± = half the width of the 95 % bootstrap interval over processes and the windows in "
-    f"them; speedup, efficiency: to one device; {PARTS_LEGEND}"
-)
+LEGEND: Final = f"batch: of one device, of all with strong scaling; {PLUS_MINUS}; speedup, efficiency: to one device; {PARTS_LEGEND}"
 _PARTS: Final[dict[str, Callable[[StepParts], float | None]]] = {
     "step (ms)": lambda parts: parts.step_s,
     "compute": lambda parts: parts.compute_s,
@@ -106,6 +114,7 @@ def block(found: Networks) -> Block:
         "network": [network.label for network, _ in rows],
         "batch": [f"{network.batch:,}" for network, _ in rows],
         "devices": [row.devices for _, row in rows],
+        "runs": [counted(row) for _, row in rows],
         f"{units} ±": [figure(row.throughput, half_width(row.throughput_ci95)) for _, row in rows],
         "speedup ±": [figure(row.speedup, half_width(row.speedup_ci95)) for _, row in rows],
         "efficiency (%) ±": [
@@ -166,7 +175,9 @@ def efficiency_figure(found: Networks) -> Figure | None:
     canvas.dress(axes, "efficiency (%)", along="y")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=10)
     canvas.title(sheet, f"{found.title}: scaling", *found.how)
-    canvas.footer(sheet, (found.ground, "bars: 95 % bootstrap interval; hollow: degraded"), characters=112)
+    canvas.footer(
+        sheet, (found.ground, f"bars: {INTERVAL}, where there are {FEWEST_RUNS}; hollow: degraded"), characters=112
+    )
     return sheet
 
 

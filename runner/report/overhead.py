@@ -15,7 +15,7 @@ from runner.frozen import Frozen
 from runner.grading.model import Interval
 from runner.overhead.raw import SideName
 from runner.report.block import ABSENT, Block, laid_out, section
-from runner.report.figures import figure, half_width
+from runner.report.figures import PLUS_MINUS
 from runner.report.training import TrainingReport
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ LEGEND: Final = (
     "suite: a whole `dlscale bench`; unwatched: the same without samplers; host: the same by ENGINE=host; bare: a plain loop in the same "
     "environment, without the suite. Rates are samples ÷ seconds of all measured iterations; ÷ is of two sides of one round. Outside: seconds "
     "of the whole command beyond those of its program; first step: seconds from the start of the command to the end of the first step, and how "
-    "much later than the bare loop's it is, its delay. All rounds: throughput of the steady windows of all, with its 95 % bootstrap interval"
+    "much later than the bare loop's it is, its delay. All rounds: ratio of throughputs over all of them, of the steady windows (beside the bare "
+    f"loop, of all measured iterations); {PLUS_MINUS}"
 )
 RATIO_DIGITS: Final = 4
 """Decimals of a ratio of one round: what is looked for is a part in a hundred."""
@@ -90,6 +91,7 @@ class OverheadReport(TrainingReport):
         command: the argv that measured it.
         commit: of the suite.
         telemetry_ratio: throughput with samplers over that without, all rounds together.
+        bare_ratio: throughput of all measured iterations over that of the bare loop; None where it was not run.
         host_ratio: throughput over that by ENGINE=host; None where it was not run, or is other software.
         differs: names of what is not the same there.
     """
@@ -101,6 +103,8 @@ class OverheadReport(TrainingReport):
     telemetry_ratio_ci95: Interval | None
     host_ratio: float | None
     host_ratio_ci95: Interval | None
+    bare_ratio: float | None
+    bare_ratio_ci95: Interval | None
     differs: tuple[str, ...]
 
     @property
@@ -148,18 +152,28 @@ def costs(found: OverheadReport) -> Block:
     """One line a cost: the middle of the rounds and their ends, and where it is one the ratio of all rounds together."""
     rows = []
     for label, values, digits, together in (
-        ("throughput ÷ unwatched", found.ratios_to("unwatched"), RATIO_DIGITS, _telemetry(found)),
+        (
+            "throughput ÷ unwatched",
+            found.ratios_to("unwatched"),
+            RATIO_DIGITS,
+            _together(found.telemetry_ratio, found.telemetry_ratio_ci95),
+        ),
         ("throughput ÷ host", found.ratios_to("host"), RATIO_DIGITS, _host(found)),
-        ("throughput ÷ bare loop", found.ratios_to("bare"), RATIO_DIGITS, ABSENT),
+        (
+            "throughput ÷ bare loop",
+            found.ratios_to("bare"),
+            RATIO_DIGITS,
+            _together(found.bare_ratio, found.bare_ratio_ci95),
+        ),
         ("outside of the program (s)", _known(each.outside_s for each in found.rounds), 2, ABSENT),
         ("delay of the first step (s)", _known(each.delay_s for each in found.rounds), 2, ABSENT),
     ):
         if values:
             middle = (statistics.median(values), min(values), max(values))
-            rows.append((label, *(f"{value:.{digits}f}" for value in middle), together))
+            rows.append((label, f"{len(values):,}", *(f"{value:.{digits}f}" for value in middle), together))
         elif together != ABSENT:
-            rows.append((label, ABSENT, ABSENT, ABSENT, together))
-    return Block(headers=("cost", "median", "smallest", "largest", "all rounds ±"), rows=tuple(rows))
+            rows.append((label, ABSENT, ABSENT, ABSENT, ABSENT, together))
+    return Block(headers=("cost", "rounds", "median", "smallest", "largest", "all rounds ±"), rows=tuple(rows))
 
 
 def rounds(found: OverheadReport) -> Block:
@@ -206,14 +220,17 @@ def to_csv(found: OverheadReport) -> str:
     return text.getvalue()
 
 
-def _telemetry(found: OverheadReport) -> str:
-    return figure(found.telemetry_ratio, half_width(found.telemetry_ratio_ci95))
-
-
 def _host(found: OverheadReport) -> str:
     if found.differs:
         return f"not comparable: {', '.join(found.differs)}"
-    return figure(found.host_ratio, half_width(found.host_ratio_ci95))
+    return _together(found.host_ratio, found.host_ratio_ci95)
+
+
+def _together(ratio: float | None, interval: Interval | None) -> str:
+    """A ratio of all rounds, with as many digits as those of single rounds."""
+    if ratio is None:
+        return ABSENT
+    return f"{ratio:.{RATIO_DIGITS}f}" + (f" ± {interval.half_width:.{RATIO_DIGITS}f}" if interval else "")
 
 
 def _known(values: Iterable[float | None]) -> tuple[float, ...]:

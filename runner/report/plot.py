@@ -69,7 +69,9 @@ def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
             linewidth=1.5,
             label="ideal: n times one device",
         )
-    _draw(axes, points, label="measured, 95 % interval")
+    _draw(
+        axes, points, label=f"measured, {figures.INTERVAL}" if any(row.throughput_ci95 for row in rows) else "measured"
+    )
     _name_values(axes, points)
     if max(scales) > _LINEAR_UP_TO:
         axes.set_yscale("log")
@@ -116,7 +118,7 @@ def _points(
         if at is None:
             continue
         ends = interval(row)
-        # A percentile interval need not contain the point estimate; an error bar cannot have a negative length.
+        # The ends are rounded apart from the value, and an error bar cannot have a negative length.
         below = max(0.0, at - factor * ends.low) if ends else 0.0
         above = max(0.0, factor * ends.high - at) if ends else 0.0
         points.append(_Point(row.scale, at, below, above, hollow=row.status == "degraded"))
@@ -164,13 +166,21 @@ def _name_values(axes: Axes, points: list[_Point], *, suffix: str = "") -> None:
         )
 
 
+def _bars(summary: Summary) -> str:
+    """What error bars are, and how many runs each scale has."""
+    counts = sorted({row.repeats for row in summary.rows if row.usable})
+    bars = f"bars: {figures.INTERVAL}; " if any(row.throughput_ci95 for row in summary.rows) else ""
+    fewest = f"{counts[0]} to " if len(counts) > 1 else ""
+    return f"{bars}{fewest}{figures.counted(counts[-1])} of each scale"
+
+
 def _footer(figure: Figure, summary: Summary) -> None:
     omitted = [
         f"not drawn: {row.devices} {row.status} ({'; '.join(row.reasons)})" for row in summary.rows if not row.usable
     ]
     lines = [
         figures.ground(summary),
-        figures.interval_legend(summary).replace("± = half the width of the", "bars: the"),
+        _bars(summary),
         *omitted,
     ]
     canvas.footer(figure, lines, characters=112)

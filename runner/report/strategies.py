@@ -11,12 +11,12 @@ from typing import Final
 from runner.frozen import Frozen
 from runner.grading.model import Interval, StepParts
 from runner.report.block import Block
-from runner.report.figures import figure, half_width, milliseconds, percent
+from runner.report.figures import PLUS_MINUS, figure, half_width, milliseconds, percent, runs
 from runner.report.summary import Row
 from runner.report.training import TrainingReport
 
 LEGEND: Final = (
-    "± = half the width of the 95 % bootstrap interval over processes and the windows in them; efficiency: against one device; step: wall "
+    f"{PLUS_MINUS}; efficiency: against one device; step: wall "
     "time; exchange alone: all gradients, by the probe, nothing hidden; rest: exchange that compute did not hide, and the update"
 )
 
@@ -69,6 +69,7 @@ def block(found: Strategies) -> Block:
     rows = [way.row for way in found.ways]
     every: dict[str, list[str]] = {
         "strategy": [way.label for way in found.ways],
+        "runs": [runs(row) for row in rows],
         f"{found.unit} ±": [figure(row.throughput, half_width(row.throughput_ci95)) for row in rows],
         "÷ first ±": [figure(way.ratio, half_width(way.ratio_ci95)) for way in found.ways],
         "efficiency (%) ±": [
@@ -78,7 +79,6 @@ def block(found: Strategies) -> Block:
             header: [figure(milliseconds(read(row.parts) if row.parts else None)) for row in rows]
             for header, read in _PARTS.items()
         },
-        "repeats": [str(row.repeats) for row in rows],
         "validity": [row.status for row in rows],
     }
     return Block.of(every)

@@ -41,7 +41,7 @@ class Row(BaseModel):
         training_time_s: wall seconds from the first iteration's start to the last one's end, median of the repeats.
         speedup: throughput over that of one device; above `scale` it is shown, and flagged.
         efficiency: speedup / scale.
-        repeats: processes started anew that the intervals are taken over.
+        repeats: runs, each a process started anew, that the figures are pooled from and the intervals are over.
         parts: where the time of a step went, each part the median of the repeats; None where no program told.
         mfu_percent: model FLOP/s at that throughput over the devices' dense peak; above 100 it is shown, and flagged.
         telemetry: what devices and hosts did, all repeats together; None where nobody looked on.

@@ -14,19 +14,16 @@ from pydantic import BaseModel, ConfigDict
 
 from runner.grading.model import Interval
 from runner.report.block import ABSENT, line
-from runner.report.figures import figure, half_width
+from runner.report.figures import PLUS_MINUS, figure, half_width, runs
 from runner.report.profile_plot import sweep_png
 from runner.report.summary import Row, Status
 
 LEGEND = (
-    "batch: of one device; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; NVML: share of time "
+    f"batch: of one device; {PLUS_MINUS}; NVML: share of time "
     "in which any kernel ran; SM active, FP32, tensor: means over the measured windows by hardware counters of the sampler; compute: union "
     "of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler"
 )
-_LEGEND_CPU = (
-    "batch: of one device; ± = half the width of the 95 % bootstrap interval over processes and the windows in them; CPUs: of the whole "
-    "host, whoever used them"
-)
+_LEGEND_CPU = f"batch: of one device; {PLUS_MINUS}; CPUs: of the whole host, whoever used them"
 
 
 class Point(BaseModel):
@@ -102,7 +99,7 @@ class Plot:
         axis: what it is, with its unit.
         words: how it was found; empty where the axis says all.
         value, status: at a point.
-        interval: of the value; None where there is none.
+        interval: of the value at a point; None for a figure of a kind that has none.
     """
 
     name: str
@@ -110,7 +107,7 @@ class Plot:
     words: str
     value: Callable[[Point], float | None]
     status: Callable[[Point], Status | None] = attrgetter("status")
-    interval: Callable[[Point], Interval | None] = lambda _: None
+    interval: Callable[[Point], Interval | None] | None = None
 
 
 def reports(sweep: Sweep) -> dict[str, str | bytes]:
@@ -157,6 +154,7 @@ def _columns(sweep: Sweep) -> dict[str, tuple[str, ...]]:
     cells: dict[str, Callable[[Point], str]] = {
         "precision": lambda point: point.precision,
         "batch": lambda point: str(point.batch),
+        "runs": lambda point: runs(point.row) if point.row else ABSENT,
         f"{sweep.unit} ±": _throughput,
         _utilisation(sweep): lambda point: _percent(point.utilisation_percent),
         "SM active (%)": lambda point: _percent(point.sm_active_percent),

@@ -34,9 +34,9 @@ def scaling_table(summary: Summary) -> RenderableType:
     names = figures.headers(summary)
     for name in names.in_order():
         text = name in (names.devices, names.validity)
-        # Headers wrap, figures never do: the table then fits 80 columns.
+        # Headers and words wrap, figures never do: the table then fits 80 columns.
         header = name.replace(" ", "\n", 1) if "(" in name else name
-        table.add_column(header, justify="left" if text else "right", no_wrap=name != names.validity)
+        table.add_column(header, justify="left" if text else "right", no_wrap=not text)
     for row in summary.rows:
         *plain, validity = figures.cells(row, mfu=summary.peak is not None).in_order()
         table.add_row(*plain, Text(validity, style=_STYLES[row.status]))

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.report.block import known, line
-from runner.report.figures import ends_by_column, figure, half_width
+from runner.report.figures import PLUS_MINUS, ends_by_column, figure, half_width, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ MEGA = 1_000_000
 FILLED = 0.8
 WORDS = ("transport", "devices", "validity")
 # Of `headers`: what a terminal shows of each transport, and what went over the wires.
-FIGURES, WIRES = (0, 2, 3, 4, 8), (0, 5, 6, 7)
+FIGURES, WIRES = (0, 2, 3, 4, 5, 9), (0, 6, 7, 8)
 
 
 def headers(comparison: Comparison) -> tuple[str, ...]:
@@ -32,6 +32,7 @@ def headers(comparison: Comparison) -> tuple[str, ...]:
     return (
         "transport",
         "devices",
+        "runs",
         f"{comparison.unit} ±",
         "speedup ±",
         "ratio ±",
@@ -50,6 +51,7 @@ def cells(row: ComparedRow) -> tuple[str, ...]:
     return (
         row.transport,
         row.row.devices,
+        runs(row.row),
         figure(row.row.throughput, half_width(row.row.throughput_ci95)),
         figure(row.row.speedup, half_width(row.row.speedup_ci95)),
         figure(row.ratio, half_width(row.ratio_ci95)),
@@ -71,7 +73,7 @@ def legend(comparison: Comparison) -> str:
     )
     if sent and any(len(row.needed_factors) > 1 for row in comparison.rows):
         sent += ": a tree between nodes the least, a ring over all ranks the most"
-    return f"± = half the width of the 95 % bootstrap interval; ratio: to {comparison.first}{sent}{probe}"
+    return f"{PLUS_MINUS}; ratio: to {comparison.first}{sent}{probe}"
 
 
 def notes(comparison: Comparison) -> tuple[str, ...]:

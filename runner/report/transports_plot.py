@@ -53,11 +53,12 @@ def _throughput_panel(axes: Axes, comparison: Comparison, rows: list[ComparedRow
         value, ends = row.row.throughput or 0.0, row.row.throughput_ci95
         above = 0.0
         if ends:
-            # A percentile interval need not contain the point estimate; an error bar cannot have a negative length.
+            # The ends are rounded apart from the value, and an error bar cannot have a negative length.
             below, above = max(0.0, value - ends.low), max(0.0, ends.high - value)
             axes.errorbar([value], [place], xerr=[[below], [above]], fmt="none", ecolor=INK, elinewidth=1.4, capsize=4)
         words = figures.figure(value, figures.half_width(ends)).split(" ±")[0]
         ratio = f"  (×{figures.figure(row.ratio, figures.half_width(row.ratio_ci95))})" if row.ratio is not None else ""
+        ratio += "" if ends else f", {figures.counted(row.row.repeats)}"
         axes.annotate(
             words + ratio,
             (value + above, place),
@@ -128,6 +129,6 @@ def _footer(figure: Figure, comparison: Comparison) -> None:
         for row in comparison.rows
         if not row.row.usable
     ]
-    said = "bars: throughput with its 95 % bootstrap interval; ×: ratio to " + comparison.first
+    said = f"bars: throughput with its {figures.INTERVAL}, where it has one; ×: ratio to {comparison.first}"
     lines = [comparison.ground, said, *omitted]
     canvas.footer(figure, lines, characters=124)

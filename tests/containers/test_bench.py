@@ -76,7 +76,7 @@ def test_speedup_is_against_the_run_beside_it(ended):
         two.measurement.throughput.value / one.measurement.throughput.value
     )
     assert two.scaling.efficiency.value == pytest.approx(two.scaling.speedup.value / 2)
-    assert two.scaling.speedup.ci95.low <= two.scaling.speedup.value <= two.scaling.speedup.ci95.high
+    assert two.scaling.speedup.ci95 is None  # of one run each
 
 
 def test_gradients_of_two_workers_crossed_the_loopback_of_a_network_of_their_own(ended):

@@ -67,6 +67,16 @@ def test_runs_on_one_gpu_are_its_repeats():
     assert repeated.rate == pytest.approx(128 / (64 / 1000 + 64 / 1020))
 
 
+def test_a_rate_of_one_run_has_no_interval_and_the_ratio_of_picked_gpus_never():
+    """The fastest of several is picked for what it did: an interval of its ratio to the slowest would not hold what it says."""
+    often = [on(H200, rate) for rate in (1000, 1001, 1002)]
+    (found,) = devices((*often, SMALL[1]))
+    row = dict(zip(trainings(found).headers, trainings(found).rows[0], strict=True))
+    assert (row["runs"], row["slowest's runs"], row["fastest's runs"]) == ("4", "3", "1")
+    assert row["slowest (images/s) ±"] == "1,001.0 ± 2.5"  # t(2) × 1 ÷ sqrt(3)
+    assert (row["fastest (images/s) ±"], row["÷ slowest"]) == ("1,010", "1.009")
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -56,24 +56,44 @@ def test_the_ratio_is_that_of_the_pooled_rates():
     (pair,) = found.pairs
     assert (pair.a.throughput, pair.b.throughput) == pytest.approx((2560 / 12, 160))
     assert pair.ratio == pytest.approx(0.75)
-    assert pair.ci95.low <= pair.ratio <= pair.ci95.high
+    assert (pair.ci95, pair.verdict) == (None, "too little")
     assert (pair.unit, pair.a.run_ids, pair.a.repeats, pair.b.windows) == ("images/s", ("a1", "a2"), 2, 20)
 
 
 def test_the_slowest_comes_first_and_the_fastest_last():
-    before = [*repeats("a", 0.1), *repeats("c", 0.1, batch_per_device=16), *repeats("e", 0.1, batch_per_device=8)]
-    after = [*repeats("b", 0.2), *repeats("d", 0.05, batch_per_device=16), *repeats("f", 0.3, batch_per_device=8)]
+    sizes = ({}, {"batch_per_device": 16}, {"batch_per_device": 8})
+    before, after = (
+        [
+            one
+            for size, seconds in zip(sizes, times, strict=True)
+            for one in repeats(f"{side}{seconds}", seconds, 3, **size)
+        ]
+        for side, times in (("before", (0.1, 0.1, 0.1)), ("after", (0.2, 0.05, 0.3)))
+    )
     found = compare(before, after, names=NAMES)
-    assert [pair.b.run_ids for pair in found.pairs] == [("f-r1",), ("b-r1",), ("d-r1",)]
+    assert [pair.b.run_ids[0] for pair in found.pairs] == ["after0.3-r1", "after0.2-r1", "after0.05-r1"]
     assert [pair.verdict for pair in found.pairs] == ["slower", "slower", "faster"]
     assert [pair.slower_than(40) for pair in found.pairs] == [True, True, False]
     assert not found.pairs[1].slower_than(60)
 
 
 def test_noise_is_no_regression():
-    """Both sides waver by a tenth from window to window, the later by 0.1 % more."""
-    found = compare([run("a", 0.1, jitter=0.1)], [run("b", 0.1001, jitter=0.1)], names=NAMES)
+    """Three runs each that waver by a tenth, the later ones 0.1 % slower."""
+    before, after = (
+        [run(f"{side}{n}", mean * factor, repeat=n) for n, factor in enumerate((0.9, 1.0, 1.1), start=1)]
+        for side, mean in (("a", 0.1), ("b", 0.1001))
+    )
+    found = compare(before, after, names=NAMES)
     assert found.pairs[0].verdict == "no difference shown"
+
+
+def test_one_run_a_side_is_too_little_however_many_windows_it_has():
+    """Prevents a regression told from the windows of one process, which all share what was different about it."""
+    found = compare([run("a", 0.1)], [run("b", 0.2)], names=NAMES)
+    (pair,) = found.pairs
+    assert (pair.ratio, pair.ci95, pair.verdict) == (pytest.approx(0.5), None, "too little")
+    assert (pair.test.over, not pair.slower_than(0)) == ("windows", True)
+    assert any("a side of fewer than 3 runs in 1 of 1" in note for note in notes(found))
 
 
 @pytest.mark.parametrize(
@@ -203,9 +223,9 @@ def test_a_threshold_is_read():
 
 @pytest.fixture
 def sides(tmp_path):
-    """Two repeats before, two after that take a quarter longer: 0.8 times as fast."""
+    """Three repeats before, three after that take a quarter longer: 0.8 times as fast."""
     for side, seconds in (("before", 0.1), ("after", 0.125)):
-        for found in repeats(side, seconds, 2):
+        for found in repeats(side, seconds, 3):
             leave(tmp_path / side / "machine", found)
     return tmp_path
 
@@ -234,17 +254,18 @@ def test_json_has_every_figure(sides):
     assert (pair["verdict"], pair["test"]["over"], pair["a"]["run_ids"]) == (
         "slower",
         "windows",
-        ["before-r1", "before-r2"],
+        ["before-r1", "before-r2", "before-r3"],
     )
 
 
 def test_markdown_is_a_table():
-    text = markdown(compare([run("a")], [run("b", 0.2)], names=NAMES))
+    text = markdown(compare(repeats("a", 0.1, 3), repeats("b", 0.2, 3), names=NAMES))
     lines = text.splitlines()
     assert lines[0] == "### after against before"
-    assert {line.count("|") for line in lines[2:5]} == {8}
+    assert {line.count("|") for line in lines[2:5]} == {9}
     assert (
-        "320.0 images/s | 160.0 images/s | 0.500 | 0.500 to 0.500 | < 0.0001, 20 and 20 windows | slower |" in lines[4]
+        "| 3 and 3 | 320.0 images/s | 160.0 images/s | 0.500 | 0.500 to 0.500 | < 0.0001, 60 and 60 windows | slower |"
+        in lines[4]
     )
 
 
@@ -253,7 +274,7 @@ def test_markdown_is_a_table():
     [
         (("before", "nowhere"), "does not exist; name a run directory"),
         (("", ""), "two places are compared; name both"),
-        (("before", "before"), "2 runs are in A="),
+        (("before", "before"), "3 runs are in A="),
         (("before", "empty"), "holds no record.json"),
         (("before", "other"), "have no trial in common (A has mxnet resnet18 train"),
         (("before", "after", "--fail-on-regression=3"), "is no share below 100%"),
@@ -279,12 +300,12 @@ def test_a_damaged_record_is_named(sides):
 
 
 def test_a_backup_within_a_side_is_no_repeat(tmp_path):
-    """A copy of the one run of a side lowered p and hid that the side is of one process."""
+    """A copy of the one run of a side lowered p and hid that the side is of one run."""
     leave(tmp_path / "before", run("a", 0.1, jitter=0.1))
     leave(tmp_path / "after", run("b", 0.12, jitter=0.1))
     honest = dlscale("compare", tmp_path / "before", tmp_path / "after", "--markdown")
     leave(tmp_path / "after" / "backup", run("b", 0.12, jitter=0.1))
     done = dlscale("compare", tmp_path / "before", tmp_path / "after", "--markdown")
     assert (done.code, done.stdout) == (0, honest.stdout)
-    assert "a side of one process in 1 of 1" in done.stdout
+    assert "a side of fewer than 3 runs in 1 of 1" in done.stdout
     assert f"{tmp_path / 'after' / 'backup' / 'b'}: left out, it holds the same run as" in done.stderr

@@ -195,9 +195,14 @@ def test_speedup_is_the_ratio_to_the_baseline_and_efficiency_its_share():
     assert found.baseline_run_id == "run-1"
     assert found.speedup.value == pytest.approx(1.6)
     assert found.efficiency.value == pytest.approx(0.8)
-    assert (found.speedup.ci95.low, found.speedup.ci95.high) == pytest.approx((1.6, 1.6))
-    assert found.efficiency.ci95.low == pytest.approx(0.8)
     assert not found.superlinear
+
+
+def test_the_record_of_one_run_has_no_interval():
+    """Prevents ± from one process: windows of a process are alike, whatever the next one does."""
+    rate = graded(TWO, events(TWO)).measurement.throughput
+    found = scaling(TWO, "two", graded(TWO, events(TWO)), record())
+    assert (rate.ci95, found.speedup.ci95, found.efficiency.ci95) == (None, None, None)
 
 
 def test_a_speedup_above_the_number_of_devices_is_flagged_and_not_clamped():

@@ -46,10 +46,10 @@ def test_a_training_is_held_against_itself_on_synthetic_images():
     ]
     assert [source.row.throughput for source in found.sources] == [pytest.approx(r) for r in (1000, 250, 800, 950)]
     assert found.sources[0].ratio is None
-    # 250, 800 and 950 of 1000 images a second; each run is steady to the last digit, so that the interval has no width.
+    # 250, 800 and 950 of 1000 images a second, of one run each.
     for source, ratio in zip(found.sources[1:], (0.25, 0.8, 0.95), strict=True):
         assert source.ratio == pytest.approx(ratio)
-        assert (source.ratio_ci95.low, source.ratio_ci95.high) == (pytest.approx(ratio), pytest.approx(ratio))
+        assert source.ratio_ci95 is None
     # 300 and 900 are less than the 1000 that the training takes, 4000 are more.
     assert [source.limit for source in found.sources] == [None, "input", "input", "training"]
     assert found.name == "input-pytorch-2.15.0-resnet50-224px-fp32-batch64-1gpu"
@@ -64,6 +64,7 @@ def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
     assert table.headers == (
         *(
             "input",
+            "runs",
             "images/s ±",
             "÷ synthetic ±",
             "input of a step (ms)",
@@ -73,13 +74,13 @@ def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
         ),
     )
     assert table.rows == (
-        ("synthetic", "1,000.000 ± 0.000", "–", "–", "–", "–", "valid"),
-        ("JPEGs, CPU decode, 2 loader workers", "250.000 ± 0.000", "0.250 ± 0.000", "192.0", "300.0", "input", "valid"),
-        ("JPEGs, GPU decode, 8 loader workers", "950.000 ± 0.000", "0.950 ± 0.000", "–", "4,000", "training", "valid"),
+        ("synthetic", "1", "1,000", "–", "–", "–", "–", "valid"),
+        ("JPEGs, CPU decode, 2 loader workers", "1", "250.0", "0.250", "192.0", "300.0", "input", "valid"),
+        ("JPEGs, GPU decode, 8 loader workers", "1", "950.0", "0.950", "–", "4,000", "training", "valid"),
     )
-    assert "| JPEGs, GPU decode, 8 loader workers | 950.000 ± 0.000 |" in markdown(found)
+    assert "| JPEGs, GPU decode, 8 loader workers | 1 | 950.0 |" in markdown(found)
     (found,) = inputs((SYNTHETIC, real(800.0)))
-    assert block(found).headers == ("input", "images/s ±", "÷ synthetic ±", "validity")
+    assert block(found).headers == ("input", "runs", "images/s ±", "÷ synthetic ±", "validity")
 
 
 def test_repeats_are_pooled_and_what_the_input_delivers_is_that_of_the_middle_one():
@@ -161,7 +162,7 @@ def test_what_else_differs_is_told():
 def test_the_page_shows_what_each_input_delivers_beside_what_was_trained():
     (found,) = inputs(RUNS)
     shown = fed(found)
-    assert shown.lead == "JPEGs, GPU decode, 8 loader workers: 0.950 ± 0.000 of synthetic images"
+    assert shown.lead == "JPEGs, GPU decode, 8 loader workers: 0.950 of synthetic images"
     (figure,) = shown.figures
     trained, alone = figure.series
     assert trained.y == tuple(pytest.approx(rate) for rate in (1000, 250, 800, 950))

@@ -77,7 +77,7 @@ def test_every_form_has_the_same_figures():
     (found,) = networks((*LENET, *ALEXNET))
     table = block(found)
     column = table.headers.index("efficiency (%) ±")
-    assert [row[column].partition(" ")[0] for row in table.rows] == ["100.0", "90.000", "100.0", "90.000", "80.000"]
+    assert [row[column].partition(" ")[0] for row in table.rows] == ["100.0", "90.00", "100.0", "90.00", "80.00"]
     assert f"| {' | '.join(table.rows[-1])} |" in markdown(found)
     lines = list(csv.DictReader(io.StringIO(to_csv(found))))
     assert [float(line["efficiency"]) for line in lines] == pytest.approx([1, 0.9, 1, 0.9, 0.8])

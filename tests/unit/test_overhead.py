@@ -9,6 +9,7 @@ import csv
 import dataclasses
 import io
 import json
+import math
 from pathlib import Path
 
 import examples
@@ -209,17 +210,27 @@ def test_every_figure_by_hand():
     both = 2 / (1 / 990 + 1 / 980)
     assert found.telemetry_ratio == pytest.approx(both / 1000)
     assert found.host_ratio == pytest.approx(both / (2 / (1 / 1100 + 1 / 1000)))
-    assert found.host_ratio_ci95.low < found.host_ratio < found.host_ratio_ci95.high
+    assert found.bare_ratio == pytest.approx(both / 1500)
+    assert (found.telemetry_ratio_ci95, found.host_ratio_ci95, found.bare_ratio_ci95) == (None, None, None)
+
+
+def test_from_three_rounds_on_the_ratio_of_all_rounds_has_an_interval():
+    """Suite 990, 980 and 990/s, bare loop always 1500/s: the logarithms' variance is (ln 990/980)² ÷ 3, with 2 degrees of freedom."""
+    found = overhead_report(RAW.model_copy(update={"rounds": (*RAW.rounds, RAW.rounds[0])}), RUNS)
+    factor = math.exp(4.30265 * math.log(990 / 980) / 3)
+    assert found.bare_ratio_ci95.high == pytest.approx(found.bare_ratio * factor)
+    assert found.bare_ratio_ci95.low == pytest.approx(found.bare_ratio / factor)
+    assert costs(found).rows[2] == ("throughput ÷ bare loop", "3", "0.6600", "0.6533", "0.6600", "0.6578 ± 0.0096")
 
 
 def test_the_tables_have_every_figure_and_leave_out_what_was_not_run():
     found = overhead_report(RAW, RUNS)
-    assert [row[:4] for row in costs(found).rows] == [
-        ("throughput ÷ unwatched", "0.9850", "0.9800", "0.9900"),
-        ("throughput ÷ host", "0.9400", "0.9000", "0.9800"),
-        ("throughput ÷ bare loop", "0.6567", "0.6533", "0.6600"),
-        ("outside of the program (s)", "3.00", "2.50", "3.50"),
-        ("delay of the first step (s)", "1.50", "1.50", "1.50"),
+    assert [row[:5] for row in costs(found).rows] == [
+        ("throughput ÷ unwatched", "2", "0.9850", "0.9800", "0.9900"),
+        ("throughput ÷ host", "2", "0.9400", "0.9000", "0.9800"),
+        ("throughput ÷ bare loop", "2", "0.6567", "0.6533", "0.6600"),
+        ("outside of the program (s)", "2", "3.00", "2.50", "3.50"),
+        ("delay of the first step (s)", "2", "1.50", "1.50", "1.50"),
     ]
     assert rounds(found).headers == (
         *("round", "suite (images/s)", "unwatched (images/s)", "÷ unwatched", "host (images/s)", "÷ host"),
@@ -252,7 +263,7 @@ def test_other_software_on_the_host_has_no_ratio_and_is_told():
     found = overhead_report(RAW, RUNS | other)
     assert (found.ratios_to("host"), found.host_ratio, found.differs) == ((), None, ("Python",))
     assert found.notes == ("not comparable with host: Python 3.12.3 beside 3.11.2",)
-    assert ("throughput ÷ host", "–", "–", "–", "not comparable: Python") in costs(found).rows
+    assert ("throughput ÷ host", "–", "–", "–", "–", "not comparable: Python") in costs(found).rows
     assert "÷ host" not in rounds(found).headers
     assert "host (images/s)" in rounds(found).headers
 

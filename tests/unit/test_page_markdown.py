@@ -44,9 +44,9 @@ def test_a_matrix_has_its_figures_and_leads_to_its_runs():
     assert "\n## Scaling\n\nRuns that differ in the number of devices only" in text
     assert '\n### <a id="matrix-m001"></a>pytorch 2.13.0-cpu: resnet50 train\n' in text
     assert "\n- [pytorch 2.13.0-cpu: resnet50 train](#matrix-m001): " in text
-    assert "\n| devices | images/s ± | training time (s) | speedup ± | efficiency (%) ± | validity |\n" in text
+    assert "\n| devices | runs | images/s ± | training time (s) | speedup ± | efficiency (%) ± | validity |\n" in text
     (line,) = (line for line in text.splitlines() if line.startswith("| 8 CPU workers | "))
-    assert line.count("|") == 7
+    assert line.count("|") == 8
     assert "Runs: [m001-1-r1](wires/m001-1-r1/), " in text
 
 

@@ -94,7 +94,7 @@ def test_title_and_footer_say_what_ran_where_and_when():
         "2026-11-21",
     ):
         assert part in said
-    assert "bars: the 95 % bootstrap interval over 3 process repeats" in said
+    assert "bars: 95 % interval over runs; 3 runs of each scale" in said
 
 
 def test_what_is_between_nodes_stands_under_the_setting():

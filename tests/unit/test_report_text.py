@@ -89,7 +89,7 @@ def test_an_unusable_row_cannot_carry_a_figure(status, figure):
 
 def test_unusable_rows_show_their_reasons_and_nothing_else():
     found = summary(row(1), unusable(2, "failed", "rank 1 hung", "no output for 600 s"))
-    assert figures.cells(found.rows[1]).in_order() == ("2 GPUs", *("\N{EN DASH}",) * 4, "failed")
+    assert figures.cells(found.rows[1]).in_order() == ("2 GPUs", *("\N{EN DASH}",) * 5, "failed")
     assert figures.notes(found) == ("2 GPUs failed: rank 1 hung; no output for 600 s",)
 
 
@@ -103,30 +103,24 @@ def test_speedup_above_n_is_flagged_and_never_clamped(speedup, flagged):
         assert figures.cells(fast).speedup == f"{speedup:.3f}"
 
 
-@pytest.mark.parametrize(
-    ("repeats", "legend"),
-    [
-        ((3, 3), "± = half the width of the 95 % bootstrap interval over 3 process repeats"),
-        ((2, 3), "± = half the width of the 95 % bootstrap interval over 2 to 3 process repeats"),
-        (
-            (1, 1),
-            "± = half the width of the 95 % bootstrap interval over the windows of 1 process; REPEAT=3 covers the spread between processes",
-        ),
-    ],
-)
-def test_the_legend_says_what_the_interval_is_over(repeats, legend):
-    assert (
-        figures.interval_legend(summary(*(row(n, repeats=count) for n, count in enumerate(repeats, start=1)))) == legend
-    )
+def test_the_legend_says_what_the_interval_is_over_and_the_table_of_how_many_runs():
+    found = summary(row(1, repeats=3), row(2, repeats=2, throughput_ci95=None))
+    legend = "± = half the width of the 95 % interval over runs, each a process started anew (Student's t); fewer than 3 runs have none"
+    assert figures.interval_legend(found) == legend
+    assert [figures.cells(own).in_order()[:3] for own in found.rows] == [
+        ("1 GPU", "3", "100.0 ± 2.0"),
+        ("2 GPUs", "2", "200.0"),
+    ]
+    without = "no ±: an interval is over runs, from 3 on (REPEAT=3)"
+    assert figures.interval_legend(summary(row(1, repeats=1, throughput_ci95=None))) == without
+    assert figures.interval_legend(summary(unusable(1, "failed", "x"))) == without
 
 
-def test_the_legend_counts_only_rows_that_have_an_interval():
-    found = summary(row(1, repeats=3), row(2, repeats=1, throughput_ci95=None))
-    assert figures.interval_legend(found).endswith("over 3 process repeats")
-    assert (
-        figures.interval_legend(summary(unusable(1, "failed", "x")))
-        == "no ±: there was too little to take an interval over"
-    )
+def test_in_running_text_a_figure_without_an_interval_says_how_many_runs_it_rests_on():
+    assert figures.estimate(6525.31, None, runs=1) == "6,525 (1 run)"
+    assert figures.estimate(6525.31, None, runs=2) == "6,525 (2 runs)"
+    assert figures.estimate(6525.31, Interval(low=6513.0, high=6537.0), runs=3) == "6,525 ± 12"
+    assert figures.estimate(None, None, runs=0) == "\N{EN DASH}"
 
 
 def test_every_line_of_the_table_fits_80_columns():
@@ -144,7 +138,7 @@ def test_every_line_of_the_table_fits_80_columns():
     text = printed(summary(wide, record_dirs=()), width=80)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
-    for figure in ("64 CPU workers", "118,758 ± 1,000", "57.10 ± 0.90", "89.2 ± 1.4", "valid"):
+    for figure in ("64 CPU  ", "118,758 ± 1,000", "57.10 ± 0.90", "89.2 ± 1.4", "valid"):
         assert figure in text
 
 
@@ -202,7 +196,7 @@ def test_a_record_path_is_never_broken():
 def test_markdown_survives_pipes_and_line_breaks_in_reasons():
     text = export.markdown(summary(unusable(1, "failed", "exit 1: a | b\nsecond line")))
     assert "- 1 GPU failed: exit 1: a \\| b second line\n" in text
-    assert all(line.count("|") == 7 for line in text.splitlines() if line.startswith("|"))
+    assert all(line.count("|") == 8 for line in text.splitlines() if line.startswith("|"))
 
 
 def test_csv_keeps_full_precision_and_empty_fields():

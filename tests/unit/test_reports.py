@@ -108,7 +108,7 @@ def test_one_pass(runs):
     assert names(runs) == [f"m0-fp32-4-profile-kernels.{kind}" for kind in ("md", "png")]
     said = (runs / "m0-fp32-4-profile-kernels.md").read_text()
     assert "resnet50 224×224, batch 4 per device, fp32" in said
-    assert "1 × NVIDIA H200" in said
+    assert "NVIDIA H200 · " in said
 
 
 def test_a_baseline_of_an_earlier_matrix_is_found_and_a_lost_one_is_no_error(tmp_path):
@@ -210,7 +210,7 @@ def test_a_run_and_its_copies_are_one_repeat_and_it_is_said_which_were_left_out(
         for copy, run in (("backup/m-r2", "m-r2"), ("latest", "m-r3"), ("m-r1 (copy)", "m-r1"))
     ]
     assert names(tmp_path / "out") == names(tmp_path / "honest")
-    assert "3 process repeats" in (tmp_path / "honest" / "report.md").read_text()
+    assert "| 1 CPU worker | 3 | " in (tmp_path / "honest" / "report.md").read_text()
     assert (tmp_path / "out" / "report.md").read_text() == (tmp_path / "honest" / "report.md").read_text()
 
 

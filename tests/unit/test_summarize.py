@@ -1,17 +1,19 @@
 """Tables that hide what went wrong: repeats averaged instead of pooled, failed runs counted, speedups against nothing."""
 
+import math
 from pathlib import Path
 
 import examples
 import pytest
-from records import events, record
+from records import events, provenance, record
 
 from runner.flop.model import FlopFigures
 from runner.grading.measure import measure
 from runner.grading.model import StepParts
+from runner.machine.provenance import Gpu
 from runner.outcome import Outcome
 from runner.results import Validity
-from runner.summarize import summarize, version_of
+from runner.summarize import machine, summarize, version_of
 
 
 def run(run_id, seconds=0.1, *, scale=1, status="valid", failed=False):
@@ -46,9 +48,35 @@ def test_repeats_are_pooled_and_speedup_is_the_ratio_of_the_pools():
     assert two.speedup == pytest.approx(1.5)
     assert two.efficiency == pytest.approx(0.75)
     assert (one.repeats, two.repeats) == (2, 2)
-    assert one.throughput_ci95.low < one.throughput < one.throughput_ci95.high
-    assert two.efficiency_ci95.high == pytest.approx(two.speedup_ci95.high / 2)
+    assert (one.throughput_ci95, two.speedup_ci95, two.efficiency_ci95) == (None, None, None)
     assert one.training_time_s == pytest.approx(6.0)
+
+
+def test_three_repeats_have_an_interval_and_so_has_their_speedup_over_three():
+    """Steps of 0.1 s and e^0.02 more or less: t(2) × 0.02 ÷ sqrt(3); the same on both sides, t(4) × 0.02 × sqrt(2 ÷ 3)."""
+    steps = [0.1 * math.exp(x) for x in (-0.02, 0.0, 0.02)]
+    found = summarize([run(f"{scale}-{step}", step, scale=scale) for scale in (1, 2) for step in steps])
+    one, two = found.rows
+    assert (one.repeats, one.speedup_ci95) == (3, None)
+    assert one.throughput_ci95.high / one.throughput == pytest.approx(math.exp(4.30265 * 0.02 / math.sqrt(3)))
+    assert two.speedup_ci95.high / two.speedup == pytest.approx(math.exp(2.77645 * 0.02 * math.sqrt(2 / 3)))
+    assert two.efficiency_ci95.low == pytest.approx(two.speedup_ci95.low / 2)
+    over_one = summarize([run("a"), *(run(f"2-{step}", step, scale=2) for step in steps)]).rows[1]
+    assert (over_one.throughput_ci95 is None, over_one.speedup_ci95) == (False, None)
+
+
+def test_how_many_gpus_a_machine_has_is_no_part_of_what_a_run_used():
+    """Prevents one GPU's runs in two groups, as of a machine of one and of a machine of two: the slower one was shown as the most."""
+    gpus = [
+        Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", memory_mib=143771, compute_capability="9.0", nvlinks=18)
+        for n in (0, 1)
+    ]
+    alone, beside = (
+        record(trial=examples.trial(device="gpu")).model_copy(update={"provenance": provenance(gpus=tuple(own))})
+        for own in (gpus[:1], gpus)
+    )
+    assert machine(alone) == machine(beside) == "NVIDIA H200"
+    assert machine(record()) == "unknown processor, 2 cores"
 
 
 def exchanging(run, *, step_s, rest_s, alone_s=None):

@@ -108,7 +108,7 @@ def test_a_run_that_is_invalid_has_a_line_and_no_figure():
     assert [point.throughput for point in found.points][2] is None
     assert [point.utilisation_percent for point in found.points][2] is None
     assert "fp32, batch 64 invalid: made up" in found.notes
-    assert "| fp32 | 64 | – | – | – | – | – | – | – | – | invalid |" in markdown(found)
+    assert "| fp32 | 64 | – | – | – | – | – | – | – | – | – | invalid |" in markdown(found)
     assert sweeps([FOUR, bad]) == ()
 
 
@@ -171,13 +171,13 @@ class TestReports:
             "### pytorch 2.15.0: resnet50 train: sweep over the batch",
             "",
             "resnet50 224×224, 1 GPU, synthetic data  ",
-            "1 × NVIDIA H200 · dlscale/mxnet:1.9.1 · engine docker · 2026-01-01",
+            "NVIDIA H200 · dlscale/mxnet:1.9.1 · engine docker · 2026-01-01",
         ]
         assert lines[5] == (
-            "| precision | batch | images/s ± | NVML utilisation (%) | SM active (%) | FP32 (%) | tensor (%) | compute (%) | power (W) | "
+            "| precision | batch | runs | images/s ± | NVML utilisation (%) | SM active (%) | FP32 (%) | tensor (%) | compute (%) | power (W) | "
             "images/J | MFU (%) | validity |"
         )
-        assert lines[7].startswith("| fp32 | 4 | 400.0")
+        assert lines[7].startswith("| fp32 | 4 | 1 | 400.0")
         # Of 600 W; 400 × 24 GFLOP of 67 TFLOP/s.
         assert lines[7].endswith("| 60.0 | 20.0 | 10.0 | 4.0 | 25.0 | 600.0 | 0.667 | 14.33 | valid |")
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from pathlib import Path
 
 import examples
 import pytest
 from goldens import on_file
-from records import ends_of_two, events, record
+from records import events, record
 from rich.console import Console
 from wires import DDP, ITERATIONS, on_nodes, sent, start
 
@@ -160,10 +161,24 @@ def test_repeats_are_pooled_and_ratios_are_to_the_first(compared):
     assert slow.row.speedup == pytest.approx(0.5)
     assert fast.ratio is None
     assert slow.ratio == pytest.approx(160 * 9 / 5120)
-    assert slow.ratio_ci95.low <= slow.ratio <= slow.ratio_ci95.high
-    assert slow.ratio_ci95.low == pytest.approx(160 / ends_of_two(512, 640)[1], rel=1e-3)
+    assert (fast.row.repeats, slow.row.repeats) == (2, 1)
+    assert (fast.row.throughput_ci95, slow.ratio_ci95) == (None, None)
     assert compared.first == "ethernet eth0, emulated 1gbit"
     assert (lost.row.status, lost.row.throughput, lost.ratio, lost.sent_bytes) == ("invalid", None, None, None)
+
+
+def test_a_ratio_of_three_runs_to_three_has_an_interval():
+    """Spreads of e^0.01 on either side: Welch's 4 degrees of freedom, 2.77645 × sqrt(2) × 0.01 ÷ sqrt(3) = 0.0226696."""
+    runs = [
+        run(f"{name}-{n}", two(link=link, repeat=n), seconds=seconds * math.exp((n - 2) * 0.01))
+        for name, link, seconds in (("fast", FAST, 0.1), ("slow", SLOW, 0.4))
+        for n in (1, 2, 3)
+    ]
+    _, slow = compare(curves(runs)).rows
+    assert slow.ratio == pytest.approx(0.25)
+    assert (slow.ratio_ci95.low, slow.ratio_ci95.high) == pytest.approx(
+        (0.25 * math.exp(-0.0226696), 0.25 * math.exp(0.0226696)), rel=1e-5
+    )
 
 
 def test_what_a_node_sent_is_held_against_the_gradients(compared):

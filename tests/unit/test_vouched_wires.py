@@ -13,7 +13,6 @@ from runner.on_file import records_under
 from runner.report import transports
 from runner.report.publish import Measured
 from runner.results import read_record
-from runner.summarize import machine
 
 ROOT = Path(__file__).parents[2]
 WIRES = ROOT / "results/h200/wires"
@@ -59,11 +58,3 @@ def test_emulated_hosts_send_what_the_algorithm_needs():
 @pytest.mark.parametrize("path", [path for path, _ in RUNS], ids=lambda path: path.name)
 def test_the_suite_that_measured_was_a_commit(path):
     assert read_record(path).provenance.git.dirty is False
-
-
-def test_gpus_of_emulated_hosts_are_not_called_a_machine_of_one():
-    known = {machine(record) for record in SEVERAL}
-    assert known == {
-        *("2 × NVIDIA H200", "2 nodes of 1 × NVIDIA H200"),
-        *("4 × NVIDIA H200", "2 nodes of 2 × NVIDIA H200", "4 nodes of 1 × NVIDIA H200"),
-    }

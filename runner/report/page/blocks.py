@@ -379,7 +379,7 @@ def _lead(summary: Summary) -> str:
 
 def told(row: Row) -> str:
     """One scale in a line: throughput, devices, speedup, validity."""
-    rate = figures.figure(row.throughput, figures.half_width(row.throughput_ci95))
+    rate = figures.estimate(row.throughput, row.throughput_ci95, runs=row.repeats)
     words = [f"{rate} {row.unit} on {row.devices}"]
     if row.speedup is not None and row.scale > 1:
         words.append(f"speedup {figures.figure(row.speedup, figures.half_width(row.speedup_ci95))}")

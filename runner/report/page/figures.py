@@ -7,11 +7,11 @@ taken further.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from runner.report import figures, profile_plot
 from runner.report import sweep as sweeping
-from runner.report.page.model import Figure, Series, bounds
+from runner.report.page.model import Figure, Series, bounds, error_bars
 from runner.report.profile import worked
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 Runs = Mapping[int, tuple[str, ...]]
 """By scale, the ids of the runs of a row."""
-BOOTSTRAP: Final = "95 % bootstrap interval"
 
 
 def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
@@ -37,6 +36,7 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
     if len(rows) < 2:  # noqa: PLR2004 - one figure is no curve
         return ()
     notes = _left_out(summary.rows)
+    measured = _of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
     found = [
         Figure(
             name=f"{name}-throughput",
@@ -44,8 +44,8 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
             shape="bars",
             x="devices",
             y=f"throughput ({figures.units(summary)})",
-            series=(_of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95),),
-            interval=BOOTSTRAP,
+            series=(measured,),
+            interval=error_bars(measured),
             notes=notes,
         ),
     ]
@@ -78,7 +78,7 @@ def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, no
         y="speedup over one device",
         log=max(scales) > 8,  # noqa: PLR2004 - as in the PNG of a matrix
         series=(measured.model_copy(update={"x": scales}), Series(name="ideal", kind="ideal", x=scales, y=scales)),
-        interval=BOOTSTRAP,
+        interval=error_bars(measured),
         notes=notes,
     )
 
@@ -137,7 +137,7 @@ def transports(
             runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
         )
         title = f"{what}, {comparison.title}"
-        said = BOOTSTRAP if low else ""
+        said = error_bars(series) if interval else ""
         return Figure(
             name=f"{name}-{key}",
             title=title,
@@ -209,7 +209,7 @@ def against_batch(sweep: Sweep) -> tuple[Figure, ...]:
             own = [point for point in sweep.points if point.precision == precision and plot.value(point) is not None]
             if not own:
                 continue
-            low, high = bounds([plot.interval(point) for point in own])
+            low, high = bounds([plot.interval(point) if plot.interval else None for point in own])
             series.append(
                 Series(
                     name=precision,
@@ -230,7 +230,7 @@ def against_batch(sweep: Sweep) -> tuple[Figure, ...]:
                 log=True,
                 percent=plot.axis.endswith("(%)"),
                 series=tuple(series),
-                interval=BOOTSTRAP if any(one.low for one in series) else "",
+                interval=error_bars(*series) if plot.interval else "",
                 notes=(plot.words,) if plot.words else (),
             )
         )
@@ -253,7 +253,7 @@ def by_input(found: InputReport) -> tuple[Figure, ...]:
             x="input",
             y=f"throughput ({found.unit})",
             series=(trained, alone) if told else (trained,),
-            interval=BOOTSTRAP if trained.low else "",
+            interval=error_bars(trained),
             notes=tuple(
                 f"not drawn: {source.label} {source.row.status}" for source in found.sources if source not in rows
             ),
@@ -293,7 +293,7 @@ def by_network(found: Networks) -> tuple[Figure, ...]:
             y="efficiency (%)",
             log=True,
             series=tuple(series),
-            interval=BOOTSTRAP,
+            interval=error_bars(*series),
         ),
     )
 
@@ -329,7 +329,7 @@ def _beside_each_other(
             x=axis,
             y=f"throughput ({found.unit})",
             series=(trained,),
-            interval=BOOTSTRAP if trained.low else "",
+            interval=error_bars(trained),
             notes=tuple(
                 f"not drawn: {label} {row.status}" for label, row, runs in labelled if (label, row, runs) not in drawn
             ),

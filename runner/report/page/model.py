@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import model_validator
 
 from runner.frozen import Frozen
-from runner.report.figures import ends
+from runner.grading.model import FEWEST_RUNS
+from runner.report.figures import INTERVAL, ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +60,15 @@ def bounds(intervals: Sequence[Interval | None]) -> tuple[tuple[float | None, ..
     return low, high
 
 
+def error_bars(*series: Series) -> str:
+    """What error bars are, for `Figure.interval`, or why there are none; empty where nothing is measured."""
+    if all(one.kind != "measured" for one in series):
+        return ""
+    if any(one.low for one in series):
+        return f"{INTERVAL}, where there are {FEWEST_RUNS}"
+    return f"none from fewer than {FEWEST_RUNS} runs"
+
+
 class Figure(Frozen):
     """One figure.
 
@@ -70,7 +80,7 @@ class Figure(Frozen):
         log: whether x is drawn by powers of two, and with it y where there is an ideal line.
         percent: whether y ends at 100.
         shade: x from where to where measured windows lie; none where x is not time.
-        interval: what the error bars are; empty without any.
+        interval: what the error bars are; empty where the figure is of a kind that has none.
         notes: what is left out, and why.
     """
 

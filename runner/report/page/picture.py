@@ -70,7 +70,7 @@ def _reach(series: Series, at: list[int]) -> list[list[float]] | None:
         return None
     below, above = [], []
     for one in at:
-        # A percentile interval need not contain the point estimate; an error bar cannot have a negative length.
+        # The ends are rounded apart from the value, and an error bar cannot have a negative length.
         value, low, high = series.y[one] or 0.0, series.low[one], series.high[one]
         below.append(0.0 if low is None else max(0.0, value - low))
         above.append(0.0 if high is None else max(0.0, high - value))

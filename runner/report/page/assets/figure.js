@@ -114,7 +114,7 @@ const places = (series) => series.x.map((place) => `${place}`.replace(/(.{18,30}
 
 function bars(series) {
   if (!series.low) return undefined;
-  // A percentile interval need not contain the point estimate; a bar cannot have a negative length.
+  // The ends are rounded apart from the value, and a bar cannot have a negative length.
   const reach = (ends, sign) => series.y.map((value, at) => (ends[at] == null || value == null ? 0 : Math.max(0, sign * (ends[at] - value))));
   return { type: 'data', symmetric: false, array: reach(series.high, 1), arrayminus: reach(series.low, -1), color: tone('--ink'), thickness: 1.4, width: 5 };
 }
