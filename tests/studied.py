@@ -49,10 +49,10 @@ def machine(*, device="cpu", devices=(2,), device_name="Example CPU", gpu=None):
 
 
 def observation(value, *, metric="throughput", unit="images/s", ci95=None, device="gpu", **more):
-    """One measured quantity; names of conditions go to `where`, an interval is (low, high)."""
+    """One measured quantity, of one run; names of conditions go to `where`, an interval, of three, is (low, high)."""
     own = {name: more.pop(name) for name in tuple(more) if name in Observation.model_fields}
     interval = {"low": ci95[0], "high": ci95[1]} if ci95 else None
-    fields = {"device_name": "Example", "runs": (f"run-{value:g}",)} | own
+    fields = {"device_name": "Example", "runs": (f"run-{value:g}",), "repeats": 3 if ci95 else 1} | own
     return Observation.model_validate(
         {"metric": metric, "unit": unit, "value": value, "ci95": interval, "where": more, "device": device} | fields
     )

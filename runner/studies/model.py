@@ -184,7 +184,9 @@ class Observation(Frozen):
         iterations: after so many of them, for quantities over time.
         device, device_name: what it ran on; a figure of a CPU worker is none of a GPU.
         method: how it was had, where there are several ways.
-        repeats: process-level repeats behind it.
+        ci95: over `repeats`; None where these are too few.
+        freedom: degrees of freedom of the interval.
+        repeats: processes started anew that are behind it; 0 of what a source prints.
         runs: ids of those runs.
         altered: the cell's.
     """
@@ -193,6 +195,7 @@ class Observation(Frozen):
     unit: str
     value: float
     ci95: Interval | None = None
+    freedom: float | None = None
     where: Conditions
     case: str | None = None
     state: State | None = None

@@ -1,8 +1,9 @@
 """Whether two figures differ by more than their noise. Pure.
 
-Intervals are 95 %. A figure without one is taken as exact, and whoever uses it says so. The interval of a difference, or of a ratio, of two
-independent figures is made from their own intervals (MOVER: G. Y. Zou and A. Donner, "Construction of confidence limits about effect
-measures: a general approach", Statistics in Medicine 27(10), 2008), so that a reader can do it again from a table.
+Intervals are 95 % and over runs. The interval of a difference, or of a ratio, of two independent figures is made from their own (MOVER: G. Y.
+Zou and A. Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27(10), 2008) with
+Welch's degrees of freedom, so that a reader can do it again from a table: half a width ÷ Student's t of one run less is a standard error.
+A figure of too few runs has none: it differs from another one only by more than `NEGLIGIBLE`.
 """
 
 from __future__ import annotations
@@ -10,30 +11,37 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 
-from runner.grading.metrics import student_t
-from runner.grading.model import Interval
+from runner.grading.metrics import student_t, welch_freedom
+from runner.grading.model import FEWEST_RUNS, Interval
 
 PERMUTATIONS: Final = 9_999
 SIGNIFICANCE: Final = 0.05
 NEGLIGIBLE: Final = 0.05
-"""Differences up to this share of the mean count as none, however sure they are: sources call no smaller one significant."""
-
-_FEWEST_REPEATS: Final = 3
+"""Differences up to this share count as none, however sure they are: sources call no smaller one significant, and like runs of one machine on
+file have standard deviations of up to 5 %."""
 
 Order = Literal["above", "below", "equal", "within noise"]
 
 
 @dataclass(frozen=True)
 class Amount:
-    """A figure and its interval; None where nothing tells how far to trust it."""
+    """A figure and how far to trust it.
+
+    Attributes:
+        ci95: its interval; None where it rests on too few runs, and where it is exact.
+        freedom: degrees of freedom of the interval, runs less one; None for as many as there may be.
+        exact: whether it is printed or defined, not measured.
+    """
 
     value: float
     ci95: Interval | None = None
+    freedom: float | None = None
+    exact: bool = False
 
     @property
     def low(self) -> float:
@@ -45,54 +53,67 @@ class Amount:
         """Upper end of the interval; the figure itself without one."""
         return self.ci95.high if self.ci95 else self.value
 
+    @property
+    def known(self) -> bool:
+        """Whether anything tells how far to trust it."""
+        return self.exact or self.ci95 is not None
+
     def scaled(self, factor: float) -> Amount:
         """The figure in a unit of which there are `factor` times as many."""
-        return Amount(self.value * factor, self.ci95.scaled(factor) if self.ci95 else None)
+        return replace(self, value=self.value * factor, ci95=self.ci95.scaled(factor) if self.ci95 else None)
 
 
-def over_repeats(values: Sequence[float]) -> Interval | None:
-    """Student's interval of the mean of repeats of which each gives one number; None for fewer than three."""
-    if len(values) < _FEWEST_REPEATS:
-        return None
-    half = student_t(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+def mean_of(values: Sequence[float]) -> Amount:
+    """The mean of runs of which each gives one number, with Student's interval; without one for fewer than `FEWEST_RUNS`."""
     middle = statistics.fmean(values)
-    return Interval(low=middle - half, high=middle + half)
+    if len(values) < FEWEST_RUNS:
+        return Amount(middle)
+    freedom = len(values) - 1
+    half = student_t(freedom) * statistics.stdev(values) / math.sqrt(len(values))
+    return Amount(middle, Interval(low=middle - half, high=middle + half), freedom)
 
 
 def difference(a: Amount, b: Amount) -> Amount:
-    """A - b."""
+    """A - b; without an interval where one of them is not exact and has none."""
     value = a.value - b.value
-    if a.ci95 is None and b.ci95 is None:
-        return Amount(value)
-    down = math.hypot(a.value - a.low, b.high - b.value)
-    up = math.hypot(a.high - a.value, b.value - b.low)
-    return Amount(value, Interval(low=value - down, high=value + up))
+    if not (a.known and b.known) or (a.exact and b.exact):
+        return Amount(value, exact=a.exact and b.exact)
+    of_a, of_b = a.freedom or math.inf, b.freedom or math.inf
+    t_a, t_b = student_t(of_a), student_t(of_b)
+    freedom = welch_freedom((((a.high - a.low) / t_a) ** 2, of_a), (((b.high - b.low) / t_b) ** 2, of_b))
+    down = student_t(freedom) * math.hypot((a.value - a.low) / t_a, (b.high - b.value) / t_b)
+    up = student_t(freedom) * math.hypot((a.high - a.value) / t_a, (b.value - b.low) / t_b)
+    return Amount(value, Interval(low=value - down, high=value + up), freedom)
 
 
 def ratio(a: Amount, b: Amount) -> Amount | None:
-    """A ÷ b; without an interval where one of theirs reaches 0. None where b is 0."""
+    """A ÷ b; without an interval where a difference has none, or one of theirs reaches 0. None where b is 0."""
     if b.value == 0:
         return None
     value = a.value / b.value
-    if (a.ci95 is None and b.ci95 is None) or min(a.low, b.low) <= 0:
+    if not (a.known and b.known) or min(a.low, b.low) <= 0:
         return Amount(value)
     logs = difference(_log(a), _log(b))
-    return Amount(value, Interval(low=math.exp(logs.low), high=math.exp(logs.high)))
+    if logs.ci95 is None:
+        return Amount(value, exact=logs.exact)
+    return Amount(value, Interval(low=math.exp(logs.low), high=math.exp(logs.high)), logs.freedom)
 
 
 def _log(amount: Amount) -> Amount:
     ends = Interval(low=math.log(amount.low), high=math.log(amount.high)) if amount.ci95 else None
-    return Amount(math.log(amount.value), ends)
+    return replace(amount, value=math.log(amount.value), ci95=ends)
 
 
 def order(a: Amount, b: Amount) -> Order:
-    """How a stands to b: above or below only if the interval of a - b says so."""
+    """How a stands to b: above or below if the interval of a - b says so, or without one if they are more than `NEGLIGIBLE` apart."""
     apart = difference(a, b)
+    if not apart.known and abs(apart.value) <= NEGLIGIBLE * max(abs(a.value), abs(b.value)):
+        return "within noise"
     if apart.low > 0:
         return "above"
     if apart.high < 0:
         return "below"
-    return "equal" if apart.ci95 is None else "within noise"
+    return "within noise" if apart.ci95 else "equal"
 
 
 @dataclass(frozen=True)
@@ -142,14 +163,14 @@ def _pairs(block: Mapping[str, Sequence[Amount]]) -> int:
 
 
 def _apart(block: Mapping[str, Sequence[Amount]], *, pairs: int) -> bool:
-    """Whether any two levels of a block differ at 1 - 0.05 ÷ `pairs` (normal quantiles widen the 95 % intervals)."""
-    normal = statistics.NormalDist()
-    widen = normal.inv_cdf(1 - SIGNIFICANCE / 2 / pairs) / normal.inv_cdf(1 - SIGNIFICANCE / 2)
+    """Whether any two levels of a block differ at 1 - 0.05 ÷ `pairs`."""
     firsts = [group[0] for group in block.values() if group]
     for place, one in enumerate(firsts):
         for other in firsts[place + 1 :]:
             apart = difference(one, other)
             reach = apart.value - apart.low if apart.value > 0 else apart.high - apart.value
+            freedom = apart.freedom or math.inf
+            widen = student_t(freedom, 1 - SIGNIFICANCE / pairs) / student_t(freedom)
             if abs(apart.value) > widen * reach:
                 return True
     return False

@@ -54,6 +54,7 @@ def observation_of(figure: Figure) -> Observation:
         where=figure.conditions,
         device="cpu" if on_cpu else "gpu",
         device_name=figure.conditions.gpu or figure.conditions.device or "not stated",
+        repeats=0,
         runs=(figure.id,),
     )
 
@@ -78,6 +79,7 @@ def _samples(published: Published) -> Iterator[Observation]:
                     ),
                     device="gpu",
                     device_name="not stated",
+                    repeats=0,
                     runs=(),
                 )
 

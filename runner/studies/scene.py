@@ -9,6 +9,7 @@ from typing import Final
 from runner.published.model import Published
 from runner.published.selector import Selector
 from runner.published.units import METRICS
+from runner.report.figures import counted
 from runner.request import Device
 from runner.studies.model import CellRun, Missing, Observation
 from runner.studies.noise import Amount
@@ -146,13 +147,22 @@ def _needs(metric: str) -> tuple[str, ...]:
 
 
 def amount(one: Observation) -> Amount:
-    """The figure of an observation with its interval."""
-    return Amount(one.value, one.ci95)
+    """The figure of an observation with its interval; exact where no run is behind it, as behind what a source prints."""
+    return Amount(one.value, one.ci95, one.freedom, exact=one.repeats == 0 or one.method == BY_DEFINITION)
 
 
 def shown(one: Observation, unit: str | None = None) -> str:
     """A figure as a sentence has it: `412 ± 6 images/s`."""
     return written(amount(one), unit or one.unit)
+
+
+def resting_on(*observations: Observation) -> str:
+    """On how few runs figures without an interval rest, as words to go behind them: ` (1 run each)`; nothing where all have one."""
+    counts = sorted(one.repeats for one in observations if not amount(one).known)
+    if not counts:
+        return ""
+    fewest = f"{counts[0]} to " if counts[0] < counts[-1] else ""
+    return f" ({fewest}{counted(counts[-1])}{' each' if len(counts) > 1 else ''})"
 
 
 def written(figure: Amount, unit: str) -> str:

@@ -94,9 +94,14 @@ def _ratios(figure: Figure, scene: Scene) -> list[Observation]:
         return []
     one, other, made = pairs[median_low(pairs)]
     method = f"middle one of {len(pairs)} pairs" if len(pairs) > 1 else None
-    update = {"metric": figure.metric, "unit": "x", "value": made.value, "ci95": made.ci95, "method": method}
+    values = {"value": made.value, "ci95": made.ci95, "freedom": made.freedom}
     altered = tuple(dict.fromkeys((*one.altered, *other.altered)))
-    return [one.model_copy(update={**update, "runs": runs_of(one, other), "altered": altered})]
+    behind = {"runs": runs_of(one, other), "repeats": min(one.repeats, other.repeats)}
+    return [
+        one.model_copy(
+            update={"metric": figure.metric, "unit": "x", "method": method, **values, **behind, "altered": altered}
+        )
+    ]
 
 
 def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: Study) -> Comparison:
@@ -121,7 +126,7 @@ def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: 
     if printed is None or own is None:
         fields = (*fields, "unit" if own is None else "several values there")
         return comparison.model_copy(update={"measured": one, "verdict": "not comparable", "fields": fields})
-    made = ratio(own, Amount(float(printed)))
+    made = ratio(own, Amount(float(printed), exact=True))
     tolerance = study.tolerance(figure.metric)
     if tolerance is None and figure.bound is None:
         fields = (*fields, "tolerance (the study states none)")

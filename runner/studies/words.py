@@ -6,16 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from runner.grading.model import Interval
+from runner.report.figures import PLUS_MINUS
 from runner.studies.model import Altered, Cell, CellOutcome, Comparison, Judgement, Machine, Observation, Reproduction
 from runner.studies.study import Study
 
 ABSENT: Final = "\N{EN DASH}"
-FIGURES: Final = ("figure", "printed in", "published", "measured", "ratio ±", "verdict")
+FIGURES: Final = ("figure", "printed in", "published", "measured ±", "runs", "ratio ±", "verdict")
 FINDINGS: Final = ("finding", "verdict", "why")
-CELLS: Final = ("run", "throughput ±", "status")
+CELLS: Final = ("cell", "runs", "throughput ±", "status")
 PLAN: Final = ("block", "what", "runs", "here")
 STUDIES: Final = ("study", "what", "runs", "here")
-LEGEND: Final = "±: half the width of the 95 % bootstrap interval; ratio: measured ÷ published"
+LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published"
 
 Row = tuple[str, ...]
 
@@ -61,6 +62,7 @@ def figures(reproduction: Reproduction) -> list[Row]:
             comparison.where,
             _published(comparison),
             _amount(comparison.measured) if comparison.measured else ABSENT,
+            _runs(comparison.measured),
             _ratio(comparison.ratio, comparison.ratio_ci95),
             _verdict(comparison),
         )
@@ -85,7 +87,7 @@ def runs(reproduction: Reproduction) -> list[Row]:
         if cell.status != "skipped":
             rate = next((rates[ids] for ids in rates if set(ids) <= set(cell.runs) and ids), None)
             status = cell.status if not cell.why else f"{cell.status}: {cell.why}"
-            rows.append((cell.id, _amount(rate) if rate else ABSENT, status))
+            rows.append((cell.id, _runs(rate), _amount(rate) if rate else ABSENT, status))
     return rows
 
 
@@ -125,6 +127,10 @@ def _published(comparison: Comparison) -> str:
         return "several values"
     sign = f"{comparison.bound} " if comparison.bound else "about " if comparison.approx else ""
     return f"{sign}{comparison.published} {comparison.unit}"
+
+
+def _runs(observed: Observation | None) -> str:
+    return f"{observed.repeats:,}" if observed else ABSENT
 
 
 def _amount(observed: Observation) -> str:

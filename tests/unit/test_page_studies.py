@@ -120,7 +120,8 @@ def test_a_figure_that_was_not_measured_says_so(dell):
     bare = Comparison.model_validate(dell.comparisons[0].model_dump() | changes)
     alone = dell.model_copy(update={"comparisons": (bare,), "observations": ()})
     (row,) = next(one for one in studies.block(alone, stem="s").tables if one.title == "Published figures").rows
-    assert row[5:9] == (
+    assert row[5:10] == (
+        "–",
         "–",
         "–",
         "not measured",

@@ -12,28 +12,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.grading.metrics import GlobalWindows, pooled_rate, rate_interval, ratio_interval
 from runner.grading.model import Interval
-from runner.studies.noise import Amount, contrast, difference, order, over_repeats, ratio
+from runner.studies.noise import Amount, contrast, difference, mean_of, order, ratio
 
 
 def amount(value, half=None):
+    """A figure with an interval of many runs; without one, of too few."""
     return Amount(value, None if half is None else Interval(low=value - half, high=value + half))
+
+
+def exact(value):
+    return Amount(value, exact=True)
 
 
 def test_difference_adds_half_widths_in_quadrature():
     apart = difference(amount(100, 3), amount(90, 4))
     assert apart.value == 10
-    assert (apart.low, apart.high) == (5, 15)
+    assert (apart.low, apart.high) == pytest.approx((5, 15))
 
 
 def test_difference_takes_the_side_that_each_end_is_on():
     lopsided = Amount(10.0, Interval(low=9.0, high=14.0))
-    apart = difference(lopsided, amount(4.0))
+    apart = difference(lopsided, exact(4.0))
     assert (apart.low, apart.high) == (5.0, 10.0)
 
 
 def test_ratio_is_made_of_logarithms():
-    made = ratio(Amount(20.0, Interval(low=10.0, high=40.0)), amount(10.0))
+    made = ratio(Amount(20.0, Interval(low=10.0, high=40.0)), exact(10.0))
     assert made.value == 2
     assert made.low == pytest.approx(1.0)
     assert made.high == pytest.approx(4.0)
@@ -67,16 +73,49 @@ def test_order_is_told_where_the_interval_of_the_difference_excludes_nothing(oth
 
 
 def test_exact_figures_are_equal_or_not():
-    assert order(amount(1.0), amount(1.0)) == "equal"
-    assert order(amount(1.1), amount(1.0)) == "above"
+    assert order(exact(1.0), exact(1.0)) == "equal"
+    assert order(exact(1.01), exact(1.0)) == "above"
 
 
-def test_interval_over_repeats_is_students():
+def test_a_figure_of_too_few_runs_differs_from_another_by_more_than_counts_as_none_or_not_at_all():
+    """Prevents a finding told from two single runs that are a thousandth apart: nothing says that the next ones are."""
+    assert [order(amount(value), amount(100.0)) for value in (104.0, 106.0, 96.0, 94.0)] == [
+        *("within noise", "above", "within noise", "below"),
+    ]
+    assert order(amount(104.0), exact(100.0)) == "within noise"
+    assert order(amount(100.0, 0.1), amount(104.0)) == "within noise"
+
+
+def test_what_one_side_of_rests_on_too_few_runs_has_no_interval():
+    for made in (difference(amount(10, 1), amount(5)), ratio(amount(10, 1), amount(5)), ratio(amount(10), exact(5))):
+        assert (made.ci95, made.exact) == (None, False)
+    assert ratio(exact(10), exact(5)) == Amount(2.0, exact=True)
+
+
+def test_the_mean_of_runs_has_students_interval():
     # Mean 10, standard deviation 1, t(0.975, 2) = 4.303: 4.303 ÷ √3 = 2.484.
-    interval = over_repeats([9.0, 10.0, 11.0])
-    assert interval.low == pytest.approx(7.516, abs=1e-3)
-    assert interval.high == pytest.approx(12.484, abs=1e-3)
-    assert over_repeats([9.0, 11.0]) is None
+    mean = mean_of([9.0, 10.0, 11.0])
+    assert (mean.value, mean.freedom) == (10.0, 2)
+    assert mean.low == pytest.approx(7.516, abs=1e-3)
+    assert mean.high == pytest.approx(12.484, abs=1e-3)
+    assert mean_of([9.0, 11.0]) == Amount(10.0)
+
+
+def test_a_ratio_of_two_throughputs_is_that_of_their_runs():
+    """The same interval from the figures of a table as from the runs themselves."""
+    runs = {rate: [GlobalWindows.of_rate(rate * math.exp(x)) for x in (-0.03, 0.0, 0.01)] for rate in (100, 180)}
+    one, two = (Amount(pooled_rate(own), rate_interval(own), 2) for own in runs.values())
+    made, told = ratio(two, one), ratio_interval(runs[180], runs[100])
+    assert (made.low, made.high) == pytest.approx((told.low, told.high))
+    assert made.freedom == pytest.approx(4)
+
+
+def test_the_difference_of_few_runs_takes_welchs_degrees_of_freedom():
+    """Standard errors 1 and 1 of 3 runs each: t(4) × sqrt(2) = 2.77645 × 1.41421, less than sqrt(2) × t(2)."""
+    three = Amount(10.0, Interval(low=10 - 4.30265, high=10 + 4.30265), 2)
+    apart = difference(three, three)
+    assert (apart.value, apart.freedom) == (0, pytest.approx(4))
+    assert apart.high == pytest.approx(3.92649, rel=1e-4)
 
 
 def values(*numbers):

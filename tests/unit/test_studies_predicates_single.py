@@ -38,7 +38,7 @@ class TestBound:
     def test_one_run_beyond_is_enough_and_the_others_do_not_count(self):
         answer = ask(self.BELOW, self.util(90, model="a"), self.util(100, model="b"))
         assert answer.holds is False
-        assert answer.why == "b: 100 %; but a: 90 %"
+        assert answer.why == "b: 100 % (1 run); but a: 90 % (1 run)"
         assert (
             ask(self.BELOW | {"select": {"model": "a"}}, self.util(90, model="a"), self.util(100, model="b")).holds
             is True

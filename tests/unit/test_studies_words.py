@@ -42,6 +42,7 @@ RATE = Observation(
     where=WHERE,
     device="cpu",
     device_name="Example CPU",
+    repeats=3,
     runs=("run-1",),
 )
 
@@ -87,7 +88,7 @@ def made(**changes):
 
 def test_published_stands_beside_measured_with_interval_and_verdict():
     assert words.figures(made()) == [
-        ("googlenet.1", "Figure 3", "220 images/s", "235 ± 5 images/s", "1.07 ± 0.023", "reproduced")
+        ("googlenet.1", "Figure 3", "220 images/s", "235 ± 5 images/s", "3", "1.07 ± 0.023", "reproduced")
     ]
 
 
@@ -106,16 +107,16 @@ def test_what_can_not_be_compared_names_the_fields_and_what_was_not_measured_say
     )
     rows = words.figures(other)
     assert rows[0][-1] == "not comparable: gpu (P100 there, Example CPU here); version (0.7.0 there, 1.9.1 here)"
-    assert rows[1][3:] == (words.ABSENT, words.ABSENT, "not measured: no NVIDIA device")
+    assert rows[1][3:] == (words.ABSENT, words.ABSENT, words.ABSENT, "not measured: no NVIDIA device")
     assert [row[2] for row in rows[2:]] == ["several values", "< 220 images/s", "about 220 images/s"]
-    assert rows[3][4] == "1.07"
+    assert rows[3][5] == "1.07"
 
 
 def test_runs_are_listed_with_their_throughput_but_those_that_can_not_be():
     assert words.runs(made()) == [
-        ("one", "235 ± 5 images/s", "ran"),
-        ("two", words.ABSENT, "open"),
-        ("five", words.ABSENT, "failed: a rank died"),
+        ("one", "3", "235 ± 5 images/s", "ran"),
+        ("two", words.ABSENT, words.ABSENT, "open"),
+        ("five", words.ABSENT, words.ABSENT, "failed: a rank died"),
     ]
 
 

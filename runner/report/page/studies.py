@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from runner.published.findings import All, Predicate, Steady
 from runner.report.page.blocks import anchor
-from runner.report.page.model import Block, Figure, Series, bounds
+from runner.report.page.model import Block, Figure, Series, bounds, error_bars
 from runner.report.page.verdicts import tables
 from runner.studies import words
 
@@ -249,7 +249,7 @@ def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str,
         y=y,
         log=len(places) > 1 and places[0] > 0 and places[-1] / places[0] > 8,  # noqa: PLR2004 - as in a matrix' PNG
         series=tuple(series),
-        interval="95 % interval of what was measured" if any(one.low for one in series) else "",
+        interval=error_bars(*series),
         notes=(f"{left} published figures without {AXES[axis]} are in the table alone",) if left else (),
     )
 
@@ -262,8 +262,15 @@ def _bars(points: Sequence[Point], name: str, title: str, y: str) -> Figure:
         if own:
             places = tuple(_label(point.where, every) for point in own)
             series.append(_series(own, "published" if published else "measured", published, places))
-    said = "95 % interval of what was measured" if any(one.low for one in series) else ""
-    return Figure(name=name, title=title, shape="lying", x="configuration", y=y, series=tuple(series), interval=said)
+    return Figure(
+        name=name,
+        title=title,
+        shape="lying",
+        x="configuration",
+        y=y,
+        series=tuple(series),
+        interval=error_bars(*series),
+    )
 
 
 def _series(points: Sequence[Point], label: str, published: bool, places: tuple[float | str, ...]) -> Series:  # noqa: FBT001

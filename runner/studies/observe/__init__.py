@@ -1,7 +1,7 @@
 """Runs of cells → observations in the vocabulary of published metrics. Pure.
 
-Repeats are pooled as everywhere: samples of all ÷ seconds of all, with a bootstrap interval; of what a run gives one number for, their mean
-with Student's. A quantity that a cell was to give and did not is `Missing`, with the reason.
+Repeats are pooled as everywhere: samples of all ÷ seconds of all, with an interval over runs; of what a run gives one number for, their
+mean with Student's. A quantity that a cell was to give and did not is `Missing`, with the reason.
 """
 
 from __future__ import annotations

@@ -30,14 +30,21 @@ def _scaling(rates: Sequence[Observation]) -> Iterator[Observation]:
         base = partners(one, singles, free=_GROWS) if gpus else ()
         if not gpus or not base:
             continue
-        made = Amount(1.0) if gpus == 1 else ratio(amount(one), amount(base[0]))
+        made = Amount(1.0, exact=True) if gpus == 1 else ratio(amount(one), amount(base[0]))
         if made is None:
             continue
         method = BY_DEFINITION if gpus == 1 else f"against {base[0].where.gpus} device"
         runs = tuple(dict.fromkeys((*one.runs, *base[0].runs)))
         for metric, unit, figure in (("speedup", "x", made), ("scaling_efficiency", "%", made.scaled(100 / gpus))):
-            own = {"metric": metric, "unit": unit, "value": figure.value, "ci95": figure.ci95}
-            yield one.model_copy(update={**own, "method": method, "runs": runs})
+            own = {
+                "metric": metric,
+                "unit": unit,
+                "value": figure.value,
+                "ci95": figure.ci95,
+                "freedom": figure.freedom,
+            }
+            behind = {"runs": runs, "repeats": min(one.repeats, base[0].repeats)}
+            yield one.model_copy(update={**own, **behind, "method": method})
 
 
 def _full_training(rates: Sequence[Observation], published: Published) -> Iterator[Observation]:
@@ -50,15 +57,16 @@ def _full_training(rates: Sequence[Observation], published: Published) -> Iterat
         own = [one for one in rates if (term(one, "device") == "cpu") is on_cpu and _is_like_the_source(one)]
         if own:
             best = max(own, key=lambda one: one.value)
-            seconds = ratio(Amount(epochs * images), amount(best))
+            seconds = ratio(Amount(epochs * images, exact=True), amount(best))
             if seconds:
-                method = f"extrapolated: {epochs:g} epochs of {images:,.0f} images at the rate of the fastest run on one node"
+                method = f"extrapolated: {epochs:g} epochs of {images:,.0f} images at the rate of the fastest cell on one node"
                 yield best.model_copy(
                     update={
                         "metric": "full_training_time",
                         "unit": "s",
                         "value": seconds.value,
                         "ci95": seconds.ci95,
+                        "freedom": seconds.freedom,
                         "method": method,
                     }
                 )

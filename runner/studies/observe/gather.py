@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 
 from runner.results import RunRecord
 from runner.studies.model import CellRun, Machine, Missing, Observation, Run
-from runner.studies.noise import Amount, over_repeats
+from runner.studies.noise import Amount, mean_of
 from runner.summarize import machine as machine_of
 
 NO_GPU = "no NVIDIA device"
@@ -58,11 +57,12 @@ class Gathered:
                     "unit": unit,
                     "value": figure.value,
                     "ci95": figure.ci95,
+                    "freedom": figure.freedom,
                     "where": where,
                     "case": self.run.cell.case,
                     "device": record.trial.device,
                     "device_name": _device_name(record, self.machine),
-                    "repeats": len({one.record.trial.repeat for one in runs}),
+                    "repeats": len(runs),
                     "runs": tuple(one.record.run_id for one in runs),
                     "altered": self.run.cell.altered,
                     "extra": self.run.cell.extra,
@@ -73,7 +73,7 @@ class Gathered:
 
     def add_mean(self, metric: str, unit: str, values: Sequence[float], runs: Sequence[Run], **more: object) -> None:
         """Keep the mean of repeats of which each gives one number, with Student's interval."""
-        self.add(metric, unit, Amount(fmean(values), over_repeats(values)), runs, **more)
+        self.add(metric, unit, mean_of(values), runs, **more)
 
     def lack(self, why: str, *metrics: str) -> None:
         """Keep why there are no such figures."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from statistics import fmean, median
+from statistics import fmean
 
 from runner.grading import metrics
 from runner.grading.model import Interval
 from runner.planning.concurrency import total_s
 from runner.results import RunRecord
 from runner.studies.model import Run
-from runner.studies.noise import Amount, over_repeats
+from runner.studies.noise import Amount, mean_of
 from runner.studies.observe.gather import Gathered
 from runner.summarize import usable_windows
 from runner.trial import Trial
@@ -22,7 +22,7 @@ CONVERGED_WITHIN = 1.0
 
 
 def rates(cell: Gathered) -> None:
-    """Throughput over all repeats with its bootstrap interval, and what follows from it: the time of an iteration."""
+    """Throughput over all repeats with its interval, and what follows from it: the time of an iteration."""
     runs = cell.measured
     windows = usable_windows([one.record for one in runs])
     told = [one.record.measurement.throughput for one in runs if one.record.measurement.throughput]
@@ -31,12 +31,13 @@ def rates(cell: Gathered) -> None:
         return
     rate = metrics.pooled_rate(windows)
     ci95 = metrics.rate_interval(windows)
-    cell.add("throughput", told[0].unit, Amount(rate, ci95), runs)
+    freedom = len(windows) - 1 if ci95 else None
+    cell.add("throughput", told[0].unit, Amount(rate, ci95, freedom), runs)
     trial = runs[0].record.trial
     if isinstance(trial, Trial):
         amount = _an_iteration(runs, trial)
         inverse = Interval(low=amount / ci95.high, high=amount / ci95.low) if ci95 and ci95.low > 0 else None
-        cell.add("iteration_time", "s", Amount(amount / rate, inverse), runs)
+        cell.add("iteration_time", "s", Amount(amount / rate, inverse, freedom), runs)
     _over_time(cell)
 
 
@@ -75,7 +76,7 @@ def times(cell: Gathered) -> None:
     if not seconds:
         cell.lack("no run measured its time", whole)
         return
-    cell.add(whole, "s", Amount(median(seconds), over_repeats(seconds)), runs)
+    cell.add(whole, "s", mean_of(seconds), runs)
     cell.add("samples_per_run", "images", Amount(float(runs[0].record.measurement.samples)), runs)
     if infers:
         latencies = [steps.p50 for one in runs if (steps := one.record.measurement.step_time_s)]
@@ -88,7 +89,7 @@ def quality(cell: Gathered) -> None:
     for one in cell.measured:
         figures = one.record.measurement.accuracy
         if figures:
-            cell.add("accuracy", "%", Amount(figures.percent, _binomial(figures.percent, figures.samples)), [one])
+            cell.add("accuracy", "%", Amount(figures.percent), [one])
             break
     curves = [(one, one.record.measurement.epochs) for one in cell.measured if one.record.measurement.epochs]
     if not curves:
@@ -98,10 +99,7 @@ def quality(cell: Gathered) -> None:
         points = [curve[index] for _, curve in curves]
         epoch = points[0].epoch
         accuracies = [point.accuracy_percent for point in points]
-        ci95 = over_repeats(accuracies) or _binomial(
-            fmean(accuracies), sum(point.validation_samples for point in points)
-        )
-        cell.add("accuracy", "%", Amount(fmean(accuracies), ci95), runs, epoch=epoch)
+        cell.add_mean("accuracy", "%", accuracies, runs, epoch=epoch)
         for metric, losses in (
             ("train_loss", [point.train_loss for point in points]),
             ("val_loss", [point.val_loss for point in points]),
@@ -118,16 +116,6 @@ def converged_at(curve: Sequence[tuple[int, float]]) -> int:
     """The first epoch whose accuracy is within `CONVERGED_WITHIN` of the best of the run; pairs of epoch and accuracy in percent."""
     best = max(accuracy for _, accuracy in curve)
     return next(epoch for epoch, accuracy in curve if accuracy >= best - CONVERGED_WITHIN)
-
-
-def _binomial(percent: float, samples: int) -> Interval | None:
-    """Wilson's interval of a share of samples (E. B. Wilson, JASA 22(158), 1927), in percent."""
-    if not samples:
-        return None
-    z, share = 1.959964, percent / 100
-    middle = (share + z**2 / (2 * samples)) / (1 + z**2 / samples)
-    half = z / (1 + z**2 / samples) * ((share * (1 - share) / samples + z**2 / (4 * samples**2)) ** 0.5)
-    return Interval(low=100 * (middle - half), high=100 * (middle + half))
 
 
 def of_case(cell: Gathered) -> None:
@@ -147,7 +135,7 @@ def of_case(cell: Gathered) -> None:
         totals.append(total_s([one.record for one in own], case=case))
         runs += own
     if totals:
-        cell.add_mean("total_time", "s", totals, runs)
+        cell.add_mean("total_time", "s", totals, runs, repeats=len(totals))
     else:
         cell.lack("not all of the trainings of this case can be used", "total_time")
 

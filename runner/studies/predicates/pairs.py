@@ -9,7 +9,7 @@ from runner.published.findings import Compare, Comparison, Ratio
 from runner.published.selector import Selector
 from runner.studies.model import Observation
 from runner.studies.noise import Order, order, ratio
-from runner.studies.scene import BY_DEFINITION, Answer, Scene, amount, runs_of, shown, worded, written
+from runner.studies.scene import BY_DEFINITION, Answer, Scene, amount, resting_on, runs_of, shown, worded, written
 from runner.studies.terms import described, differing, expand, partners, selects, term, told_apart
 
 _HOLDS: Final[dict[Comparison, frozenset[Order]]] = {
@@ -23,14 +23,16 @@ Pair = tuple[Observation, Observation]
 
 
 def compare(predicate: Compare, pool: Sequence[Observation], scene: Scene) -> list[Answer]:
-    """A strict comparison holds if the 95 % interval of the difference says so; `<=` and `>=` unless it says the opposite."""
+    """A strict comparison holds if `noise.order` says so; `<=` and `>=` unless it says the opposite."""
     answers = []
     for lhs, rhs in _sides(predicate.lhs, predicate.rhs):
         pairs = list(pairs_of(lhs, rhs, pool, same=predicate.same))
         for left, right in pairs:
             stands = order(amount(left), amount(right))
             noise = " (within noise)" if stands == "within noise" else ""
-            why = f"{_label(left, right, lhs, pairs)}{shown(left)} against {shown(right)}{noise}"
+            why = (
+                f"{_label(left, right, lhs, pairs)}{shown(left)} against {shown(right)}{resting_on(left, right)}{noise}"
+            )
             answers.append(Answer(stands in _HOLDS[predicate.op], why, runs_of(left, right)))
         if not pairs:
             answers.append(_no_pair(predicate.metric, lhs, rhs, pool, scene))
@@ -50,7 +52,7 @@ def ratio_is(predicate: Ratio, pool: Sequence[Observation], scene: Scene) -> lis
             wanted = float(predicate.value)
             near = abs(made.value / wanted - 1) <= predicate.rel_tol
             target = f"{'within' if near else 'not within'} {predicate.rel_tol:.0%} of {wanted:g}"
-            why = f"{_label(above, below, num, pairs)}{written(made, 'x')}, {target}"
+            why = f"{_label(above, below, num, pairs)}{written(made, 'x')}{resting_on(above, below)}, {target}"
             answers.append(Answer(near, why, runs_of(above, below)))
         if not pairs:
             answers.append(_no_pair(predicate.metric, num, den, pool, scene))

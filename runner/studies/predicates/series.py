@@ -1,6 +1,6 @@
 """Predicates along an axis: `monotonic`, `order`, `ends`, `largest`, `smallest`, `hump`, `valley`, `differs`, `no_difference`. Pure.
 
-A step counts if the 95 % interval of the difference excludes 0. What goes one way may stand still within noise between two levels, but its
+A step counts if the 95 % interval of the difference excludes 0, or without one if it is more than 5 %. What goes one way may stand still within noise between two levels, but its
 last has to lie beyond its first. Two levels are enough to tell a direction, three to tell a hump; how many of those asked for were
 measured is said.
 """
@@ -16,7 +16,7 @@ from runner.published.findings import Differs, Ends, Extreme, Hump, Level, Monot
 from runner.published.selector import Axis, Selector
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, contrast, order
-from runner.studies.scene import Answer, Scene, amount, runs_of, shown, worded
+from runner.studies.scene import Answer, Scene, amount, resting_on, runs_of, shown, worded
 from runner.studies.terms import TERMS, curves, freed, term, told_apart
 
 _OF_A_HUMP: Final = 3
@@ -162,7 +162,9 @@ class _Curve:
         unit = self.points[0].unit
         values = ", ".join(shown(one).removesuffix(unit).rstrip() for one in self.points)
         levels = ", ".join(_at(one, axis) for one in self.points)
-        self.told = f"{label}{axis} {levels}: {values}{'' if unit == 'x' else ' ' + unit}{some}"
+        self.told = (
+            f"{label}{axis} {levels}: {values}{'' if unit == 'x' else ' ' + unit}{resting_on(*self.points)}{some}"
+        )
 
 
 def _curves(pool: Sequence[Observation], axis: Axis, levels: Sequence[Level], *, fewest: int = _TWO) -> list[_Curve]:

@@ -11,7 +11,18 @@ from runner.grading.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalW
 from runner.published.findings import Approximately, Bound, Product, Quotient, Steady
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, order
-from runner.studies.scene import BY_DEFINITION, Answer, Scene, digits, in_unit, runs_of, shown, worded, written
+from runner.studies.scene import (
+    BY_DEFINITION,
+    Answer,
+    Scene,
+    digits,
+    in_unit,
+    resting_on,
+    runs_of,
+    shown,
+    worded,
+    written,
+)
 from runner.studies.terms import curves, expand, partners, selects, term, told_apart
 
 _SAMPLES: Final = "samples_per_run"
@@ -24,7 +35,7 @@ def bound(predicate: Bound, pool: Sequence[Observation], scene: Scene) -> list[A
     for one in own:
         figure = in_unit(one, predicate.unit)
         label = told_apart(own, one)
-        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}"
+        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}{resting_on(one)}"
         answers.append(Answer(_within(predicate, figure), why, runs_of(one)))
     return answers or [Answer(None, scene.nothing(predicate.metric, predicate.select))]
 
@@ -33,7 +44,7 @@ def _within(predicate: Bound, figure: Amount) -> bool:
     if isinstance(predicate.value, tuple):
         low, high = (float(end) for end in predicate.value)
         return low <= figure.value <= high
-    stands = order(figure, Amount(float(predicate.value)))
+    stands = order(figure, Amount(float(predicate.value), exact=True))
     return {
         "<": stands == "below",
         ">": stands == "above",
@@ -50,7 +61,7 @@ def approximately(predicate: Approximately, pool: Sequence[Observation], scene: 
         figure = in_unit(one, predicate.unit)
         label = told_apart(own, one)
         near = abs(figure.value - float(predicate.value)) <= predicate.abs_tol
-        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}"
+        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}{resting_on(one)}"
         answers.append(Answer(near, why, runs_of(one)))
     return answers or [Answer(None, scene.nothing(predicate.metric, predicate.select))]
 
