@@ -7,11 +7,12 @@ from pathlib import Path
 
 import examples
 import studied
-from records import provenance, record
+from records import events, provenance, record
 from swept import leave, measured, samples, traced, watched
 from swept import trial as gpu_trial
 
 from runner.across.sweeps import sweeps
+from runner.grading.measure import measure
 from runner.grading.model import EpochFigures
 from runner.report.page import render
 from runner.report.page.collect import Collected
@@ -28,6 +29,15 @@ def scaled(scale, *, matrix, model="resnet18", repeat=1, status="valid", number=
     size = {"world_size": scale, "processes": scale, "global_batch": 32 * scale, "iterations": 32 // scale}
     trial = examples.trial(**(more | size | {"repeat": repeat, "warmup": 0} | changes))
     return rename(record(trial=trial, status=status), matrix=matrix, repeat=repeat, number=number)
+
+
+def at(rate, *, run_id, batch=32):
+    """A run of `rate` images/s on one CPU worker."""
+    trial = examples.trial(batch_per_device=batch, global_batch=batch)
+    found = record(run_id=run_id, trial=trial)
+    return found.model_copy(
+        update={"measurement": measure(events(trial, seconds=batch / rate), started=0.0, unit="images/s")}
+    )
 
 
 def rename(of, *, matrix, repeat, number):
@@ -109,4 +119,4 @@ def batches():
     return found
 
 
-__all__ = ["HOSTILE", "batches", "converging", "gpu_trial", "leave_everything", "matrix_of", "of_many", "scaled"]
+__all__ = ["HOSTILE", "at", "batches", "converging", "gpu_trial", "leave_everything", "matrix_of", "of_many", "scaled"]

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from runner.across.cells import cells
 from runner.report import figures
 from runner.report.block import ABSENT
 from runner.report.page import runs as lines
 from runner.report.page.blocks import anchor
-from runner.report.page.model import Block, Count, Figure, Series, Table
+from runner.report.page.model import Block, Count, Figure, Series, Table, bounds, error_bars
 from runner.summarize import machine
 from runner.trial import Trial
 
 if TYPE_CHECKING:
+    from runner.across.cells import Cell
     from runner.results import RunRecord
+    from runner.trial import AnyTrial
 
 MOST = 40
 """Lines of a table here; the table of all runs has the rest."""
@@ -37,21 +40,15 @@ def counts(records: Sequence[RunRecord], *, studies: int) -> tuple[Count, ...]:
 
 
 def overview(records: Sequence[RunRecord], *, folders: Sequence[str] = ()) -> Block:
-    """Folders, machines, frameworks, the fastest run of each network, and frameworks beside each other.
+    """Folders, machines, frameworks, the fastest cell of each network, and frameworks beside each other.
 
     Args:
         records: all.
         folders: (records,) where each lies; nothing is said of a single one.
     """
-    usable = [
-        record
-        for record in records
-        if record.validity.status != "invalid"
-        and not (record.profiled or record.concurrent)
-        and record.measurement.throughput
-    ]
+    found = cells(records)
     every = (
-        _fastest(usable),
+        _fastest(found),
         *([_of("folder", folders, records)] if len(set(folders)) > 1 else []),
         _of("machine", [machine(record) for record in records], records),
         _of("framework", [lines.framework(record) for record in records], records),
@@ -60,7 +57,7 @@ def overview(records: Sequence[RunRecord], *, folders: Sequence[str] = ()) -> Bl
         anchor="overview",
         title="Overview",
         lead="",
-        figures=tuple(_frameworks(usable)),
+        figures=tuple(_frameworks(found)),
         tables=tuple(table for table in every if table.rows),
     )
 
@@ -85,45 +82,58 @@ def _of(name: str, values: Sequence[str], records: Sequence[RunRecord]) -> Table
     )
 
 
-def _fastest(usable: Iterable[RunRecord]) -> Table:
-    """The run with the highest throughput of each network on each machine."""
-    best: dict[tuple[str, ...], RunRecord] = {}
-    for record in usable:
-        trial = record.trial
-        what = (trial.model, trial.mode, _size(trial)) if isinstance(trial, Trial) else (trial.key,)
-        key = (machine(record), *what)
-        if key not in best or _rate(record) > _rate(best[key]):
-            best[key] = record
-    found = sorted(best.values(), key=lambda record: (machine(record), -_rate(record)))[:MOST]
+def _fastest(found: Iterable[Cell]) -> Table:
+    """The cell with the highest throughput of each network on so many devices of each kind."""
+    best: dict[tuple[str, ...], Cell] = {}
+    for cell in found:
+        record = cell.record
+        key = (machine(record), _network(record.trial), lines.devices(record), cell.row.unit)
+        if key not in best or cell.rate > best[key].rate:
+            best[key] = cell
+    ordered = sorted(
+        best.values(),
+        key=lambda one: (machine(one.record), _network(one.record.trial), one.row.scale, lines.devices(one.record)),
+    )
+    more = f"; {len(ordered) - MOST:,} more networks are in the table of all runs" if len(ordered) > MOST else ""
     return Table(
-        title="Fastest usable run of each network on each machine",
-        columns=("machine", "network", "framework", "devices", "batch", "throughput ±", "speedup ±", "validity", "run"),
-        rows=tuple(_fast(record) for record in found),
-        legend="± = half the width of the 95 % bootstrap interval over the windows of that run; batch: of one device",
+        title="Fastest cell of each network",
+        columns=(
+            *("machine", "network", "devices", "framework", "cell", "runs", "throughput ±", "speedup ±", "validity"),
+            "made from",
+        ),
+        rows=tuple(_fast(cell) for cell in ordered[:MOST]),
+        legend=(
+            "cell: one training in one setting, all its usable runs pooled (samples ÷ seconds); of the cells of a network on as many devices the "
+            f"one with the highest pooled throughput; {figures.PLUS_MINUS}; batch: of one device{more}"
+        ),
     )
 
 
-def _fast(record: RunRecord) -> tuple[str, ...]:
-    trial, rate, speedup = record.trial, record.measurement.throughput, record.scaling.speedup
-    network = f"{trial.model}{_size(trial)} {trial.mode}, {trial.precision}" if isinstance(trial, Trial) else trial.name
+def _fast(cell: Cell) -> tuple[str, ...]:
+    record, row = cell.record, cell.row
     return (
         machine(record),
-        network,
-        lines.framework(record),
+        _network(record.trial),
         lines.devices(record),
-        ABSENT if trial.batch_per_device is None else f"{trial.batch_per_device:,}",
-        f"{figures.figure(rate.value, figures.half_width(rate.ci95))} {rate.unit}" if rate else ABSENT,
-        figures.figure(speedup.value, figures.half_width(speedup.ci95)) if speedup else ABSENT,
-        record.validity.status,
-        record.run_id,
+        lines.framework(record),
+        cell.setting or ABSENT,
+        figures.runs(row),
+        f"{figures.figure(row.throughput, figures.half_width(row.throughput_ci95))} {row.unit}",
+        figures.figure(row.speedup, figures.half_width(row.speedup_ci95)),
+        row.status,
+        " ".join(cell.runs),
     )
 
 
-def _frameworks(usable: Sequence[RunRecord]) -> Iterable[Figure]:
-    """Frameworks beside each other where they trained the same network alike: a bar for the fastest run of each."""
-    groups: dict[tuple[str, ...], dict[str, RunRecord]] = {}
-    for record in usable:
-        trial = record.trial
+def _network(trial: AnyTrial) -> str:
+    return f"{trial.model}{_size(trial)} {trial.mode}" if isinstance(trial, Trial) else trial.name
+
+
+def _frameworks(found: Iterable[Cell]) -> Iterable[Figure]:
+    """Frameworks beside each other where they trained the same network alike: a bar for the fastest cell of each."""
+    groups: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for cell in found:
+        record, trial = cell.record, cell.record.trial
         if not isinstance(trial, Trial) or trial.nodes > 1:
             continue
         alike: tuple[str, ...] = (
@@ -135,27 +145,27 @@ def _frameworks(usable: Sequence[RunRecord]) -> Iterable[Figure]:
             lines.devices(record),
             "synthetic data" if trial.dataset is None else "images of a data set",
         )
-        name = f"{lines.framework(record)}, {trial.way}"
+        name = ", ".join((lines.framework(record), trial.way, *trial.techniques))
         own = groups.setdefault(alike, {})
-        if name not in own or _rate(record) > _rate(own[name]):
-            own[name] = record
+        if name not in own or cell.rate > own[name].rate:
+            own[name] = cell
     for alike, own in groups.items():
-        if len({record.trial.framework for record in own.values() if isinstance(record.trial, Trial)}) > 1:
+        if len({cell.record.trial.framework for cell in own.values() if isinstance(cell.record.trial, Trial)}) > 1:
             yield _beside(alike, own)
 
 
-def _beside(alike: Sequence[str], own: dict[str, RunRecord]) -> Figure:
-    names = sorted(own, key=lambda name: -_rate(own[name]))[:BARS]
-    rates = [own[name].measurement.throughput for name in names]
-    intervals = [rate.ci95 if rate else None for rate in rates]
+def _beside(alike: Sequence[str], own: dict[str, Cell]) -> Figure:
+    names = sorted(own, key=lambda name: -own[name].rate)[:BARS]
+    rows = [own[name].row for name in names]
+    low, high = bounds([row.throughput_ci95 for row in rows])
     series = Series(
         name="measured",
         x=tuple(names),
-        y=tuple(rate.value if rate else None for rate in rates),
-        low=tuple(one.low if one else None for one in intervals),
-        high=tuple(one.high if one else None for one in intervals),
-        degraded=tuple(own[name].validity.status == "degraded" for name in names),
-        runs=tuple((own[name].run_id,) for name in names),
+        y=tuple(row.throughput for row in rows),
+        low=low,
+        high=high,
+        degraded=tuple(row.status == "degraded" for row in rows),
+        runs=tuple(own[name].runs for name in names),
     )
     place, network, mode, precision, batch, devices, data = alike
     return Figure(
@@ -163,17 +173,12 @@ def _beside(alike: Sequence[str], own: dict[str, RunRecord]) -> Figure:
         title=f"Frameworks beside each other, {network} on {devices}",
         shape="lying",
         x="framework",
-        y="throughput (images/s)" if not rates[0] else f"throughput ({rates[0].unit})",
+        y=f"throughput ({rows[0].unit})",
         series=(series,),
-        interval="95 % bootstrap interval over the windows of the run",
-        notes=(f"{place}: {mode}, {precision}, {batch}, {data}; the fastest usable run of each",),
+        interval=error_bars(series),
+        notes=(f"{place}: {mode}, {precision}, {batch}, {data}; all usable runs of a cell pooled",),
     )
 
 
 def _size(trial: Trial) -> str:
     return f" {trial.image_shape[1]}×{trial.image_shape[2]}" if trial.image_shape else ""
-
-
-def _rate(record: RunRecord) -> float:
-    rate = record.measurement.throughput
-    return rate.value if rate else 0.0
