@@ -103,6 +103,13 @@ def test_an_input_that_may_be_hidden_is_not_told_apart():
     assert "while the device worked" in found.inseparable
 
 
+@pytest.mark.parametrize(("waited", "known"), [(0.98, True), (1.02, False)])
+def test_a_wait_of_a_hundredth_of_a_step_is_no_more_than_itself(waited, known):
+    """10 steps in 1 s: up to 0.01 s in all are input whatever compute hides, and more needs a pass without input."""
+    found = parts([window(0, 0, waited=waited / 100)], seconds=1.0)
+    assert (found.input_s is not None, found.inseparable is None) == (known, known)
+
+
 def test_windows_before_the_steady_state_do_not_count():
     events = [window(0, 0, waited=5.0), window(0, 1, waited=0.1), window(0, 2, waited=0.1, iterations=5)]
     found = parts(events, first=1, seconds=1.5)

@@ -121,8 +121,54 @@ def test_a_rate_that_keeps_falling_is_reported_as_never_steady_and_nothing_is_dr
     assert found.drift < -0.05
 
 
-def test_three_windows_are_too_few_to_call_steady():
+def test_three_windows_are_too_few_to_call_steady_and_four_are_not():
     assert not metrics.steadiness(joined([1, 1, 1], [1, 1, 1])).steady
+    assert metrics.steadiness(joined([1] * 4, [1] * 4)).steady
+
+
+@pytest.mark.parametrize(("slower", "steady"), [(0.049, True), (0.051, False)])
+def test_a_rate_that_falls_by_a_twentieth_has_not_settled(slower, steady):
+    found = metrics.steadiness(joined([10] * 8, [1.0] * 4 + [1 / (1 - slower)] * 4))
+    assert (found.drift, found.steady) == (pytest.approx(-slower), steady)
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(2.45, 1), (2.55, 0)])
+def test_a_transient_of_a_fifth_of_the_seconds_is_left_out_and_a_longer_one_is_none(seconds, first):
+    """2.45 of 12.45 s are 19.7 %, 2.55 of 12.55 s are 20.3 %."""
+    assert metrics.steadiness(joined([10] * 11, [seconds] + [1.0] * 10)).first_window == first
+
+
+def test_short_windows_of_a_transient_are_left_out_up_to_half_of_all():
+    # 5 of 12 windows take 0.5 of 7.5 s, at half of the rate.
+    assert metrics.steadiness(joined([0.5] * 5 + [10] * 7, [0.1] * 5 + [1.0] * 7)).first_window == 5
+
+
+def test_drift_is_of_the_later_half_against_the_earlier():
+    assert metrics._drift(joined([10] * 4, [1, 1, 1, 2])) == pytest.approx(-1 / 3)  # 20 in 3 s, 20 in 2 s
+
+
+@pytest.mark.parametrize(("off", "why"), [(0.00195, False), (0.00205, True)])
+def test_an_efficiency_may_change_by_two_thousandths_without_first_steps(off, why):
+    """One device: .1 s a step. Four: 2 steps of 0.1 s after a first one that makes 4 × 30 / T over 100 that much less than 1."""
+    whole_s = 0.3 / (1 - off)
+    four = timed([120] * 10, [whole_s] * 10, whole_s - 0.2, iterations=3)
+    one = timed([120] * 10, [1.2] * 10, 0.1, iterations=12)
+    assert (metrics.incomparable([four], [one], scale=4) is not None) is why
+
+
+def test_windows_are_drawn_in_blocks_of_the_cube_root_of_their_number():
+    """Of 27 in threes: nine blocks that begin anywhere and go on round the end."""
+    starts = np.array([[0, 26, 3, 9, 12, 15, 18, 21, 24]])
+
+    class Drawn:
+        def integers(self, low, high, size):
+            assert (low, high, size) == (0, 27, (1, 9))
+            return starts
+
+    run = joined(range(27), [1.0] * 27)
+    samples, seconds = metrics._block_rates(run, Drawn(), 1)
+    # Three times each start and 0 + 1 + 2, but 26 + 0 + 1 for the one at the end: 3 × 102 + 8 × 3 + 27.
+    assert (samples.tolist(), seconds.tolist()) == ([3 * 102 + 8 * 3 + 27], [27.0])
 
 
 def test_pooled_rate_weights_repeats_by_their_time():
