@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
@@ -19,6 +22,27 @@ class Frozen(BaseModel):
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
 """What files are named by: a folder of somebody else's records may not say where on this machine a report is written."""
+
+
+# What may be more than a float holds.
+_HUGE: Final = re.compile(r"[eE]\+?\d{3}")
+
+
+def load_fields(text: str) -> dict[str, Any]:
+    """An object of JSON whose numbers are all finite.
+
+    Raises:
+        ValueError: it is none, or a number is infinite or not one.
+    """
+    huge = _finite if _HUGE.search(text) else None
+    fields: dict[str, Any] = json.loads(text, parse_constant=_finite, parse_float=huge)
+    return fields
+
+
+def _finite(word: str) -> float:
+    if math.isfinite(found := float(word)):
+        return found
+    raise ValueError(f"it holds {word}, which is no figure")
 
 
 def refuse_newer(fields: Mapping[str, Any], path: Path, *, newest: int) -> None:

@@ -8,14 +8,12 @@ that filled the disk.
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Literal
+from typing import IO, TYPE_CHECKING, Final, Literal
 
 from pydantic import Field, ValidationError
 
@@ -24,7 +22,7 @@ from runner.columns import TableName
 from runner.errors import RequestError, RunFailedError, one_line
 from runner.events import Event
 from runner.events.parse import Rows, parse_events
-from runner.frozen import FileName, Frozen, refuse_newer
+from runner.frozen import FileName, Frozen, load_fields, refuse_newer
 from runner.grading.model import Interval, Measurement
 from runner.interconnect import Transport
 from runner.machine.provenance import Provenance
@@ -44,8 +42,6 @@ RECORD: Final = "record.json"
 PLAN: Final = "plan.json"
 EVENTS: Final = "events.jsonl"
 RESERVE: Final = ".reserve"
-# What may be more than a float holds.
-_HUGE: Final = re.compile(r"[eE]\+?\d{3}")
 
 
 class ImageUsed(Frozen):
@@ -254,9 +250,7 @@ def read_record(directory: Path) -> RunRecord:
     """
     path = directory / RECORD
     try:
-        text = path.read_text(encoding="utf-8")
-        huge = _finite if _HUGE.search(text) else None
-        fields: dict[str, Any] = json.loads(text, parse_constant=_finite, parse_float=huge)
+        fields = load_fields(path.read_text(encoding="utf-8"))
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         trial = fields.get("trial")
         if isinstance(trial, dict) and "techniques" not in trial:
@@ -271,17 +265,6 @@ def read_record(directory: Path) -> RunRecord:
     # ValueError: no JSON, or no UTF-8.
     except (OSError, ValueError, RecursionError, AttributeError) as error:
         raise RequestError(f"{path}: is not a run record ({error}); name another run directory") from error
-
-
-def _finite(word: str) -> float:
-    """A figure of a file.
-
-    Raises:
-        ValueError: it is infinite or none.
-    """
-    if math.isfinite(found := float(word)):
-        return found
-    raise ValueError(f"it holds {word}, which is no figure")
 
 
 def read_events(directory: Path) -> tuple[Event, ...]:

@@ -47,7 +47,7 @@ def test_the_documents_print_what_compare_prints(monkeypatch, capsys):
     """README had another interval than the command beside it gives."""
     monkeypatch.chdir(RESULTS.parent)
     documents = [RESULTS.parent / "README.md", *(RESULTS.parent / "docs").rglob("*.md")]
-    shown = [text for path in documents if "| trial | A | B | B/A |" in (text := path.read_text("utf-8"))]
+    shown = [text for path in documents if "| trial | runs | A | B | B/A |" in (text := path.read_text("utf-8"))]
     assert shown
     for text in shown:
         sides = re.search(r"make compare A='([^']+)' B='([^']+)'", text)
