@@ -53,5 +53,5 @@ def test_the_documents_print_what_compare_prints(monkeypatch, capsys):
         sides = re.search(r"make compare A='([^']+)' B='([^']+)'", text)
         compare_runs(*sides.groups(), threshold=None, form="markdown")
         printed = capsys.readouterr().out.splitlines()
-        start = text.index("| trial | A | B | B/A |")
+        start = text.index("| trial | runs | A | B | B/A |")
         assert [line for line in text[start:].split("\n\n")[0].splitlines() if line not in printed] == []
