@@ -36,6 +36,8 @@ STEADY_TOLERANCE = 0.05
 MIN_STEADY_WINDOWS = 4
 # Of the measured seconds, the most that may be left out as a transient: a run that is slow for longer than that is a slow run.
 MOST_LEFT_OUT = 0.2
+# A rate that changes by less than this without its first windows had no transient: nothing is left out.
+TRANSIENT = 0.002
 # An efficiency that changes by this much without the first step of each window tells what closing a window costs, and not how a job scales.
 EDGE_TOLERANCE = 0.002
 
@@ -164,7 +166,7 @@ def steadiness(windows: GlobalWindows, *, most_left_out: float = MOST_LEFT_OUT) 
     The number of windows to leave out is the one that minimizes the marginal standard error of the rest (MSER: K. P. White, "An
     effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997). It is bounded in time, not in windows:
     of unequal ones a few can be most of the run. The state counts as steady when the later half of what is kept is within 5 % of the
-    earlier; where it never is, all windows count.
+    earlier; where it never is, and where the rate is the same with them, all windows count.
     """
     times = windows.seconds / windows.samples
     count, total = len(times), float(windows.seconds.sum())
@@ -175,6 +177,8 @@ def steadiness(windows: GlobalWindows, *, most_left_out: float = MOST_LEFT_OUT) 
     first = int(np.argmin(errors))
     drift = _drift(windows.since(first))
     steady = abs(drift) <= STEADY_TOLERANCE
+    if steady and abs(windows.since(first).rate / windows.rate - 1) < TRANSIENT:
+        return _kept(windows, first=0, steady=True, drift=_drift(windows))
     return _kept(windows, first=first if steady else 0, steady=steady, drift=drift)
 
 

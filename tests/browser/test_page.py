@@ -176,7 +176,9 @@ def test_a_panel_says_how_to_do_it_again(visit, everything):
         page.evaluate("location.hash = 'run=hostile-1-r1'")
         command = page.get_by_role("dialog").locator("code").first
         command.wait_for()
-        assert command.inner_text().startswith("dlscale bench '</script><script>")
+        said = command.inner_text()
+        assert said.startswith("dlscale bench --framework=pytorch ")
+        assert "'</script><script>window.hostile = 1</script>" in said
         assert "dlscale/mxnet:1.9.1" in page.get_by_role("dialog").inner_text()
         assert page.evaluate("window.hostile") is None
 

@@ -95,8 +95,10 @@ def test_the_probe_of_the_wires_summed_right(pair, ended):
     assert [point.size_bytes for point in probe] == [2**16, 2**20, 2**22]
     assert all(point.wrong == 0 and point.busbw_gb_s > 0 for point in probe)
     parts = ended.record(pair.nodes).measurement.step_parts
-    assert parts.compute_s > 0
-    assert parts.compute_s <= parts.compute_slowest_s <= parts.step_s
+    if parts.inseparable is None:  # on cores that others use too, a pass by itself may take longer than a step
+        told = (parts.input_s, parts.compute_s, parts.stragglers_s, parts.communication_s)
+        assert min(told) >= 0
+        assert sum(told) == pytest.approx(parts.step_s)
 
 
 def test_a_sampler_looked_at_every_node_while_it_was_measured(pair, ended, session_rig):

@@ -53,3 +53,20 @@ def test_every_table_that_is_led_to_is_there(page):
     links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)#:]+[^):]*)\)", text)}
     assert links
     assert [link for link in links if link and not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+def test_inference_with_a_busy_gpu_and_one_batch_at_a_time():
+    """Throughput was the host's: 7,464 images/s with the GPU half idle, less than training."""
+    now, before = (
+        summarize(
+            [(path, record) for path, record in records_under(H200 / topic) if record.trial.batch_per_device == 256]
+        )
+        for topic in ("inference-in-flight", "inference")
+    )
+    (now,), (before,) = now.rows, before.rows
+    assert (now.repeats, before.repeats) == (3, 1)
+    assert now.telemetry.utilisation_percent > 95
+    told = f"{figure(now.throughput, half_width(now.throughput_ci95))} images/s of ResNet-50 in bf16 at batch 256, the GPU "
+    told += f"{now.telemetry.utilisation_percent:.0f} % busy"
+    assert told in RESULTS
+    assert f"it was {before.throughput:,.0f} with the GPU {before.telemetry.utilisation_percent:.0f} % busy" in RESULTS
