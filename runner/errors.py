@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
@@ -101,6 +102,17 @@ def is_utf8(text: str) -> bool:
 def readable(text: str) -> str:
     r"""A text from the system for a sentence: the byte 0xff, which is no UTF-8, becomes `\udcff`."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+# Control sequences of terminals (ECMA-48: ESC [ ... and OSC strings), then whatever else is no letter.
+_CODES: Final = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+
+def printable(text: str) -> str:
+    """A text that somebody else's program wrote, without what a terminal would do at its word; tabs and ends of lines stay."""
+    return _CODES.sub("", text)
 
 
 def shorten(text: str) -> str:

@@ -137,7 +137,7 @@ class _Sampler:
                     self._hear(line.text, stdout=line.stream == "stdout")
             code = container.wait()
             if not self._said_goodbye:
-                self._complain(f"the sampler {explain(code, self._tail)}")
+                self._complain(f"the sampler {explain(code, self._tail, trains=False)}")
         except (EngineError, EventError) as error:
             self._complain(f"the sampler could not be heard: {error}")
         except RunFailedError:

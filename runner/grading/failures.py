@@ -7,6 +7,7 @@ import signal
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from runner.errors import printable
 from runner.events.parse import untag
 
 # As the kernel's own ending of a process reads: 128 + SIGKILL of a shell, -SIGKILL of Python's launchers.
@@ -94,17 +95,20 @@ _LAUNCHERS: Final = (
 )
 
 
-def explain(exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[int, str] | None = None) -> str:
+def explain(
+    exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[int, str] | None = None, trains: bool = True
+) -> str:
     """Say why a container failed.
 
     Args:
         exit_code: of its first process.
         last_lines: what was written last, in order, marked with the rank where a launcher marks it.
         last_events: by rank, the last event that it wrote; what its ranks are, as far as they were heard of.
+        trains: whether it is a rank's, whose memory goes by its batch, and not a sampler's.
     """
     heard = last_events or {}
     # ssh ends its lines as terminals want it, and horovodrun marks both halves of that.
-    found = [untag(part) for line in last_lines for part in line.split("\r")]
+    found = [untag(printable(part)) for line in last_lines for part in line.split("\r")]
     lost = {line.rank for line in found if line.rank is not None and LOST.match(line.said)}
     death = _first_death([line.text for line in found if line.rank is None], lost)
     if death is None and len(heard) == 1:
@@ -120,7 +124,8 @@ def explain(exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[i
             if match := cause.pattern.search(line):
                 return f"{who}{cause.reason} ({match.string.strip()[:LONGEST_LINE]})"
     if code in KILLED:
-        return f"{who}killed (exit code {code}, SIGKILL), by hand or by the kernel at its memory limit; try a smaller BATCH{said}"
+        smaller = "; try a smaller BATCH" if trains else ""
+        return f"{who}killed (exit code {code}, SIGKILL), by hand or by the kernel at its memory limit{smaller}{said}"
     return f"{who}exit code {code}{_signal_name(code)}{said}"
 
 

@@ -19,6 +19,7 @@ from rich.table import Table as Laid
 from rich.text import Text
 
 from runner.console import open_console
+from runner.errors import printable
 from runner.query.tables import Table
 from runner.report.block import ABSENT
 
@@ -89,7 +90,7 @@ def _cell(value: Any) -> Text:
     """A value on a screen: six digits of a number that is not whole."""
     if value is None:
         return Text(ABSENT)
-    return Text(f"{value:.6g}" if isinstance(value, float) else str(_plain(value)))
+    return Text(f"{value:.6g}" if isinstance(value, float) else printable(str(_plain(value))))
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from runner.errors import printable
+
 ABSENT = "\N{EN DASH}"
 """Stands where there is no figure, so that an empty cell is never mistaken for a zero."""
 
@@ -80,4 +82,4 @@ def line(cells: Sequence[str]) -> str:
 
 def escaped(text: str) -> str:
     """Keep a text from ending a cell or starting a new row."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    return printable(text).replace("|", "\\|").replace("\n", " ")

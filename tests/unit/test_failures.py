@@ -6,6 +6,7 @@ The launchers' lines are as they were written when a rank of a real run was kill
 import pytest
 
 from runner.grading.failures import explain
+from runner.report.block import escaped
 
 TORCHRUN = """\
 [default0]:[rank0]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:13719
@@ -226,3 +227,18 @@ def test_the_cause_is_looked_for_in_the_words_of_the_rank_that_ended_first():
         "tf_workers: worker 1 ended with exit code 1",
     ]
     assert explain(1, lines) == "rank 1: the process ran out of memory; try a smaller BATCH (MemoryError)"
+
+
+def test_what_a_terminal_would_obey_is_in_no_sentence():
+    """Escape codes of a container's output reached the terminal, report.md and the answers of queries."""
+    hostile = "\x1b]0;owned\x07\x1b[31mred\x1b[0m and \x9b2J\x08\x1bcplain"
+    said = explain(1, [hostile])
+    assert said.endswith("red and 2Jplain")
+    assert said.isprintable()
+    assert escaped(hostile + "|") == "red and 2Jplain\\|"
+
+
+def test_a_sampler_that_is_killed_has_no_batch():
+    """It was explained by a memory limit that a smaller BATCH would mend."""
+    assert "BATCH" not in explain(137, [], trains=False)
+    assert "try a smaller BATCH" in explain(137, [])
