@@ -7,6 +7,7 @@ what the first has gathered in variables that nobody averages; `barrier` waits f
 hands in, `exchange` makes what `probe.py` times, `leave` says goodbye.
 """
 
+import contextlib
 import json
 import os
 
@@ -131,7 +132,10 @@ class MultiWorker(Replicas):
         return float(tf.reduce_max(everyone))
 
     def leave(self):
-        self.barrier()  # the first worker coordinates the others, which report an error if it ends before them
+        # The first worker coordinates the others, which report an error if it ends before them. Of those that meet here one may be gone
+        # while another still reads what it sent: then all have come.
+        with contextlib.suppress(tf.errors.UnavailableError):
+            self.barrier()
 
 
 class Horovod(Alone):
