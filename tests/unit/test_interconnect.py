@@ -196,7 +196,7 @@ def test_shared_memory_that_was_nvlink_is_invalid(run):
     # The raw counters: 30 steps of 102,228,128 bytes and 4,591,765,504 to 4,629,981,184; of 553,430,176, and 24.9e9.
     bytes_of = {
         "resnet50": "NVLink carried 4.59 GB to 4.63 GB a GPU (the gradients need 3.07 GB), PCIe 1",
-        "vgg16": "NVLink carried 24.9 GB a GPU (the gradients need 16.6 GB), PCIe 3",
+        "vgg16": "NVLink carried 24.9 GB a GPU (the gradients need 16.6 GB), PCIe 8",
     }
     assert f"INTERCONNECT=shm asked, nvlink used: NCCL says shm, but {bytes_of[run.rpartition('-')[2]]}" in reason
 

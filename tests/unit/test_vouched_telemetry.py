@@ -19,16 +19,24 @@ SWEEP = sorted(
     key=lambda record: record.trial.batch_per_device,
 )
 README = " ".join((RESULTS.parent / "README.md").read_text("utf-8").split())
-SATURATED = 99.5  # percent of time in which some kernel ran
+SATURATED = 95  # percent of time in which some kernel ran; NVML's figure is of a sixth of a second, and behind at the beginning of a span
 
 
 @pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
 def test_the_energy_counter_and_power_over_time_agree(record):
     for gpu in record.telemetry.gpus:
         assert gpu.energy_method == "energy counter"
-        assert gpu.integrated_power_j == pytest.approx(gpu.energy_j, rel=0.05)
+        # The power of these records is the mean of the second before: it lags while a GPU comes to its load, in spans of five seconds.
+        assert gpu.integrated_power_j == pytest.approx(gpu.energy_j, rel=0.07)
         assert gpu.energy_j == pytest.approx(gpu.power_w.avg * gpu.measured_s, rel=0.05)
         assert gpu.idle_power_w < gpu.power_w.avg
+
+
+def test_what_readme_says_of_the_two():
+    runs = [record for record in WATCHED if record.trial.workload == "imagenet_cnn" and not record.profiled]
+    apart_by = [abs(100 * (gpu.integrated_power_j / gpu.energy_j - 1)) for r in runs for gpu in r.telemetry.gpus]
+    assert len(apart_by) == 7
+    assert f"power over time differed by {min(apart_by):.1f} to {max(apart_by):.1f} % in [seven runs]" in README
 
 
 @pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
