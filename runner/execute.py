@@ -24,12 +24,11 @@ from runner.interrupts import Stopped
 from runner.outcome import Outcome
 from runner.request import Request
 from runner.results import RunWriter
-from runner.running import TAIL_LINES, Lost, Running, Stop
+from runner.running import POLL_S, TAIL_LINES, Lost, Running, Stop
 from runner.spec import ContainerSpec
 from runner.trial import Trial
 from runner.untangle import Untangler
 
-POLL_S: Final = 0.25
 # How long a run may stay silent. TorchInductor compiles a network of 50 layers and times its kernels for three minutes on 16 cores.
 SILENCE_S: Final = 600.0
 SEARCH_SILENCE_S: Final = 1800.0

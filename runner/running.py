@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from runner.engines.base import Container, Engine, EngineError, Line
+from runner.engines.lines import AHEAD
 from runner.grading.failures import explain
 from runner.outcome import Status
 from runner.spec import ContainerSpec
@@ -22,8 +23,6 @@ TAIL_LINES: Final = 200
 BEAT_S: Final = 5.0
 POLL_S: Final = 0.25
 MISSED_SIGNS: Final = 3
-# Lines that wait to be taken in: a program that writes faster waits, and nobody's memory fills.
-AHEAD: Final = 500
 # Characters of a line that are kept for a sentence.
 TAIL_LENGTH: Final = 2000
 

@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import IO, Final, Literal
 
 from runner.engines.base import Container, EngineError, EngineFacts, Line, Site
-from runner.engines.lines import Splitter
+from runner.engines.lines import AHEAD, Splitter
 from runner.outcome import SESSION
 from runner.spec import ContainerSpec, Mount
 
 STOP_GRACE_S: Final = 8.0
 READ_BYTES: Final = 2**16
-# Lines that wait to be taken in.
-AHEAD: Final = 500
 # What a job may see of the runner's environment: where programs, libraries and GPUs are, and nothing personal.
 PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ")
 

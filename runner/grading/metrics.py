@@ -80,12 +80,12 @@ class GlobalWindows:
         return float(self.samples.sum() / self.seconds.sum())
 
     @property
-    def rate_within(self) -> float | None:
+    def within(self) -> GlobalWindows | None:
         """The same without the first step of each window; None where steps were not timed, or a window has but one."""
         if self.first_share is None or self.first_seconds is None or bool((self.first_share >= 1).any()):
             return None
-        seconds = float((self.seconds - self.first_seconds).sum())
-        return float((self.samples * (1 - self.first_share)).sum()) / seconds if seconds > 0 else None
+        found = GlobalWindows(self.samples * (1 - self.first_share), self.seconds - self.first_seconds)
+        return found if found.seconds.sum() > 0 else None
 
 
 def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | None:
@@ -138,26 +138,18 @@ def incomparable(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows],
     more often the shorter windows are. It shows in the first step of each window: an efficiency that changes by `EDGE_TOLERANCE` or more
     without those is one of the windows, and not of the job.
     """
-    if any(run.rate_within is None for run in (*scaled, *base)):
+    ours, theirs = ([run.within for run in runs] for runs in (scaled, base))
+    own, other = ([run for run in runs if run] for runs in (ours, theirs))
+    if len(own) < len(ours) or len(other) < len(theirs):
         return None
     counted = pooled_rate(scaled) / pooled_rate(base) / scale
-    within = _pooled_within(scaled) / _pooled_within(base) / scale
+    within = pooled_rate(own) / pooled_rate(other) / scale
     if abs(within - counted) < EDGE_TOLERANCE:
         return None
     return (
         "not comparable: each window ended with a wait for the devices, which costs several more than one (efficiency "
         f"{counted:.3f} with the first step of each window, {within:.3f} without)"
     )
-
-
-def _pooled_within(runs: Sequence[GlobalWindows]) -> float:
-    """Pooled rate without the first step of each window, of runs that all timed their steps."""
-    samples = seconds = 0.0
-    for run in runs:
-        assert run.first_share is not None and run.first_seconds is not None  # noqa: S101, PT018 - its caller looked
-        samples += float((run.samples * (1 - run.first_share)).sum())
-        seconds += float((run.seconds - run.first_seconds).sum())
-    return samples / seconds
 
 
 def steadiness(windows: GlobalWindows, *, most_left_out: float = MOST_LEFT_OUT) -> Steadiness:
@@ -175,14 +167,15 @@ def steadiness(windows: GlobalWindows, *, most_left_out: float = MOST_LEFT_OUT) 
     droppable = int((np.cumsum(windows.seconds) <= most_left_out * total).sum())
     errors = [times[d:].var() / (count - d) for d in range(min(droppable, count // 2) + 1)]
     first = int(np.argmin(errors))
-    drift = _drift(windows.since(first))
+    kept = windows.since(first)
+    drift = drift_of(kept)
     steady = abs(drift) <= STEADY_TOLERANCE
-    if steady and abs(windows.since(first).rate / windows.rate - 1) < TRANSIENT:
-        return _kept(windows, first=0, steady=True, drift=_drift(windows))
+    if steady and abs(kept.rate / windows.rate - 1) < TRANSIENT:
+        return _kept(windows, first=0, steady=True, drift=drift_of(windows))
     return _kept(windows, first=first if steady else 0, steady=steady, drift=drift)
 
 
-def _drift(windows: GlobalWindows) -> float:
+def drift_of(windows: GlobalWindows) -> float:
     """How much faster the later half of the windows is than the earlier."""
     middle = len(windows.samples) // 2
     return windows.since(middle).rate / GlobalWindows(windows.samples[:middle], windows.seconds[:middle]).rate - 1.0

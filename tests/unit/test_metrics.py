@@ -152,7 +152,7 @@ def test_short_windows_of_a_transient_are_left_out_up_to_half_of_all():
 
 
 def test_drift_is_of_the_later_half_against_the_earlier():
-    assert metrics._drift(joined([10] * 4, [1, 1, 1, 2])) == pytest.approx(-1 / 3)  # 20 in 3 s, 20 in 2 s
+    assert metrics.drift_of(joined([10] * 4, [1, 1, 1, 2])) == pytest.approx(-1 / 3)  # 20 in 3 s, 20 in 2 s
 
 
 @pytest.mark.parametrize(("off", "why"), [(0.00195, False), (0.00205, True)])

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from runner.grading.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalWindows, steadiness
+from runner.grading.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalWindows, drift_of, steadiness
 from runner.published.findings import Approximately, Bound, Product, Quotient, Steady
 from runner.studies.model import Observation
 from runner.studies.noise import Amount, order
@@ -86,8 +86,7 @@ def _settled(predicate: Steady, curve: Sequence[Observation], label: str) -> Ans
     seconds = np.array([1 / one.value if predicate.metric == "throughput" else one.value for one in kept])
     windows = GlobalWindows(np.ones(len(seconds)), seconds)
     if after:
-        middle = len(seconds) // 2
-        drift = windows.since(middle).rate / GlobalWindows(np.ones(middle), seconds[:middle]).rate - 1
+        drift = drift_of(windows)
         holds = abs(drift) <= STEADY_TOLERANCE
     else:
         state = steadiness(windows, most_left_out=1.0)  # a source says of no time how long its `after a while` is
