@@ -25,7 +25,7 @@ _ANSWER_S = 10
 """An engine that is there answers at once; one behind a dead network address must not hold up the rest."""
 
 
-def examine(*, as_json: bool) -> None:
+def examine_machine(*, as_json: bool) -> None:
     """Print the findings to standard output, as a table or as JSON.
 
     Raises:

@@ -58,9 +58,9 @@ def doctor(
         from runner.hosts.checkup import examine_hosts  # noqa: PLC0415 - commands load what they need
 
         raise typer.Exit(examine_hosts(hosts, wire=iface or None, as_json=as_json))
-    from runner.checkup import examine  # noqa: PLC0415
+    from runner.checkup import examine_machine  # noqa: PLC0415
 
-    examine(as_json=as_json)
+    examine_machine(as_json=as_json)
 
 
 @app.command()

@@ -35,6 +35,7 @@ from runner.report import overhead as overhead_report
 from runner.report import strategies as strategy_report
 from runner.report.overhead import OverheadReport
 from runner.report.page import export, picture, render
+from runner.report.page import studies as study_page
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import markdown
 from runner.report.page.model import Page
@@ -163,11 +164,11 @@ def _read(
         found.passes(own)
     _draw_across(runs, found, out=out, console=console)
     for stem, reproduction in _reproductions(folder, console=console):
-        found.study(reproduction, stem=stem)
+        found.add("studies", study_page.block(reproduction, stem=stem))
     for overhead in _overheads(folder, console=console):
         if out:
             save(overhead_report.reports(overhead), out=out, console=console)
-        found.overhead(overhead)
+        found.add("overheads", overhead_report.page_block(overhead))
     return found
 
 

@@ -12,7 +12,7 @@ from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block, laid_out
 from runner.report.figures import PLUS_MINUS, figure, half_width, runs
 from runner.report.summary import Row
-from runner.report.training import TrainingReport
+from runner.report.training import TrainingReport, training_section
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -95,7 +95,7 @@ def table(found: Ablation) -> Group:
 
 def markdown(found: Ablation) -> str:
     """The same as a section in Markdown."""
-    return found.section("ablation", block(found), legend=LEGEND)
+    return training_section(found, "ablation", block(found), legend=LEGEND)
 
 
 def block(found: Ablation) -> Block:

@@ -14,7 +14,7 @@ from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block
 from runner.report.figures import PLUS_MINUS, ends, figure, half_width, runs
 from runner.report.summary import Row
-from runner.report.training import TrainingReport
+from runner.report.training import TrainingReport, training_section
 
 LEGEND: Final = (
     f"{PLUS_MINUS}; a ratio is of the same framework, CUDA, cuDNN, "
@@ -80,7 +80,7 @@ def reports(found: CrossCheck) -> dict[str, str | bytes]:
 
 def markdown(found: CrossCheck) -> str:
     """It as a section in Markdown."""
-    return found.section("engines", block(found), legend=LEGEND)
+    return training_section(found, "engines", block(found), legend=LEGEND)
 
 
 def block(found: CrossCheck) -> Block:

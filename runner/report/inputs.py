@@ -12,7 +12,7 @@ from runner.grading.model import Interval
 from runner.report.block import ABSENT, Block
 from runner.report.figures import PLUS_MINUS, figure, half_width, milliseconds, runs
 from runner.report.summary import Row
-from runner.report.training import TrainingReport
+from runner.report.training import TrainingReport, training_section
 
 LEGEND: Final = (
     f"{PLUS_MINUS}; input of a step: what the loop waited for its "
@@ -61,7 +61,7 @@ def reports(found: InputReport) -> dict[str, str | bytes]:
 
 def markdown(found: InputReport) -> str:
     """It as a section in Markdown."""
-    return found.section("input", block(found), legend=LEGEND)
+    return training_section(found, "input", block(found), legend=LEGEND)
 
 
 def block(found: InputReport) -> Block:

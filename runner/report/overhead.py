@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Final
 from runner.frozen import Frozen
 from runner.grading.model import Interval
 from runner.overhead.raw import SideName
+from runner.report import figures
 from runner.report.block import ABSENT, Block, laid_out, section
 from runner.report.figures import PLUS_MINUS
+from runner.report.page.blocks import anchor
+from runner.report.page.model import Block as PageBlock
+from runner.report.page.model import Table
 from runner.report.training import TrainingReport
 
 if TYPE_CHECKING:
@@ -239,3 +243,23 @@ def _known(values: Iterable[float | None]) -> tuple[float, ...]:
 
 def _cells(values: list[float | None], digits: int) -> list[str]:
     return [ABSENT if value is None else f"{value:.{digits}f}" for value in values]
+
+
+def page_block(found: OverheadReport) -> PageBlock:
+    """The costs as a block of the report page."""
+    on_off = figures.figure(found.telemetry_ratio, figures.half_width(found.telemetry_ratio_ci95))
+    tables = {
+        "Costs": costs(found),
+        "Rounds": rounds(found),
+        "Commands": commands(found),
+    }
+    return PageBlock(
+        anchor=anchor(found.name),
+        title=f"{found.title}: what the suite costs",
+        lead=f"with samplers {on_off} of the throughput without them, {len(found.rounds)} rounds",
+        lines=(found.setting, found.ground, LEGEND),
+        tables=tuple(Table(title=title, columns=one.headers, rows=one.rows) for title, one in tables.items()),
+        notes=found.notes,
+        runs=found.runs,
+        stem=found.name,
+    )

@@ -13,7 +13,7 @@ from runner.grading.model import Interval, StepParts
 from runner.report.block import Block
 from runner.report.figures import PLUS_MINUS, figure, half_width, milliseconds, percent, runs
 from runner.report.summary import Row
-from runner.report.training import TrainingReport
+from runner.report.training import TrainingReport, training_section
 
 LEGEND: Final = (
     f"{PLUS_MINUS}; efficiency: against one device; step: wall time; exchange alone: all gradients, by the probe, nothing hidden; "
@@ -61,7 +61,7 @@ def reports(found: Strategies) -> dict[str, str | bytes]:
 
 def markdown(found: Strategies) -> str:
     """It as a section in Markdown."""
-    return found.section("strategies", block(found), legend=LEGEND)
+    return training_section(found, "strategies", block(found), legend=LEGEND)
 
 
 def block(found: Strategies) -> Block:

@@ -25,6 +25,7 @@ class TrainingReport(Frozen):
     unit: str
     notes: tuple[str, ...]
 
-    def section(self, what: str, block: Block, *, legend: str) -> str:
-        """It in Markdown, with the word for what is told apart in the title."""
-        return section(f"{self.title}: {what}", (self.setting, self.ground), (block,), legend=legend, notes=self.notes)
+
+def training_section(found: TrainingReport, what: str, block: Block, *, legend: str) -> str:
+    """It in Markdown, with the word for what is told apart in the title."""
+    return section(f"{found.title}: {what}", (found.setting, found.ground), (block,), legend=legend, notes=found.notes)

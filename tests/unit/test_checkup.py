@@ -52,7 +52,7 @@ def _no_engine(monkeypatch):
 
 @pytest.mark.usefixtures("_no_engine")
 def test_a_machine_without_docker_is_examined_all_the_same(capsys):
-    checkup.examine(as_json=True)
+    checkup.examine_machine(as_json=True)
     found = {finding["subject"]: finding for finding in json.loads(capsys.readouterr().out)}
     assert found["engine docker"]["level"] == "warn"
     assert found["engine docker"]["sentence"].startswith("no Docker engine answers (refused within 10 s)")
@@ -62,6 +62,6 @@ def test_a_machine_without_docker_is_examined_all_the_same(capsys):
 @pytest.mark.usefixtures("_no_engine")
 def test_the_table_names_every_image(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    checkup.examine(as_json=False)
+    checkup.examine_machine(as_json=False)
     out = capsys.readouterr().out
     assert all(f"image {image.name} " in out for image in load_images(examples.ROOT).images)

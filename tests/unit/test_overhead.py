@@ -34,7 +34,7 @@ from runner.overhead.raw import Command, Overhead, Printed, overhead_schema, rea
 from runner.planning.plan import plan
 from runner.prepare import Prepared
 from runner.report.overhead import costs, markdown, rounds, table, to_csv
-from runner.report.page.blocks import costs as block_of_costs
+from runner.report.overhead import page_block as block_of_costs
 from runner.reports import report
 from runner.request import Request
 from runner.results import EVENTS, EngineDetails, ImageUsed

@@ -14,7 +14,6 @@ from runner.report import (
     figures,
     inputs,
     networks,
-    overhead,
     pass_notes,
     profile,
     strategies,
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from runner.report.devices import Devices
     from runner.report.inputs import InputReport, Source
     from runner.report.networks import Networks
-    from runner.report.overhead import OverheadReport
     from runner.report.page.model import Figure
     from runner.report.publish import Measured, Watched
     from runner.report.strategies import Strategies, Way
@@ -264,26 +262,6 @@ def apart(found: Devices) -> Block:
         lines=(found.ground, devices.LEGEND, devices.STANDINGS_LEGEND),
         tables=tuple(Table(title=name, columns=table.headers, rows=table.rows) for name, table in tables.items()),
         runs=tuple(run for training in found.trainings for run in training.runs),
-        stem=found.name,
-    )
-
-
-def costs(found: OverheadReport) -> Block:
-    """The block of what the suite costs."""
-    on_off = figures.figure(found.telemetry_ratio, figures.half_width(found.telemetry_ratio_ci95))
-    tables = {
-        "Costs": overhead.costs(found),
-        "Rounds": overhead.rounds(found),
-        "Commands": overhead.commands(found),
-    }
-    return Block(
-        anchor=anchor(found.name),
-        title=f"{found.title}: what the suite costs",
-        lead=f"with samplers {on_off} of the throughput without them, {len(found.rounds)} rounds",
-        lines=(found.setting, found.ground, overhead.LEGEND),
-        tables=tuple(Table(title=title, columns=one.headers, rows=one.rows) for title, one in tables.items()),
-        notes=found.notes,
-        runs=found.runs,
         stem=found.name,
     )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import unquote
 
-from runner.report.page import blocks, overview, runs, studies
+from runner.report.page import blocks, overview, runs
 from runner.report.page.model import Block, Page, Section
 
 if TYPE_CHECKING:
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from runner.report.devices import Devices
     from runner.report.inputs import InputReport
     from runner.report.networks import Networks
-    from runner.report.overhead import OverheadReport
     from runner.report.publish import Measured, Watched
     from runner.report.strategies import Strategies
     from runner.report.sweep import Sweep
     from runner.results import RunRecord
-    from runner.studies.model import Reproduction
 
 CHAPTERS: Final = {
     "studies": (
@@ -121,13 +119,9 @@ class Collected:
         """Add trainings by several engines."""
         self.chapters["engines"] += map(blocks.checked, found)
 
-    def overhead(self, found: OverheadReport) -> None:
-        """Add what the suite was found to cost."""
-        self.chapters["overheads"].append(blocks.costs(found))
-
-    def study(self, reproduction: Reproduction, *, stem: str) -> None:
-        """Add a study; `stem` is its file's name without the ending."""
-        self.chapters["studies"].append(studies.block(reproduction, stem=stem))
+    def add(self, chapter: Literal["studies", "overheads"], block: Block) -> None:
+        """Add the block of an experiment, which its own room made."""
+        self.chapters[chapter].append(block)
 
     def join(self, folder: Collected, *, files: Mapping[str, str]) -> None:
         """Add what a folder holds.
