@@ -16,7 +16,6 @@ from itertools import combinations
 from typing import Final, get_args
 
 from runner.across.alike import Names, Run, alike, grouped, on_one_input, ratio, slug, software, trial_of, versions
-from runner.report import figures
 from runner.report.ablation import Ablation, Line, Losses
 from runner.request import Precision, Technique
 from runner.results import RunRecord
@@ -84,8 +83,8 @@ def _ablation(stages: dict[_Stage, list[Run]], *, name: str) -> Ablation:
         name=name,
         title=plain.title,
         setting=f"{plain.setting}, {plain.rows[0].devices}, in the first line",
-        ground=figures.ground(plain),
-        unit=figures.units(plain),
+        ground=plain.ran_on,
+        unit=plain.rate_unit,
         lines=tuple(lines),
         notes=tuple(_notes(lines, [run for own in stages.values() for run in own])),
     )

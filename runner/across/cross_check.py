@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from runner.across.alike import Names, Run, alike, grouped, ratio, slug, trial_of
-from runner.report import figures
 from runner.report.cross_check import INCOMPARABLE, CrossCheck, EngineRow
 from runner.results import RunRecord
 from runner.summarize import machine, summarize
@@ -94,7 +93,7 @@ def _report(places: dict[_Place, list[Run]], *, name: str) -> CrossCheck:
         title=first.title,
         setting=f"{first.setting}, {first.rows[0].devices}",
         ground=f"{first.machine} · {first.date}",
-        unit=figures.units(first),
+        unit=first.rate_unit,
         bare=BAREST[barest],
         rows=rows,
         notes=tuple(_notes(rows, places.values(), bare=BAREST[barest])),

@@ -12,7 +12,6 @@ from pathlib import PurePath
 from runner.across.alike import Names, Run, alike, grouped, of_batch, on_one_ground, trial_of, versions
 from runner.dataset import PACKED
 from runner.grading import metrics
-from runner.report import figures
 from runner.report.inputs import InputReport, Source
 from runner.results import RunRecord
 from runner.summarize import summarize, usable_windows
@@ -76,8 +75,8 @@ def _report(places: dict[_Place, list[Run]], *, name: str) -> InputReport:
         name=name,
         title=synthetic.title,
         setting=f"{synthetic.setting}, {synthetic.rows[0].devices}",
-        ground=figures.ground(synthetic),
-        unit=figures.units(synthetic),
+        ground=synthetic.ran_on,
+        unit=synthetic.rate_unit,
         sources=sources,
         notes=tuple(_notes(sources, everything)),
     )

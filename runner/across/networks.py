@@ -11,7 +11,6 @@ from typing import Final
 
 from runner.across.alike import Names, Run, slug, trial_of
 from runner.emulation.link import Link
-from runner.report import figures
 from runner.report.networks import Network, Networks
 from runner.report.summary import Row
 from runner.results import RunRecord
@@ -111,7 +110,7 @@ def _report(kind: _Kind, curves: Sequence[Sequence[Run]], *, name: str) -> Netwo
         title=f"{kind.framework} {kind.version}: {len(own)} networks",
         setting=f"{kind.precision}, {kind.scaling} scaling, {kind.way} over {over}, {data}",
         techniques=kind.techniques,
-        ground=figures.ground(summarize([largest])),
+        ground=summarize([largest]).ran_on,
         networks=own,
         notes=tuple(f"{network.label}, {note}" for network in own for note in network.notes),
     )
@@ -123,7 +122,7 @@ def _network(runs: Sequence[Run]) -> Network:
     return Network(
         label=model_in_words(trial),
         batch=trial.batch_per_device if trial.scaling == "weak" else trial.global_batch,
-        unit=figures.units(summary),
+        unit=summary.rate_unit,
         rows=summary.rows,
         notes=(*_reasons(summary.rows), *summary.notes),
         runs=tuple(

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runner.across.alike import Names, Run, alike, grouped, of_batch, on_one_input, ratio, trial_of, versions
-from runner.report import figures
 from runner.report.strategies import Strategies, Way
 from runner.results import RunRecord
 from runner.summarize import model_in_words, summarize, version_of
@@ -78,8 +77,8 @@ def _report(ways: dict[_Place, list[Run]], alone: dict[_Base, list[Run]], *, nam
         name=name,
         title=shown.title,
         setting=f"{model_in_words(trial)}, batch {trial.batch_per_device} per device, {trial.precision}, {shown.rows[0].devices}{faster}",
-        ground=figures.ground(shown),
-        unit=figures.units(shown),
+        ground=shown.ran_on,
+        unit=shown.rate_unit,
         ways=found,
         notes=(
             *(f"{way.label} {way.row.status}: {'; '.join(way.row.reasons)}" for way in found if way.row.reasons),

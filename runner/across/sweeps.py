@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from runner.across.alike import Names, Run, slug, threads, versions
 from runner.emulation.link import Link
-from runner.report import figures
 from runner.report.summary import Status
 from runner.report.sweep import Point, Sweep
 from runner.results import RunRecord
@@ -130,9 +129,9 @@ def _sweep(kind: _Kind, runs: Sequence[Run], points: tuple[Point, ...], *, name:
         name=name,
         title=summary.title,
         setting=f"{kind.model}{size}, {summary.rows[0].devices}{where}{way}, {data}",
-        ground=figures.ground(summary),
+        ground=summary.ran_on,
         device=runs[0][1].trial.device,
-        unit=figures.units(summary),
+        unit=summary.rate_unit,
         points=points,
         notes=tuple(_notes(runs, points)),
     )

@@ -18,7 +18,6 @@ from runner.across.alike import Names, Run, alike, slug, software, trial_of
 from runner.grading import metrics
 from runner.interconnect.counted import CountedWire
 from runner.interconnect.volume import least_factor
-from runner.report import figures
 from runner.report.comparison import SAMPLED, ComparedRow, Comparison
 from runner.report.summary import Row
 from runner.request import Interconnect
@@ -156,8 +155,8 @@ def compare(found: Sequence[Curve]) -> Comparison:
     return Comparison(
         title=summaries[0].title,
         setting=summaries[0].setting,
-        ground=figures.ground(summaries[0]),
-        unit=figures.units(summaries[0]),
+        ground=summaries[0].ran_on,
+        unit=summaries[0].rate_unit,
         first=found[0].label,
         rows=tuple(row.model_copy(update={"not_the_limit": _not_the_limit(row, rows)}) for row in rows),
         baseline=next((row for summary in summaries for row in summary.rows if row.scale == 1), None),

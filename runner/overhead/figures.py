@@ -17,7 +17,6 @@ from runner.events import Event, FirstStep, Phase, RunStop
 from runner.grading import metrics
 from runner.grading.metrics import GlobalWindows
 from runner.overhead.raw import Command, Overhead, SideName
-from runner.report import figures as written
 from runner.report.overhead import OverheadReport, RoundFigures, SideFigures
 from runner.results import RunRecord
 from runner.summarize import summarize
@@ -53,8 +52,8 @@ def overhead_report(raw: Overhead, runs: Mapping[str, Told]) -> OverheadReport:
         name=raw.name,
         title=first.title,
         setting=f"{first.setting}, {first.rows[0].devices}",
-        ground=f"{written.ground(first)}{f' · host: {of_host[0][1].image.reference}' if of_host else ''}",
-        unit=written.units(first),
+        ground=f"{first.ran_on}{f' · host: {of_host[0][1].image.reference}' if of_host else ''}",
+        unit=first.rate_unit,
         command=raw.command,
         commit=raw.commit,
         rounds=rounds,

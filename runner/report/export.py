@@ -27,7 +27,7 @@ def markdown(summary: Summary) -> str:
         "",
         f"{escaped(summary.setting)}  ",  # two spaces: a line break
         *([f"{escaped(summary.wires)}  "] if summary.wires else []),
-        f"{figures.ground(summary)}  ",
+        f"{summary.ran_on}  ",
         *([f"{summary.engine_reason}  "] if summary.engine_reason else []),
         "  \n".join((figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary)))),
         "",

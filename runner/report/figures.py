@@ -51,7 +51,7 @@ def headers(summary: Summary) -> Cells:
     return Cells(
         devices="devices",
         runs="runs",
-        throughput=f"{units(summary)} ±",
+        throughput=f"{summary.rate_unit} ±",
         training_time="training time (s)",
         speedup="speedup ±",
         efficiency="efficiency (%) ±",
@@ -79,11 +79,6 @@ def parts(summary: Summary) -> Block | None:
         seconds = (one.step_s, one.input_s, one.compute_s, one.stragglers_s, one.communication_s, one.exchange_alone_s)
         found.append((row.devices, *(figure(milliseconds(part)) for part in seconds)))
     return Block(headers=PARTS, rows=tuple(found)) if found else None
-
-
-def units(summary: Summary) -> str:
-    """The unit of throughput, "images/s"; a matrix has one."""
-    return " / ".join(sorted({row.unit for row in summary.rows}))
 
 
 def cells(row: Row, *, mfu: bool = False) -> Cells:
@@ -194,8 +189,3 @@ def notes(summary: Summary) -> tuple[str, ...]:
                 "than the definition (Winograd's), another precision than the one asked for, or cores that others used while the peak was measured"
             )
     return (*found, *summary.notes)
-
-
-def ground(summary: Summary) -> str:
-    """What it ran on, in one line."""
-    return f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}"

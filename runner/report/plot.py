@@ -81,7 +81,7 @@ def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
     else:
         axes.set_ylim(0, axes.get_ylim()[1] * 1.03)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
-    canvas.dress(axes, f"throughput ({figures.units(summary)})", along="y")
+    canvas.dress(axes, f"throughput ({summary.rate_unit})", along="y")
     axes.legend(loc="upper left", frameon=False, fontsize=10)
 
 
@@ -179,7 +179,7 @@ def _footer(figure: Figure, summary: Summary) -> None:
         f"not drawn: {row.devices} {row.status} ({'; '.join(row.reasons)})" for row in summary.rows if not row.usable
     ]
     lines = [
-        figures.ground(summary),
+        summary.ran_on,
         _bars(summary),
         *omitted,
     ]

@@ -16,7 +16,7 @@ from runner.across.transports import Curve, compare, curves
 from runner.errors import RequestError
 from runner.planning.concurrency import CaseFigures
 from runner.planning.concurrency import figures as case_figures
-from runner.report import concurrent, figures, modes, pass_notes, profile, transports
+from runner.report import concurrent, modes, pass_notes, profile, transports
 from runner.report.comparison import Comparison
 from runner.report.export import markdown, to_csv
 from runner.report.plot import scaling_png
@@ -157,7 +157,7 @@ def _of_pass(run: Run) -> Reports:
     if record.profile is None or record.validity.status == "invalid":
         return {}
     summary = summarize([run])
-    ground = (summary.setting, figures.ground(summary))
+    ground = (summary.setting, summary.ran_on)
     notes = (*pass_notes.reservations(record), *pass_notes.sampled(record))
     what = title(record.trial)
     return {
@@ -186,5 +186,5 @@ def _power(runs: Sequence[Run], summary: Summary, *, console: Console) -> bytes 
     seen = watched(runs, console=console)
     if seen is None:
         return None
-    ground = f"{seen.record.run_id} · {figures.ground(summary)}"
+    ground = f"{seen.record.run_id} · {summary.ran_on}"
     return power_png(seen.frame, seen.telemetry, title=summary.title, ground=ground)

@@ -139,3 +139,13 @@ class Summary(BaseModel):
     notes: tuple[str, ...] = ()
     date: str
     record_dirs: tuple[Path, ...]
+
+    @property
+    def rate_unit(self) -> str:
+        """The unit of throughput, "images/s"; a matrix has one."""
+        return " / ".join(sorted({row.unit for row in self.rows}))
+
+    @property
+    def ran_on(self) -> str:
+        """Machine, image, engine and day in one line."""
+        return f"{self.machine} · {self.image_reference} · engine {self.engine} · {self.date}"

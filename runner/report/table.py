@@ -44,7 +44,7 @@ def scaling_table(summary: Summary) -> RenderableType:
         Text(summary.title, style="bold"),
         Text(summary.setting),
         *([Text(summary.wires)] if summary.wires else []),
-        Text(figures.ground(summary), style="dim"),
+        Text(summary.ran_on, style="dim"),
         *([Text(summary.engine_reason, style="yellow")] if summary.engine_reason else []),
         Text(figures.interval_legend(summary), style="dim"),
         *(Text(legend, style="dim") for legend in figures.peak_legend(summary)),

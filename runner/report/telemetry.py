@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from rich.text import Text
 
-from runner.report import figures
 from runner.report.block import ABSENT, Block
 from runner.report.figures import figure
 
@@ -100,7 +99,7 @@ def _together(summary: Summary) -> dict[str, Callable[[Telemetry], str]]:
         "utilisation (%)": lambda telemetry: _number(telemetry.utilisation_percent),
         "power (W)": lambda telemetry: _number(telemetry.power_w),
         "energy (J)": lambda telemetry: figure(telemetry.energy_j),
-        f"{figures.units(summary).removesuffix('/s')}/J": lambda telemetry: figure(telemetry.samples_per_joule),
+        f"{summary.rate_unit.removesuffix('/s')}/J": lambda telemetry: figure(telemetry.samples_per_joule),
     }
 
 

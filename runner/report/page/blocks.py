@@ -279,7 +279,7 @@ def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
             anchor=anchor(record.run_id),
             title=what,
             lead=first,
-            lines=(*more, summary.setting, figures.ground(summary)),
+            lines=(*more, summary.setting, summary.ran_on),
             figures=drawn.time_shares(record, title=what),
             tables=tuple(
                 Table(title=part.title, columns=part.columns, rows=part.rows, legend=part.legend)
@@ -311,7 +311,7 @@ def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None
         lines=(
             summary.setting,
             *(line for line in ends if line),
-            figures.ground(summary),
+            summary.ran_on,
             figures.interval_legend(summary),
             *figures.peak_legend(summary),
         ),

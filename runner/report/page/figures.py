@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from runner.report import figures, profile_plot
+from runner.report import profile_plot
 from runner.report import sweep as sweeping
 from runner.report.page.model import Figure, Series, bounds, error_bars
 from runner.report.profile import worked
@@ -43,7 +43,7 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
             title=f"Throughput, {summary.title}",
             shape="bars",
             x="devices",
-            y=f"throughput ({figures.units(summary)})",
+            y=f"throughput ({summary.rate_unit})",
             series=(measured,),
             interval=error_bars(measured),
             notes=notes,
