@@ -15,7 +15,7 @@ import pytest
 from records import events, record
 from test_cli import dlscale
 
-import runner.regrade
+from runner import regrade as regrading
 from runner.grading.grade import grade, scaling
 from runner.grading.kept import lost
 from runner.machine.provenance import SUITE_ROOT
@@ -248,7 +248,7 @@ def test_a_record_that_can_not_be_written_again_is_one_sentence(runs, capsys, mo
     def refuse(*_):
         raise OSError(number, "no")
 
-    monkeypatch.setattr(runner.regrade, "write_record", refuse)
+    monkeypatch.setattr(regrading, "write_record", refuse)
     assert regrade_all(runs) == 2
     said = capsys.readouterr()
     assert said.err == (
