@@ -24,7 +24,7 @@ from runner.interrupts import Stopped
 from runner.outcome import Outcome
 from runner.request import Request
 from runner.results import RunWriter
-from runner.running import POLL_S, TAIL_LINES, Lost, Running, Stop
+from runner.running import POLL_S, TAIL_LENGTH, TAIL_LINES, Lost, Running, Stop
 from runner.spec import ContainerSpec
 from runner.trial import Trial
 from runner.untangle import Untangler
@@ -266,7 +266,7 @@ def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) ->
     try:
         for line in container.lines():
             if line.whole:
-                tail.append(line.text)
+                tail.append(line.text[:TAIL_LENGTH])
                 say(line.text)
         code = container.wait()
     finally:

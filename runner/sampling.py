@@ -21,7 +21,7 @@ from runner.events.parse import EventError, Rows, parse_line
 from runner.grading.failures import explain
 from runner.interrupts import Stopped
 from runner.results import RunWriter
-from runner.running import BEAT_S
+from runner.running import BEAT_S, TAIL_LENGTH
 from runner.spec import ContainerSpec
 
 # Seconds that a sampler has to say its first word, and to say its last once it has been told to end.
@@ -151,7 +151,7 @@ class _Sampler:
         if isinstance(heard, Rows):
             self._writer.rows(heard)
         elif heard is None:
-            self._tail.append(text)
+            self._tail.append(text[:TAIL_LENGTH])
             self._writer.log(self._spec.name, text)
         else:
             self._event(heard)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+MOST: Final = 2**25
+"""Characters that are kept of all lines that have no end yet."""
+_EACH: Final = 256
+"""Characters that one more rank counts for: what begins lines and ends none fills no memory either."""
 # Behind a job number, which horovodrun's own prefix has not: that one is put before whole lines.
-MOST_PIECES: Final = 1024
-"""Of a line that are kept: 4 MiB."""
 _TAG: Final = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:")
 
 
@@ -21,6 +23,7 @@ class Untangler:
 
     def __init__(self) -> None:
         self._begun: dict[str, list[str]] = {}
+        self._kept = 0
 
     def feed(self, text: str) -> tuple[str, ...]:
         """Take in a physical line without its end: the lines that it completes, which are none or one, or two behind untagged text."""
@@ -28,16 +31,18 @@ class Untangler:
         if not tags:
             return (text,)
         edges = [*(tag.start() for tag in tags), len(text)]
-        for tag, end in zip(tags, edges[1:], strict=True):
-            pieces = self._begun.setdefault(tag.group(), [])
-            if len(pieces) < MOST_PIECES:
-                pieces.append(text[tag.end() : end])
+        for tag, end in zip(tags[:-1], edges[1:-1], strict=True):
+            if self._kept < MOST:
+                self._begun.setdefault(tag.group(), []).append(text[tag.end() : end])
+                self._kept += _EACH + end - tag.end()
         last = tags[-1].group()
         untagged = (text[: edges[0]],) if edges[0] else ()
-        return (*untagged, last + "".join(self._begun.pop(last)))
+        pieces = self._begun.pop(last, [])
+        self._kept -= sum(_EACH + len(piece) for piece in pieces)
+        return (*untagged, last + "".join(pieces) + text[tags[-1].end() :])
 
     def close(self) -> tuple[str, ...]:
         """Give what was begun and never ended."""
         rest = tuple(tag + "".join(pieces) for tag, pieces in self._begun.items())
-        self._begun = {}
+        self._begun, self._kept = {}, 0
         return rest

@@ -21,6 +21,8 @@ from runner.events.parse import Line, untag
 DialectName = Literal["caffe", "mxnet", "tf_cnn_benchmarks", "horovod", "nccl-tests"]
 
 SHOWN: Final = 200
+LONGEST: Final = 4096
+"""Characters of a line that are looked at: no dialect has longer ones, and searching a MiB of digits takes a second."""
 
 
 class DialectError(RunFailedError):
@@ -121,6 +123,7 @@ class LogReader(ABC):
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
         """Take in one line; see `Reader.feed`."""
+        text = text[:LONGEST]
         self._first_line = self._first_line or text.strip()
         return tuple(self._read(untag(text.rstrip()), received))
 

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from runner.engines.base import Line
 
-AHEAD: Final = 500
-"""Lines that may wait to be taken in: a program that writes faster waits, and nobody's memory fills."""
+AHEAD: Final = 64
+"""Lines, or reads of a stream, that may wait to be taken in: a program that writes faster waits, and nobody's memory fills."""
 LONGEST: Final = 2**20
 """Bytes of a line that are kept."""
 CUT: Final = f" [cut here: the line is longer than {LONGEST >> 20} MiB]"

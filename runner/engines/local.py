@@ -107,16 +107,17 @@ class LocalContainer:
 
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""
-        found: queue.Queue[Line | None] = queue.Queue(maxsize=AHEAD)
+        found: queue.Queue[tuple[Splitter, bytes]] = queue.Queue(maxsize=AHEAD)
         for pipe, splitter in ((self._process.stdout, Splitter("stdout")), (self._process.stderr, Splitter("stderr"))):
             threading.Thread(target=_pump, args=(pipe, splitter, found), daemon=True).start()
         open_streams = 2
         while open_streams:
-            line = found.get()
-            if line is None:
-                open_streams -= 1
+            splitter, data = found.get()
+            if data:
+                yield from splitter.feed(data)
             else:
-                yield line
+                open_streams -= 1
+                yield from splitter.close()
 
     def wait(self) -> int:
         """Exit code, 128 + signal number if a signal ended it."""
@@ -169,10 +170,8 @@ def environment(spec: ContainerSpec) -> dict[str, str]:
     return {**spec.env, **gpus}
 
 
-def _pump(pipe: IO[bytes], splitter: Splitter, found: queue.Queue[Line | None]) -> None:
+def _pump(pipe: IO[bytes], splitter: Splitter, found: queue.Queue[tuple[Splitter, bytes]]) -> None:
+    """Hand over each read of a stream; an empty one is its end."""
     while data := os.read(pipe.fileno(), READ_BYTES):
-        for line in splitter.feed(data):
-            found.put(line)
-    for line in splitter.close():
-        found.put(line)
-    found.put(None)
+        found.put((splitter, data))
+    found.put((splitter, b""))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.events.parse import Rows, parse_line
-from runner.untangle import Untangler
+from runner.untangle import MOST, Untangler
 
 # A real chain, shortened: Open MPI 4.1.4, two ranks that write rows at once.
 WOVEN = (
@@ -55,6 +55,15 @@ def test_every_rank_is_heard_as_if_it_had_been_alone(fragments):
         rank: text + ("\n" if text and not text.endswith("\n") else "") for rank, text in written.items()
     }
     assert untangler.close() == ()
+
+
+def test_tags_that_end_no_line_fill_no_memory():
+    """What looked like the tag of one more rank was kept for its end, of any number of them."""
+    untangler = Untangler()
+    for rank in range(40_000):
+        assert untangler.feed(f"[1,{rank}]<stdout>:{'x' * 1000}[2,1]<stdout>:whole") == ("[2,1]<stdout>:whole",)
+    assert untangler.feed(f"[1,39999]<stdout>:{'y' * 9}") == (f"[1,39999]<stdout>:{'y' * 9}",)
+    assert sum(map(len, untangler.close())) <= MOST
 
 
 def test_lines_without_a_tag_pass_as_they_are():
