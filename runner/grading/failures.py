@@ -17,6 +17,8 @@ LOST: Final = re.compile(
     r"^(Connection to \S+ closed by remote host|Timeout, server \S+ not responding|client_loop: send disconnect)"
 )
 LAST_LINES: Final = 3
+SMALLER: Final = "; try a smaller BATCH"
+"""Next step of a rank that ran out of memory; what has no batch can't take it."""
 LONGEST_LINE: Final = 200
 
 
@@ -44,11 +46,11 @@ CAUSES: Final = (
         re.compile(r"ibv_(reg_mr|create_cq|create_qp)\S* .*Cannot allocate memory"),
     ),
     Cause(
-        "the device ran out of memory; try a smaller BATCH",
+        f"the device ran out of memory{SMALLER}",
         re.compile(r"CUDA out of memory|OutOfMemoryError|cudaMalloc.*out of memory", re.IGNORECASE),
     ),
     Cause(
-        "the process ran out of memory; try a smaller BATCH",
+        f"the process ran out of memory{SMALLER}",
         re.compile(r"MemoryError|Cannot allocate memory|DefaultCPUAllocator: can't allocate", re.IGNORECASE),
     ),
     Cause(
@@ -119,12 +121,13 @@ def explain(
     own = [line.said for line in found if death and line.rank == death.rank] or [line.said for line in found]
     event = f"; its last event was {heard[death.rank]}" if death and death.rank in heard else ""
     said = event + _last_words(own)
+    smaller = SMALLER if trains else ""
     for cause in CAUSES:
         for line in reversed(own):
             if match := cause.pattern.search(line):
-                return f"{who}{cause.reason} ({match.string.strip()[:LONGEST_LINE]})"
+                reason = cause.reason.replace(SMALLER, smaller)
+                return f"{who}{reason} ({match.string.strip()[:LONGEST_LINE]})"
     if code in KILLED:
-        smaller = "; try a smaller BATCH" if trains else ""
         return f"{who}killed (exit code {code}, SIGKILL), by hand or by the kernel at its memory limit{smaller}{said}"
     return f"{who}exit code {code}{_signal_name(code)}{said}"
 

@@ -241,4 +241,5 @@ def test_what_a_terminal_would_obey_is_in_no_sentence():
 def test_a_sampler_that_is_killed_has_no_batch():
     """It was explained by a memory limit that a smaller BATCH would mend."""
     assert "BATCH" not in explain(137, [], trains=False)
+    assert "BATCH" not in explain(1, ["MemoryError"], trains=False)
     assert "try a smaller BATCH" in explain(137, [])

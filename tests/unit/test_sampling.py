@@ -126,6 +126,7 @@ def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
     ("program", "reason"),
     [
         ("sys.exit('no NVML today')", "no NVML today"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "the sampler killed (exit code 137, SIGKILL)"),
         ("print('::dlscale:: {}', flush=True)", "breaks the contract"),
         ('print(\'::dlscale-rows:: {"table": "telemetry", "rank": 0, "columns": {"watts": [1]}}\')', "no column watts"),
     ],
@@ -134,6 +135,7 @@ def test_a_sampler_that_dies_or_lies_is_named_and_the_run_goes_on(sample, progra
     _, heard = sample(program)
     (trouble,) = (event for event in heard if isinstance(event, Trouble))
     assert reason in trouble.reason
+    assert "BATCH" not in trouble.reason
 
 
 class Refusing:
