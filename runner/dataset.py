@@ -217,8 +217,14 @@ def jpegs(root: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All files below a folder. Links are followed, as the programs do (`class_folders.py`)."""
-    for parent, _, names in os.walk(folder, onerror=_refuse_unseen, followlinks=True):
+    """All files below a folder. Links are followed, but into no folder twice, as the programs do (`class_folders.py`)."""
+    seen: set[str] = set()
+    for parent, folders, names in os.walk(folder, onerror=_refuse_unseen, followlinks=True):
+        real = os.path.realpath(parent)
+        folders[:] = [] if real in seen else sorted(folders)
+        if real in seen:
+            continue
+        seen.add(real)
         yield from (file for file in (Path(parent, name) for name in names) if file.is_file())
 
 

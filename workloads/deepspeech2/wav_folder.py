@@ -28,12 +28,14 @@ class WavFolder:
 
     def __init__(self, root):
         self.root = Path(root)
-        self.utterances, self.skipped = [], set()
+        self.utterances, self.skipped, seen = [], set(), set()
         for parent, folders, names in os.walk(root, followlinks=True):
-            folders.sort()
-            for name in sorted(names):
+            real = os.path.realpath(parent)
+            folders[:] = [] if real in seen else sorted(folders)  # links that lead back up would be followed for ever
+            for name in [] if real in seen else sorted(names):
                 if name.lower().endswith(".wav"):
                     self.add(Path(parent) / name)
+            seen.add(real)
 
     def add(self, path):
         """List a file, or name it as one that is no use."""

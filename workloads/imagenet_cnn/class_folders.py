@@ -23,16 +23,22 @@ def class_folders(root):
     """
     classes, images = [], []
     for folder in sorted(entry for entry in Path(root).iterdir() if entry.is_dir()):
-        found = sorted(
-            f"{parent}/{name}"
-            for parent, _, names in os.walk(folder, followlinks=True)
-            for name in names
-            if name.lower().endswith(SUFFIXES)
-        )
+        found = sorted(path for path in _files(folder) if path.lower().endswith(SUFFIXES))
         if found:
             images += [(os.path.relpath(path, root), len(classes)) for path in found]
             classes.append(folder.name)
     return classes, images
+
+
+def _files(folder):
+    """All files below a folder, each folder once: links that lead back up would be followed for ever."""
+    seen = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(parent)
+        folders[:] = [] if real in seen else sorted(folders)
+        if real not in seen:
+            yield from (f"{parent}/{name}" for name in names)
+        seen.add(real)
 
 
 def split(images):

@@ -37,6 +37,17 @@ def test_the_runner_counts_what_the_programs_read(tree):
     assert (found.classes, found.images) == (len(classes), len(images))
 
 
+def test_links_that_lead_back_up_are_followed_once(tree):
+    """Two of them in one class were 2**40 folders to look into."""
+    for name in ("one", "two"):
+        (tree / "zebra" / name).symlink_to(tree / "zebra")
+        (tree / "ant" / name).symlink_to(tree)
+    classes, images = class_folders.class_folders(tree)
+    assert classes == ["ant", "zebra"]
+    assert sorted(name for name, label in images if label) == ["zebra/1.jpg", "zebra/2.JPEG"]
+    assert dataset.inspect(tree).images == len(images) == 6
+
+
 def test_the_runner_keeps_as_many_for_validation_as_the_programs(tmp_path):
     for name, count in (("ant", 11), ("bee", 4), ("cow", 5)):
         (tmp_path / name).mkdir()
