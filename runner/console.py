@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import IO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from runner.errors import printable
+
+
+class _Console(Console):
+    """A console on which nothing that was read, heard or typed is a command to the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Give what is to be written, each text as text; Rich's own control codes are no text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def complain(sentences: Iterable[str]) -> None:
+    """Say on standard error, a line each, what was passed over."""
+    console = open_console(stderr=True, soft_wrap=True)
+    for sentence in sentences:
+        console.print(sentence)
 
 
 def open_console(
     *, stderr: bool = False, soft_wrap: bool = False, width: int | None = None, file: IO[str] | None = None
 ) -> Console:
     """A console on standard output, standard error or a file; `soft_wrap` leaves long lines whole."""
-    return Console(
+    return _Console(
         stderr=stderr, soft_wrap=soft_wrap, width=width, file=file, markup=False, emoji=False, highlight=False
     )
 

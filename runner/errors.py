@@ -104,9 +104,9 @@ def readable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-# Control sequences of terminals (ECMA-48: ESC [ ... and OSC strings), then whatever else is no letter.
+# Control sequences of terminals (ECMA-48: ESC [ ... and OSC strings, which may lack their end), then whatever else is no letter.
 _CODES: Final = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    r"\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from runner.errors import RequestError
+from runner.errors import RequestError, is_utf8, one_line, printable, shorten
 
 
 class Frozen(BaseModel):
@@ -20,29 +20,85 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=120)]
 """What files are named by: a folder of somebody else's records may not say where on this machine a report is written."""
 
 
-# What may be more than a float holds.
-_HUGE: Final = re.compile(r"[eE]\+?\d{3}")
+# What may be no figure, more than 64 bits hold, or a code to a terminal.
+_ODD: Final = re.compile(
+    r"NaN|Infinity|[eE]\+?\d{3}|\d{19}|\\(?:u(?:00[01789]|[dD][89a-fA-F])|[bfr])|[\x7f-\x9f\ud800-\udfff]"
+    r'|"\s*[+-]?(?i:nan|inf(?:inity)?)\s*"'
+)
+# A text that pydantic would take for such a number.
+_AS_NUMBER: Final = re.compile(r"\s*[+-]?(?:nan|inf(?:inity)?|[\d_]{19,}(?:\.\d*)?)\s*", re.IGNORECASE)
+_MOST: Final = 2**63
 
 
-def load_fields(text: str) -> dict[str, Any]:
-    """An object of JSON whose numbers are all finite.
+def load_fields(text: str, *, of: Callable[[str], float | None] | None = None) -> dict[str, Any]:
+    """An object of JSON whose numbers are all finite, of 64 bits where they are whole, and whose texts hold no code to a terminal.
+
+    Args:
+        text: the JSON.
+        of: what a number that may not be finite is taken for; None where it is refused.
 
     Raises:
-        ValueError: it is none, or a number is infinite or not one.
+        ValueError: it is none, or a number is not finite or has more bits.
     """
-    huge = _finite if _HUGE.search(text) else None
-    fields: dict[str, Any] = json.loads(text, parse_constant=_finite, parse_float=huge)
+    read = of or _finite
+    fields: dict[str, Any] = (
+        json.loads(text)
+        if is_plain(text)
+        else _without_codes(json.loads(text, parse_constant=read, parse_float=read, parse_int=_whole))
+    )
     return fields
 
 
+def known(word: str) -> float | None:
+    """A number; None for one that is not finite."""
+    return found if math.isfinite(found := float(word)) else None
+
+
+def is_plain(text: str) -> bool:
+    """Whether nothing in a JSON is for `load_fields` to refuse or to take out."""
+    return not _ODD.search(text)
+
+
 def _finite(word: str) -> float:
-    if math.isfinite(found := float(word)):
+    if (found := known(word)) is not None:
         return found
-    raise ValueError(f"it holds {word}, which is no figure")
+    raise ValueError(f"it holds {shorten(word)}, which is no figure")
+
+
+def _whole(word: str) -> int:
+    if -_MOST <= (found := int(word)) < _MOST:
+        return found
+    raise ValueError(f"it holds {shorten(word)}, which is no figure")
+
+
+def _without_codes(value: Any) -> Any:
+    """What JSON holds, every text in it without a code to a terminal.
+
+    Raises:
+        ValueError: a text holds a lone surrogate, which no file can.
+    """
+    if isinstance(value, str):
+        if not is_utf8(value):
+            raise ValueError("a text in it is not UTF-8")
+        if _AS_NUMBER.fullmatch(value):
+            raise ValueError(f"it holds {shorten(value)}, which is no figure")
+        return printable(value)
+    if isinstance(value, list):
+        return [_without_codes(one) for one in value]
+    return (
+        {_without_codes(name): _without_codes(one) for name, one in value.items()} if isinstance(value, dict) else value
+    )
+
+
+def misfit(error: ValidationError) -> str:
+    """Where the first thing of a file is that does not fit its model, and why."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return one_line(f"at {where} ({first['msg']})" if where else first["msg"])
 
 
 def refuse_newer(fields: Mapping[str, Any], path: Path, *, newest: int) -> None:

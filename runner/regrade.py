@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 from rich.console import Console
 
-from runner.console import open_console
+from runner.console import complain, open_console
 from runner.errors import DlscaleError, RequestError
 from runner.foreign import grade as foreign
 from runner.grading.grade import Graded, grade, scaling
@@ -123,7 +122,7 @@ def regrade_all(directory: Path) -> int:
                 _regrade_run(path, console=console)
         except DlscaleError as error:
             refused.append(str(error))
-    sys.stderr.writelines(f"{sentence}\n" for sentence in refused)
+    complain(refused)
     return RequestError.exit_code if refused else 0
 
 

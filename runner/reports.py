@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +20,7 @@ from runner.across.networks import networks
 from runner.across.strategies import strategies
 from runner.across.sweeps import sweeps
 from runner.across.transports import across
-from runner.console import open_console
+from runner.console import complain, open_console
 from runner.errors import DlscaleError, RequestError
 from runner.on_file import Run, read_runs
 from runner.overhead.again import from_file
@@ -42,7 +41,7 @@ from runner.report.page.model import Page
 from runner.report.progress import progress
 from runner.report.publish import Measured, of_comparison, redraw, save, watched
 from runner.results import RECORD, check_writable, folders_under, read_record, run_directories, write_report
-from runner.studies.again import SUFFIX
+from runner.studies.again import SUFFIX, read_reproduction
 from runner.studies.model import Reproduction
 
 Found = TypeVar("Found")
@@ -135,7 +134,7 @@ def _folders(directories: Sequence[Path]) -> list[tuple[Path, list[Run]]]:
         raise RequestError(
             f"{names}: holds no run record that can be read; name a run directory, or one of several, for example results/MACHINE"
         )
-    sys.stderr.writelines(f"{sentence}\n" for sentence in found.passed_over)
+    complain(found.passed_over)
     folders: dict[Path, list[Run]] = {}
     for run in found.runs:
         folders.setdefault(run[0].parent, []).append(run)
@@ -228,11 +227,9 @@ def _reproductions(folder: Path, *, console: Console) -> Iterator[tuple[str, Rep
     """Studies that were run there, by the name of their file; one that can't be read costs itself only."""
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
-            yield path.name.removesuffix(SUFFIX), Reproduction.model_validate_json(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            console.print(
-                f"not drawn: {path}: is no reproduction of this version ({error})", style="yellow", markup=False
-            )
+            yield path.name.removesuffix(SUFFIX), read_reproduction(path)
+        except RequestError as error:
+            console.print(f"not drawn: {error}", style="yellow")
 
 
 def _overheads(folder: Path, *, console: Console) -> Iterator[OverheadReport]:

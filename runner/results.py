@@ -22,7 +22,7 @@ from runner.columns import TableName
 from runner.errors import RequestError, RunFailedError, one_line
 from runner.events import Event
 from runner.events.parse import Rows, parse_events
-from runner.frozen import FileName, Frozen, load_fields, refuse_newer
+from runner.frozen import FileName, Frozen, load_fields, misfit, refuse_newer
 from runner.grading.model import Interval, Measurement
 from runner.interconnect import Transport
 from runner.machine.provenance import Provenance
@@ -259,12 +259,10 @@ def read_record(directory: Path) -> RunRecord:
     except FileNotFoundError as error:
         raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise RequestError(f"{path}: does not fit the record schema at {where} ({first['msg']})") from error
+        raise RequestError(f"{path}: does not fit the record schema {misfit(error)}") from error
     # ValueError: no JSON, or no UTF-8.
     except (OSError, ValueError, RecursionError, AttributeError) as error:
-        raise RequestError(f"{path}: is not a run record ({error}); name another run directory") from error
+        raise RequestError(f"{path}: is not a run record ({one_line(error)}); name another run directory") from error
 
 
 def read_events(directory: Path) -> tuple[Event, ...]:
@@ -280,10 +278,10 @@ def read_events(directory: Path) -> tuple[Event, ...]:
         return parse_events(path.read_text(encoding="utf-8").splitlines())
     except ValidationError as error:
         raise RequestError(
-            f"{path}: holds a line that is not an event ({error.errors()[0]['msg']}); the raw file is damaged"
+            f"{path}: holds a line that is not an event, {misfit(error)}; the raw file is damaged"
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"{path}: can't be read ({error}); the raw file is damaged") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RequestError(f"{path}: can't be read ({one_line(error)}); the raw file is damaged") from error
 
 
 def read_plan(directory: Path) -> RunPlan:
@@ -294,8 +292,10 @@ def read_plan(directory: Path) -> RunPlan:
     """
     path = directory / PLAN
     try:
-        return RunPlan.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return RunPlan.model_validate(load_fields(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise RequestError(f"{path}: is no plan of a run, {misfit(error)}; name a run directory") from error
+    except (OSError, ValueError, RecursionError) as error:
         raise RequestError(f"{path}: is no plan of a run ({one_line(error)}); name a run directory") from error
 
 
@@ -359,7 +359,7 @@ def write_report(out: Path, name: str, content: str | bytes) -> Path:
         RunFailedError: it can't be written.
     """
     path = out / name
-    if path.name != name:
+    if path.name != name or not name.isprintable():
         raise RequestError(f"{name!r} is no name for a file in {out}; a record in there asks for it, take it away")
     with _disk(out):
         path.write_bytes(content.encode() if isinstance(content, str) else content)

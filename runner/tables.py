@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner.columns import COLUMNS, Kind, TableName
 from runner.events.parse import Rows
+from runner.frozen import load_fields
 from runner.profile.classify import category
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _groups(path: Path) -> Iterable[list[Rows]]:
         for line in file:
             if not line.endswith("\n"):
                 break
-            group.append(Rows.model_validate_json(line))
+            group.append(Rows.model_validate(load_fields(line)))
             rows += group[-1].count
             if rows >= GROUP:
                 yield group

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from runner.compare.identity import Identity, identity
 from runner.grading import metrics
@@ -16,6 +16,8 @@ from runner.trial import Trial
 
 Run = tuple[Path, RunRecord]
 Key = TypeVar("Key", bound=tuple[Any, ...])
+LONGEST: Final = 120
+"""Letters of a name; what reports have behind it fits a file's 255 as well."""
 
 
 def alike(
@@ -78,8 +80,8 @@ def software(run: Run) -> tuple[str, str]:
 
 
 def slug(words: Iterable[str]) -> str:
-    """Words as the name of a file."""
-    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())
+    """Words as the name of a file, which no record can make longer than a disk takes."""
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower())[:LONGEST]
 
 
 def of_batch(what: str, run: Run) -> str:

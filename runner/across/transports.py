@@ -8,7 +8,6 @@ differently.
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +57,7 @@ class Curve:
     @property
     def slug(self) -> str:
         """The label as part of a file's name: `ethernet-eth0-emulated-1gbit`."""
-        return re.sub(r"[^a-z0-9.]+", "-", self.label.lower()).strip("-")
+        return slug([self.label]).strip("-")
 
 
 def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:

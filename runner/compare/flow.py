@@ -10,7 +10,7 @@ from typing import Final, Literal
 from runner.compare import show
 from runner.compare.judge import compare
 from runner.compare.model import Compared
-from runner.console import open_screen
+from runner.console import complain, open_screen
 from runner.errors import RequestError, SlowerError
 from runner.on_file import OnFile, runs_at
 
@@ -39,6 +39,9 @@ def compare_runs(a: str, b: str, *, threshold: str | None, form: Form) -> None:
         )
     percent = read_percent(threshold) if threshold is not None else None
     sides = {"A": runs_at(a), "B": runs_at(b)}
+    for name, side in sides.items():
+        if not side.runs:
+            raise RequestError(f"{name} holds no record that can be read: {side.passed_over[0]}")
     _refuse_shared(sides, a, b)
     compared = compare(*([record for _, record in side.runs] for side in sides.values()), names=(a, b))
     passed_over = [f"{name}: {sentence}" for name, side in sides.items() for sentence in side.passed_over]
@@ -77,11 +80,7 @@ def _refuse_strangers(compared: Compared) -> None:
         first = compared.unpaired[0]
         why = f"{first.side} has {first.trial}; {first.nearest}"
     else:
-        why = (
-            f"{compared.left_out[0].run_id} is {compared.left_out[0].reason}"
-            if compared.left_out
-            else "no record can be read"
-        )
+        why = f"{compared.left_out[0].run_id} is {compared.left_out[0].reason}"
     raise RequestError(
         f"A={compared.a} and B={compared.b} have no trial in common ({why}); name runs of the same trial"
     )
@@ -92,7 +91,7 @@ def _print(compared: Compared, passed_over: Sequence[str], form: Form) -> None:
         show.print_compared(open_screen(width_of_a_file=_WIDTH_OF_A_FILE), compared, passed_over)
         return
     sys.stdout.write(show.as_json(compared) if form == "json" else show.markdown(compared))
-    sys.stderr.writelines(f"{sentence}\n" for sentence in passed_over)
+    complain(passed_over)
 
 
 def _fail_on_regression(compared: Compared, percent: float) -> None:

@@ -5,7 +5,6 @@ An event that the contract (`workloads/events.py`) does not know is a bug of the
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 
 from runner.columns import COLUMNS, TableName
 from runner.events import Event
+from runner.frozen import is_plain, known, load_fields, misfit
 
 PREFIX = "::dlscale:: "
 ROWS_PREFIX: Final = "::dlscale-rows:: "
@@ -93,18 +93,20 @@ def parse_line(text: str, *, received: float, container: str) -> Event | Rows | 
     if prefix is None:
         return None
     try:
-        fields = json.loads(said[len(prefix) :], parse_constant=lambda _: None)
+        fields = load_fields(said[len(prefix) :], of=known)
         if prefix == ROWS_PREFIX:
             return Rows.model_validate({**fields, "container": container})
         return _EVENT.validate_python({**fields, "received": received, "container": container})
-    except (json.JSONDecodeError, TypeError) as error:
-        raise EventError(f"{container} wrote an event that is not a JSON object: {text[:200]!r}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise EventError(f"{container} wrote an event that breaks the contract at {where}: {first['msg']}") from error
+        raise EventError(f"{container} wrote an event that breaks the contract {misfit(error)}") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise EventError(f"{container} wrote an event that is not a JSON object: {text[:200]!r}") from error
 
 
 def parse_events(lines: Iterable[str]) -> tuple[Event, ...]:
     """Read the lines of an `events.jsonl` back."""
-    return tuple(_EVENT.validate_json(line) for line in lines if line.strip())
+    return tuple(map(_event, filter(str.strip, lines)))
+
+
+def _event(line: str) -> Event:
+    return _EVENT.validate_json(line) if is_plain(line) else _EVENT.validate_python(load_fields(line))

@@ -16,6 +16,8 @@ from runner.trial import ForeignTrial, comparison_key
 
 # What an image's name may hold and a container's may not.
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+# Letters of it that a run is named by; a tag may have 128.
+_LONGEST: Final = 60
 
 
 @dataclass(frozen=True)
@@ -137,5 +139,5 @@ def container(trial: ForeignTrial, *, image: Image, place: Place, run_id: str) -
 
 def run_id(trial: ForeignTrial, *, matrix: str) -> str:
     """Names a run as the suite's own are: when, what, on how many, which repeat."""
-    image = _UNFIT.sub("-", trial.image.rpartition("/")[2])
+    image = _UNFIT.sub("-", trial.image.rpartition("/")[2])[:_LONGEST]
     return f"{matrix}-{image}-{trial.world_size}{trial.device}-r{trial.repeat}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runner.errors import RequestError
+from runner.frozen import FileName
 from runner.images.wheelhouse import sha256
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Archived(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    file: str
+    file: FileName
     sha256: str
     reference: str
     id: str

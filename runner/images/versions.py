@@ -48,8 +48,8 @@ PythonRange = Annotated[str, AfterValidator(_specifier)]
 DriverVersion = Annotated[str, AfterValidator(_driver)]
 PythonVersion = Annotated[str, Field(pattern=r"^3\.\d+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
-# One path component and one image tag: a version with a slash would leave its folder.
-ImageVersion = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+# One path component and one image tag: a version, a framework or a base with a slash would leave its folder.
+ImageVersion = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
 
 
 class RegistryBase(Frozen):
@@ -92,7 +92,7 @@ class Suite(Frozen):
 class BaseEntry(Frozen):
     """One base: a suite and the Debian packages beside its minimal system."""
 
-    suite: str
+    suite: ImageVersion
     packages: tuple[str, ...]
 
 
@@ -218,11 +218,11 @@ class Entry(Frozen):
 class VersionsFile(Frozen):
     """The whole file: Debian's suites, the bases made from them, CUDA releases by version, Horovod, and images by framework."""
 
-    suites: Annotated[dict[str, Suite], Field(min_length=1)]
-    bases: Annotated[dict[str, BaseEntry], Field(min_length=1)]
+    suites: Annotated[dict[ImageVersion, Suite], Field(min_length=1)]
+    bases: Annotated[dict[ImageVersion, BaseEntry], Field(min_length=1)]
     cuda: dict[str, Cuda]
     horovod: HorovodBuild
-    images: Annotated[dict[str, tuple[Entry, ...]], Field(min_length=1)]
+    images: Annotated[dict[ImageVersion, tuple[Entry, ...]], Field(min_length=1)]
 
     def base(self, name: str) -> BaseSpec:
         """A base of this file with the facts of its suite."""

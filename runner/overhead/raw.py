@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from runner.errors import RequestError, one_line
-from runner.frozen import Frozen, refuse_newer
+from runner.frozen import FileName, Frozen, load_fields, misfit, refuse_newer
 
 PREFIX: Final = "overhead-"
 SCHEMA_VERSION: Final = 1
@@ -42,7 +42,7 @@ class Command(Frozen):
     side: SideName
     began_s: float
     ended_s: float
-    run_id: str | None = None
+    run_id: FileName | None = None
     printed: Printed | None = None
 
     @model_validator(mode="after")
@@ -64,7 +64,7 @@ class Overhead(Frozen):
     """
 
     schema_: int = Field(default=SCHEMA_VERSION, alias="schema")
-    name: str
+    name: FileName
     made_at: AwareDatetime
     command: tuple[str, ...]
     commit: str | None
@@ -87,9 +87,11 @@ def read_overhead(path: Path) -> Overhead:
         RequestError: it is damaged, or a newer version of the suite wrote it.
     """
     try:
-        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        fields = load_fields(path.read_text(encoding="utf-8"))
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         return Overhead.model_validate(fields)
+    except ValidationError as error:
+        raise RequestError(f"{path}: is no file of `dlscale overhead`, {misfit(error)}") from error
     except (OSError, ValueError, RecursionError, AttributeError) as error:
         raise RequestError(f"{path}: is no file of `dlscale overhead` ({one_line(error)})") from error
 

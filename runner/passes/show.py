@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from runner.console import open_console
+from runner.console import complain, open_console
 from runner.errors import RequestError
-from runner.on_file import records_under
-from runner.results import RECORD, RunRecord, folders_under, read_record
+from runner.on_file import read_runs
+from runner.results import RECORD, RunRecord, folders_under, read_record, run_directories
 
 
 def show_profile(directory: Path, *, as_json: bool) -> None:
@@ -55,8 +55,9 @@ def find_pass(directory: Path) -> tuple[Path, RunRecord]:
                 f"{directory}: is a measured run, which no profiler disturbed; name a pass under one, or make it with PROFILE=kernels"
             )
         return directory, record
-    every = (run for folder in folders_under(directory) for run in records_under(folder))
-    found = [(path, record) for path, record in every if record.profiled]
+    every = read_runs(run for folder in folders_under(directory) for run in run_directories(folder))
+    complain(every.passed_over)
+    found = [(path, record) for path, record in every.runs if record.profiled]
     if not found:
         raise RequestError(f"{directory}: holds no pass under a profiler; name one, or make it with PROFILE=kernels")
     return max(found, key=lambda pair: pair[1].provenance.recorded_at)

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, field_validator
 from runner.frozen import Frozen
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "fp8-tensorwise", "amp", "mixed"]
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
 
 
 class Source(Frozen):

@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Final, Literal
 
-from runner.console import open_console, open_screen
+from runner.console import complain, open_console, open_screen
 from runner.errors import RequestError
 from runner.machine.provenance import SUITE_ROOT
 from runner.on_file import OnFile, runs_at
@@ -43,7 +43,7 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
     database = Database()
     database.fill(wanted, runs=found.runs, published=load_all() if PUBLISHED in wanted else ())
     names, rows = database.ask(sql)
-    sys.stderr.writelines(f"{sentence}\n" for sentence in found.passed_over)
+    complain(found.passed_over)
     if form == "table":
         show.print_answer(open_console(), names, rows)
     else:

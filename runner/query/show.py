@@ -62,7 +62,7 @@ def to_csv(names: Sequence[str], rows: Sequence[Row]) -> str:
     """A header and a line a row; null is an empty field, a list JSON."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
+    writer.writerow(map(printable, names))
     writer.writerows([_plain(value) for value in row] for row in rows)
     return text.getvalue()
 
@@ -90,12 +90,14 @@ def _cell(value: Any) -> Text:
     """A value on a screen: six digits of a number that is not whole."""
     if value is None:
         return Text(ABSENT)
-    return Text(f"{value:.6g}" if isinstance(value, float) else printable(str(_plain(value))))
+    return Text(f"{value:.6g}" if isinstance(value, float) else str(_plain(value)))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict | list | tuple):
         return json.dumps(_finite(value), default=str)
+    if isinstance(value, str):
+        return printable(value)
     return value.isoformat() if isinstance(value, date | datetime) else value
 
 

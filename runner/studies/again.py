@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from pydantic import ValidationError
+
 from runner.errors import RequestError, one_line
+from runner.frozen import load_fields, misfit
 from runner.on_file import records_under
 from runner.results import read_record, write_report
 from runner.studies import load, show
@@ -16,16 +19,27 @@ SUFFIX: Final = ".reproduction.json"
 """What the files of reproductions end with, beside the directories of their runs."""
 
 
+def read_reproduction(path: Path) -> Reproduction:
+    """A reproduction on file.
+
+    Raises:
+        RequestError: it can't be read, or another version of the suite wrote it.
+    """
+    try:
+        return Reproduction.model_validate(load_fields(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise RequestError(f"{path}: is no reproduction of a study, {misfit(error)}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RequestError(f"{path}: is no reproduction of a study ({one_line(error)})") from error
+
+
 def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
     """(reproduction on file, the same as its runs' records and its study give it now).
 
     Raises:
         RequestError: it can't be read, or its study, a block of that or a run of it is gone.
     """
-    try:
-        old = Reproduction.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RequestError(f"{path}: is no reproduction of a study ({one_line(error)}); name another file") from error
+    old = read_reproduction(path)
     study, published = load.load(old.study)
     baselines = tuple(
         Run(directory=directory.name, record=record)

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import field_validator
+from pydantic import AfterValidator, field_validator
 
 from runner.emulation.link import Link
-from runner.frozen import Frozen
+from runner.frozen import FileName, Frozen
 from runner.grading.model import Interval
 from runner.published.findings import Finding
 from runner.published.model import Conditions
 from runner.published.source import Identifier
+from runner.published.units import METRICS
 from runner.request import Device, EngineName, Interconnect, Request
 from runner.results import RunRecord
 from runner.studies.asked import Scale
@@ -40,6 +41,15 @@ INDICATED: Final[Mapping[FigureVerdict | FindingVerdict, Indicated]] = {
     "does not hold": "not indicated",
 }
 """What verdicts become that rest on degraded runs, or on too few to tell how far to trust them."""
+
+
+def _known(metric: str) -> str:
+    if metric not in METRICS:
+        raise ValueError(f"{metric!r} is no quantity of the suite")
+    return metric
+
+
+Metric = Annotated[str, AfterValidator(_known)]
 
 
 class Usable(Frozen):
@@ -213,7 +223,7 @@ class Observation(Frozen):
         altered: the fields in which the cell differs from the source's.
     """
 
-    metric: str
+    metric: Metric
     unit: str
     value: float
     ci95: Interval | None = None
@@ -263,7 +273,7 @@ class Comparison(Frozen):
     """
 
     figure: Identifier
-    metric: str
+    metric: Metric
     unit: str
     where: str
     conditions: Conditions
@@ -317,7 +327,7 @@ class CellOutcome(Frozen):
     why: str | None = None
     altered: tuple[Altered, ...] = ()
     extra: bool = False
-    runs: tuple[str, ...] = ()
+    runs: tuple[FileName, ...] = ()
     measured: int = 0
     passes: int = 0
     degraded: int = 0

@@ -188,6 +188,7 @@ def test_an_images_name_makes_a_name_that_an_engine_takes():
         image=Image(used=IMAGE.used.model_copy(update={"reference": "nvcr.io/a/net:1@sha256:0"}), entrypoint=())
     )
     assert run_id(trial, matrix="m") == "m-net-1-sha256-0-1cpu-r1"
+    assert len(run_id(trial.model_copy(update={"image": f"a:{'t' * 128}"}), matrix="m")) < 80
 
 
 # What the log comes to

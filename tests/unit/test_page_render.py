@@ -225,7 +225,7 @@ def test_a_damaged_study_costs_itself_only(tmp_path, capsys):
     (runs_ / "x.reproduction.json").write_text("{}")
     report([runs_], out=tmp_path / "out")
     assert (tmp_path / "out" / "report.html").is_file()
-    assert "is no reproduction of this version" in capsys.readouterr().out
+    assert "is no reproduction of a study" in capsys.readouterr().out
 
 
 def test_several_directories_share_a_page_above_them(tmp_path):

