@@ -13,7 +13,7 @@ from rich.text import Text
 
 from runner.compare.model import Compared, Pair, Verdict
 from runner.grading.model import FEWEST_RUNS
-from runner.report.block import ABSENT, line
+from runner.report.block import ABSENT, escaped, line, listed
 from runner.report.figures import INTERVAL, figure
 
 HEADERS: Final = ("trial", "runs", "A", "B", "B/A", "95 % interval", "p (Holm)", "verdict")
@@ -81,8 +81,15 @@ def notes(compared: Compared) -> Iterator[str]:
 def markdown(compared: Compared) -> str:
     """A section to paste into a review; ends with a newline."""
     rows = [line(row) for row in (HEADERS, ALIGNED, *map(cells, compared.pairs))]
-    said = [f"- {note}" for note in notes(compared)]
-    lines = [f"### {compared.b} against {compared.a}", "", *rows, "", LEGEND, *(["", *said] if said else [])]
+    said = listed(notes(compared))
+    lines = [
+        f"### {escaped(f'{compared.b} against {compared.a}')}",
+        "",
+        *rows,
+        "",
+        LEGEND,
+        *(["", *said] if said else []),
+    ]
     return "\n".join(lines) + "\n"
 
 

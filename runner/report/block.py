@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rich import box
 from rich.console import Group
@@ -14,6 +16,8 @@ from runner.errors import printable
 
 ABSENT = "\N{EN DASH}"
 """Stands where there is no figure, so that an empty cell is never mistaken for a zero."""
+# What Markdown or HTML would take for markup; underscores within a word are none (https://spec.commonmark.org/0.31.2/#left-flanking-delimiter-run).
+_MARKUP: Final = re.compile(r"[\\`*\[\]~&|]|<(?=[A-Za-z/!?])|(?<!\w)_|_(?!\w)|^\s*(?:[#>+-]|\d+[.)])(?=\s)")
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,38 @@ def known(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
     return {header: cells for header, cells in columns.items() if any(cell != ABSENT for cell in cells)}
 
 
-def section(title: str, lead: Sequence[str], blocks: Sequence[Block], *, legend: str, notes: Sequence[str]) -> str:
-    """A section in Markdown: what ran where, a line each, tables, what they mean, and every reservation; ends with a newline."""
-    lines = [f"### {title}", "", "  \n".join(lead), ""]  # two spaces: a line break
+def section(
+    title: str,
+    lead: Sequence[str],
+    blocks: Sequence[Block],
+    *,
+    legend: str,
+    notes: Sequence[str],
+    measured: Sequence[str] = (),
+) -> str:
+    """A section in Markdown: what ran where, a line each, tables, what they mean, and every reservation; ends with a newline.
+
+    Args:
+        title: text, as `lead` and `notes`, whatever is in it.
+        lead: a line each.
+        blocks: the tables.
+        legend: what they mean, in Markdown.
+        notes: every reservation.
+        measured: what follows the lead, in Markdown.
+    """
+    above = (*map(escaped, lead), *measured)
+    lines = [f"### {escaped(title)}", "", "  \n".join(above), ""]  # two spaces: a line break
     for block in blocks:
         lines += [*block.markdown(), ""]
     lines.append(legend)
     if notes:
-        lines += ["", *(f"- {note}" for note in notes)]
+        lines += ["", *listed(notes)]
     return "\n".join(lines) + "\n"
+
+
+def listed(texts: Iterable[str]) -> list[str]:
+    """Texts as the entries of a list in Markdown."""
+    return [f"- {escaped(text)}" for text in texts]
 
 
 def laid_out(title: str, lead: Sequence[str], block: Block, *, legend: str, notes: Sequence[str]) -> Group:
@@ -81,5 +108,15 @@ def line(cells: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Keep a text from ending a cell or starting a new row."""
-    return printable(text).replace("|", "\\|").replace("\n", " ")
+    """A text in Markdown, in a cell or outside of one, in which nothing is markup or ends a line, and no code reaches a terminal."""
+    return _MARKUP.sub(_escape, printable(text).replace("\n", " "))
+
+
+def code(text: str) -> str:
+    """A text as code in Markdown, outside of a table; without the mark that would end it."""
+    return f"`{printable(text).replace('`', '').replace(chr(10), ' ')}`"
+
+
+def _escape(found: re.Match[str]) -> str:
+    word = found[0]
+    return f"{word[:-1]}\\{word[-1]}"

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from runner.report.block import ABSENT, Block
+from runner.report.block import ABSENT, Block, escaped, listed
 from runner.trial import Case
 
 if TYPE_CHECKING:
@@ -49,15 +49,15 @@ def concurrent_table(summary: Summary, cases: Sequence[CaseFigures]) -> Renderab
 def markdown(summary: Summary, cases: Sequence[CaseFigures]) -> str:
     """A section; ends with a newline."""
     lines = [
-        f"### {_title(summary, cases)}",
+        f"### {escaped(_title(summary, cases))}",
         "",
-        f"{summary.setting}  ",
-        f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}",
+        f"{escaped(summary.setting)}  ",
+        escaped(f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}"),
         "",
         *_block(cases).markdown(),
         "",
         LEGEND,
-        *(["", *(f"- {reason}" for reason in _reasons(cases))] if _reasons(cases) else []),
+        *(["", *listed(_reasons(cases))] if _reasons(cases) else []),
     ]
     return "\n".join(lines) + "\n"
 

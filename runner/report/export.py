@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from runner.grading.model import StepParts
 from runner.report import figures, modes, telemetry
-from runner.report.block import escaped, line
+from runner.report.block import escaped, line, listed
 
 if TYPE_CHECKING:
     from runner.report.summary import Row, Summary
@@ -21,14 +21,14 @@ def markdown(summary: Summary) -> str:
     align = [":--" if name in ("devices", "validity") else "--:" for name in names]
     mfu = summary.peak is not None
     table = [names, align, *(figures.cells(row, mfu=mfu).in_order() for row in summary.rows)]
-    notes = [f"- {escaped(note)}" for note in figures.notes(summary)]
+    notes = listed(figures.notes(summary))
     lines = [
-        f"### {summary.title}",
+        f"### {escaped(summary.title)}",
         "",
         f"{escaped(summary.setting)}  ",  # two spaces: a line break
         *([f"{escaped(summary.wires)}  "] if summary.wires else []),
-        f"{summary.ran_on}  ",
-        *([f"{summary.engine_reason}  "] if summary.engine_reason else []),
+        f"{escaped(summary.ran_on)}  ",
+        *([f"{escaped(summary.engine_reason)}  "] if summary.engine_reason else []),
         "  \n".join((figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary)))),
         "",
         *(line(row) for row in table),
@@ -59,7 +59,7 @@ def _watched(summary: Summary) -> list[str]:
     found: list[str] = []
     for block in telemetry.blocks(summary):
         found += ["", *block.markdown()]
-    said = [f"- {escaped(note)}" for note in telemetry.notes(summary)]
+    said = listed(telemetry.notes(summary))
     return [*found, *(["", telemetry.LEGEND] if found else []), *(["", *said] if said else [])]
 
 

@@ -15,7 +15,7 @@ from runner.frozen import Frozen
 from runner.grading.model import Interval
 from runner.overhead.raw import SideName
 from runner.report import figures
-from runner.report.block import ABSENT, Block, laid_out, section
+from runner.report.block import ABSENT, Block, code, escaped, laid_out, section
 from runner.report.figures import PLUS_MINUS
 from runner.report.page.blocks import anchor
 from runner.report.page.model import Block as PageBlock
@@ -142,13 +142,14 @@ def table(found: OverheadReport) -> Group:
 
 def markdown(found: OverheadReport) -> str:
     """A section in Markdown: the costs, every round, and every command with its run."""
-    measured = f"`{shlex.join(found.command)}`{f', commit {found.commit}' if found.commit else ''}"
+    measured = f"{code(shlex.join(found.command))}{f', commit {escaped(found.commit)}' if found.commit else ''}"
     return section(
         f"{found.title}: what the suite costs",
-        (found.setting, found.ground, measured),
+        (found.setting, found.ground),
         (costs(found), rounds(found), commands(found)),
         legend=LEGEND,
         notes=found.notes,
+        measured=(measured,),
     )
 
 

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.block import ABSENT, line
+from runner.report.block import ABSENT, escaped, line, listed
 from runner.report.figures import figure
 
 if TYPE_CHECKING:
@@ -84,15 +84,20 @@ def markdown(profile: Profile, *, title: str, ground: Sequence[str], notes: Sequ
         ground: lines on how and on what it ran, below the title.
         notes: what else is to be said, below the tables.
     """
-    lines = [f"### {title}", "", *(f"{text}  " for text in (*ground, *summary(profile)))]
+    lines = [f"### {escaped(title)}", "", *(f"{escaped(text)}  " for text in (*ground, *summary(profile)))]
     for section in sections(profile):
         align = [":--" if name in WORDS else "--:" for name in section.columns]
-        lines += ["", f"**{section.title}**", "", *(line(row) for row in (section.columns, align, *section.rows))]
+        lines += [
+            "",
+            f"**{escaped(section.title)}**",
+            "",
+            *(line(row) for row in (section.columns, align, *section.rows)),
+        ]
         if section.legend:
-            lines += ["", section.legend]
+            lines += ["", escaped(section.legend)]
     said = (*notes, *unavailable(profile))
     if said:
-        lines += ["", *(f"- {text}" for text in said)]
+        lines += ["", *listed(said)]
     return "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from runner.grading.model import Interval
-from runner.report.block import ABSENT, line
+from runner.report.block import ABSENT, escaped, line, listed
 from runner.report.figures import PLUS_MINUS, figure, half_width, runs
 from runner.report.profile_plot import sweep_png
 from runner.report.summary import Row, Status
@@ -125,17 +125,17 @@ def markdown(sweep: Sweep) -> str:
     shown = columns(sweep)
     align = [":--" if header in ("precision", "validity") else "--:" for header in shown]
     lines = [
-        f"### {sweep.title}: sweep over the batch",
+        f"### {escaped(sweep.title)}: sweep over the batch",
         "",
-        f"{sweep.setting}  ",
-        sweep.ground,
+        f"{escaped(sweep.setting)}  ",
+        escaped(sweep.ground),
         "",
         *(line(row) for row in (tuple(shown), align, *zip(*shown.values(), strict=True))),
         "",
         legend(sweep),
     ]
     if sweep.notes:
-        lines += ["", *(f"- {note}" for note in sweep.notes)]
+        lines += ["", *listed(sweep.notes)]
     return "\n".join(lines) + "\n"
 
 

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.block import ABSENT, known, line
+from runner.report.block import ABSENT, escaped, known, line, listed
 from runner.report.comparison import SAMPLED, ComparedRow
 from runner.report.figures import PLUS_MINUS, ends_by_column, figure, half_width, percent, runs
 
@@ -146,13 +146,13 @@ def _columns(comparison: Comparison, shown: Sequence[ComparedRow], chosen: Seque
 
 def markdown(comparison: Comparison) -> str:
     """A section with the table and every reservation; ends with a newline."""
-    said = [f"- {note}".replace("\n", " ") for note in notes(comparison)]
+    said = listed(notes(comparison))
     lines = [
-        f"### {comparison.title}: transports",
+        f"### {escaped(comparison.title)}: transports",
         "",
-        f"{comparison.setting}  ",  # two spaces: a line break
-        f"{comparison.ground}  ",
-        legend(comparison),
+        f"{escaped(comparison.setting)}  ",  # two spaces: a line break
+        f"{escaped(comparison.ground)}  ",
+        escaped(legend(comparison)),
         "",
         table(comparison),
         *(["", *said] if said else []),

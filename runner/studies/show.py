@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.console import open_screen
-from runner.report.block import line
+from runner.report.block import code, escaped, line, listed
 from runner.studies import words
 from runner.studies.asked import Scale
 from runner.studies.model import Cell, Machine, Reproduction
@@ -78,9 +78,9 @@ def markdown(reproduction: Reproduction) -> str:
     where = words.where(reproduction.machine, reproduction.scale, reproduction.cells)
     commit = f", commit {reproduction.git[:12]}" if reproduction.git else ""
     lines = [
-        f"# {reproduction.title}",
+        f"# {escaped(reproduction.title)}",
         "",
-        f"Study `{reproduction.study}`, {where}, {reproduction.made_at:%Y-%m-%d}{commit}",
+        f"Study {code(reproduction.study)}, {escaped(f'{where}, {reproduction.made_at:%Y-%m-%d}{commit}')}",
         "",
         words.counted(reproduction.judgements, reproduction.comparisons),
         "",
@@ -133,4 +133,4 @@ def _markdown_table(headers: Sequence[str], rows: Sequence[words.Row]) -> list[s
 
 
 def _markdown_list(title: str, entries: Sequence[str]) -> list[str]:
-    return [f"{title}:", "", *(f"- {entry}" for entry in entries), ""] if entries else []
+    return [f"{title}:", "", *listed(entries), ""] if entries else []

@@ -185,7 +185,7 @@ def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
     text = (tmp_path / "ablation-pytorch-2.15.0-resnet50-224px-1gpu.md").read_text(encoding="utf-8")
     (found,) = ablations((PLAIN, HALF, ONE, TWO))
     assert text == markdown(found)
-    assert f"| + {COMPILE} | 1 | 4,500 | 4.500 | 1.500 | valid |" in text
+    assert f"| \\+ {COMPILE} | 1 | 4,500 | 4.500 | 1.500 | valid |" in text
     assert 'id="ablations"' in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert faster(found).lead.startswith("4.500 × the first line")
 

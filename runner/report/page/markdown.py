@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from runner.report.block import ABSENT, escaped, line
+from runner.report.block import ABSENT, escaped, line, listed
 
 if TYPE_CHECKING:
     from runner.report.page.model import Block, Page, Section, Table
@@ -24,8 +24,6 @@ MOST_ROWS: Final = 20
 MOST_OVERVIEW_ROWS: Final = 80
 MOST_RUNS: Final = 12
 """Of more runs their number is given, and the folders that they are in."""
-# What Markdown or HTML would take for markup; underscores within a word are none (https://spec.commonmark.org/0.31.2/#left-flanking-delimiter-run).
-_MARKUP: Final = re.compile(r"[\\`*<\[\]~&]|(?<!\w)_|_(?!\w)|^\s*(?:[#>+-]|\d+[.)])(?=\s)")
 _FIGURE: Final = re.compile(r"[<>≈≤≥+-]?\d[\d,.]*(?: ± [\d,.]+)?(?: \S+)?")
 
 
@@ -34,9 +32,9 @@ def markdown(page: Page) -> str:
     folders = {run.run_id: run.folder for run in page.runs}
     lines = [
         "<!-- written by `dlscale report`: do not edit -->",
-        f"# {_plain(page.title)}",
+        f"# {escaped(page.title)}",
         "",
-        f"{_plain(page.made)}. The same with figures, and with a table of all {len(page.runs):,} runs, is `report.html`, which the same command draws.",
+        f"{escaped(page.made)}. The same with figures, and with a table of all {len(page.runs):,} runs, is `report.html`, which the same command draws.",
         "",
         line([count.words for count in page.counts]),
         line(["--:"] * len(page.counts)),
@@ -51,7 +49,7 @@ def markdown(page: Page) -> str:
 
 def _chapter(section: Section, folders: Mapping[str, str]) -> Iterator[str]:
     """A line a block, and below these the blocks."""
-    yield from (f"## {_plain(section.title)}", "", _plain(section.about), "")
+    yield from (f"## {escaped(section.title)}", "", escaped(section.about), "")
     if len(section.blocks) > MOST_BLOCKS:
         yield from (f"{len(section.blocks):,} of them, each in a report of its own:", "")
         for block in section.blocks:
@@ -61,14 +59,14 @@ def _chapter(section: Section, folders: Mapping[str, str]) -> Iterator[str]:
         return
     yield from (*(_entry(block, f"#{block.anchor}") for block in section.blocks), "")
     for block in section.blocks:
-        yield from (f'### <a id="{block.anchor}"></a>{_plain(block.title)}', "", _plain(block.lead), "")
+        yield from (f'### <a id="{block.anchor}"></a>{escaped(block.title)}', "", escaped(block.lead), "")
         yield from _body(block, folders)
 
 
 def _entry(block: Block, target: str) -> str:
     """What a block is, what came of it, and of which setting."""
     words = "; ".join(word for word in (block.lead, *block.lines[:1]) if word)
-    return f"- {_link(target, block.title) if target else _plain(block.title)}: {_plain(words)}"
+    return f"- {_link(target, block.title) if target else escaped(block.title)}: {escaped(words)}"
 
 
 def _own_report(block: Block, folders: Mapping[str, str]) -> str:
@@ -81,7 +79,7 @@ def _own_report(block: Block, folders: Mapping[str, str]) -> str:
 def _body(block: Block, folders: Mapping[str, str], *, most_rows: int = MOST_ROWS) -> Iterator[str]:
     """Everything below the title of a block, each part with an empty line behind it."""
     if block.lines:
-        yield from ("  \n".join(map(_plain, block.lines)), "")  # two spaces: a line break
+        yield from ("  \n".join(map(escaped, block.lines)), "")  # two spaces: a line break
     left, omitted = most_rows, []
     for table in block.tables:
         if len(table.rows) > left:
@@ -90,9 +88,9 @@ def _body(block: Block, folders: Mapping[str, str], *, most_rows: int = MOST_ROW
         left -= len(table.rows)
         yield from (*_table(table), "")
     if omitted:
-        yield from (f"Left out here: {_plain(', '.join(omitted))}", "")
+        yield from (f"Left out here: {escaped(', '.join(omitted))}", "")
     if block.notes:
-        yield from (*(f"- {_plain(note)}" for note in block.notes), "")
+        yield from (*listed(block.notes), "")
     if block.files:
         yield from (f"Files: {', '.join(_file(link, block.stem) for link in block.files)}", "")
     known = [run for run in block.runs if run in folders]
@@ -105,12 +103,12 @@ def _body(block: Block, folders: Mapping[str, str], *, most_rows: int = MOST_ROW
 
 def _table(table: Table) -> Iterator[str]:
     _, *others = zip(*table.rows, strict=True)
-    yield from (f"**{_plain(table.title)}**", "")
-    yield line([_marked(name) for name in table.columns])
+    yield from (f"**{escaped(table.title)}**", "")
+    yield line(table.columns)
     yield line([":--", *("--:" if _are_figures(column) else ":--" for column in others)])
-    yield from (line([_marked(cell) for cell in row]) for row in table.rows)
+    yield from map(line, table.rows)
     if table.legend:
-        yield from ("", _plain(table.legend))
+        yield from ("", escaped(table.legend))
 
 
 def _are_figures(cells: Sequence[str]) -> bool:
@@ -124,19 +122,4 @@ def _file(link: str, stem: str) -> str:
 
 
 def _link(target: str, words: str) -> str:
-    return f"[{_plain(words)}]({target})"
-
-
-def _marked(text: str) -> str:
-    """A text in which nothing is markup; `line` does the rest for a cell."""
-    return _MARKUP.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    word = found[0]
-    return f"{word[:-1]}\\{word[-1]}"
-
-
-def _plain(text: str) -> str:
-    """The same outside of a table."""
-    return escaped(_marked(text))
+    return f"[{escaped(words)}]({target})"
