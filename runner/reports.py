@@ -24,7 +24,7 @@ from runner.across.networks import networks
 from runner.across.strategies import strategies
 from runner.across.sweeps import sweeps
 from runner.across.transports import across
-from runner.console import open_console
+from runner.console import no_console, open_console
 from runner.errors import DlscaleError, RequestError
 from runner.on_file import Run, read_runs
 from runner.overhead.again import from_file
@@ -200,7 +200,7 @@ def _read(
         out: where the reports go.
     """
     found = Collected(records=[(_link(path, page), record) for path, record in runs])
-    told = console if every_one else Console(quiet=True)
+    told = console if every_one else no_console()
     for name, own in matrices(runs).items():
         if not out and (folder, name) not in shown:
             continue
