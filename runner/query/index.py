@@ -118,7 +118,9 @@ def _renewed(
     path: Path, stale: Sequence[Path], marks: Mapping[Path, Mark], gone: Sequence[int], *, scratch: Path
 ) -> tuple[Path, list[str]]:
     """Write the index anew with what was read again and without what is gone; returns where it is, and what can't be read."""
-    draft = scratch / "draft"
+    draft = (
+        scratch / "draft"
+    )  # nobody else sees it before it is whole, so that it needs no transaction, which memory would hold
     passed_over: list[str] = []
     with suppress(FileNotFoundError):
         shutil.copyfile(path, draft)
@@ -128,7 +130,6 @@ def _renewed(
         draft.unlink()
         connection = _opened(draft)
     with connection:
-        connection.execute("BEGIN")
         numbers = ", ".join(map(str, gone)) or "NULL"
         for name in ("files", *(table.name for table in OF_RECORDS)):
             connection.execute(f'DELETE FROM "{name}" WHERE file IN ({numbers})')  # noqa: S608 - our own names and numbers
@@ -136,7 +137,6 @@ def _renewed(
         left = enumerate(stale, start=first)
         while some := list(islice(left, AT_ONCE)):
             passed_over += _read(connection, some, marks)
-        connection.execute("COMMIT")
     with suppress(OSError):
         beside = path.with_name(f"{path.name}.{os.getpid()}")
         shutil.move(draft, beside)
