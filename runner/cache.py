@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 
@@ -13,6 +15,15 @@ def cache_dir() -> Path:
     """`$DLSCALE_CACHE`, else `dlscale` in the user's cache directory (XDG Base Directory Specification)."""
     chosen = os.environ.get("DLSCALE_CACHE")
     return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlscale"
+
+
+@cache
+def suite_digest() -> str:
+    """What this version of the suite is, by its programs: what another one made of the same records may be something else."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -40,3 +40,8 @@ def open_screen(*, width_of_a_file: int) -> Console:
     """A console for tables: as wide as the terminal, or so wide where they go to a file or another program, and nothing has to fit a screen."""
     console = open_console()
     return console if console.is_terminal else open_console(width=width_of_a_file)
+
+
+def no_console() -> Console:
+    """A console that says nothing."""
+    return Console(quiet=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,35 +22,44 @@ class OnFile:
     passed_over: tuple[str, ...]
 
 
-def read_runs(directories: Iterable[Path]) -> OnFile:
+def read_runs(
+    directories: Iterable[Path], *, as_read: Callable[[RunRecord], RunRecord] = lambda record: record
+) -> OnFile:
     """Read the records of run directories; the runs keep the order of these.
 
     A run of which there are several records, as copies and links make them, counts once: it was measured once.
+
+    Args:
+        directories: where they are.
+        as_read: what is kept of each.
     """
     read: list[Run] = []
     passed_over: list[str] = []
     for directory in dict.fromkeys(directories):
         try:
-            read.append((directory, read_record(directory)))
+            read.append((directory, as_read(read_record(directory))))
         except RequestError as error:
             passed_over.append(str(error))
-    kept: dict[str, Run] = {}
-    for run in read:
-        name = run[1].run_id
-        kept[name] = min(kept[name], run, key=_likeness) if name in kept else run
-    passed_over += [
-        f"{directory}: left out, it holds the same run as {kept[record.run_id][0]}, which counts once"
-        for directory, record in read
-        if directory != kept[record.run_id][0]
-    ]
-    runs = tuple(run for run in read if kept[run[1].run_id] is run)
-    return OnFile(runs=runs, passed_over=tuple(passed_over))
+    kept, copies = each_once([(directory, record.run_id) for directory, record in read])
+    runs = tuple(run for run in read if run[0] in kept)
+    return OnFile(runs=runs, passed_over=(*passed_over, *copies))
 
 
-def _likeness(run: Run) -> tuple[bool, bool, int, Path]:
-    """How far a run directory is from one that `bench` left: it has the run's name and is no link; a backup lies deeper."""
-    directory, record = run
-    return directory.name != record.run_id, directory.is_symlink(), len(directory.parts), directory
+def each_once(named: Sequence[tuple[Path, str]]) -> tuple[frozenset[Path], tuple[str, ...]]:
+    """Of directories and the ids of the runs that they hold, the directory that counts for each run, and a sentence about each other one."""
+    kept: dict[str, Path] = {}
+    for directory, name in named:
+        kept[name] = min(kept.get(name, directory), directory, key=lambda one: _likeness(one, name))
+    return frozenset(kept.values()), tuple(
+        f"{directory}: left out, it holds the same run as {kept[name]}, which counts once"
+        for directory, name in named
+        if directory != kept[name]
+    )
+
+
+def _likeness(directory: Path, name: str) -> tuple[bool, bool, int, Path]:
+    """How far a directory is from one that `bench` left: it has the run's name and is no link; a backup lies deeper."""
+    return directory.name != name, directory.is_symlink(), len(directory.parts), directory
 
 
 def records_under(folder: Path) -> Iterator[Run]:
@@ -67,7 +76,16 @@ def runs_at(*places: str) -> OnFile:
     Raises:
         RequestError: nothing is there, or no run that ended.
     """
-    return read_runs(sorted(directory for place in places for directory in _directories(place)))
+    return read_runs(directories_at(*places))
+
+
+def directories_at(*places: str) -> list[Path]:
+    """The run directories of some places, as `runs_at` takes them, each once and in the order of their paths.
+
+    Raises:
+        RequestError: nothing is there, or no run that ended.
+    """
+    return sorted({directory for place in places for directory in _directories(place)})
 
 
 def _directories(place: str) -> Iterator[Path]:

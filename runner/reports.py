@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final, TypeVar
@@ -20,7 +23,7 @@ from runner.across.networks import networks
 from runner.across.strategies import strategies
 from runner.across.sweeps import sweeps
 from runner.across.transports import across
-from runner.console import complain, open_console
+from runner.console import complain, no_console, open_console
 from runner.errors import DlscaleError, RequestError
 from runner.on_file import Run, read_runs
 from runner.overhead.again import from_file
@@ -32,6 +35,7 @@ from runner.report import inputs as input_report
 from runner.report import networks as network_report
 from runner.report import overhead as overhead_report
 from runner.report import strategies as strategy_report
+from runner.report.kept import prune
 from runner.report.overhead import OverheadReport
 from runner.report.page import export, picture, render
 from runner.report.page import studies as study_page
@@ -43,6 +47,7 @@ from runner.report.publish import Measured, of_comparison, redraw, save, watched
 from runner.results import RECORD, check_writable, folders_under, read_record, run_directories, write_report
 from runner.studies.again import SUFFIX, read_reproduction
 from runner.studies.model import Reproduction
+from runner.summarize import thin
 
 Found = TypeVar("Found")
 PAGE: Final = "report.html"
@@ -50,6 +55,8 @@ KEPT_PAGE: Final = "report.md"
 """The page without figures, which is kept with the records."""
 BESIDE: Final = "report-figures"
 """Folder of the page's figures as PNG and CSV."""
+MOST: Final = 500
+"""Matrices that the page shows. Of more in all it has the newest, and no pictures are drawn of single ones: 20,000 would take an hour."""
 TOLD: Final = 25
 """Figures after which a line says how far it is; they take a few seconds."""
 
@@ -79,17 +86,22 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
     above = first if len(directories) == 1 else Path(os.path.commonpath([one.resolve() for one in directories]))
     place = out or above
     check_writable(place)
-    found = Collected()
+    shown, reserve = _newest(folders)
+    found = Collected(reserve=reserve)
     for folder, runs in folders:
         beside = out / os.path.relpath(folder.resolve(), above.resolve()) if out else folder
         if beside_runs:
             check_writable(beside)
-        own = _read(folder, runs, page=place, pictures=True, console=console, out=beside if beside_runs else None)
+        to = beside if beside_runs else None
+        own = _read(
+            folder, runs, page=place, shown=shown, every_one=not reserve, pictures=True, console=console, out=to
+        )
         found.join(own, files=_files(beside, page=place))
     found.join(
         _across_folders(folders, out=place if beside_runs else None, console=console), files=_files(place, page=place)
     )
     _write(found, place, console=console)
+    prune()
 
 
 def check_page(directory: Path) -> None:
@@ -100,10 +112,13 @@ def check_page(directory: Path) -> None:
         DlscaleError: there is no such page, or another.
     """
     console = open_console(soft_wrap=True)
-    found = Collected()
     folders = _folders([directory])
+    shown, reserve = _newest(folders)
+    found = Collected(reserve=reserve)
     for folder, runs in folders:
-        own = _read(folder, runs, page=directory, pictures=False, console=console, out=None)
+        own = _read(
+            folder, runs, page=directory, shown=shown, every_one=not reserve, pictures=False, console=console, out=None
+        )
         found.join(own, files=_files(folder, page=directory))
     found.join(_across_folders(folders, out=None, console=console), files=_files(directory, page=directory))
     path = directory / KEPT_PAGE
@@ -121,6 +136,21 @@ def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return found
 
 
+def _newest(folders: Sequence[tuple[Path, Sequence[Run]]]) -> tuple[frozenset[tuple[Path, str]], str]:
+    """The matrices, by folder and name, that the page shows, and what it says where these are not all."""
+    last: dict[tuple[Path, str], datetime] = {}
+    for folder, runs in folders:
+        for _, record in runs:
+            place, when = (folder, record.matrix_id), record.provenance.recorded_at
+            last[place] = max(last.get(place, when), when)
+    newest = sorted(last, key=lambda place: last[place], reverse=True)[:MOST]
+    said = (
+        f"The newest {MOST:,} of {len(last):,} matrices are here, without a PNG of each; every one has its report beside its runs, and "
+        "`dlscale report RUN` draws a run's pictures."
+    )
+    return frozenset(newest), said if len(last) > MOST else ""
+
+
 def _folders(directories: Sequence[Path]) -> list[tuple[Path, list[Run]]]:
     """Each folder at or below the directories that holds runs, and these, each run once; says of which records there is nothing.
 
@@ -128,7 +158,12 @@ def _folders(directories: Sequence[Path]) -> list[tuple[Path, list[Run]]]:
         RequestError: none does.
     """
     places = dict.fromkeys(folder for directory in directories for folder in folders_under(directory))
-    found = read_runs(directory for folder in places for directory in run_directories(folder))
+    gc.disable()  # all are needed to the end, and the collector would look through them again and again
+    try:
+        found = read_runs((directory for folder in places for directory in run_directories(folder)), as_read=thin)
+        gc.freeze()
+    finally:
+        gc.enable()
     if not found.runs:
         names = ", ".join(str(directory) for directory in directories)
         raise RequestError(
@@ -142,7 +177,15 @@ def _folders(directories: Sequence[Path]) -> list[tuple[Path, list[Run]]]:
 
 
 def _read(
-    folder: Path, runs: Sequence[Run], *, page: Path, pictures: bool, console: Console, out: Path | None
+    folder: Path,
+    runs: Sequence[Run],
+    *,
+    page: Path,
+    shown: AbstractSet[tuple[Path, str]],
+    every_one: bool,
+    pictures: bool,
+    console: Console,
+    out: Path | None,
 ) -> Collected:
     """Collect what one folder's runs show, and write their reports; none where `out` is None.
 
@@ -150,17 +193,26 @@ def _read(
         folder: where they are.
         runs: all of them.
         page: where the page is, which links lead from.
+        shown: the matrices that it shows.
+        every_one: whether these are all there are; else no pictures are drawn of single ones.
         pictures: whether the page shows figures, and so what samplers saw over time.
         console: where it is said what is written, and what can't be.
         out: where the reports go.
     """
     found = Collected(records=[(_link(path, page), record) for path, record in runs])
+    told = console if every_one else no_console()
     for name, own in matrices(runs).items():
+        if not out and (folder, name) not in shown:
+            continue
         every = [*_baselines(own), *own]
-        measured = redraw(every, out=out, name=name, console=console) if out else Measured.of(every)
+        measured = redraw(every, out=out, name=name, console=told, pictures=every_one) if out else Measured.of(every)
+        if (folder, name) not in shown:
+            continue
         seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves if pictures}
         found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
         found.passes(own)
+    if out and not every_one:
+        console.print(f"reports: {len(matrices(runs)):,} matrices in {out}", style="dim", markup=False)
     _draw_across(runs, found, out=out, console=console)
     for stem, reproduction in _reproductions(folder, console=console):
         found.add("studies", study_page.block(reproduction, stem=stem))
@@ -213,8 +265,15 @@ def _across_folders(folders: Sequence[tuple[Path, Sequence[Run]]], *, out: Path 
 
 
 def _link(path: Path, page: Path) -> str:
-    """Where a run directory is, seen from the page."""
-    return quote(Path(os.path.relpath(path.resolve(), page.resolve())).as_posix())
+    """Where a run directory or a report is, seen from the page; a folder is looked up once for all that is in it."""
+    if path.is_symlink():
+        return quote(_seen_from(page, path))
+    return quote(f"{_seen_from(page, path.parent)}/{path.name}".removeprefix("./"))
+
+
+@functools.cache
+def _seen_from(page: Path, path: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), page.resolve())).as_posix()
 
 
 def _files(folder: Path, *, page: Path) -> dict[str, str]:
@@ -256,13 +315,21 @@ def _write(found: Collected, place: Path, *, console: Console) -> None:
             if number and number % TOLD == 0:
                 shown.stage(f"{number} of {len(page.figures)} figures drawn")
             write_report(place / BESIDE, f"{figure.name}.csv", export.to_csv(figure))
-            drawn = picture.png(figure)
+            drawn = None if found.reserve else picture.png(figure)
             if drawn:
                 write_report(place / BESIDE, f"{figure.name}.png", drawn)
-    console.print(f"figures: {len(page.figures)} as PNG and CSV in {place / BESIDE}", style="dim", markup=False)
+    console.print(
+        f"figures: {len(page.figures)} as {'CSV' if found.reserve else 'PNG and CSV'} in {place / BESIDE}",
+        style="dim",
+        markup=False,
+    )
     now = datetime.now(timezone.utc)
     dated = page.model_copy(update={"made": f"{page.made} at {now:%Y-%m-%d %H:%M} UTC"})
-    save({KEPT_PAGE: markdown(page), PAGE: render.html(dated, beside=BESIDE)}, out=place, console=console)
+    save(
+        {KEPT_PAGE: markdown(page), PAGE: render.html(dated, beside=BESIDE, pictures=not found.reserve)},
+        out=place,
+        console=console,
+    )
 
 
 def _baselines(runs: Sequence[Run]) -> list[Run]:
@@ -273,7 +340,7 @@ def _baselines(runs: Sequence[Run]) -> list[Run]:
         name = record.scaling.baseline_run_id
         if name and name not in known and name not in found:
             try:
-                found[name] = (path.parent / name, read_record(path.parent / name))
+                found[name] = (path.parent / name, thin(read_record(path.parent / name)))
             except RequestError:
                 continue
     return list(found.values())

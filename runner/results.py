@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Literal
+from typing import IO, TYPE_CHECKING, ClassVar, Final, Literal
 
 from pydantic import Field, ValidationError
 
@@ -22,7 +22,7 @@ from runner.columns import TableName
 from runner.errors import RequestError, RunFailedError, one_line
 from runner.events import Event
 from runner.events.parse import Rows, parse_events
-from runner.frozen import FileName, Frozen, load_fields, misfit, refuse_newer
+from runner.frozen import FileName, Frozen, lean, load_fields, misfit, refuse_newer
 from runner.grading.model import Interval, Measurement
 from runner.interconnect import Transport
 from runner.machine.provenance import Provenance
@@ -47,6 +47,8 @@ RESERVE: Final = ".reserve"
 class ImageUsed(Frozen):
     """The image that ran; without a container (then `id` is None) the locked requirements, or the machine's own software by its versions."""
 
+    of_many: ClassVar[bool] = True
+
     reference: str
     id: str | None
     digest: str | None
@@ -56,6 +58,7 @@ class ImageUsed(Frozen):
 class EngineDetails(Frozen):
     """More about the engine that ran the containers; `reason` says why this one when it is not the first choice."""
 
+    of_many: ClassVar[bool] = True
     version: str | None
     reason: str | None
 
@@ -255,7 +258,7 @@ def read_record(directory: Path) -> RunRecord:
         trial = fields.get("trial")
         if isinstance(trial, dict) and "techniques" not in trial:
             trial |= {"techniques": of_older(trial)} if "framework" in trial else {}
-        return RunRecord.model_validate(fields)
+        return lean(RunRecord.model_validate(fields))
     except FileNotFoundError as error:
         raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory") from error
     except ValidationError as error:
@@ -361,8 +364,12 @@ def write_report(out: Path, name: str, content: str | bytes) -> Path:
     path = out / name
     if path.name != name or not name.isprintable():
         raise RequestError(f"{name!r} is no name for a file in {out}; a record in there asks for it, take it away")
+    whole = content.encode() if isinstance(content, str) else content
+    with suppress(OSError):  # to cut off a file is slow where there are thousands
+        if path.stat().st_size == len(whole) and path.read_bytes() == whole:
+            return path
     with _disk(out):
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        path.write_bytes(whole)
     return path
 
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from runner.flop.model import utilisation_percent
+from runner.frozen import lean
 from runner.grading import metrics
 from runner.grading.metrics import GlobalWindows
 from runner.grading.model import AccuracyFigures, EpochFigures, LatencyFigures, Measurement, Percentiles, StepParts
+from runner.memo import Once
 from runner.report.summary import Answers, Row, Status, Summary
 from runner.results import RunRecord
 from runner.telemetry.pool import pool
@@ -325,6 +327,19 @@ def usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:
     return [windows for measurement in usable if (windows := _windows(measurement)) is not None]
 
 
+def thin(record: RunRecord) -> RunRecord:
+    """What reports are made from, without each window and loss; those that are read one by one stay."""
+    trial, measured = record.trial, record.measurement
+    if record.concurrent:
+        return record
+    learned = isinstance(trial, Trial) and trial.dataset is not None  # an ablation compares its losses
+    left = {"windows": (), "losses": measured.losses if learned else {}, "evaluations": {}}
+    kept = lean(measured.model_copy(update=left))
+    _windows.keep(kept, _windows(measured))
+    return record.model_copy(update={"measurement": kept})
+
+
+@Once
 def _windows(measurement: Measurement) -> GlobalWindows | None:
     """The steady windows of a run; one that moves one unit where the program tells a rate and no windows."""
     if measurement.steady:

@@ -123,15 +123,19 @@ def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, .
         asked.setdefault((trial.interconnect, trial.iface or trial.hca, link, nodes), []).append((path, record))
     if len(asked) < 2:  # noqa: PLR2004
         return (Curve(label="", runs=tuple(runs), own=()),)
+    common = {id(record) for _, record in shared}  # to compare records takes long
     labels = [_label(own, interconnect, link, nodes) for (interconnect, _, link, nodes), own in asked.items()]
-    return tuple(
-        Curve(
-            label=label if labels.count(label) == 1 else f"{label}, asked as {interconnect}",
-            runs=tuple(run for run in runs if run in shared or run in own),
-            own=tuple(own),
+    found = []
+    for label, ((interconnect, _, _, _), own) in zip(labels, asked.items(), strict=True):
+        members = common | {id(record) for _, record in own}
+        found.append(
+            Curve(
+                label=label if labels.count(label) == 1 else f"{label}, asked as {interconnect}",
+                runs=tuple(run for run in runs if id(run[1]) in members),
+                own=tuple(own),
+            )
         )
-        for label, ((interconnect, _, _, _), own) in zip(labels, asked.items(), strict=True)
-    )
+    return tuple(found)
 
 
 def compare(found: Sequence[Curve]) -> Comparison:

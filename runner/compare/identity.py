@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from runner.compare.model import Difference
+from runner.memo import Once
 from runner.results import RunRecord
 from runner.summarize import device_name
 from runner.trial import ForeignTrial, Trial, devices_in_words
@@ -27,8 +28,11 @@ _HASH: Final = 12
 
 Identity = tuple[tuple[str, str], ...]
 """Facts about a trial by name, each as JSON, in the order of its fields: equal for runs of one trial."""
+_SAME: Final[dict[Identity, Identity]] = {}
+"""Each once: thousands of runs are of a few trials."""
 
 
+@Once
 def identity(record: RunRecord) -> Identity:
     """Everything that two runs must share to be runs of one trial: what trained, how, on which devices and data, over which wires.
 
@@ -42,7 +46,8 @@ def identity(record: RunRecord) -> Identity:
     if record.measurement.in_flight > 1:
         facts["batches in flight"] = record.measurement.in_flight
     facts["device_name"] = device_name(record)
-    return tuple((name, json.dumps(value, sort_keys=True)) for name, value in facts.items())
+    found = tuple((name, json.dumps(value, sort_keys=True)) for name, value in facts.items())
+    return _SAME.setdefault(found, found)
 
 
 def in_words(found: Identity, *, but: Collection[str] = ()) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -24,6 +24,7 @@ class Gpu(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    of_many: ClassVar[bool] = True
 
     index: int
     uuid: str

@@ -13,6 +13,7 @@ import platform
 import socket
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -37,6 +38,7 @@ class Git(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    of_many: ClassVar[bool] = True
 
     commit: str | None
     dirty: bool | None
@@ -66,6 +68,7 @@ class Host(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    of_many: ClassVar[bool] = True
 
     hostname: str
     kernel: str

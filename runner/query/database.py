@@ -1,4 +1,4 @@
-"""Fills the tables that a query names, in memory, and shuts everything else: then no SQL can read a file, write one, or fetch anything."""
+"""Fills the tables that a query names, in memory, from records or from their index, and shuts everything else: then no SQL can read a file, write one, or fetch anything."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ class Database:
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
         for table in tables.TABLES:
-            columns = ", ".join(f'"{column.name}" {column.type}' for column in table.columns)
-            self._connection.execute(f'CREATE TABLE "{table.name}" ({columns})')
+            create(self._connection, table)
 
     def fill(self, wanted: Iterable[Table], *, runs: Sequence[Run], published: Sequence[Published]) -> None:
         """Fill some tables.
@@ -56,9 +55,43 @@ class Database:
         }
         for table in wanted:
             if table.name in rows:
-                self._insert(table, rows[table.name])
+                insert(self._connection, table, rows[table.name])
             else:
-                self._insert_files(_RAW[table.name], runs)
+                self._insert_files(_RAW[table.name], [(directory, record.run_id) for directory, record in runs])
+
+    def fill_from(self, index: Path, wanted: Iterable[Table], *, runs: Sequence[tuple[int, Path, str]]) -> None:
+        """Fill the tables of records from an index, and those of files from the run directories.
+
+        Args:
+            index: a file whose tables have the same columns and the number of the record.
+            wanted: the tables.
+            runs: of the runs that count, the number, the directory and the id.
+
+        Raises:
+            RequestError: a table of a run can't be read.
+            duckdb.Error: the index can't; nothing was filled.
+        """
+        numbers = [number for number, _, _ in runs]
+        place = str(index).replace("'", "''")
+        self._connection.execute(f"ATTACH '{place}' AS kept (READ_ONLY)")
+        self._connection.execute("CREATE TEMP TABLE counts AS SELECT unnest(?::BIGINT[]) AS file", [numbers])
+        self._connection.execute("BEGIN")
+        try:
+            for table in wanted:
+                if table.name in _RAW:
+                    self._insert_files(_RAW[table.name], [(directory, name) for _, directory, name in runs])
+                elif table is not tables.PUBLISHED:
+                    self._connection.execute(
+                        f'INSERT INTO "{table.name}" BY NAME '  # noqa: S608 - our own name
+                        f'SELECT * EXCLUDE file FROM kept."{table.name}" SEMI JOIN counts USING (file) ORDER BY file'
+                    )
+            self._connection.execute("COMMIT")
+        except duckdb.Error:
+            self._connection.execute("ROLLBACK")
+            raise
+        finally:
+            self._connection.execute("DROP TABLE counts")
+            self._connection.execute("DETACH kept")
 
     def ask(self, sql: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Names of the columns of an answer, and its rows.
@@ -88,23 +121,12 @@ class Database:
                 f"SQL can't be answered: {_sentence(error)} (`dlscale query --tables` lists tables and columns)"
             ) from error
 
-    def _insert(self, table: Table, rows: tables.Rows) -> None:
-        """Add rows; what a row lacks is null."""
-        import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
-
-        schema = pa.schema([(column.name, _arrow(column.type)) for column in table.columns])
-        for some in _in_groups(rows):
-            columns = {name: [row.get(name) for row in some] for name in schema.names}
-            self._connection.register("added", pa.Table.from_pydict(columns, schema=schema))
-            self._connection.execute(f'INSERT INTO "{table.name}" SELECT * FROM added')  # noqa: S608 - our own name
-            self._connection.unregister("added")
-
-    def _insert_files(self, table: TableName, runs: Sequence[Run]) -> None:
+    def _insert_files(self, table: TableName, runs: Sequence[tuple[Path, str]]) -> None:
         """Add what each run left of a table as Parquet; a file that is older than a column has null there."""
-        for directory, record in runs:
+        for directory, run_id in runs:
             path = directory / raw.parquet_file(table)
             if path.is_file():
-                self._insert_file(table, path, record.run_id)
+                self._insert_file(table, path, run_id)
 
     def _insert_file(self, table: TableName, path: Path, run_id: str) -> None:
         try:
@@ -115,6 +137,31 @@ class Database:
             )
         except duckdb.Error as error:
             raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
+
+
+def create(connection: duckdb.DuckDBPyConnection, table: Table, *, numbered: bool = False) -> None:
+    """Make an empty table if there is none; with the number of the record that a row is of."""
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in _columns(table, numbered=numbered).items())
+    connection.execute(f'CREATE TABLE IF NOT EXISTS "{table.name}" ({columns})')
+
+
+def insert(
+    connection: duckdb.DuckDBPyConnection, table: Table, rows: Iterable[Mapping[str, Any]], *, numbered: bool = False
+) -> None:
+    """Add rows; what a row lacks is null."""
+    import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
+
+    schema = pa.schema([(name, _arrow(kind)) for name, kind in _columns(table, numbered=numbered).items()])
+    for some in _in_groups(rows):
+        columns = {name: [row.get(name) for row in some] for name in schema.names}
+        connection.register("added", pa.Table.from_pydict(columns, schema=schema))
+        connection.execute(f'INSERT INTO "{table.name}" SELECT * FROM added')  # noqa: S608 - our own name
+        connection.unregister("added")
+
+
+def _columns(table: Table, *, numbered: bool) -> dict[str, str]:
+    """Types of columns by their names."""
+    return {column.name: column.type for column in table.columns} | ({"file": "BIGINT"} if numbered else {})
 
 
 def _literal(path: Path) -> str:
@@ -136,7 +183,7 @@ def _by_arrow(answer: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in answer.to_arrow_table().columns), strict=True))
 
 
-def _in_groups(rows: tables.Rows) -> Iterable[list[Mapping[str, Any]]]:
+def _in_groups(rows: Iterable[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any]]]:
     group: list[Mapping[str, Any]] = []
     for row in rows:
         group.append(row)

@@ -6,17 +6,22 @@ import re
 import sys
 from typing import Final, Literal
 
+import duckdb
+
 from runner.console import complain, open_console, open_screen
 from runner.errors import RequestError
 from runner.machine.provenance import SUITE_ROOT
-from runner.on_file import OnFile, runs_at
+from runner.on_file import directories_at, read_runs
 from runner.published.load import load_all
 from runner.query import show
 from runner.query.database import Database
+from runner.query.index import indexed
 from runner.query.tables import PUBLISHED, TABLES, Table
 
 Form = Literal["table", "csv", "json"]
 DEFAULT: Final = SUITE_ROOT / "results"
+MANY: Final = 200
+"""Records from which on their rows are kept between queries."""
 _WIDTH_OF_A_FILE: Final = 200
 """Columns of a list that goes to a file or another program, where nothing has to fit a screen."""
 
@@ -39,11 +44,10 @@ def query(sql: str, *, place: str | None, form: Form) -> None:
     if not sql.strip():
         raise RequestError("SQL is empty; type for example SQL='SELECT run_id, measurement_throughput_value FROM runs'")
     wanted = named_in(sql)
-    found = _on_file(place, wanted)
     database = Database()
-    database.fill(wanted, runs=found.runs, published=load_all() if PUBLISHED in wanted else ())
+    passed_over = _fill(database, wanted, place)
     names, rows = database.ask(sql)
-    complain(found.passed_over)
+    complain(passed_over)
     if form == "table":
         show.print_answer(open_console(), names, rows)
     else:
@@ -60,8 +64,19 @@ def list_tables() -> None:
     show.print_tables(open_screen(width_of_a_file=_WIDTH_OF_A_FILE), TABLES)
 
 
-def _on_file(place: str | None, wanted: tuple[Table, ...]) -> OnFile:
-    """The runs, where a table has any of them."""
-    if set(wanted) <= {PUBLISHED} and place is None:
-        return OnFile(runs=(), passed_over=())
-    return runs_at(str(DEFAULT) if place is None else place)
+def _fill(database: Database, wanted: tuple[Table, ...], place: str | None) -> tuple[str, ...]:
+    """Fill what a query names, with the runs where a table has any of them; returns a sentence about each record that does not count."""
+    published = load_all() if PUBLISHED in wanted else ()
+    directories = [] if set(wanted) <= {PUBLISHED} and place is None else directories_at(place or str(DEFAULT))
+    if len(directories) >= MANY:
+        with indexed(place or str(DEFAULT), directories) as index:
+            try:
+                database.fill_from(index.path, wanted, runs=index.runs)
+            except duckdb.Error:  # damaged: this time without it
+                index.path.unlink(missing_ok=True)
+            else:
+                database.fill(set(wanted) & {PUBLISHED}, runs=(), published=published)
+                return index.passed_over
+    found = read_runs(directories)
+    database.fill(wanted, runs=found.runs, published=published)
+    return found.passed_over

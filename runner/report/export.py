@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import TYPE_CHECKING, Final
 
 from runner.grading.model import StepParts
@@ -70,35 +72,34 @@ def to_csv(summary: Summary) -> str:
     intervals, mfu_percent, repeats, of inference the batches in flight, latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/grading/attribution.py`), mean utilisation in percent and power in
     watts of all devices, their energy in joules and samples per joule over all repeats, status, reasons (joined by "; "), wires.
     """
-    import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)
-
-    frame = pd.DataFrame(
-        [
-            {
-                "scale": row.scale,
-                "device": row.device,
-                "throughput": row.throughput,
-                **figures.ends_by_column("throughput", row.throughput_ci95),
-                "unit": row.unit,
-                "training_time_s": row.training_time_s,
-                "speedup": row.speedup,
-                **figures.ends_by_column("speedup", row.speedup_ci95),
-                "efficiency": row.efficiency,
-                **figures.ends_by_column("efficiency", row.efficiency_ci95),
-                "mfu_percent": row.mfu_percent,
-                "repeats": row.repeats,
-                **_answered(row),
-                **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
-                **{name: getattr(row.telemetry, name, None) for name in WATCHED},
-                "status": row.status,
-                "reasons": "; ".join(row.reasons),
-                "wires": summary.wires,
-            }
-            for row in summary.rows
-        ]
-    )
-    text: str = frame.to_csv(index=False, lineterminator="\n")
-    return text
+    rows = [
+        {
+            "scale": row.scale,
+            "device": row.device,
+            "throughput": row.throughput,
+            **figures.ends_by_column("throughput", row.throughput_ci95),
+            "unit": row.unit,
+            "training_time_s": row.training_time_s,
+            "speedup": row.speedup,
+            **figures.ends_by_column("speedup", row.speedup_ci95),
+            "efficiency": row.efficiency,
+            **figures.ends_by_column("efficiency", row.efficiency_ci95),
+            "mfu_percent": row.mfu_percent,
+            "repeats": row.repeats,
+            **_answered(row),
+            **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
+            **{name: getattr(row.telemetry, name, None) for name in WATCHED},
+            "status": row.status,
+            "reasons": "; ".join(row.reasons),
+            "wires": summary.wires,
+        }
+        for row in summary.rows
+    ]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def _answered(row: Row) -> dict[str, float | None]:

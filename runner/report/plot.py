@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from runner.report import canvas, figures
 from runner.report.canvas import BLUE, INK, QUIET
+from runner.report.kept import kept
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +34,7 @@ class _Point:
     hollow: bool
 
 
+@kept
 def scaling_png(summary: Summary) -> bytes | None:
     """Draw the scaling curve as a PNG of 1280 x 1184 pixels; None when it would not be one."""
     return canvas.png(scaling_figure(summary))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from runner.report import canvas
 from runner.report.canvas import GRID, INK, QUIET, SERIES
+from runner.report.kept import kept
 from runner.telemetry.series import GAP_PERIODS
 from runner.telemetry.stretches import stretches
 
@@ -38,6 +39,7 @@ class Curve:
     values: Floats
 
 
+@kept
 def power_png(frame: pd.DataFrame, telemetry: Telemetry, *, title: str, ground: str) -> bytes | None:
     """Draw what devices did over time as a PNG 1440 pixels wide; None where there is nothing to draw."""
     return canvas.png(power_figure(frame, telemetry, title=title, ground=ground))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from runner.report import canvas
 from runner.report.canvas import BLUE, INK
 from runner.report.figures import figure as written
+from runner.report.kept import kept
 from runner.report.profile import spelt, summary, unavailable, worked
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ BARS: Final = 14
 """Categories that have a bar of their own; the rest share one."""
 
 
+@kept
 def share_png(profile: Profile, *, title: str, ground: Sequence[str]) -> bytes | None:
     """Draw the share of each category of work as a PNG, 1280 pixels wide; None for a pass without work.
 
@@ -68,6 +70,7 @@ def shares(profile: Profile) -> tuple[tuple[str, float], ...]:
     return (*bars, *([(f"{len(profile.categories) - BARS} others", left)] if left else []))
 
 
+@kept
 def sweep_png(
     points: Sequence[tuple[int, float, str]], *, title: str, setting: str, axis: str, small_print: Sequence[str]
 ) -> bytes | None:

@@ -100,10 +100,10 @@ def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> N
             console.print(f"profile: dlscale profile {path}", style="dim", markup=False)
 
 
-def redraw(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> Measured:
-    """Write the reports of a matrix on file again, and print where they are; the arguments are those of `publish`."""
+def redraw(runs: Sequence[Run], *, out: Path, name: str, console: Console, pictures: bool = True) -> Measured:
+    """Write the reports of a matrix on file again, with or without pictures, and print where they are; the arguments are those of `publish`."""
     measured = Measured.of(runs)
-    _draw(measured, runs, out=out, name=name, console=console)
+    _draw(measured, runs, out=out, name=name, console=console, pictures=pictures)
     return measured
 
 
@@ -114,13 +114,15 @@ def save(reports: Mapping[str, str | bytes | None], *, out: Path, console: Conso
             console.print(f"report: {write_report(out, file, content)}", style="dim", markup=False)
 
 
-def _draw(measured: Measured, runs: Sequence[Run], *, out: Path, name: str, console: Console) -> None:
-    save(_of_measured(measured, name=name, console=console), out=out, console=console)
+def _draw(
+    measured: Measured, runs: Sequence[Run], *, out: Path, name: str, console: Console, pictures: bool = True
+) -> None:
+    save(_of_measured(measured, name=name, console=console, pictures=pictures), out=out, console=console)
     for run in runs:
-        save(_of_pass(run), out=out, console=console)
+        save(_of_pass(run, pictures=pictures), out=out, console=console)
 
 
-def _of_measured(measured: Measured, *, name: str, console: Console) -> Reports:
+def _of_measured(measured: Measured, *, name: str, console: Console, pictures: bool) -> Reports:
     """The reports of measured runs."""
     found: Reports = {}
     for curve, summary in measured.curves:
@@ -129,29 +131,32 @@ def _of_measured(measured: Measured, *, name: str, console: Console) -> Reports:
             f"{stem}.md": markdown(summary),
             f"{stem}.csv": to_csv(summary),
             f"{stem}-epochs.csv": modes.epochs_csv(summary),
-            f"{stem}.png": scaling_png(summary),
-            f"{stem}-power.png": _power(curve.runs, summary, console=console),
         }
+        if pictures:
+            found |= {
+                f"{stem}.png": scaling_png(summary),
+                f"{stem}-power.png": _power(curve.runs, summary, console=console),
+            }
     if measured.cases:
         found |= {
             f"{name}-concurrent.md": concurrent.markdown(*measured.cases),
             f"{name}-concurrent.csv": concurrent.to_csv(measured.cases[1]),
         }
     if measured.comparison:
-        found |= of_comparison(measured.comparison, name=f"{name}-transports")
+        found |= of_comparison(measured.comparison, name=f"{name}-transports", pictures=pictures)
     return found
 
 
-def of_comparison(comparison: Comparison, *, name: str) -> Reports:
+def of_comparison(comparison: Comparison, *, name: str, pictures: bool = True) -> Reports:
     """The reports of transports side by side."""
     return {
         f"{name}.md": transports.markdown(comparison),
         f"{name}.csv": transports.to_csv(comparison),
-        f"{name}.png": transports_png(comparison),
+        f"{name}.png": transports_png(comparison) if pictures else None,
     }
 
 
-def _of_pass(run: Run) -> Reports:
+def _of_pass(run: Run, *, pictures: bool) -> Reports:
     """The reports of a pass under a profiler, which carry its own name; none of a measured run or of a pass that may not be used."""
     _, record = run
     if record.profile is None or record.validity.status == "invalid":
@@ -162,7 +167,7 @@ def _of_pass(run: Run) -> Reports:
     what = title(record.trial)
     return {
         f"{record.run_id}.md": profile.markdown(record.profile, title=what, ground=ground, notes=notes),
-        f"{record.run_id}.png": share_png(record.profile, title=summary.title, ground=ground),
+        f"{record.run_id}.png": share_png(record.profile, title=summary.title, ground=ground) if pictures else None,
     }
 
 

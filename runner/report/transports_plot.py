@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from runner.report import canvas, figures, transports
 from runner.report.canvas import BLUE, INK, VERMILION
+from runner.report.kept import kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ _NAME: Final = 26
 """Characters of a transport's name in a line."""
 
 
+@kept
 def transports_png(comparison: Comparison) -> bytes | None:
     """Draw the comparison as a PNG, 1440 pixels wide; None when no row has a throughput to draw."""
     return canvas.png(transports_figure(comparison))

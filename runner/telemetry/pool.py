@@ -62,8 +62,7 @@ def _joined(repeats: Sequence[Part]) -> Part:
 
 def _figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
     """One figure over the repeats of a device, by what kind of figure it is."""
-    found = [(getattr(one, name), one.measured_s) for one in repeats if getattr(one, name) is not None]
-    values, seconds = [value for value, _ in found], [weight for _, weight in found]
+    values = [value for one in repeats if (value := getattr(one, name)) is not None]
     if not values:
         return None
     if name in COMPLETE and len(values) < len(repeats):
@@ -72,7 +71,7 @@ def _figure(name: str, repeats: Sequence[GpuTelemetry | HostTelemetry]) -> Any:
         return math.fsum(values) if isinstance(values[0], float) else sum(values)
     if name in EXTREME:
         return EXTREME[name](values)
-    return _joint(name, values, seconds)
+    return _joint(name, values, [one.measured_s for one in repeats if getattr(one, name) is not None])
 
 
 def _joint(name: str, values: Sequence[Any], seconds: Sequence[float]) -> Any:

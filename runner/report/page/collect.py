@@ -64,6 +64,8 @@ CHAPTERS: Final = {
     "passes": ("Profiles", "Where the time went, by passes under a profiler; these have no throughput."),
 }
 """By anchor, the title and what it is about."""
+_OF_MATRICES: Final = frozenset({"matrices", "comparisons", "passes"})
+"""The chapters that grow with every run."""
 
 
 @dataclass
@@ -72,10 +74,13 @@ class Collected:
 
     Attributes:
         records: link of each run's directory, relative to the page, and its record.
+        reserve: what is to be said of chapters that do not have all.
     """
 
     records: list[tuple[str, RunRecord]] = field(default_factory=list)
     chapters: dict[str, list[Block]] = field(default_factory=lambda: {name: [] for name in CHAPTERS})
+
+    reserve: str = ""
 
     def matrix(self, measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> None:
         """Add the curves of a matrix, and their comparison."""
@@ -153,7 +158,7 @@ class Collected:
             overview=overview.overview(
                 records, folders=[unquote(str(PurePosixPath(link).parent)) for link, _ in ordered]
             ),
-            sections=tuple(_sections(self.chapters)),
+            sections=tuple(_sections(self.chapters, self.reserve)),
             run_columns=runs.COLUMNS,
             filtered=runs.FILTERED,
             runs=tuple(runs.line(record, link=link) for link, record in ordered),
@@ -166,14 +171,15 @@ def _stem(name: str, stems: AbstractSet[str]) -> str:
     return next((name[:at] for at in ends if name[:at] in stems), "")
 
 
-def _sections(chapters: Mapping[str, Sequence[Block]]) -> Iterable[Section]:
+def _sections(chapters: Mapping[str, Sequence[Block]], reserve: str) -> Iterable[Section]:
     """The chapters that have blocks; anchors and figures that would share a name are numbered."""
     anchors: dict[str, int] = {}
     names: dict[str, int] = {}
     for name, (title, about) in CHAPTERS.items():
         found = tuple(_apart(block, anchors, names) for block in chapters[name])
         if found:
-            yield Section(anchor=name, title=title, about=about, blocks=found)
+            said = f"{about} {reserve}" if reserve and name in _OF_MATRICES else about
+            yield Section(anchor=name, title=title, about=said, blocks=found)
 
 
 def _apart(block: Block, anchors: dict[str, int], names: dict[str, int]) -> Block:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runner.report import canvas
 from runner.report.canvas import GRID, INK, QUIET, SERIES, VERMILION
+from runner.report.kept import kept
 from runner.report.page.model import Figure, Series
 from runner.report.page.words import place
 
@@ -22,6 +23,7 @@ _DENSE: Final = 60
 """From so many points on a curve has no markers."""
 
 
+@kept
 def png(figure: Figure) -> bytes | None:
     """Draw a figure as a PNG 1280 pixels wide, 1680 with a legend beside it; None where it has no value to draw."""
     if not any(value is not None for series in figure.series for value in series.y):

@@ -24,19 +24,22 @@ DIGITS: Final = 6
 SCRIPTS: Final = ("data.js", "table.js", "figure.js", "panel.js", "page.js")
 
 
-def html(page: Page, *, beside: str) -> str:
+def html(page: Page, *, beside: str, pictures: bool = True) -> str:
     """Write the page.
 
     Args:
         page: what it shows.
         beside: folder of the figures' files, relative to the page.
+        pictures: whether each is there as PNG.
     """
     template = _environment().get_template("page.html.j2")
     return template.render(
         page=page,
         style=_asset("page.css"),
         script="\n".join(_asset(name) for name in SCRIPTS),
-        values=_script_safe(json.dumps(_values(page, beside=beside), separators=(",", ":"), ensure_ascii=False)),
+        values=_script_safe(
+            json.dumps(_values(page, beside=beside, pictures=pictures), separators=(",", ":"), ensure_ascii=False)
+        ),
         plotly=plotly(),
         opened=_opened(page),
     )
@@ -86,13 +89,14 @@ class _Pool:
         return self.strings.setdefault(text, len(self.strings))
 
 
-def _values(page: Page, *, beside: str) -> dict[str, object]:
+def _values(page: Page, *, beside: str, pictures: bool) -> dict[str, object]:
     pool = _Pool()
     places = {run.run_id: number for number, run in enumerate(page.runs)}
     blocks = (page.overview, *(block for section in page.sections for block in section.blocks))
     return {
         "colours": canvas.SERIES,
         "beside": beside,
+        "pictures": pictures,
         "runs": _runs(page, pool),
         "blocks": {block.anchor: _block(block, places) for block in blocks},
         "strings": list(pool.strings),

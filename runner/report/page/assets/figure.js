@@ -39,7 +39,7 @@ function figureElement(figure) {
   const caption = make('figcaption', {}, make('h4', {}, figure.title), make('p', { class: 'summary' }, figure.summary),
     figure.interval ? make('p', {}, `error bars: ${figure.interval}`) : '', ...(figure.notes ?? []).map((note) => make('p', {}, note)));
   return make('figure', {}, caption, plot, table, make('p', { class: 'links' },
-    make('a', { href: `${file}.png` }, 'PNG'), make('a', { href: `${file}.csv` }, 'CSV')));
+    ...(values.pictures ? [make('a', { href: `${file}.png` }, 'PNG')] : []), make('a', { href: `${file}.csv` }, 'CSV')));
 }
 
 const runsAt = (series, at) => (series.alike ? series.runs : series.runs?.[at]) ?? [];

@@ -1,0 +1,257 @@
+"""Thousands of records that nobody can wait for.
+
+Prevents: a query that reads every record again for one that is new; an answer from what was kept of a record that is another one now; a
+report that draws every picture again; memory and a page that grow by a picture or a block a run. Nothing is decided by time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tracemalloc
+
+import duckdb
+import many
+import pytest
+
+from runner import reports, results
+from runner.frozen import lean
+from runner.query import flow, index
+from runner.report import canvas
+from runner.reports import report
+from runner.summarize import thin
+
+RATES = "SELECT run_id, measurement_throughput_value AS rate FROM runs ORDER BY run_id"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache of its own, whose indexes are taken however new a record is, and from the first record on."""
+    monkeypatch.setenv("DLSCALE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(index, "SETTLED_NS", -(10**18))
+    monkeypatch.setattr(flow, "MANY", 0)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return many.leave_many(tmp_path / "results", 40)
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The records that were read."""
+    found = []
+    real = results.read_record
+
+    def read(directory):
+        found.append(directory)
+        return real(directory)
+
+    monkeypatch.setattr(index, "read_record", read)
+    return found
+
+
+def ask(place, capsys, sql=RATES):
+    flow.query(sql, place=str(place), form="json")
+    return json.loads(capsys.readouterr().out)
+
+
+def change(directory, **measured):
+    """Another rate of a run, in a file of as many bytes where the rate has as many digits."""
+    path = directory / "record.json"
+    fields = json.loads(path.read_text())
+    fields["measurement"]["throughput"]["value"] = measured["rate"]
+    path.write_text(json.dumps(fields))
+
+
+def test_a_second_query_reads_what_is_new_only(runs, tmp_path, parsed, capsys):
+    """Each query read every record: 36 s and 1.5 GB for 20,000."""
+    place = tmp_path / "results"
+    first = ask(place, capsys)
+    assert (len(first), len(parsed)) == (40, 40)
+    assert first == sorted(first, key=lambda one: one["run_id"])
+    parsed.clear()
+    assert ask(place, capsys) == first
+    assert parsed == []
+    many.leave_many(tmp_path / "more", 41)
+    new = next(
+        path
+        for path in (tmp_path / "more").rglob("record.json")
+        if not (place / path.parent.relative_to(tmp_path / "more")).exists()
+    )
+    shutil.copytree(new.parent, place / new.parent.relative_to(tmp_path / "more"))
+    assert len(ask(place, capsys)) == 41
+    assert [path.name for path in parsed] == [new.parent.name]
+
+
+def test_a_record_that_is_another_one_now_is_read_again(runs, tmp_path, parsed, capsys):
+    """An answer from what was kept of a record would be of a run that is not on file: changed in place, replaced under the same times, removed."""
+    place = tmp_path / "results"
+    ask(place, capsys)
+    parsed.clear()
+    rated = [path for path in runs if json.loads((path / "record.json").read_text())["measurement"]["throughput"]]
+    one, two, three = rated[:3]
+    about = (two / "record.json").stat()
+    change(one, rate=1.5)
+    change(two, rate=2.5)
+    os.utime(two / "record.json", ns=(about.st_atime_ns, about.st_mtime_ns))  # as `cp -p` and `rsync -t` leave it
+    shutil.rmtree(three)
+    found = {row["run_id"]: row["rate"] for row in ask(place, capsys)}
+    assert (found[one.name], found[two.name]) == (1.5, 2.5)
+    assert three.name not in found
+    assert len(found) == 39
+    assert set(parsed) == {one, two}
+
+
+def test_a_record_that_was_written_just_now_is_not_kept(runs, tmp_path, parsed, capsys, monkeypatch):
+    """A file can be changed twice within one tick of the clock that its times are from."""
+    monkeypatch.setattr(index, "SETTLED_NS", 10**18)
+    for _ in range(2):
+        assert len(ask(tmp_path / "results", capsys)) == 40
+    assert len(parsed) == 80
+
+
+def test_the_answer_is_that_of_the_records_themselves(runs, tmp_path, capsys, monkeypatch):
+    """What is kept has to give every row of every table, those of runs that have copies once."""
+    place = tmp_path / "results"
+    shutil.copytree(runs[0], runs[0].parent / "backup")
+    (runs[1] / "record.json").write_text("{}")
+    tables = ("runs", "windows", "losses", "epochs", "telemetry")
+    kept = [ask(place, capsys, f"SELECT * FROM {table} ORDER BY ALL") for table in tables for _ in range(2)][::2]
+    flow.query("SELECT count(*) FROM runs", place=str(place), form="json")
+    said = capsys.readouterr().err
+    monkeypatch.setattr(flow, "MANY", 10**6)
+    assert kept == [ask(place, capsys, f"SELECT * FROM {table} ORDER BY ALL") for table in tables]
+    flow.query("SELECT count(*) FROM runs", place=str(place), form="json")
+    assert sorted(capsys.readouterr().err.splitlines()) == sorted(said.splitlines())
+    assert "which counts once" in said
+
+
+def test_a_damaged_index_or_a_closed_cache_costs_nothing_but_time(runs, tmp_path, cache, capsys):
+    """What is kept may be cut off by a full disk, and the cache may be no folder."""
+    place = tmp_path / "results"
+    first = ask(place, capsys)
+    (kept,) = (cache / "index").iterdir()
+    whole = kept.read_bytes()
+    for damaged in (b"", b"nothing", whole[: len(whole) // 2]):
+        kept.write_bytes(damaged)
+        assert ask(place, capsys) == first
+    shutil.rmtree(cache)
+    cache.write_text("no folder")
+    assert ask(place, capsys) == first
+
+
+def test_two_queries_at_once_both_answer(runs, tmp_path, cache):
+    """Each makes the index by itself, and one takes the other's place."""
+    words = ["query", RATES, "--in", str(tmp_path / "results"), "--csv"]
+    code = "import sys; from runner.query import flow; flow.MANY = 0; from runner.cli import main; sys.argv[0] = 'dlscale'; main()"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    answers = [one.communicate()[0] for one in started]
+    assert [one.returncode for one in started] == [0, 0]
+    assert answers[0] == answers[1]
+    assert len(answers[0].splitlines()) == 41
+    (kept,) = (cache / "index").iterdir()
+    with duckdb.connect(str(kept), read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM files").fetchone() == (40,)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The pictures that were drawn."""
+    found = []
+    real = canvas.png
+
+    def png(figure):
+        made = real(figure)
+        found.extend([made] if made else [])
+        return made
+
+    monkeypatch.setattr(canvas, "png", png)
+    return found
+
+
+def test_a_second_report_draws_no_picture_again(tmp_path, drawn):
+    """Pictures took all but seconds of the 138 s that a report of 500 runs took, each time; a picture of another record is another one."""
+    place = tmp_path / "results"
+    runs = many.leave_many(place, 6)
+    report([place], out=None)
+    assert len(drawn) > len(runs)
+    pictures = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.rglob("*.png")}
+    drawn.clear()
+    next(iter(pictures)).unlink()
+    report([place], out=None)
+    assert drawn == []
+    after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.rglob("*.png")}
+    assert {path: held[0] for path, held in after.items()} == {path: held[0] for path, held in pictures.items()}
+    assert sum(after[path] != held for path, held in pictures.items()) == 1
+    shutil.copyfile(runs[1] / "telemetry.parquet", (runs[0] / "telemetry.parquet").with_suffix(".other"))
+    (runs[0] / "telemetry.parquet").unlink()
+    (runs[0] / "telemetry.other").rename(runs[0] / "telemetry.parquet")
+    report([place], out=None)
+    assert 0 < len(drawn) <= 3  # power beside the runs, power and utilisation on the page
+
+
+def test_a_page_of_more_matrices_than_anybody_opens_has_the_newest(tmp_path, drawn, monkeypatch):
+    """A block and pictures for every matrix: 20,000 runs were not drawn after 500 s, and no browser opens such a page."""
+    monkeypatch.setattr(reports, "MOST", 5)
+    place = tmp_path / "results"
+    runs = many.leave_many(place, 30)
+    report([place], out=None)
+    page = (place / "report.html").read_text()
+    said = json.loads(re.search(r'id="values">(.*?)</script>', page)[1])
+    assert len([name for name in said["blocks"] if name.startswith("matrix-")]) == 5
+    assert len(said["runs"]["panels"]) == 30
+    assert not list(place.rglob("*-power.png"))
+    assert said["pictures"] is False
+    assert not list((place / reports.BESIDE).glob("*.png"))
+    matrices = {json.loads((run / "record.json").read_text())["matrix_id"]: run for run in runs}
+    assert all((run.parent / f"{matrix}.md").exists() for matrix, run in matrices.items())
+    reports.check_page(place)
+
+
+def test_what_is_left_of_a_record_gives_the_same_report(tmp_path, monkeypatch):
+    """A report of many holds a fifth of each record in memory, and has to say what all of it would."""
+    for name in ("thin", "whole"):
+        many.leave_many(tmp_path / name, 120)
+        monkeypatch.setattr(canvas, "png", lambda _: None)
+        if name == "whole":
+            monkeypatch.setattr(reports, "thin", lambda record: record)
+        report([tmp_path / name], out=None)
+    texts = {
+        name: {
+            path.relative_to(tmp_path / name): path.read_text()
+            for kind in ("md", "csv")
+            for path in (tmp_path / name).rglob(f"*.{kind}")
+        }
+        for name in ("thin", "whole")
+    }
+    assert len(texts["thin"]) > 200
+    assert texts["thin"] == texts["whole"]
+
+
+def test_a_record_takes_a_third_of_the_memory_in_a_report(tmp_path):
+    """20,000 records took 2 GB as they are read: what one holds is counted here, equal values once."""
+    runs = [path for path in many.leave_many(tmp_path, 40) if "batches" not in path.parts]
+    whole = [results.RunRecord.model_validate_json((path / "record.json").read_text()) for path in runs]
+    assert [lean(one) for one in whole] == whole
+    tracemalloc.start()
+    try:
+        sizes = []
+        for read in (
+            lambda path: results.RunRecord.model_validate_json((path / "record.json").read_text()),
+            lambda path: thin(results.read_record(path)),
+        ):
+            before = tracemalloc.get_traced_memory()[0]
+            held = [read(path) for path in runs]
+            sizes.append(tracemalloc.get_traced_memory()[0] - before)
+            del held
+    finally:
+        tracemalloc.stop()
+    assert sizes[1] < sizes[0] / 2
