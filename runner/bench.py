@@ -8,8 +8,10 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 
+from runner import drafts
 from runner.comparison import settle
 from runner.console import open_console
+from runner.disk import check_writable
 from runner.engines import shaper
 from runner.errors import NoBaseError
 from runner.ground import EngineChoice, look
@@ -20,10 +22,7 @@ from runner.prepare import Prepared, foresee, prepare
 from runner.report.progress import Progress, progress
 from runner.report.watch import title
 from runner.request import Request
-from runner.results import (
-    RunRecord,
-    check_writable,
-)
+from runner.results import RESERVE_BYTES, RunRecord
 from runner.trial import Trial
 
 
@@ -71,7 +70,8 @@ def run(
     ground = look(request, say=shown.stage)
     with closing(ground.fleet):
         trials = plan(request, ground)
-        check_writable(ground.out)
+        check_writable(ground.out, room=RESERVE_BYTES)
+        drafts.remove_left(ground.out)
         try:
             prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
         except NoBaseError as error:

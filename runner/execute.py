@@ -34,6 +34,8 @@ SILENCE_S: Final = 600.0
 SEARCH_SILENCE_S: Final = 1800.0
 # How long scheduler and servers may outlive the last worker before they are ended.
 HELPERS_GRACE_S: Final = 30.0
+# Between two looks whether the record can still be written.
+WRITTEN_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -208,15 +210,19 @@ def _follow(
 
     Raises:
         Stop: it was stopped, a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
+        RunFailedError: the record can't be written any more.
     """
     workers = {spec.name for spec in specs if spec.role == "worker"}
     daemons = {spec.name for spec in specs if spec.role == "daemon"}
     awaited = {spec.name for spec in specs} - daemons
-    heard = time.monotonic()
+    heard = written = time.monotonic()
     workers_ended: float | None = None
     while not awaited <= set(running.exit_codes):
         _heed(stopped)
         now = time.monotonic()
+        if now - written > WRITTEN_S:
+            hearing.writer.check()
+            written = now
         limits.check(now, started=started, heard=heard)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:
             left = ", ".join(sorted(awaited - set(running.exit_codes)))

@@ -19,6 +19,8 @@ HOME: Final = "/tmp"  # noqa: S108 - inside of a container
 SHM_MIB: Final = 1024
 LABEL_RUN = "dlscale.run-id"
 LABEL_ROLE = "dlscale.role"
+# Whose it is (`runner/owner.py`); engines add it.
+LABEL_RUNNER = "dlscale.runner"
 
 
 class Mount(BaseModel):

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner import dataset
+from runner import dataset, drafts
 from runner.bench import exit_code, stamp
 from runner.console import open_console
 from runner.dialects import DIALECTS, Facts, Reader, auto
 from runner.dialects.detection import AutoReader
+from runner.disk import check_writable
 from runner.engines import docker
 from runner.engines.docker import DockerEngine
 from runner.engines.user import IMAGE_USER, job_user
@@ -37,15 +38,7 @@ from runner.prepare import SamplersRoom, samplers_here
 from runner.report.progress import Progress, progress
 from runner.report.watch import Watch, title
 from runner.request import Request
-from runner.results import (
-    EngineDetails,
-    ImageUsed,
-    RunPlan,
-    RunRecord,
-    RunWriter,
-    baseline_for,
-    check_writable,
-)
+from runner.results import RESERVE_BYTES, EngineDetails, ImageUsed, RunPlan, RunRecord, RunWriter, baseline_for
 from runner.sampling import sampling
 from runner.spec import LABEL_RUN, ContainerSpec
 from runner.trial import ForeignTrial
@@ -74,7 +67,8 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
         RunFailedError: a run could not be recorded.
     """
     ground = _look(request)
-    check_writable(ground.out)
+    check_writable(ground.out, room=RESERVE_BYTES)
+    drafts.remove_left(ground.out)
     name = stamp()
     baseline = _baseline(ground)
     runs: list[Run] = []

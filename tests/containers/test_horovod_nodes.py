@@ -50,6 +50,9 @@ class Said:
             then, self.then = self.then, None
             then()
 
+    def check(self):
+        """Memory has room."""
+
     def by_rank(self, name):
         return {event.rank: event for event in self.events if event.event == name}
 
