@@ -138,6 +138,7 @@ def execute(
     limits: Limits,
     watch: Callable[[Event], None],
     readers: Mapping[str, Reader] | None = None,
+    keys: Mapping[str, bytes] | None = None,
     remote: bool = False,
     stopped: Stopped | None = None,
 ) -> Outcome:
@@ -149,6 +150,7 @@ def execute(
         writer: takes every line and event as it comes.
         limits: when to give up.
         watch: told of every event, for progress.
+        keys: by container, what its lease is told before all else; None for a job without.
         remote: whether the engines are on other machines, so that both sides have to show that they are there.
         readers: by container, what turns its ordinary lines into events; none for programs that write events themselves.
         stopped: looked at every now and then; the run ends once it is marked.
@@ -164,7 +166,7 @@ def execute(
         hearing = _Hearing(running, writer, watch, readers or {})
         with running.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
             _heed(stopped)
-            running.start(engines, specs)
+            running.start(engines, specs, keys or {})
             phases["create"] = time.monotonic() - started
             _follow(running, hearing, specs=specs, limits=limits, started=started, stopped=stopped)
         status, reason = "ok", None

@@ -21,7 +21,7 @@ from runner.events.parse import EventError, Rows, parse_line
 from runner.grading.failures import explain
 from runner.interrupts import Stopped
 from runner.results import RunWriter
-from runner.running import BEAT_S
+from runner.running import BEAT_S, SIGN
 from runner.spec import ContainerSpec
 
 # Seconds that a sampler has to say its first word, and to say its last once it has been told to end.
@@ -126,7 +126,7 @@ class _Sampler:
     def _beat(self, over: threading.Event) -> None:
         while not over.wait(BEAT_S):
             if self._container:
-                self._container.beat()
+                self._container.tell(SIGN)
 
     def _run(self) -> None:
         try:

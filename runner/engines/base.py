@@ -95,8 +95,8 @@ class Container(Protocol):
             EngineError: the engine can't tell any more.
         """
 
-    def beat(self) -> None:
-        """Let the lease know that the runner is there. Safe after the end."""
+    def tell(self, line: bytes) -> None:
+        """Hand something to the lease: an empty line that the runner is there, or keys. Safe after the end."""
 
     def let_go(self) -> None:
         """Give the lease up without asking the engine, which does not answer; the job ends by itself. Safe to call twice."""

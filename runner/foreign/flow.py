@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from runner import dataset, drafts
 from runner.bench import exit_code, stamp
+from runner.cleanup import remove_certain
 from runner.console import open_console
 from runner.dialects import DIALECTS, Facts, Reader, auto
 from runner.dialects.detection import AutoReader
@@ -73,6 +74,8 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     baseline = _baseline(ground)
     runs: list[Run] = []
     with progress(open_console(stderr=True)) as shown:
+        if said := remove_certain([ground.engine.client]):
+            shown.stage(said)
         for trial in ground.trials:
             stopped = Stopped()
             with held(stopped):
