@@ -26,6 +26,7 @@ class EngineFacts(BaseModel):
         reason: why not, in words, when it can't.
         version: the engine's own version.
         gpu_request: how GPUs are asked for: the `nvidia` device driver, CDI device names, or not at all (None).
+        podman: Podman by its version where that answers in Docker's place.
         root_dir: where it keeps images, for the free-disk check.
     """
 
@@ -36,6 +37,7 @@ class EngineFacts(BaseModel):
     reason: str | None = None
     version: str | None = None
     gpu_request: GpuRequest | None = None
+    podman: str | None = None
     root_dir: str | None = None
 
 

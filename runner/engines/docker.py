@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runner import dataset
-from runner.engines import docker_options, network, removal
+from runner.engines import docker_options, network, podman, removal
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
 from runner.engines.lines import Splitter
 from runner.engines.refusal import as_engine_error
@@ -146,6 +146,7 @@ class DockerEngine(DockerPlan):
         self.info: dict[str, Any] = client.info()
         super().__init__(workloads, gpus_by=gpus_by or gpu_request(self.info), beside=beside)
         self.client = client
+        self.podman = podman.behind(client)
 
     def facts(self) -> EngineFacts:
         """Version, GPU support and root directory of the engine."""
@@ -154,6 +155,7 @@ class DockerEngine(DockerPlan):
             available=True,
             version=self.info["ServerVersion"],
             gpu_request=self.gpus_by,
+            podman=self.podman,
             root_dir=self.info["DockerRootDir"],
         )
 
@@ -229,7 +231,7 @@ class DockerContainer:
             yield from splitter.close()
 
     def wait(self) -> int:
-        """Exit code, once the container has ended and is removed.
+        """Exit code, once the container has ended.
 
         Raises:
             EngineError: the engine can't tell any more.

@@ -21,7 +21,7 @@ def follow(api: APIClient, identifier: str) -> Response:
     """Ask for a container's exit code before it is started, since none can be asked once the engine has removed it.
 
     Returns:
-        What will hold it, `{"StatusCode": 0}`, when it is gone; the engine listens once it has sent the headers.
+        What will hold it, `{"StatusCode": 0}`, when it has ended; the engine listens once it has sent the headers.
 
     Raises:
         docker.errors.APIError, requests.RequestException: the engine would not.
@@ -29,7 +29,7 @@ def follow(api: APIClient, identifier: str) -> Response:
     # The SDK's own `wait` returns with the code, and nobody knows when it began to listen.
     response: Response = api.post(
         f"{api.base_url}/v{api.api_version}/containers/{identifier}/wait",
-        params={"condition": "removed"},
+        params={"condition": "next-exit"},
         stream=True,
         timeout=None,
     )

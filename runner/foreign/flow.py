@@ -18,7 +18,7 @@ from runner.console import open_console
 from runner.dialects import DIALECTS, Facts, Reader, auto
 from runner.dialects.detection import AutoReader
 from runner.disk import check_writable
-from runner.engines import docker
+from runner.engines import docker, podman
 from runner.engines.docker import DockerEngine
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
@@ -76,6 +76,8 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     with progress(open_console(stderr=True)) as shown:
         if said := remove_certain([ground.engine.client]):
             shown.stage(said)
+        if ground.engine.podman:
+            shown.stage(podman.note(ground.engine.podman))
         for trial in ground.trials:
             stopped = Stopped()
             with held(stopped):
@@ -120,13 +122,16 @@ def _look(request: Request) -> _Ground:
     client = docker.connect_or_refuse()
     image = _image(client, request.image)
     engine = DockerEngine(client, WORKLOADS, beside=request.mounts)
+    device = device_of(request, node)
+    if device == "gpu":
+        podman.refuse_gpus(engine.podman)
     place = Place(node=node, site=engine.site(data), mounts=engine.mounts(data), user=engine.user())
     return _Ground(
         request=request,
         engine=engine,
         image=image,
         place=place,
-        trials=plan(request, image=image, node=node, device=device_of(request, node)),
+        trials=plan(request, image=image, node=node, device=device),
         out=request.out or SUITE_ROOT / "results" / node.name,
     )
 
