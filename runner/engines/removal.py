@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from runner.engines.base import EngineError
 from runner.engines.refusal import as_engine_error
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # An engine that is removing a container already takes moments; on a disk that others fill with an image, seconds.
 _REMOVAL_S: Final = 30
 _IN_PROGRESS: Final = 409
+# As long as the SDK waits for any other answer.
+_ANSWER_S: Final = 60
 
 
 def follow(api: APIClient, identifier: str) -> Response:
@@ -31,9 +33,11 @@ def follow(api: APIClient, identifier: str) -> Response:
         f"{api.base_url}/v{api.api_version}/containers/{identifier}/wait",
         params={"condition": "next-exit"},
         stream=True,
-        timeout=None,
+        timeout=_ANSWER_S,
     )
     response.raise_for_status()
+    connection: Any = response.raw.connection
+    connection.sock.settimeout(None)  # it listens; a training may take days
     return response
 
 
