@@ -27,6 +27,7 @@ TAKES.reproduce := STUDY SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS DRY_
 TAKES.studies := SCALE DEVICE HOSTS ENGINE
 TAKES.rig := NODES RATE DELAY
 TAKES.sample := OUT
+TAKES.torture := KILLS
 # Every target takes these, for make hands them on to what it starts, as a make that tests start.
 ALWAYS := SHELL PYTHON PYTEST DLSCALE% PIP_% DOCKER_% CUDA_% %_proxy %_PROXY
 GOALS := $(or $(MAKECMDGOALS),$(.DEFAULT_GOAL))
@@ -105,9 +106,11 @@ images: .venv/ready ## build every CPU image
 sample: .venv/ready ## write a small data set of real JPEGs: OUT=/tmp/sample
 	@$(DLSCALE) data sample $(if $(value OUT),$(call typed,OUT),sample)
 
-.PHONY: test lint verify lock
+.PHONY: test torture lint verify lock
 test: .venv/ready-dev ## run every test that this machine can run
 	@.venv/bin/python -m pytest --numprocesses=2 --dist=loadgroup $(PYTEST)
+torture: .venv/ready-dev ## kill -9 the runner KILLS=200 times at moments drawn from seeds, and see that nothing it leaves adds up
+	@DLSCALE_KILLS=$(if $(value KILLS),$(call typed,KILLS),200) .venv/bin/python -m pytest $(PYTEST) tests/containers/test_kills.py
 lint: .venv/ready-dev ## ruff, mypy, shellcheck, Dockerfile checks
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/mypy

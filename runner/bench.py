@@ -8,11 +8,14 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 
+from runner import drafts
+from runner.cleanup import remove_certain
 from runner.comparison import settle
 from runner.console import open_console
-from runner.engines import shaper
+from runner.disk import check_writable
+from runner.engines import docker, shaper
 from runner.errors import NoBaseError
-from runner.ground import EngineChoice, look
+from runner.ground import EngineChoice, Ground, look
 from runner.launch import launch
 from runner.matrix import Known, Matrix, Run, make_job, samplers
 from runner.planning.plan import plan
@@ -20,10 +23,7 @@ from runner.prepare import Prepared, foresee, prepare
 from runner.report.progress import Progress, progress
 from runner.report.watch import title
 from runner.request import Request
-from runner.results import (
-    RunRecord,
-    check_writable,
-)
+from runner.results import RESERVE_BYTES, RunRecord
 from runner.trial import Trial
 
 
@@ -71,7 +71,8 @@ def run(
     ground = look(request, say=shown.stage)
     with closing(ground.fleet):
         trials = plan(request, ground)
-        check_writable(ground.out)
+        check_writable(ground.out, room=RESERVE_BYTES)
+        _tidy(ground, shown)
         try:
             prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
         except NoBaseError as error:
@@ -87,6 +88,16 @@ def run(
             return matrix.run_all([trial for trial in trials if wanted(trial)])
         finally:
             prepared.release()
+
+
+def _tidy(ground: Ground, shown: Progress) -> None:
+    """Remove what killed runners left where these runs are going to be."""
+    drafts.remove_left(ground.out)
+    clients = [seen.connection.client for seen in ground.fleet.surveyed]
+    if ground.fleet.way != "hosts" and ground.engine.in_containers:
+        clients = [docker.connect_or_refuse()]
+    if said := remove_certain(clients):
+        shown.stage(said)
 
 
 def _check_links(trials: Sequence[Trial], prepared: Prepared) -> None:

@@ -1,21 +1,24 @@
-"""`dlscale clean`: takes away what killed runs left, here and on other hosts: containers, volumes with programs or keys, networks.
+"""Takes away what killed runs left, here and on other hosts: containers, volumes with programs, networks. `dlscale clean`, and each `bench`.
 
-Which runs were killed, the lease tells: what still runs a few seconds later has a runner, and so has a run that starts something meanwhile.
+Whether its runner is gone, most of it tells at once (`runner/owner.py`). Of the rest, the lease tells: what still runs a few seconds later
+has a runner, and so has a run that starts something meanwhile. `bench` does not wait for that, and leaves the rest as it is.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from runner.engines import docker
+from runner import owner
+from runner.engines import docker, removal
 from runner.engines.base import EngineError
 from runner.engines.refusal import as_engine_error
 from runner.errors import RequestError
-from runner.spec import LABEL_RUN
+from runner.spec import LABEL_RUN, LABEL_RUNNER
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -35,12 +38,14 @@ class Place:
     Attributes:
         containers, volumes, networks: what was there at the first look.
         removed: names of what was removed of it.
+        kinds: how much of each kind that was.
         refusal: why the engine was given up, as a sentence; None for one that answers.
     """
 
     def __init__(self, client: DockerClient, *, host: str = "") -> None:
         """Look for everything; `host` is the name of one that is not this machine."""
         self.removed: list[str] = []
+        self.kinds: Counter[str] = Counter()
         self.refusal: str | None = None
         self._api, self._host = client.api, host
         self.volumes: list[Thing] = []
@@ -59,27 +64,42 @@ class Place:
             found += self._api.containers(all=True, filters=_OF_RUNS)
         return found
 
-    def remove(self, alive: Collection[str]) -> None:
-        """Remove what was there at the first look, but for what belongs to a run that is alive."""
+    def remove(self, alive: Collection[str] | None) -> None:
+        """Remove what was there at the first look and has no runner.
+
+        Args:
+            alive: the runs that have one, of those whose things do not tell; None if nobody looked, so that these stay.
+        """
         for container in self._left(self.containers, alive):
-            self._remove(container["Names"][0].removeprefix("/"), self._api.remove_container, container["Id"], v=True)
+            name = container["Names"][0].removeprefix("/")
+            if _state(container) == "gone":
+                self._remove("container", name, removal.remove, self._api, container["Id"])
+            else:
+                self._remove("container", name, self._api.remove_container, container["Id"], v=True)
         for volume in self._left(self.volumes, alive):
-            self._remove(volume["Name"], self._api.remove_volume, volume["Name"])
+            self._remove("volume", volume["Name"], self._api.remove_volume, volume["Name"])
         for network in self._left(self.networks, alive):
-            self._remove(network["Name"], self._api.remove_network, network["Id"])
+            self._remove("network", network["Name"], self._api.remove_network, network["Id"])
 
-    def _left(self, things: Sequence[Thing], alive: Collection[str]) -> list[Thing]:
-        """Those of dead runs; what all runs of a matrix share is named like the beginning of theirs."""
-        return [one for one in things if not any(f"{run}-".startswith(f"{_run(one)}-") for run in alive)]
+    def _left(self, things: Sequence[Thing], alive: Collection[str] | None) -> list[Thing]:
+        """Those without a runner; what all runs of a matrix share is named like the beginning of theirs."""
 
-    def _remove(self, name: str, remove: Callable[..., object], *which: str, **how: bool) -> None:
+        def left(one: Thing) -> bool:
+            if (state := _state(one)) != "unknown" or alive is None:
+                return state == "gone"
+            return not any(f"{run}-".startswith(f"{_run(one)}-") for run in alive)
+
+        return [one for one in things if left(one)]
+
+    def _remove(self, kind: str, name: str, remove: Callable[..., object], *which: object, **how: bool) -> None:
         from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
 
         if self.refusal:
             return
         with self._asking(), suppress(APIError):  # in use by somebody else's container, or gone meanwhile
-            remove(*which, **how)
-            self.removed.append(f"{name} on {self._host}" if self._host else name)
+            if remove(*which, **how) is not False:
+                self.removed.append(f"{name} on {self._host}" if self._host else name)
+                self.kinds[kind] += 1
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -130,18 +150,29 @@ def remove_left(places: Sequence[Place], *, say: Callable[[str], object] = lambd
     return tuple(sorted(alive))
 
 
+def remove_certain(clients: Iterable[DockerClient]) -> str | None:
+    """Remove what certainly has no runner any more; a sentence on what that was, None for nothing. Waits for nothing."""
+    places = [Place(client) for client in clients]
+    for place in places:
+        place.remove(None)
+    kinds = sum((place.kinds for place in places), Counter[str]())
+    counted = ", ".join(f"{number} {kind}{'s' * (number > 1)}" for kind, number in sorted(kinds.items()))
+    return f"removed what killed runs had left: {counted}" if counted else None
+
+
 def _alive(places: Sequence[Place], *, say: Callable[[str], object]) -> set[str]:
-    """The runs that have a runner: something of them outlasts the lease, or begins meanwhile.
+    """The runs that have a runner: theirs says so, something of them outlasts the lease, or something of them begins meanwhile.
 
     What has ended decides nothing, and a volume or network may be of a matrix that is between two trials.
     """
     known = {container["Id"] for place in places for container in place.containers}
-    others = any(place.volumes or place.networks for place in places)
-    begun: set[str] = set()
+    things = [thing for place in places for thing in (*place.containers, *place.volumes, *place.networks)]
+    begun = {_run(thing) for thing in things if _state(thing) == "alive"}
+    others = any(_state(thing) == "unknown" for place in places for thing in (*place.volumes, *place.networks))
     over = time.monotonic() + LEASE_S
     said = False
     while True:
-        now = [container for place in places for container in place.now()]
+        now = [one for place in places for one in place.now() if _state(one) == "unknown"]
         begun |= {_run(container) for container in now if container["Id"] not in known}
         going = {_run(container) for container in now if container["State"] in _GOING}
         if time.monotonic() > over or not (others or any(one["State"] in {*_GOING, "created"} for one in now)):
@@ -161,6 +192,11 @@ def _places(text: str, connections: ExitStack, refusals: list[str]) -> Iterator[
             yield Place(connections.enter_context(connected(host)).client, host=host.name)
         except RequestError as error:
             refusals.append(str(error))
+
+
+def _state(thing: Thing) -> owner.State:
+    """Whether its runner still lives."""
+    return owner.state(thing["Labels"].get(LABEL_RUNNER))
 
 
 def _run(thing: Thing) -> str:

@@ -13,6 +13,7 @@ from runner import dataset
 from runner import request as ask
 from runner.cache import cache_dir
 from runner.console import open_console
+from runner.disk import check_writable
 from runner.engines.environment import ensure_environment
 from runner.engines.process import CommandError, follow
 from runner.errors import RequestError, RunFailedError
@@ -21,7 +22,6 @@ from runner.ground import WORKLOADS, look
 from runner.machine.provenance import SUITE_ROOT
 from runner.report.progress import progress
 from runner.request import Request
-from runner.results import check_writable
 
 data_app = typer.Typer(help="Make and pack data sets.", no_args_is_help=True)
 

@@ -107,6 +107,14 @@ def _engines(node: Node, engines: Sequence[EngineFacts]) -> Iterator[Finding]:
             )
         elif engine.name == "host":
             yield Finding(level="ok", subject=subject, sentence=f"can run {engine.version} as it is, where asked for")
+        elif engine.podman:
+            yield Finding(
+                level="bad" if node.gpus else "warn",
+                subject=subject,
+                sentence=f"{answers}; it is {engine.podman} behind Docker's API, which ignores requests for GPUs and may leave an MXNet "
+                "scheduler running",
+                next_step="start Docker and set DOCKER_HOST to its socket, or run with ENGINE=venv or ENGINE=host",
+            )
         elif not node.gpus:
             yield Finding(level="ok", subject=subject, sentence=answers)
         elif engine.gpu_request is None:

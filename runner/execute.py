@@ -34,6 +34,8 @@ SILENCE_S: Final = 600.0
 SEARCH_SILENCE_S: Final = 1800.0
 # How long scheduler and servers may outlive the last worker before they are ended.
 HELPERS_GRACE_S: Final = 30.0
+# Between two looks whether the record can still be written.
+WRITTEN_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ def execute(
     limits: Limits,
     watch: Callable[[Event], None],
     readers: Mapping[str, Reader] | None = None,
+    keys: Mapping[str, bytes] | None = None,
     remote: bool = False,
     stopped: Stopped | None = None,
 ) -> Outcome:
@@ -147,6 +150,7 @@ def execute(
         writer: takes every line and event as it comes.
         limits: when to give up.
         watch: told of every event, for progress.
+        keys: by container, what its lease is told before all else; None for a job without.
         remote: whether the engines are on other machines, so that both sides have to show that they are there.
         readers: by container, what turns its ordinary lines into events; none for programs that write events themselves.
         stopped: looked at every now and then; the run ends once it is marked.
@@ -162,7 +166,7 @@ def execute(
         hearing = _Hearing(running, writer, watch, readers or {})
         with running.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
             _heed(stopped)
-            running.start(engines, specs)
+            running.start(engines, specs, keys or {})
             phases["create"] = time.monotonic() - started
             _follow(running, hearing, specs=specs, limits=limits, started=started, stopped=stopped)
         status, reason = "ok", None
@@ -208,15 +212,19 @@ def _follow(
 
     Raises:
         Stop: it was stopped, a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
+        RunFailedError: the record can't be written any more.
     """
     workers = {spec.name for spec in specs if spec.role == "worker"}
     daemons = {spec.name for spec in specs if spec.role == "daemon"}
     awaited = {spec.name for spec in specs} - daemons
-    heard = time.monotonic()
+    heard = written = time.monotonic()
     workers_ended: float | None = None
     while not awaited <= set(running.exit_codes):
         _heed(stopped)
         now = time.monotonic()
+        if now - written > WRITTEN_S:
+            hearing.writer.check()
+            written = now
         limits.check(now, started=started, heard=heard)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:
             left = ", ".join(sorted(awaited - set(running.exit_codes)))

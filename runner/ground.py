@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from runner import dataset
 from runner.catalog import Catalog, load_images, misfit
-from runner.engines import docker
+from runner.engines import docker, podman
 from runner.engines.base import EngineError
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
@@ -36,10 +36,16 @@ WORKLOADS: Final = SUITE_ROOT / "workloads"
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine to use, and why it when it is not the first choice."""
+    """The engine to use.
+
+    Attributes:
+        reason: why it when it is not the first choice.
+        podman: Podman by its version where that answers in Docker's place.
+    """
 
     name: EngineName
     reason: str | None
+    podman: str | None = None
 
     @property
     def in_containers(self) -> bool:
@@ -103,12 +109,17 @@ def look(request: Request, *, contact: bool = True, say: Callable[[str], None] =
         undo.callback(fleet.close)
         ground = _look(request, fleet)
         undo.pop_all()
+    if ground.engine.podman:
+        say(podman.note(ground.engine.podman))
     return ground
 
 
 def _look(request: Request, fleet: Fleet) -> Ground:
     node = fleet.members[0].node
     device = device_of(request, node)
+    engine = _engine(request, fleet)
+    if device == "gpu":
+        podman.refuse_gpus(engine.podman)
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
     catalog = load_images(SUITE_ROOT)
     image: AnyImage
@@ -120,7 +131,6 @@ def _look(request: Request, fleet: Fleet) -> Ground:
         image = _image(catalog, request, device, node)
         for member in fleet.members:
             catalog.check_fit(image, member.node.gpus, member.node.driver)
-    engine = _engine(request, fleet)
     by_others = read_by_others(in_containers=engine.in_containers, on_hosts=fleet.way == "hosts")
     ground = Ground(
         fleet=fleet,
@@ -244,11 +254,12 @@ def choose_engine(asked: EngineName | None) -> EngineChoice:
     if asked in BARE_ENGINES:
         return EngineChoice(asked, f"asked for with ENGINE={asked}")
     try:
-        docker.connect().close()
+        client = docker.connect()
     except EngineError as error:
         if asked == "docker":
             raise RequestError(
                 f"ENGINE=docker asked, but {error}; start it (`dlscale doctor` says more) or ask for ENGINE=venv"
             ) from error
         return EngineChoice("venv", str(error))
-    return EngineChoice("docker", None)
+    with closing(client):
+        return EngineChoice("docker", None, podman.behind(client))

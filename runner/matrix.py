@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,15 +10,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from runner import compiled
+from runner import compiled, keys
 from runner.dialects import DIALECTS, Facts, Reader
 from runner.dialects.figures import FiguresReader
-from runner.engines.base import EngineError
 from runner.events import Event, Pace
 from runner.execute import Limits, execute
 from runner.ground import Ground
 from runner.interrupts import Stopped, held
-from runner.keys import handed_out
 from runner.launch import launch, monitor
 from runner.launch.job import Job, take_seats
 from runner.machine import provenance
@@ -197,35 +194,27 @@ class Matrix:
         writer: RunWriter,
         watch: Watch,
     ) -> Outcome:
-        """Run the containers with the keys that they need, which no host keeps, and with samplers beside them."""
-        limits = Limits.of(self.request, job.trial)
-        began = time.monotonic()
-        try:
-            with (
-                sampling(
-                    beside,
-                    engines=self.prepared.samplers.engines,
-                    writer=writer,
-                    watch=watch,
-                    idle_s=self.request.idle_s,
-                    stopped=self.stopped,
-                    gpus_rest=job.trial.framework in _SLOW_TO_IMPORT,
-                ),
-                handed_out(job, self.prepared.engines),
-            ):
-                return execute(
-                    engines=self.prepared.engines,
-                    specs=specs,
-                    writer=writer,
-                    limits=limits,
-                    watch=watch,
-                    readers=readers(job.trial, specs),
-                    remote=job.remote,
-                    stopped=self.stopped,
-                )
-        except EngineError as error:
-            reason = f"the keys of the run could not be handed out: {error}"
-            return Outcome(status="failed", reason=reason, exit_codes={}, started=began, phases_s={})
+        """Run the containers with the keys that they need, and with samplers beside them."""
+        with sampling(
+            beside,
+            engines=self.prepared.samplers.engines,
+            writer=writer,
+            watch=watch,
+            idle_s=self.request.idle_s,
+            stopped=self.stopped,
+            gpus_rest=job.trial.framework in _SLOW_TO_IMPORT,
+        ):
+            return execute(
+                engines=self.prepared.engines,
+                specs=specs,
+                writer=writer,
+                limits=Limits.of(self.request, job.trial),
+                watch=watch,
+                readers=readers(job.trial, specs),
+                keys=keys.made(job, specs),
+                remote=job.remote,
+                stopped=self.stopped,
+            )
 
 
 def alike(trial: Trial, runs: Sequence[Run]) -> Trial:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.console import open_console
+from runner.disk import check_writable
 from runner.errors import RequestError
 from runner.on_file import Run, runs_at
 from runner.report.mllog import mllog
-from runner.results import check_writable, read_events, write_report
+from runner.results import read_events, write_report
 from runner.trial import Trial
 
 SUFFIX = ".mllog.txt"

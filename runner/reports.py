@@ -24,6 +24,7 @@ from runner.across.strategies import strategies
 from runner.across.sweeps import sweeps
 from runner.across.transports import across
 from runner.console import complain, no_console, open_console
+from runner.disk import check_writable
 from runner.errors import DlscaleError, RequestError
 from runner.on_file import Run, read_runs
 from runner.overhead.again import from_file
@@ -44,7 +45,7 @@ from runner.report.page.markdown import markdown
 from runner.report.page.model import Page
 from runner.report.progress import progress
 from runner.report.publish import Measured, of_comparison, redraw, save, watched
-from runner.results import RECORD, check_writable, folders_under, read_record, run_directories, write_report
+from runner.results import RECORD, folders_under, read_record, run_directories, write_report
 from runner.studies.again import SUFFIX, read_reproduction
 from runner.studies.model import Reproduction
 from runner.summarize import thin

@@ -1,24 +1,27 @@
 """The only room that reads and writes results: the run directory and `record.json`.
 
 A run directory holds `plan.json` (trial and containers), `events.jsonl`, `logs/` and, written last and atomically, `record.json`: its
-presence means that the run ended. A reserve file written at the start and given up at the end keeps room for the record of a run
-that filled the disk.
+presence means that the run ended. A file without a name, which goes with the runner, keeps room for the record of a run that filled the disk.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar, Final, Literal
 
 from pydantic import Field, ValidationError
 
 from runner import tables
+from runner.appended import Appended
 from runner.columns import TableName
+from runner.disk import keep_room, written
+from runner.drafts import draft
 from runner.errors import RequestError, RunFailedError, one_line
 from runner.events import Event
 from runner.events.parse import Rows, parse_events
@@ -38,10 +41,11 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION: Final = 1
 RESERVE_BYTES: Final = 4 * 2**20
+# What no file has at its end already, so that only a disk with room gives it.
+BLOCK_BYTES: Final = 2**16
 RECORD: Final = "record.json"
 PLAN: Final = "plan.json"
 EVENTS: Final = "events.jsonl"
-RESERVE: Final = ".reserve"
 
 
 class ImageUsed(Frozen):
@@ -149,15 +153,32 @@ class RunWriter:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._open: dict[str, IO[str]] = {}
+        self.failure: RunFailedError | None = None
+        self._room: IO[bytes] | None = None
+        self._open: dict[str, Appended] = {}
         self._one_at_a_time = threading.Lock()  # samplers are heard in threads of their own
 
     def create(self, plan: RunPlan) -> None:
-        """Make the directory, keep room for the record, write the plan."""
-        with _disk(self.directory):
-            (self.directory / "logs").mkdir(parents=True)
-            (self.directory / RESERVE).write_bytes(b"\0" * RESERVE_BYTES)
-            (self.directory / PLAN).write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        """Make the directory, keep room for the record, write the plan; where that fails, the directory goes again."""
+        with written(self.directory), ExitStack() as undo:
+            self.directory.mkdir(parents=True)
+            undo.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            (self.directory / "logs").mkdir()
+            self._room = keep_room(self.directory, RESERVE_BYTES)
+            with draft(self.directory / PLAN) as own:
+                own.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            undo.pop_all()
+
+    def check(self) -> None:
+        """See whether the disk still takes anything, which a job that says nothing would never find out.
+
+        Raises:
+            RunFailedError: it does not, or did not take what a sampler had.
+        """
+        if self._room:
+            with self._writing():
+                os.posix_fallocate(self._room.fileno(), RESERVE_BYTES, BLOCK_BYTES)
+                self._room.truncate(RESERVE_BYTES)
 
     def log(self, container: str, text: str) -> None:
         """Append a line of ordinary output to the container's log."""
@@ -172,11 +193,27 @@ class RunWriter:
         self._append(f"{rows.table}.jsonl", rows.model_dump_json())
 
     def _append(self, name: str, text: str) -> None:
-        with self._one_at_a_time, _disk(self.directory):
+        with self._writing():
             if name not in self._open:
-                # Line-buffered: what a killed runner had heard is on disk.
-                self._open[name] = (self.directory / name).open("a", encoding="utf-8", buffering=1)
-            self._open[name].write(text + "\n")
+                self._open[name] = Appended(self.directory / name)
+            self._open[name].add(text)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write something, unless something could not be written before: a record with holes would look whole.
+
+        Raises:
+            RunFailedError: it could not be, now or before.
+        """
+        with self._one_at_a_time:
+            if self.failure:
+                raise self.failure
+            try:
+                with written(self.directory):
+                    yield
+            except RunFailedError as error:
+                self.failure = error
+                raise
 
     def settle(self, plan: RunPlan) -> None:
         """Turn the rows of tables into Parquet; whatever fails there, they stay readable as they came, and the record is still to be written."""
@@ -193,55 +230,31 @@ class RunWriter:
             return None
 
     def close(self) -> None:
-        """Close the raw files; what a full disk would not take was reported when it was written."""
+        """Close the raw files."""
         for file in self._open.values():
-            try:
-                file.close()
-            except OSError:
-                continue
+            file.close()
         self._open.clear()
 
     def finish(self, record: RunRecord) -> Path:
         """Give up the reserve and write the record; returns its path. Where even that fails, the error says first why the run did."""
         self.close()
         try:
-            with _disk(self.directory):
-                (self.directory / RESERVE).unlink(missing_ok=True)
+            with written(self.directory):
+                if self._room:
+                    self._room.close()
                 return write_record(self.directory, record)
         except RunFailedError as error:
             why = f"{record.outcome.reason}; " if record.outcome.reason else ""
             raise RunFailedError(f"{why}{error}") from error
 
 
-class _disk:  # noqa: N801 - reads as a statement: with _disk(path)
-    """Turn a failure to write into one sentence."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError):
-            raise RunFailedError(
-                f"{self.directory}: can't be written ({error.strerror}); free some space or give another place with OUT=DIR, "
-                "earlier records are untouched"
-            ) from error
-
-
 def write_record(directory: Path, record: RunRecord) -> Path:
     """Write `record.json` so that a reader sees either nothing or all of it."""
     path = directory / RECORD
-    draft = directory / f".{RECORD}.{os.getpid()}"
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(record.model_dump_json(indent=1, by_alias=True) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with draft(path) as own, own.open("w", encoding="utf-8") as file:
+        file.write(record.model_dump_json(indent=1, by_alias=True) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     return path
 
 
@@ -339,21 +352,6 @@ def folders_under(directory: Path) -> list[Path]:
     return sorted(found)
 
 
-def check_writable(out: Path) -> None:
-    """Make the results directory and prove that it takes a file.
-
-    Raises:
-        RequestError: it does not.
-    """
-    probe = out / f".probe.{os.getpid()}"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"\0")
-        probe.unlink()
-    except OSError as error:
-        raise RequestError(f"OUT={out} can't be written ({error.strerror}); give another place with OUT=DIR") from error
-
-
 def write_report(out: Path, name: str, content: str | bytes) -> Path:
     """Write a report beside the run directories that it is made from; returns its path.
 
@@ -368,8 +366,8 @@ def write_report(out: Path, name: str, content: str | bytes) -> Path:
     with suppress(OSError):  # to cut off a file is slow where there are thousands
         if path.stat().st_size == len(whole) and path.read_bytes() == whole:
             return path
-    with _disk(out):
-        path.write_bytes(whole)
+    with written(out), draft(path) as own:
+        own.write_bytes(whole)
     return path
 
 

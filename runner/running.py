@@ -23,6 +23,8 @@ TAIL_LINES: Final = 200
 BEAT_S: Final = 5.0
 POLL_S: Final = 0.25
 MISSED_SIGNS: Final = 3
+# What says to a lease that the runner is there.
+SIGN: Final = b"\n"
 # Characters of a line that are kept for a sentence.
 TAIL_LENGTH: Final = 2000
 
@@ -57,8 +59,13 @@ class Running:
     identifiers: dict[str, str] = field(default_factory=dict)
     over: threading.Event = field(default_factory=threading.Event)
 
-    def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec]) -> None:
+    def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec], keys: Mapping[str, bytes]) -> None:
         """Start every container: in order on its node, the nodes at once; the daemons of all nodes first, since the others count on them.
+
+        Args:
+            engines: by node.
+            specs: the containers.
+            keys: by container, what its lease is told before all else.
 
         Raises:
             Stop: an engine would not.
@@ -68,10 +75,13 @@ class Running:
         def start_on(node: str, wave: Sequence[ContainerSpec]) -> None:
             for spec in (spec for spec in wave if spec.node == node):
                 try:
-                    self.follow(engines[node].start(spec))
+                    container = engines[node].start(spec)
                 except EngineError as error:
                     engine = f"{node}: {engines[node].name}" if len(nodes) > 1 else engines[node].name
                     raise Stop("failed", f"{engine} would not start {spec.name}: {error}") from error
+                self.follow(container)
+                if spec.keys:
+                    container.tell(keys[spec.name])
 
         with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
             for wave in ([s for s in specs if s.role == "daemon"], [s for s in specs if s.role != "daemon"]):
@@ -112,7 +122,7 @@ class Running:
         def beat() -> None:
             while not over.wait(BEAT_S):
                 for container in tuple(self.containers.values()):
-                    container.beat()
+                    container.tell(SIGN)
 
         def watch(node: str, engine: Engine) -> None:
             missed = 0

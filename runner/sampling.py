@@ -21,7 +21,7 @@ from runner.events.parse import EventError, Rows, parse_line
 from runner.grading.failures import explain
 from runner.interrupts import Stopped
 from runner.results import RunWriter
-from runner.running import BEAT_S, TAIL_LENGTH
+from runner.running import BEAT_S, SIGN, TAIL_LENGTH
 from runner.spec import ContainerSpec
 
 # Seconds that a sampler has to say its first word, and to say its last once it has been told to end.
@@ -66,7 +66,7 @@ def sampling(
         for sampler in samplers:
             sampler.begin(over)
         if idle_s is not None or not gpus_rest or not all(_unmetered(engines[spec.node]) for spec in specs):
-            _rest(samplers, idle_s=idle_s, gpus_rest=gpus_rest, stopped=stopped)
+            _rest(samplers, idle_s=idle_s, gpus_rest=gpus_rest, over=lambda: bool(stopped.by or writer.failure))
         yield
     finally:
         over.set()
@@ -83,7 +83,7 @@ def _unmetered(engine: Engine) -> bool:
     return isinstance(engine, LocalEngine) and not any(POWERCAP.glob("intel-rapl:*"))
 
 
-def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool, stopped: Stopped) -> None:
+def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool, over: Callable[[], bool]) -> None:
     """Hear what the samplers can measure, and leave it alone for as long as idle power takes."""
     deadline = time.monotonic() + BEGIN_S
     for sampler in samplers:
@@ -92,7 +92,7 @@ def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool
         idle_s = 0 if gpus_rest and not any(sampler.sees_host_power for sampler in samplers) else REST_S
     if any(sampler.sees_host_power or sampler.sees_gpus for sampler in samplers):
         left = idle_s
-        while left > 0 and not stopped.by:
+        while left > 0 and not over():
             time.sleep(min(left, POLL_S))
             left -= POLL_S
 
@@ -126,7 +126,7 @@ class _Sampler:
     def _beat(self, over: threading.Event) -> None:
         while not over.wait(BEAT_S):
             if self._container:
-                self._container.beat()
+                self._container.tell(SIGN)
 
     def _run(self) -> None:
         try:
@@ -141,7 +141,7 @@ class _Sampler:
         except (EngineError, EventError) as error:
             self._complain(f"the sampler could not be heard: {error}")
         except RunFailedError:
-            pass  # a record that can't be written any more ends the run, which says so
+            pass  # the writer remembers, and the run ends
         finally:
             self._started.set()
             self.spoke.set()

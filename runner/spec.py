@@ -19,6 +19,8 @@ HOME: Final = "/tmp"  # noqa: S108 - inside of a container
 SHM_MIB: Final = 1024
 LABEL_RUN = "dlscale.run-id"
 LABEL_ROLE = "dlscale.role"
+# Whose it is (`runner/owner.py`); engines add it.
+LABEL_RUNNER = "dlscale.runner"
 
 
 class Mount(BaseModel):
@@ -57,6 +59,7 @@ class ContainerSpec(BaseModel):
         link: what everything that it sends over that network is held to; None for as fast as it is.
         net_admin: whether it may configure the network namespace that it is in.
         verbs: whether it reaches the host's RDMA adapters, and may lock the memory that they read.
+        keys: folder in memory alone where the lease puts the keys that the runner hands it (`runner/keys.py`); None for no keys.
         host_pids: whether it sees the processes of the host, which those on a GPU are named by.
         labels: run id and role, by which `dlscale clean` finds it.
     """
@@ -84,6 +87,7 @@ class ContainerSpec(BaseModel):
     link: Link | None = None
     net_admin: bool = False
     verbs: bool = False
+    keys: str | None = None
     host_pids: bool = False
     labels: dict[str, str]
 

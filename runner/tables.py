@@ -5,12 +5,12 @@ Each file keeps to the order in which rows came. What a killed runner had heard 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.columns import COLUMNS, Kind, TableName
+from runner.drafts import draft
 from runner.events.parse import Rows
 from runner.frozen import load_fields
 from runner.profile.classify import category
@@ -49,16 +49,14 @@ def settle(directory: Path, *, nodes: Mapping[str, str]) -> None:
         lines = directory / lines_file(table)
         if not lines.exists():
             continue
-        target = directory / parquet_file(table)
-        draft = directory / f".{target.name}.{os.getpid()}"
-        try:
-            # Open files throughout: pyarrow takes the name of a folder like `a:b` for a URI.
-            with draft.open("wb") as sink, pq.ParquetWriter(sink, _schema(table), compression="zstd") as file:
-                for group in _groups(lines):
-                    file.write_table(_arrow(table, group, nodes))
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        # Open files throughout: pyarrow takes the name of a folder like `a:b` for a URI.
+        with (
+            draft(directory / parquet_file(table)) as path,
+            path.open("wb") as sink,
+            pq.ParquetWriter(sink, _schema(table), compression="zstd") as file,
+        ):
+            for group in _groups(lines):
+                file.write_table(_arrow(table, group, nodes))
         lines.unlink()
 
 

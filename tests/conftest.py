@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from disks import mounted
 
 TESTS = Path(__file__).parent
 
@@ -24,6 +25,15 @@ def pytest_runtest_makereport(item, call):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome = "failed"
         report.longrepr = f"skipped where nothing may be: {reason}"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of its own, of 8 MiB; `disks.fill` fills it."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    with mounted(folder, 8 * 2**20):
+        yield folder
 
 
 # What tests in a folder, or of a file, share, so that they keep to one worker and to their order. The README's commands make a rig too.

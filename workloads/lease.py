@@ -1,6 +1,6 @@
 """First process of every container: runs the job, reaps it, and ends it when standard input closes.
 
-    python3 lease.py [--heartbeat=SECONDS] PROGRAM ARGS...
+    python3 lease.py [--heartbeat=SECONDS] [--keys=FOLDER] PROGRAM ARGS...
 
 The runner holds the other end of standard input open. When the runner dies, however it dies, the kernel closes that end
 and the whole job is terminated here (SIGTERM, five seconds, SIGKILL), so no orphan keeps a GPU. SIGTERM and SIGINT do the
@@ -8,6 +8,9 @@ same. The exit code is the program's (128 + signal number if a signal ended it),
 
 A runner on another host can't count on that: where the network between them is cut, its end never closes. With --heartbeat it
 writes a byte every now and then, and the lease also runs out when none has come for SECONDS; standard error then says so.
+
+With --keys the runner's first line is a JSON object of files by name. They are written to FOLDER, which is in memory, for this user alone,
+before the program starts; the last act of the lease is to remove them.
 """
 
 import ctypes
@@ -93,16 +96,37 @@ def end_all():
 
 
 def arguments(argv):
-    """Split the command line: (seconds of silence that end the lease, None for any number; program and its arguments)."""
-    option, _, value = argv[0].partition("=")
-    if option != "--heartbeat":
-        return None, argv
-    return float(value), argv[1:]
+    """Split the command line: (options by name, program and its arguments)."""
+    options = {}
+    while argv[0].startswith("--"):
+        name, _, value = argv[0][2:].partition("=")
+        options[name] = value
+        argv = argv[1:]
+    return options, argv
+
+
+def receive(folder, woken, silence):
+    """Keep the files that the runner hands over before all else; False when it went away, was silent or ended this first."""
+    said = b""
+    while not said.endswith(b"\n"):
+        ready, _, _ = select.select([0, woken], [], [], silence)
+        data = b"" if woken in ready or not ready else os.read(0, 65536)
+        if not data:
+            return False
+        said += data
+    import json  # here, since few jobs have keys
+
+    for name, content in json.loads(said.decode()).items():
+        path = Path(folder, name)
+        path.touch(0o600)
+        path.write_text(content)
+    return True
 
 
 def main(argv):
     """Run a program under the lease and return its exit code."""
-    silence, argv = arguments(argv)
+    options, argv = arguments(argv)
+    silence = float(options["heartbeat"]) if "heartbeat" in options else None
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -111,6 +135,17 @@ def main(argv):
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _frame: ending.append(got))
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    if "keys" not in options:
+        return hold(argv, silence, woken, ending)
+    try:
+        return hold(argv, silence, woken, ending) if receive(options["keys"], woken, silence) else LEASE_ENDED
+    finally:
+        for path in Path(options["keys"]).iterdir():
+            path.unlink()
+
+
+def hold(argv, silence, woken, ending):
+    """Run the program until it ends, or the lease does."""
     program = spawn(argv)
     heard = time.monotonic()
     while True:

@@ -26,6 +26,7 @@ class EngineFacts(BaseModel):
         reason: why not, in words, when it can't.
         version: the engine's own version.
         gpu_request: how GPUs are asked for: the `nvidia` device driver, CDI device names, or not at all (None).
+        podman: Podman by its version where that answers in Docker's place.
         root_dir: where it keeps images, for the free-disk check.
     """
 
@@ -36,6 +37,7 @@ class EngineFacts(BaseModel):
     reason: str | None = None
     version: str | None = None
     gpu_request: GpuRequest | None = None
+    podman: str | None = None
     root_dir: str | None = None
 
 
@@ -95,8 +97,8 @@ class Container(Protocol):
             EngineError: the engine can't tell any more.
         """
 
-    def beat(self) -> None:
-        """Let the lease know that the runner is there. Safe after the end."""
+    def tell(self, line: bytes) -> None:
+        """Hand something to the lease: an empty line that the runner is there, or keys. Safe after the end."""
 
     def let_go(self) -> None:
         """Give the lease up without asking the engine, which does not answer; the job ends by itself. Safe to call twice."""

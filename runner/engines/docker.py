@@ -13,17 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runner import dataset
-from runner.engines import docker_options, network
+from runner.engines import docker_options, network, podman, removal
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
 from runner.engines.lines import Splitter
 from runner.engines.refusal import as_engine_error
 from runner.engines.shaper import shape
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
+from runner.owner import signed
 from runner.spec import ContainerSpec, Mount
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from requests import Response
 
 WORKLOADS: Final = "/dlscale/workloads"
 DATA: Final = "/dlscale/data"
@@ -144,6 +146,7 @@ class DockerEngine(DockerPlan):
         self.info: dict[str, Any] = client.info()
         super().__init__(workloads, gpus_by=gpus_by or gpu_request(self.info), beside=beside)
         self.client = client
+        self.podman = podman.behind(client)
 
     def facts(self) -> EngineFacts:
         """Version, GPU support and root directory of the engine."""
@@ -152,6 +155,7 @@ class DockerEngine(DockerPlan):
             available=True,
             version=self.info["ServerVersion"],
             gpu_request=self.gpus_by,
+            podman=self.podman,
             root_dir=self.info["DockerRootDir"],
         )
 
@@ -188,29 +192,32 @@ class DockerEngine(DockerPlan):
     def _start(self, spec: ContainerSpec) -> DockerContainer:
         api = self.client.api
         options = dict(docker_options.create_options(spec, self.gpus_by))
+        options["labels"] = signed(spec.labels)
         host = api.create_host_config(**options.pop("host"))
         with as_engine_error():
             identifier = api.create_container(**options, host_config=host)["Id"]
         try:
             with as_engine_error():
                 socket = api.attach_socket(identifier, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+                end = removal.follow(api, identifier)
                 api.start(identifier)
         except EngineError:
-            with contextlib.suppress(EngineError), as_engine_error():
-                api.remove_container(identifier, force=True)
+            removal.remove(api, identifier)
             raise
-        return DockerContainer(self.client, spec, identifier, socket)
+        return DockerContainer(self.client, spec, identifier, socket, end)
 
 
 class DockerContainer:
     """A started container and the connection that holds its lease."""
 
-    def __init__(self, client: DockerClient, spec: ContainerSpec, identifier: str, socket: Any) -> None:
+    def __init__(self, client: DockerClient, spec: ContainerSpec, identifier: str, socket: Any, end: Response) -> None:
+        """Take over a container that the engine removes when it ends; `end` is the answer to `removal.follow`."""
         self.client = client
         self.name = spec.name
         self.identifier = identifier
         self._network = spec.network if spec.own_network else None
         self._socket = socket
+        self._end = end
 
     def lines(self) -> Iterator[Line]:
         """Yield lines of both streams as they arrive."""
@@ -230,14 +237,14 @@ class DockerContainer:
             EngineError: the engine can't tell any more.
         """
         with as_engine_error():
-            return int(self.client.api.wait(self.identifier, timeout=None)["StatusCode"])
+            return int(self._end.json()["StatusCode"])
 
-    def beat(self) -> None:
-        """Write one byte to the container's standard input; a container that has ended hears nothing."""
+    def tell(self, line: bytes) -> None:
+        """Write to the container's standard input; a container that has ended hears nothing."""
         # The SDK hands over a reader, which has no way to write, of a plain connection, and of one behind TLS the socket itself.
         socket = getattr(self._socket, "_sock", self._socket)
         with contextlib.suppress(OSError, ValueError):
-            socket.send(b"\n")
+            socket.sendall(line)
 
     def let_go(self) -> None:
         """Close the connection that holds the lease."""
@@ -250,10 +257,9 @@ class DockerContainer:
             self.client.api.stop(self.identifier, timeout=STOP_GRACE_S)
 
     def remove(self) -> None:
-        """Let the lease go and remove the container with its anonymous volumes, and its run's network with the last one in it."""
+        """Let the lease go, see to it that the container is removed with its anonymous volumes, and its run's network with the last one in it."""
         self.let_go()
-        with contextlib.suppress(EngineError), as_engine_error():
-            self.client.api.remove_container(self.identifier, force=True, v=True)
+        removal.remove(self.client.api, self.identifier)
         if self._network:
             network.remove_unused(self.client, self._network)
 

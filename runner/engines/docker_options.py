@@ -22,6 +22,7 @@ RDMA_DEVICES: Final = "/dev/infiniband"
 # Nobody outside of a run's own network answers: a name that it does not know must not hold a start up for ten seconds a question.
 DNS_OPTIONS: Final = ("timeout:1", "attempts:1")
 TMP_OPTIONS: Final = "rw,exec,nosuid,nodev,mode=1777"  # exec: compilers of frameworks load what they write there
+KEYS_OPTIONS: Final = "rw,noexec,nosuid,nodev,mode=700,size=1m"
 
 
 def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
     host: dict[str, Any] = {
         "network_mode": spec.network,
         **CONFINED,
-        "tmpfs": {"/tmp": f"{TMP_OPTIONS},size={spec.tmp_mib}m"},  # noqa: S108 - inside the container
+        "tmpfs": _tmpfs(spec),
         "shm_size": f"{spec.shm_mib}m",
         "pids_limit": PIDS_LIMIT,
         "ulimits": [types.Ulimit(name="core", soft=0, hard=0)],
@@ -40,6 +41,7 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
             for mount in spec.mounts
         ],
         "log_config": {"type": "none"},  # the attached connection is the log; a second copy on disk serves nobody
+        "auto_remove": True,  # also where the runner was killed and nobody else would
     }
     if spec.own_network:
         host["dns_opt"] = list(DNS_OPTIONS)
@@ -83,8 +85,8 @@ def create_options(spec: ContainerSpec, gpus_by: GpuRequest | None) -> dict[str,
 def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ...]:
     """The spec in the words of the command line; `tests/unit` holds it against `create_options`."""
     argv = ["docker", "run", "--interactive", "--name", spec.name, "--user", spec.user, "--network", spec.network]
-    argv += ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
-    argv += ["--tmpfs", f"/tmp:{TMP_OPTIONS},size={spec.tmp_mib}m"]  # noqa: S108 - inside the container
+    argv += ["--rm", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    argv += [word for target, options in _tmpfs(spec).items() for word in ("--tmpfs", f"{target}:{options}")]
     argv += ["--shm-size", f"{spec.shm_mib}m"]
     argv += ["--pids-limit", str(PIDS_LIMIT), "--ulimit", "core=0:0", "--log-driver", "none"]
     argv += _names(spec)
@@ -107,6 +109,15 @@ def docker_run(spec: ContainerSpec, gpus_by: GpuRequest | None) -> tuple[str, ..
     for key, value in sorted(spec.env.items()):
         argv += ["--env", f"{key}={value}"]
     return (*argv, "--entrypoint", spec.argv[0], spec.image, *spec.argv[1:])
+
+
+def _tmpfs(spec: ContainerSpec) -> dict[str, str]:
+    """By path, what is in memory alone: the job's /tmp, and where it gets keys."""
+    found = {"/tmp": f"{TMP_OPTIONS},size={spec.tmp_mib}m"}  # noqa: S108 - inside the container
+    if spec.keys:
+        uid, _, gid = spec.user.partition(":")
+        found[spec.keys] = f"{KEYS_OPTIONS},uid={uid},gid={gid}"
+    return found
 
 
 def _names(spec: ContainerSpec) -> list[str]:

@@ -124,11 +124,11 @@ class LocalContainer:
         code = self._process.wait()
         return 128 - code if code < 0 else code
 
-    def beat(self) -> None:
-        """Write one byte to the lease holder."""
+    def tell(self, line: bytes) -> None:
+        """Write to the lease holder."""
         with contextlib.suppress(OSError, ValueError):
             if self._process.stdin:
-                os.write(self._process.stdin.fileno(), b"\n")
+                os.write(self._process.stdin.fileno(), line)
 
     def let_go(self) -> None:
         """Close the lease holder's standard input."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from runner.engines.base import EngineError
 from runner.engines.refusal import as_engine_error
+from runner.owner import signed
 from runner.spec import LABEL_RUN, ContainerSpec
 
 if TYPE_CHECKING:
@@ -32,7 +33,11 @@ def ensure(client: DockerClient, spec: ContainerSpec) -> None:
         with _MAKING, as_engine_error():
             if spec.network not in [there.name for there in client.networks.list(names=[spec.network])]:
                 client.networks.create(
-                    spec.network, driver="bridge", internal=True, options={NO_HOST: "true"}, labels=_labels(spec)
+                    spec.network,
+                    driver="bridge",
+                    internal=True,
+                    options={NO_HOST: "true"},
+                    labels=signed(_labels(spec)),
                 )
     except EngineError as error:
         raise EngineError(

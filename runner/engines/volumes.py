@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from runner.engines.base import EngineError
 from runner.engines.refusal import as_engine_error
+from runner.owner import signed
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -44,14 +45,12 @@ def fill(client: DockerClient, *, name: str, image: str, files: Mapping[str, Fil
     Raises:
         EngineError: the engine would not; no volume is left then.
     """
-    api = client.api
+    api, labels = client.api, signed(labels)
     host = api.create_host_config(binds={name: {"bind": _INSIDE, "mode": "rw"}}, network_mode="none")
     try:
         with as_engine_error():
-            api.create_volume(name, labels=dict(labels))
-            holder = api.create_container(image, ["true"], name=f"{name}-fill", labels=dict(labels), host_config=host)[
-                "Id"
-            ]
+            api.create_volume(name, labels=labels)
+            holder = api.create_container(image, ["true"], name=f"{name}-fill", labels=labels, host_config=host)["Id"]
             try:
                 api.put_archive(holder, _INSIDE, _packed(files))
             finally:

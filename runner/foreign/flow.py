@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner import dataset
+from runner import dataset, drafts
 from runner.bench import exit_code, stamp
+from runner.cleanup import remove_certain
 from runner.console import open_console
 from runner.dialects import DIALECTS, Facts, Reader, auto
 from runner.dialects.detection import AutoReader
-from runner.engines import docker
+from runner.disk import check_writable
+from runner.engines import docker, podman
 from runner.engines.docker import DockerEngine
 from runner.engines.user import IMAGE_USER, job_user
 from runner.errors import RequestError
@@ -37,15 +39,7 @@ from runner.prepare import SamplersRoom, samplers_here
 from runner.report.progress import Progress, progress
 from runner.report.watch import Watch, title
 from runner.request import Request
-from runner.results import (
-    EngineDetails,
-    ImageUsed,
-    RunPlan,
-    RunRecord,
-    RunWriter,
-    baseline_for,
-    check_writable,
-)
+from runner.results import RESERVE_BYTES, EngineDetails, ImageUsed, RunPlan, RunRecord, RunWriter, baseline_for
 from runner.sampling import sampling
 from runner.spec import LABEL_RUN, ContainerSpec
 from runner.trial import ForeignTrial
@@ -74,11 +68,16 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
         RunFailedError: a run could not be recorded.
     """
     ground = _look(request)
-    check_writable(ground.out)
+    check_writable(ground.out, room=RESERVE_BYTES)
+    drafts.remove_left(ground.out)
     name = stamp()
     baseline = _baseline(ground)
     runs: list[Run] = []
     with progress(open_console(stderr=True)) as shown:
+        if said := remove_certain([ground.engine.client]):
+            shown.stage(said)
+        if ground.engine.podman:
+            shown.stage(podman.note(ground.engine.podman))
         for trial in ground.trials:
             stopped = Stopped()
             with held(stopped):
@@ -123,13 +122,16 @@ def _look(request: Request) -> _Ground:
     client = docker.connect_or_refuse()
     image = _image(client, request.image)
     engine = DockerEngine(client, WORKLOADS, beside=request.mounts)
+    device = device_of(request, node)
+    if device == "gpu":
+        podman.refuse_gpus(engine.podman)
     place = Place(node=node, site=engine.site(data), mounts=engine.mounts(data), user=engine.user())
     return _Ground(
         request=request,
         engine=engine,
         image=image,
         place=place,
-        trials=plan(request, image=image, node=node, device=device_of(request, node)),
+        trials=plan(request, image=image, node=node, device=device),
         out=request.out or SUITE_ROOT / "results" / node.name,
     )
 

@@ -12,6 +12,7 @@ from runner.engines.docker_options import CONFINED
 from runner.engines.user import IMAGE_USER
 from runner.errors import RequestError
 from runner.hosts.endpoint import Connection
+from runner.owner import signed
 from runner.spec import LABEL_RUN
 
 _ANSWER_S: Final = 60
@@ -64,7 +65,7 @@ def run_on(connection: Connection, reference: str, argv: Sequence[str], *, gpus_
         entrypoint=[argv[0]],
         name=f"dlscale-survey-{uuid.uuid4().hex[:12]}",
         user=IMAGE_USER,
-        labels={LABEL_RUN: "survey"},
+        labels=signed({LABEL_RUN: "survey"}),
         host_config=config,
     )["Id"]
     try:

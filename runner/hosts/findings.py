@@ -56,10 +56,12 @@ def host_findings(look: HostLook) -> Iterator[Finding]:
         yield Finding(level="bad", subject=name, sentence=said, next_step=step or None)
     way = {"nvidia": "NVIDIA's runtime", "cdi": "CDI device names", None: None}[look.engine.gpu_request]
     gpus = f", hands out GPUs by {way}" if way else ""
+    podman = f"; it is {look.engine.podman} behind Docker's API, and hands out no GPU" if look.engine.podman else ""
     yield Finding(
-        level="ok",
+        level="warn" if podman else "ok",
         subject=f"{name} engine",
-        sentence=f"answers at {look.host.endpoint.url}, version {look.engine.version}{gpus}",
+        sentence=f"answers at {look.host.endpoint.url}, version {look.engine.version}{gpus}{podman}",
+        next_step="start Docker there" if podman else None,
     )
     cores, memory = len(look.node.cores), look.node.memory_mib
     slots = f", {look.host.slots} slots" if look.host.slots else ""

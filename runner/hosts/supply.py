@@ -22,6 +22,7 @@ from runner.engines.volumes import File
 from runner.errors import RequestError
 from runner.hosts.container import engine_errors
 from runner.hosts.endpoint import Connection
+from runner.owner import signed
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -151,7 +152,7 @@ def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, st
         mount = Mount("/data", place, type="bind", read_only=True)
         host = api.create_host_config(mounts=[mount], network_mode="none")
         try:
-            holder = api.create_container(image, ["true"], labels=labels, host_config=host)["Id"]
+            holder = api.create_container(image, ["true"], labels=signed(labels), host_config=host)["Id"]
         except APIError as error:
             if "bind source path does not exist" not in str(error.explanation):
                 raise

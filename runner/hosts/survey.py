@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from runner.cache import cache_dir
 from runner.catalog import load_images
-from runner.engines import docker
+from runner.engines import docker, podman
 from runner.engines.base import EngineError, EngineFacts, GpuRequest
 from runner.errors import RequestError
 from runner.hosts import snapshot
@@ -188,6 +188,7 @@ def examine(connection: Connection, reference: str) -> Surveyed:
     host = connection.host
     with engine_errors(connection):
         info, clock = read_clock(connection.client.info)
+        in_its_place = podman.behind(connection.client)
         way, said, no_gpus = _snapshot(connection, info, reference)
     try:
         found = Snapshot.model_validate_json(said)
@@ -219,6 +220,7 @@ def examine(connection: Connection, reference: str) -> Surveyed:
             available=True,
             version=info["ServerVersion"],
             gpu_request=way,
+            podman=in_its_place,
             root_dir=info["DockerRootDir"],
         ),
         node=node,

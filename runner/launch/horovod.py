@@ -31,7 +31,7 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
     if len(job.seats) == 1:
         return (spec(job, job.head, role="worker", processes=trial.processes, argv=argv, env=env),)
     # sshd lets in nobody but itself, and needs a user who has a name.
-    job = replace(job, user=IMAGE_USER, mounts=(*job.mounts, ssh.keys(job)))
+    job = replace(job, user=IMAGE_USER, keys=ssh.KEYS)
     daemons = tuple(
         spec(job, seat, role="daemon", number=number, processes=0, argv=ssh.sshd(job, seat), env=env)
         for number, seat in enumerate(job.seats[1:])

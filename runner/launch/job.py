@@ -85,6 +85,7 @@ class Job:
         compiled: where compilers keep what they make, as the job sees it; None where there are none, or nothing is kept.
         remote: whether its nodes are other machines, which a cut network leaves alone.
         tools: image that emulated nodes are made of, with Python and tc; None where there are none.
+        keys: folder where its containers find keys, in memory alone; None for none.
         entrypoint: what the image puts before every command.
     """
 
@@ -97,6 +98,7 @@ class Job:
     mounts: tuple[Mount, ...]
     remote: bool = False
     tools: str | None = None
+    keys: str | None = None
     entrypoint: tuple[str, ...] = ()
     compiled: str | None = None
 
@@ -136,7 +138,8 @@ def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tup
 def leased(job: Job, *argv: str) -> tuple[str, ...]:
     """Put a command under the lease: it ends when the runner's end of standard input closes, or on other machines falls silent."""
     beat = (f"--heartbeat={HEARTBEAT_S}",) if job.remote else ()
-    return (job.site.python, f"{job.site.workloads}/lease.py", *beat, *argv)
+    keys = (f"--keys={job.keys}",) if job.keys else ()
+    return (job.site.python, f"{job.site.workloads}/lease.py", *beat, *keys, *argv)
 
 
 def program(job: Job) -> tuple[str, ...]:
@@ -234,6 +237,7 @@ def spec(
         user=job.user,
         network=network,
         hostname=seat.node.name if network == "host" else None,  # who joins another's namespace has its name too
+        keys=job.keys,
         verbs=bool(wire and wire.hcas) and role in ("worker", "daemon"),  # ranks run in both
         labels={LABEL_RUN: job.run_id, LABEL_ROLE: role},
     )

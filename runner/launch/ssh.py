@@ -1,6 +1,6 @@
 """The way from a job's first node into its containers on the others: an sshd there, and what ssh has to know here. Pure.
 
-Each run has keys of its own (`runner/keys.py`), which its containers find at `KEYS`. The images make ssh read `KEYS`/ssh_config
+Each run has keys of its own (`runner/keys.py`), which its containers find at `KEYS`, in memory alone. The images make ssh read `KEYS`/ssh_config
 whoever starts it, since horovodrun and mpirun leave no room for more on its command line than one port for all nodes; a port that is
 free on every node is more than a node can promise.
 """
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner.launch.job import Job, Seat
-from runner.spec import Mount
 
 KEYS: Final = "/dlscale/keys"
 # Seconds between two questions whether the other side is still there, and how many may stay without an answer.
@@ -34,16 +33,6 @@ def logins(job: Job) -> tuple[Login, ...]:
     if job.trial.horovod is None:
         return ()
     return tuple(Login(seat.node.name, seat.address, seat.ports[0]) for seat in job.seats[1:])
-
-
-def volume(job: Job) -> str:
-    """Name of the volume with a run's keys, on every node."""
-    return f"dlscale-{job.run_id}-keys"
-
-
-def keys(job: Job) -> Mount:
-    """That volume in a container."""
-    return Mount(source=volume(job), target=KEYS)
 
 
 def sshd(job: Job, seat: Seat) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Final
 
 from runner import bench
 from runner.console import open_console
+from runner.disk import check_writable
 from runner.engines.process import CommandError, run
 from runner.errors import RunFailedError
 from runner.execute import run_tool
@@ -34,7 +35,7 @@ from runner.report import overhead as report
 from runner.report.progress import Progress, progress
 from runner.report.publish import save
 from runner.request import EngineName, Request
-from runner.results import check_writable, read_record, run_directories, write_report
+from runner.results import read_record, run_directories, write_report
 from runner.trial import Trial
 
 _RATE: Final = re.compile(r"^images/sec (\S+)$")

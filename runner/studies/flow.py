@@ -18,12 +18,13 @@ from rich.console import Console
 from runner import bench, matrix
 from runner.console import open_console
 from runner.dataset import inspect
+from runner.disk import check_writable
 from runner.errors import DlscaleError, RequestError, nearest
 from runner.ground import read_by_others
 from runner.machine.provenance import SUITE_ROOT, read_git
 from runner.report.progress import Progress, progress
 from runner.request import BARE_ENGINES, Request
-from runner.results import check_writable, write_report
+from runner.results import write_report
 from runner.studies import load, show
 from runner.studies.again import SUFFIX
 from runner.studies.asked import Asked

@@ -92,6 +92,9 @@ class Sheet:
     def event(self, event):
         self.events.append(event)
 
+    def check(self):
+        """Memory has room."""
+
 
 def shaped_links_of_the_host():
     """Of this network namespace: (interface, kind) of all that slows a link."""

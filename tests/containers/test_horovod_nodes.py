@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import examples
 import pytest
@@ -49,6 +49,9 @@ class Said:
         if self.then and event.event == "window":
             then, self.then = self.then, None
             then()
+
+    def check(self):
+        """Memory has room."""
 
     def by_rank(self, name):
         return {event.rank: event for event in self.events if event.event == name}
@@ -95,17 +98,17 @@ def run(client):
     def run(job, said, specs=None):
         engine = DockerEngine(client, ROOT / "workloads")
         engines = {seat.node.name: engine for seat in job.seats}
-        with keys.handed_out(job, engines):
-            assert [volume.name for volume in client.volumes.list(filters=of_run(job.run_id))] == [ssh.volume(job)]
-            outcome = execute(
-                engines=engines,
-                specs=specs or launch(job),
-                writer=said,
-                limits=Limits(wall_s=180, silence_s=90),
-                watch=lambda _: None,
-            )
-            assert client.containers.list(all=True, filters=of_run(job.run_id)) == []
-            assert client.networks.list(filters=of_run(job.run_id)) == []
+        specs = specs or launch(job)
+        outcome = execute(
+            engines=engines,
+            specs=specs,
+            writer=said,
+            limits=Limits(wall_s=180, silence_s=90),
+            watch=lambda _: None,
+            keys=keys.made(job, specs),
+        )
+        assert client.containers.list(all=True, filters=of_run(job.run_id)) == []
+        assert client.networks.list(filters=of_run(job.run_id)) == []
         assert client.volumes.list(filters=of_run(job.run_id)) == []
         return outcome
 
@@ -162,15 +165,16 @@ def test_ranks_come_in_and_nobody_else(make_job, run):
     job = make_job()
     (login,) = ssh.logins(job)
     anyway = f"-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -p {login.port}"
-    script = "".join(
+    script = f"echo 'keys in:' $(stat --file-system --format=%T {ssh.KEYS})\n" + "".join(
         f"echo '{name}:' $({attempt.format(anyway=anyway, port=login.port)} 2>/tmp/said | head -1) $(tail -1 /tmp/said)\n"
         for name, attempt in ATTEMPTS.items()
     )
     *others, head = launch(job)
     said = Said()
-    specs = (*others, head.model_copy(update={"argv": leased(job, "sh", "-c", script)}))
+    specs = (*others, head.model_copy(update={"argv": leased(replace(job, keys=ssh.KEYS), "sh", "-c", script)}))
     assert run(job, said, specs).status == "ok", said.lines
     answers = dict(text.split(": ", 1) for name, text in said.lines if name == head.name)
+    assert answers["keys in"] == "tmpfs"
     assert answers["its key"] == "bench"
     assert "Permission denied (publickey)" in answers["no key"]
     assert "Permission denied (publickey)" in answers["another key"]

@@ -1,4 +1,5 @@
-"""Prevents: `clean` that ends a live run, or takes what it needs between two trials; what a killed run left and `clean` does not remove."""
+"""Prevents: `clean` that ends a live run, or takes what it needs between two trials; what a killed run left and `clean` does not remove;
+ten seconds of waiting for what is certain at once; a `bench` that takes what it is not certain of."""
 
 import itertools
 
@@ -6,8 +7,8 @@ import pytest
 from docker.errors import APIError, DockerException
 
 from runner import cleanup
-from runner.cleanup import Place, remove_left
-from runner.spec import LABEL_RUN
+from runner.cleanup import Place, remove_certain, remove_left
+from runner.spec import LABEL_RUN, LABEL_RUNNER
 
 RUN = "20260101T000000Z-0a0b-mxnet-lenet-1cpu-r1"
 MATRIX = "20260101T000000Z-0a0b"
@@ -32,6 +33,19 @@ def thing(name, run):
     return {"Name": name, "Id": f"id of {name}", "Labels": {LABEL_RUN: run}}
 
 
+def of(runner, found):
+    """The same with a runner that is `alive`, `gone`, or on another host."""
+    found["Labels"][LABEL_RUNNER] = runner
+    return found
+
+
+@pytest.fixture(autouse=True)
+def owners(monkeypatch):
+    states = {"alive": "alive", "gone": "gone"}
+    monkeypatch.setattr(cleanup.owner, "state", lambda runner: states.get(runner, "unknown"))
+    return states
+
+
 class Engine:
     """What a Docker client is asked here: containers at each look, the last ones from then on."""
 
@@ -49,9 +63,9 @@ class Engine:
     def networks(self, *, filters):
         return self._networks
 
-    def remove_container(self, identifier, *, v):
+    def remove_container(self, identifier, *, v, force=False):
         assert v
-        self._take(identifier)
+        self._take((identifier, "by force") if force else identifier)
 
     def remove_volume(self, name):
         self._take(name)
@@ -134,3 +148,63 @@ def test_an_engine_that_stops_answering_is_named_and_the_others_are_cleaned():
     _, removed, refusals = cleaned(silent, other)
     assert removed == [[], ["dlscale-old-worker0 on n1"]]
     assert refusals == ["n0: its engine stopped answering (no route to host); try again when it is up", None]
+
+
+def leftovers(runner):
+    return Engine(
+        [of(runner, container("running")), of(runner, container("exited", number=1))],
+        volumes=[of(runner, thing("programs", MATRIX))],
+        networks=[of(runner, thing("network", RUN))],
+    )
+
+
+WORKERS = [f"dlscale-{RUN}-worker{number}" for number in (0, 1)]
+
+
+@pytest.mark.parametrize("by", [lambda engine: remove_left([Place(engine)]), lambda engine: remove_certain([engine])])
+def test_what_is_certainly_of_a_dead_runner_goes_at_once(clock, by):
+    """Ten seconds of waiting for what one look at the process decides, and containers that `bench` never removed."""
+    engine = leftovers("gone")
+    by(engine)
+    assert engine.removed == [
+        *((f"id of {name}", "by force") for name in WORKERS),
+        "programs",
+        "id of network",
+    ]
+    assert clock == []
+
+
+def test_what_is_certainly_of_a_live_runner_stays_and_nobody_waits(clock):
+    """A bench whose network was removed between its containers."""
+    assert cleaned(leftovers("alive"))[:2] == (tuple(sorted({RUN, MATRIX})), [[]])
+    assert clock == []
+    engine = leftovers("alive")
+    assert remove_certain([engine]) is None
+    assert engine.removed == []
+
+
+def test_bench_leaves_what_it_is_not_certain_of(clock):
+    """A run of another host on the same engine, ended by a bench on this one."""
+    engine = leftovers("of another host")
+    assert remove_certain([engine]) is None
+    assert engine.removed == clock == []
+
+
+def test_dead_and_live_runs_of_one_name_are_told_apart():
+    """`survey` and `link-check` are what containers of all runners say they belong to."""
+    engine = Engine([of("gone", container("running", run="survey")), of("alive", container("running", "survey", 1))])
+    assert cleaned(engine)[:2] == (("survey",), [["dlscale-survey-worker0 on n0"]])
+
+
+def test_bench_says_in_one_line_what_it_removed():
+    assert remove_certain([leftovers("gone"), leftovers("gone")]) == (
+        "removed what killed runs had left: 4 containers, 2 networks, 2 volumes"
+    )
+    one = Engine([], networks=[of("gone", thing("network", RUN))])
+    assert remove_certain([one]).endswith(": 1 network")
+
+
+def test_a_runner_that_dies_while_others_are_looked_for_loses_its_things_too(clock, owners, monkeypatch):
+    engine = Engine([container("running")], [container("running")], [], networks=[of("alive", thing("network", RUN))])
+    monkeypatch.setattr(cleanup.time, "sleep", lambda _: owners.update(alive="gone"))
+    assert "network on n0" in cleaned(engine)[1][0]

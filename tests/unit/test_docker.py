@@ -15,9 +15,9 @@ def test_a_container_hears_the_runner(behind_tls):
     near, far = socket.socketpair()
     with near, far:
         attached = near if behind_tls else socket.SocketIO(near, "rwb")
-        container = DockerContainer(None, SPEC, "id", attached)
-        container.beat()
+        container = DockerContainer(None, SPEC, "id", attached, None)
+        container.tell(b"\n")
         assert far.recv(8) == b"\n"
         far.close()
-        container.beat()
-        container.beat()  # nobody there: no error
+        container.tell(b"\n")
+        container.tell(b"\n")  # nobody there: no error

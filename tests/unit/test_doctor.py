@@ -61,6 +61,17 @@ def test_an_ordinary_machine_without_gpus_is_all_well():
     assert found["image mxnet 1.9.1"].sentence == "can run here, 610 MiB"
 
 
+@pytest.mark.parametrize(
+    ("node", "level"), [(examples.node(), "warn"), (examples.gpu_node(2), "bad")], ids=["CPU", "GPUs"]
+)
+def test_podman_behind_dockers_socket_is_named(node, level):
+    """GPUs that Podman was asked for and never gave, on a machine whose doctor had said `hands out GPUs`."""
+    found = judge(node=node, engines=(DOCKER.model_copy(update={"podman": "Podman 4.3.1"}), VENV))["engine docker"]
+    assert found.level == level
+    assert "Podman 4.3.1" in found.sentence
+    assert "DOCKER_HOST" in found.next_step
+
+
 def test_without_docker_the_fallback_is_named():
     found = judge(engines=(NO_DOCKER, VENV))["engine docker"]
     assert found.level == "warn"

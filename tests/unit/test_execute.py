@@ -41,6 +41,9 @@ class Sheet:
     def event(self, event):
         self.events.append(event)
 
+    def check(self):
+        """Memory has room."""
+
 
 def spec(program, *, name="w0", role="worker", node="here"):
     return ContainerSpec(
@@ -300,6 +303,19 @@ def test_a_disk_that_fills_ends_the_job():
 
     marker = f"full-{os.getpid()}"
     outcome = run(spec(f"print('line')\nimport time; time.sleep(300) #{marker}"), sheet=Full())
+    assert (outcome.status, "No space left" in outcome.reason) == ("failed", True)
+    assert not wait_gone(marker)
+
+
+def test_a_disk_that_fills_ends_a_job_that_says_nothing():
+    """A full disk that was noticed 97 s later, at the next window."""
+
+    class Full(Sheet):
+        def check(self):
+            raise RunFailedError("/results/x: can't be written (No space left on device)")
+
+    marker = f"full-and-silent-{os.getpid()}"
+    outcome = run(spec(f"import time; time.sleep(300) #{marker}"), sheet=Full())
     assert (outcome.status, "No space left" in outcome.reason) == ("failed", True)
     assert not wait_gone(marker)
 

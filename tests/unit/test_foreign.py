@@ -164,7 +164,7 @@ def test_the_container_is_as_confined_as_every_job_and_starts_with_the_shells_le
     (trial,) = trials(node, "gpu", gpus=(2,))
     found = container(trial, image=vendor, place=place(node, "/data/set"), run_id="run-1")
     assert " ".join(docker_options.docker_run(found, "nvidia")) == (
-        "docker run --interactive --name dlscale-run-1-worker0 --user 10001:10001 --network none --read-only --cap-drop ALL "
+        "docker run --interactive --name dlscale-run-1-worker0 --user 10001:10001 --network none --rm --read-only --cap-drop ALL "
         "--security-opt no-new-privileges --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777,size=1024m --shm-size 1024m "
         "--pids-limit 8192 --ulimit core=0:0 --log-driver none --cpuset-cpus 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15 "
         '--memory 7168m --gpus "device=0,1" --mount type=bind,source=/suite/workloads,target=/dlscale/workloads,readonly '

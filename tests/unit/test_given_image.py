@@ -57,6 +57,9 @@ class StandIn:
     def info(self):
         return {"Runtimes": {"nvidia": {}}, "ServerVersion": "99.1", "DockerRootDir": "/"}
 
+    def version(self):
+        return {"Version": "99.1"}
+
     def close(self):
         pass
 

@@ -52,6 +52,12 @@ def test_a_host_that_is_well():
     assert "n1 interface br0" not in found
 
 
+def test_podman_on_a_host_is_named():
+    podman = EngineFacts(name="docker", available=True, version="4.3.1", podman="Podman 4.3.1")
+    found = by_subject(host_findings(look(engine=podman)))["n1 engine"]
+    assert (found.level, "Podman 4.3.1" in found.sentence, bool(found.next_step)) == ("warn", True, True)
+
+
 def test_a_refusal_is_bad_and_keeps_its_next_step():
     found = by_subject(host_findings(look(refusals=("n1: its clock is wrong; run chrony",))))
     assert (found["n1"].level, found["n1"].sentence, found["n1"].next_step) == (

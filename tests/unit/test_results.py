@@ -5,15 +5,15 @@ Also a walk that never ends because a link leads back up, and one folder's runs 
 
 import errno
 import json
-import subprocess
 from datetime import datetime, timezone
 
 import examples
 import jsonschema
 import pytest
+from disks import fill
 from records import record
 
-from runner import on_file, results, tables
+from runner import disk, on_file, results, tables
 from runner.bench import stamp
 from runner.errors import RequestError, RunFailedError
 from runner.results import RunPlan, RunWriter
@@ -112,30 +112,68 @@ def test_a_write_that_fails_leaves_no_half_record(tmp_path, monkeypatch):
     assert not list((tmp_path / "run").glob("*record.json*"))
 
 
-def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_that_filled_it(tmp_path):
+def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_that_filled_it(small_disk):
     """Lost records: a disk that is full to the last byte has room for one record more, because the writer kept it."""
-    try:
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)], check=True, capture_output=True
-        )
-    except (subprocess.CalledProcessError, FileNotFoundError):
-        pytest.skip("mounting a small file system needs root")
-    try:
-        earlier = RunWriter(tmp_path / "a")
-        earlier.create(plan_of(record()))
-        earlier.finish(record())
-        writer = RunWriter(tmp_path / "b")
-        writer.create(plan_of(record()))
-        with pytest.raises(RunFailedError, match="No space left on device"):  # noqa: PT012 - one of many writes fails
-            for _ in range(100):
-                writer.log("w0", "x" * 2**20)
-        writer.finish(record(run_id="b"))
-        assert results.read_record(tmp_path / "b").run_id == "b"
-        assert results.read_record(tmp_path / "a") == record()
-        with pytest.raises(RunFailedError):
-            RunWriter(tmp_path / "c").create(plan_of(record()))
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+    earlier = RunWriter(small_disk / "a")
+    earlier.create(plan_of(record()))
+    earlier.finish(record())
+    writer = RunWriter(small_disk / "b")
+    writer.create(plan_of(record()))
+    with pytest.raises(RunFailedError, match="No space left on device"):  # noqa: PT012 - one of many writes fails
+        for _ in range(100):
+            writer.log("w0", "x" * 2**20)
+    fill(small_disk)
+    writer.finish(record(run_id="b"))
+    assert results.read_record(small_disk / "b").run_id == "b"
+    assert results.read_record(small_disk / "a") == record()
+
+
+def test_a_run_that_a_full_disk_does_not_take_leaves_nothing(small_disk):
+    """Half a run directory for each try on a full disk."""
+    fill(small_disk, but=2**20)
+    with pytest.raises(RunFailedError, match="No space left on device"):
+        RunWriter(small_disk / "c").create(plan_of(record()))
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+
+
+def test_a_full_disk_leaves_whole_lines(small_disk):
+    """Half a line at the end of events.jsonl, for which `dlscale regrade` called the failed run damaged."""
+    writer = RunWriter(small_disk / "run")
+    writer.create(plan_of(record()))
+    writer.log("w0", "first")
+    fill(small_disk, but=2**16)
+    with pytest.raises(RunFailedError, match="No space left on device"):
+        writer.log("w0", "x" * 2**20)
+    assert (small_disk / "run" / "logs" / "w0.log").read_text() == "first\n"
+
+
+def test_what_comes_after_a_line_that_was_lost_is_refused(small_disk):
+    """A hole in the samples of a run that had gone on: `free some space` was done, and nobody told."""
+    writer = RunWriter(small_disk / "run")
+    writer.create(plan_of(record()))
+    fill(small_disk, but=2**16)
+    with pytest.raises(RunFailedError) as lost:
+        writer.log("w0", "x" * 2**20)
+    (small_disk / "filler").unlink()
+    for write in (lambda: writer.log("w0", "short"), writer.check):
+        with pytest.raises(RunFailedError) as after:
+            write()
+        assert str(after.value) == str(lost.value)
+        assert str(small_disk / "run") in str(after.value)
+        assert "OUT=DIR" in str(after.value)
+
+
+def test_a_full_disk_is_found_by_whom_nothing_is_written_for(small_disk):
+    """A run without samples went on for 97 s on a full disk, until its next window."""
+    writer = RunWriter(small_disk / "run")
+    writer.create(plan_of(record()))
+    writer.check()
+    fill(small_disk)
+    with pytest.raises(RunFailedError, match="No space left on device"):
+        writer.check()
+    writer.finish(record())
+    assert results.read_record(small_disk / "run") == record()
+    assert list(small_disk.rglob(".*")) == []
 
 
 @pytest.mark.parametrize(
@@ -266,7 +304,16 @@ def test_the_baseline_is_the_newest_usable_one_of_the_same_key_and_repeat(tmp_pa
 def test_a_directory_that_takes_no_file_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match="^OUT=.*can't be written"):
-        results.check_writable(tmp_path / "file" / "out")
+        disk.check_writable(tmp_path / "file" / "out")
+
+
+@pytest.mark.parametrize("room", [1, results.RESERVE_BYTES])
+def test_a_full_disk_is_refused_and_keeps_no_probe(small_disk, room):
+    """`.probe.1234` on a disk that had no room for it, and a run that began where its record would not fit."""
+    fill(small_disk, but=room // 2)
+    with pytest.raises(RequestError, match=r"^OUT=.*No space left on device.*OUT=DIR$"):
+        disk.check_writable(small_disk, room=room)
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
 
 
 @pytest.mark.parametrize("name", ["/elsewhere/x", "../../x", "a/b", "", ".", "..", ".hidden", "a\nb", "x" * 300])

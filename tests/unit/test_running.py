@@ -46,12 +46,12 @@ def test_the_daemons_of_all_nodes_are_up_before_anything_else_starts():
     )
     started = []
     running = Running({s.name: s.node for s in specs})
-    running.start({"a": Slow(started, 0), "b": Slow(started, 0.3)}, specs)
+    running.start({"a": Slow(started, 0), "b": Slow(started, 0.3)}, specs, {})
     assert started == ["a-daemon", "b-daemon", "a-worker", "b-worker"]
 
 
 def test_a_node_does_not_wait_for_another_otherwise():
     specs = (spec("b1", "b", "worker"), spec("a1", "a", "scheduler"), spec("a2", "a", "worker"))
     started = []
-    Running({s.name: s.node for s in specs}).start({"a": Slow(started, 0), "b": Slow(started, 0.3)}, specs)
+    Running({s.name: s.node for s in specs}).start({"a": Slow(started, 0), "b": Slow(started, 0.3)}, specs, {})
     assert started == ["a1", "a2", "b1"]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from docker.errors import APIError
 
+from runner import owner
 from runner.engines import volumes
 from runner.engines.base import EngineError
 from runner.engines.volumes import File
@@ -49,7 +50,7 @@ class Api:
 def fill(api):
     volumes.fill(
         SimpleNamespace(api=api),
-        name="run-keys",
+        name="run-programs",
         image="some:image",
         files={"id": File(b"secret", mode=0o600, uid=10001), "deep/er.py": File(b"pass")},
         labels={"a": "b"},
@@ -73,10 +74,13 @@ def test_files_arrive_with_their_owners_and_rights():
 def test_nothing_is_started_and_only_the_volume_stays():
     api = Api()
     fill(api)
-    labels, mounted = {"a": "b"}, {"binds": {"run-keys": {"bind": "/volume", "mode": "rw"}}, "network_mode": "none"}
+    labels, mounted = (
+        owner.signed({"a": "b"}),
+        {"binds": {"run-programs": {"bind": "/volume", "mode": "rw"}}, "network_mode": "none"},
+    )
     assert api.calls == [
-        ("create_volume", "run-keys", labels),
-        ("create_container", "some:image", "run-keys-fill", labels, mounted),
+        ("create_volume", "run-programs", labels),
+        ("create_container", "some:image", "run-programs-fill", labels, mounted),
         ("put_archive", "holder", "/volume"),
         ("remove_container", "holder"),
     ]
@@ -85,11 +89,11 @@ def test_nothing_is_started_and_only_the_volume_stays():
 @pytest.mark.parametrize("fails", ["create_volume", "create_container", "put_archive"])
 def test_an_engine_that_refuses_is_quoted_and_keeps_nothing(fails):
     api = Api(fails)
-    with pytest.raises(EngineError, match=r"^the volume run-keys could not be filled \(no space left on device\)$"):
+    with pytest.raises(EngineError, match=r"^the volume run-programs could not be filled \(no space left on device\)$"):
         fill(api)
-    assert ("remove_volume", "run-keys") in api.calls
+    assert ("remove_volume", "run-programs") in api.calls
     assert (("remove_container", "holder") in api.calls) == (fails == "put_archive")
 
 
 def test_a_volume_that_is_not_there_is_no_error():
-    volumes.remove(SimpleNamespace(api=Api("remove_volume")), "run-keys")
+    volumes.remove(SimpleNamespace(api=Api("remove_volume")), "run-programs")

@@ -1,6 +1,8 @@
 """Prevents: a job that outlives a runner that can no longer be heard, a job that is ended although its runner is there, an exit code
-that is lost on the way, processes of the job that are left over."""
+that is lost on the way, processes of the job that are left over, keys that outlive the job or that others may read."""
 
+import json
+import signal
 import subprocess
 import sys
 import time
@@ -96,3 +98,56 @@ def test_options_of_the_program_are_not_the_leases(lease):
     process = lease(program="import sys; print(sys.argv[1:])", words=("--heartbeat=0.01",))
     assert process.wait(30) == 0
     assert process.stdout.read() == b"['--heartbeat=0.01']\n"
+
+
+SHOWN = "import os, pathlib, sys; at = pathlib.Path(sys.argv[1])\n"
+SHOWN += "print(sorted((p.name, oct(p.stat().st_mode), p.read_text()) for p in at.iterdir()), flush=True)\n"
+
+
+def told(process, files):
+    process.stdin.write(f"{json.dumps(files)}\n".encode())
+    process.stdin.flush()
+
+
+def test_keys_are_there_before_the_program_for_its_user_alone_and_gone_after_it(lease, tmp_path):
+    process = lease(f"--keys={tmp_path}", program=SHOWN, words=(str(tmp_path),))
+    told(process, {"id": "a key\n", "ssh_config": "Host *\n"})
+    assert process.wait(30) == 0
+    assert (
+        process.stdout.read().decode() == "[('id', '0o100600', 'a key\\n'), ('ssh_config', '0o100600', 'Host *\\n')]\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("way", ["killed runner", "SIGTERM", "silence"])
+def test_the_last_act_of_a_lease_removes_the_keys_that_it_holds(lease, tmp_path, way):
+    """Private keys that a killed run left."""
+    options = ("--heartbeat=3",) if way == "silence" else ()
+    process = lease(*options, f"--keys={tmp_path}")
+    told(process, {"id": "a key\n"})
+    pid = program_of(process)
+    assert [path.name for path in tmp_path.iterdir()] == ["id"]
+    if way == "killed runner":
+        process.stdin.close()
+    elif way == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == ENDED
+    assert list(tmp_path.iterdir()) == []
+    assert gone(pid)
+
+
+@pytest.mark.parametrize("way", ["nothing", "half a line", "SIGTERM", "silence"])
+def test_a_runner_that_dies_before_it_hands_over_keys_ends_the_lease(lease, tmp_path, way):
+    process = lease("--heartbeat=1" if way == "silence" else "--heartbeat=60", f"--keys={tmp_path}")
+    if way == "half a line":
+        process.stdin.write(b'{"id": "a k')
+    if way == "SIGTERM":
+        # Before it listens, a signal ends it as it ends every process.
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+    elif way != "silence":
+        process.stdin.close()
+    assert process.wait(30) in (ENDED, -signal.SIGTERM)
+    assert process.stdout.read() == b""
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,98 @@
+"""Podman behind Docker's socket. Prevents: a training on GPUs that Podman started without any, since it takes the request and ignores it; a run
+on CPUs whose engine nobody named.
+"""
+
+import os
+
+import examples
+import pytest
+from fake_engine import engine
+
+from runner import ground
+from runner.engines import docker, podman
+from runner.engines.docker import DockerEngine
+from runner.errors import RequestError
+from runner.fleet import Fleet
+from runner.foreign import flow
+from runner.planning.spread import Member
+from runner.planning.wire import NodeWires
+from runner.request import Request
+
+INFO = {"ServerVersion": "4.3.1", "DockerRootDir": "/var/lib/containers/storage", "Runtimes": {"nvidia": {}}}
+# As Podman 4.3.1 of Debian 12 answers, and Docker 20.10, shortened.
+OF_PODMAN = {
+    "Version": "4.3.1",
+    "ApiVersion": "1.41",
+    "Components": [
+        {"Name": "Podman Engine", "Version": "4.3.1", "Details": {"APIVersion": "4.3.1", "MinAPIVersion": "4.0.0"}},
+        {"Name": "Conmon", "Version": "conmon version 2.1.6"},
+        {"Name": "OCI Runtime (crun)", "Version": "crun version 1.8.1"},
+    ],
+}
+OF_DOCKER = {
+    "Version": "20.10.24",
+    "ApiVersion": "1.41",
+    "Components": [{"Name": "Engine", "Version": "20.10.24"}, {"Name": "containerd", "Version": "1.6.20"}],
+}
+
+
+@pytest.fixture(
+    params=[OF_PODMAN, OF_DOCKER, {"Version": "99", "ApiVersion": "1.41"}], ids=["podman", "docker", "silent"]
+)
+def version(request, tmp_path, monkeypatch):
+    """What answers at DOCKER_HOST."""
+    socket = tmp_path / "s"
+    with engine(socket, {"/version": request.param, "/info": INFO}):
+        monkeypatch.setattr(os, "environ", {**os.environ, "DOCKER_HOST": f"unix://{socket}"})
+        yield request.param
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with two GPUs."""
+    node = examples.gpu_node(2)
+    monkeypatch.setattr(ground, "assemble", lambda *_, **__: Fleet("here", node.name, (Member(node, NodeWires()),)))
+    monkeypatch.setattr(flow, "inspect_local", lambda: node)
+    return node
+
+
+def look(**asked):
+    said = []
+    found = ground.look(Request(framework="pytorch", model="lenet", **asked), say=said.append)
+    return found, said
+
+
+def test_the_engine_says_what_it_is(version):
+    facts = DockerEngine(docker.connect(), ground.WORKLOADS).facts()
+    assert facts.podman == ("Podman 4.3.1" if version is OF_PODMAN else None)
+
+
+def test_gpus_are_refused_of_podman_and_asked_of_docker(version, machine):
+    if version is OF_PODMAN:
+        with pytest.raises(RequestError) as refused:
+            look(gpus=(1,))
+        assert "Podman 4.3.1" in str(refused.value)
+        assert "DOCKER_HOST" in str(refused.value)
+        assert "ENGINE=" in str(refused.value)
+    else:
+        found, said = look(gpus=(1,))
+        assert (found.device, found.engine.podman, said) == ("gpu", None, [])
+
+
+def test_a_command_of_somebody_elses_is_refused_gpus_as_well(version, machine, monkeypatch):
+    if version is not OF_PODMAN:
+        return
+    monkeypatch.setattr(flow, "_image", lambda *_: None)
+    with pytest.raises(RequestError, match=r"Podman 4\.3\.1"):
+        flow.bench(Request(image="some:image", command=("true",), gpus=(1,)), command=("dlscale",))
+
+
+def test_cpus_are_a_note(version, machine):
+    found, said = look(workers=(1,))
+    assert found.engine.name == "docker"
+    assert said == ([podman.note("Podman 4.3.1")] if version is OF_PODMAN else [])
+
+
+def test_no_container_needs_no_docker(version, machine, monkeypatch):
+    found, said = look(workers=(1,), engine="venv")
+    assert (found.engine.podman, said) == (None, [])
