@@ -96,7 +96,7 @@ ablate: .venv/ready ## what each technique of PRESET=tuned is worth, one more a 
 
 .PHONY: rig
 rig: .venv/ready ## several hosts on this machine, prints their HOSTS file: NODES=4 RATE=1gbit; NODES=0 takes them down
-	@$(DLSCALE) rig --nodes=$(call typed,NODES) $(call flags,RATE DELAY)
+	@PYTHONPATH=tests .venv/bin/python -m testbed --nodes=$(call typed,NODES) $(call flags,RATE DELAY)
 
 .PHONY: base images sample
 base: .venv/ready ## make the base image, from a registry or this machine's own Debian mirror
@@ -111,9 +111,10 @@ test: .venv/ready-dev ## run every test that this machine can run
 	@.venv/bin/python -m pytest --numprocesses=2 --dist=loadgroup $(PYTEST)
 torture: .venv/ready-dev ## kill -9 the runner KILLS=200 times at moments drawn from seeds, and see that nothing it leaves adds up
 	@DLSCALE_KILLS=$(if $(value KILLS),$(call typed,KILLS),200) .venv/bin/python -m pytest $(PYTEST) tests/containers/test_kills.py
-lint: .venv/ready-dev ## ruff, mypy, shellcheck, Dockerfile checks
+lint: .venv/ready-dev ## ruff, mypy, the floors of the house, shellcheck, Dockerfile checks
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/mypy
+	@.venv/bin/lint-imports
 	@.venv/bin/shellcheck .ci/run workloads/lease.sh
 	@.venv/bin/hadolint --config images/hadolint.yaml $$(find images -name Dockerfile)
 verify: .venv/ready ## fail if a generated file differs from what generates it

@@ -1,3 +1,3 @@
-"""dlscale's runner: `argv → Request → Trials → ContainerSpecs → Outcome → Measurement → RunRecord → report`."""
+"""dlscale's runner: `argv → Request → Resources → Trials → ContainerSpecs → Outcome → Measurement → RunRecord → file → report`."""
 
 __version__ = "0.1.0"

@@ -14,18 +14,17 @@ from typing import Annotated, Literal
 import typer
 from rich.text import Text as Shown
 
-from runner import given, interrupts, output
-from runner import request as ask
-from runner.bench_cli import bench
-from runner.compare.cli import compare
-from runner.console import open_console
-from runner.data import data_app
-from runner.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
-from runner.flags import Text, flag, named_directory
-from runner.images.cli import images_app
-from runner.query.cli import query
-from runner.rig.cli import rig
-from runner.studies.cli import reproduce, studies
+from runner.commands.bench import bench
+from runner.commands.compare import compare
+from runner.commands.data import data_app
+from runner.commands.flags import Text, flag, named_directory
+from runner.commands.images import images_app
+from runner.commands.query import query
+from runner.commands.reproduce import reproduce, studies
+from runner.core import console, custom_image, interrupts
+from runner.core import request as ask
+from runner.core.console import open_console
+from runner.core.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
 
 app = typer.Typer(
     help="Measures how fast deep-learning training runs and how well it scales, in a way somebody else can repeat.",
@@ -39,7 +38,6 @@ app.add_typer(data_app, name="data")
 app.command()(bench)
 app.command()(compare)
 app.command()(query)
-app.command()(rig)
 app.command()(reproduce)
 app.command()(studies)
 
@@ -55,10 +53,10 @@ def doctor(
 ) -> None:
     """Tell what this machine has, and for each image whether it can run here; with --hosts, what other machines have."""
     if hosts:
-        from runner.hosts.checkup import examine_hosts  # noqa: PLC0415 - commands load what they need
+        from runner.commands.doctor import examine_hosts  # noqa: PLC0415 - commands load what they need
 
         raise typer.Exit(examine_hosts(hosts, wire=iface or None, as_json=as_json))
-    from runner.checkup import examine_machine  # noqa: PLC0415
+    from runner.commands.doctor import examine_machine  # noqa: PLC0415
 
     examine_machine(as_json=as_json)
 
@@ -74,7 +72,7 @@ def regrade(
     ],
 ) -> None:
     """Compute a run's figures again from its raw files, and say whether they are the recorded ones."""
-    from runner.regrade import regrade_all  # noqa: PLC0415 - commands load what they need
+    from runner.commands.regrade import regrade_all  # noqa: PLC0415 - commands load what they need
 
     raise typer.Exit(regrade_all(directory))
 
@@ -92,7 +90,7 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="print the profile as JSON")] = False,
 ) -> None:
     """Print what a pass under a profiler found: utilisation, kernels, copies, calls, memory."""
-    from runner.passes.show import show_profile  # noqa: PLC0415 - commands load what they need
+    from runner.commands.profile import show_profile  # noqa: PLC0415 - commands load what they need
 
     show_profile(directory, as_json=as_json)
 
@@ -121,17 +119,17 @@ def report(
     if check:
         if out or form:
             raise RequestError("--check excludes --out and --format: it writes nothing; leave them out")
-        from runner.reports import check_page  # noqa: PLC0415 - commands load what they need
+        from runner.commands.report import check_page  # noqa: PLC0415 - commands load what they need
 
         for directory in directories or [Path("results")]:
             check_page(directory)
         return
     if ask.choice("FORMAT", form, Literal["mllog"]):
-        from runner.mllog import write_logs  # noqa: PLC0415 - commands load what they need
+        from runner.commands.mllog import write_logs  # noqa: PLC0415 - commands load what they need
 
         write_logs(directories or [Path("results")], out=Path(out) if out else None)
         return
-    from runner.reports import report as draw  # noqa: PLC0415 - commands load what they need
+    from runner.commands.report import report as draw  # noqa: PLC0415 - commands load what they need
 
     draw(directories or [Path("results")], out=Path(out) if out else None, beside_runs=bool(directories or out))
 
@@ -148,7 +146,7 @@ def published(
     plot: Annotated[Text, flag("--plot", help="draw their scaling curves, too", metavar="FILE.png")] = None,
 ) -> None:
     """List what others published: each figure with its source, speedups computed again, and what a source contradicts itself in."""
-    from runner.published.show import Asked, show_published  # noqa: PLC0415 - commands load what they need
+    from runner.commands.published import Asked, show_published  # noqa: PLC0415 - commands load what they need
 
     asked = Asked(model=model or None, framework=framework or None, source=source or None)
     show_published(asked, as_json=as_json, plot=Path(plot) if plot else None)
@@ -160,7 +158,7 @@ def clean(
     hosts: Annotated[Text, flag("--hosts", "-H", help="clean these instead", metavar="FILE|LIST")] = None,
 ) -> None:
     """Remove every container, volume and network that a killed run left, here or with --hosts on other machines; runs that go on are left alone."""
-    from runner import cleanup  # noqa: PLC0415 - commands load what they need
+    from runner.cluster import cleanup  # noqa: PLC0415 - commands load what they need
 
     cleanup.clean(hosts or None)
 
@@ -215,11 +213,11 @@ def overhead(
         "repeat": ask.count("REPEAT", repeat) or 5,
         "telemetry_hz": ask.count("TELEMETRY_HZ", telemetry_hz) or 10,
         "image": image or None,
-        "mounts": given.mounts(mount),
+        "mounts": custom_image.mounts(mount),
         "out": Path(out) if out else None,
     }
-    request = given.request_of(asked)
-    from runner.overhead.flow import measure_overhead  # noqa: PLC0415 - commands load what they need
+    request = custom_image.request_of(asked)
+    from runner.experiments.overhead.flow import measure_overhead  # noqa: PLC0415 - commands load what they need
 
     measure_overhead(request, beside_host=beside_host, command=tuple(sys.argv))
 
@@ -270,11 +268,11 @@ def ablate(
         "repeat": ask.count("REPEAT", repeat),
         "engine": ask.choice("ENGINE", engine, ask.EngineName),
         "image": image or None,
-        "mounts": given.mounts(mount),
+        "mounts": custom_image.mounts(mount),
         "out": Path(out) if out else None,
     }
-    request = given.request_of(asked)
-    from runner.ablate import ablate as run  # noqa: PLC0415 - commands load what they need
+    request = custom_image.request_of(asked)
+    from runner.experiments.ablate import ablate as run  # noqa: PLC0415 - commands load what they need
 
     grow = batches == "grow"
     given_batches = () if grow else ask.counts("BATCHES", batches) or ()
@@ -287,7 +285,7 @@ def matrix(
     check: Annotated[bool, typer.Option("--check", help="fail if the README has another one")] = False,
 ) -> None:
     """Write the support matrix into the README, from the catalog and the records in results/."""
-    from runner.support import export  # noqa: PLC0415 - commands load what they need
+    from runner.commands.matrix import export  # noqa: PLC0415 - commands load what they need
 
     export(check=check)
 
@@ -298,20 +296,20 @@ def schema(
     check: Annotated[bool, typer.Option("--check", help="fail if the committed schema differs")] = False,
 ) -> None:
     """Write the JSON Schemas of a run record, of a published source and of an overhead to results/schema/."""
-    from runner.schema import export  # noqa: PLC0415 - commands load what they need
+    from runner.commands.schema import export  # noqa: PLC0415 - commands load what they need
 
     export(check=check)
 
 
-def main() -> None:
-    """Run the command line; a user's mistake is one sentence and an exit code, a bug keeps its traceback."""
-    output.outlast()
+def main(command: typer.Typer = app) -> None:
+    """Run a command line; a user's mistake is one sentence and an exit code, a bug keeps its traceback."""
+    console.outlast()
     interrupts.listen()
     code: int | str | None = 0
     try:
         _refuse_garbled(sys.argv[1:])
         try:
-            app()
+            command()
         finally:
             interrupts.ignore()
             sys.stdout.flush()  # here, where its failure can still be told

@@ -5,10 +5,10 @@ from __future__ import annotations
 from made_up_source import source
 from pydantic import TypeAdapter
 
-from runner.published.findings import Predicate
-from runner.published.source import Runs
-from runner.studies.predicates import answered
-from runner.studies.scene import Scene
+from runner.experiments.studies.evidence import Scene
+from runner.experiments.studies.predicates import answered
+from runner.results.published.findings import Predicate
+from runner.results.published.source import Runs
 
 BLOCK = Runs(framework="pytorch", mode="training")
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.core.container_spec import LABEL_RUN
 from runner.report import ahead
-from runner.results import read_record
-from runner.spec import LABEL_RUN
+from runner.results.store import read_record
 
 ROOT = Path(__file__).parents[1]
 
@@ -42,7 +42,7 @@ QUICK = ("--model=lenet", "--batch=4", "--iterations=12", "--warmup=2", "--repea
 
 
 LOADED = multiprocessing.get_context("forkserver")
-LOADED.set_forkserver_preload(["runner.cli", "runner.reports", *ahead.MODULES])
+LOADED.set_forkserver_preload(["runner.cli", "runner.commands.report", *ahead.MODULES])
 
 
 def in_loaded(argv, environment, folder, stdout, stderr):

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from runner.core.container_spec import Mount
+from runner.core.node import Gpu, Node
+from runner.core.trial import Placed, Trial
+from runner.core.wire import Wire
 from runner.engines.base import Site
 from runner.engines.docker import DATA, WORKLOADS
-from runner.launch.job import Job, take_seats
-from runner.machine.cluster import Gpu, Node
-from runner.planning.wire import Wire
-from runner.spec import Mount
-from runner.trial import Placed, Trial
+from runner.plan.launch.job import Job, take_seats
 
 ROOT = Path(__file__).parents[1]
 

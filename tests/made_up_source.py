@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.published.model import Published
+from runner.results.published.model import Published
 
 
 def source(*tables: dict, findings: tuple = (), contradictions: tuple = (), **hardware: object) -> Published:

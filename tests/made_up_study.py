@@ -1,10 +1,10 @@
 """Machines for studies: with cores alone, with GPUs, and several of those."""
 
-from runner.catalog import load_images
-from runner.launch import STRATEGIES
-from runner.machine.provenance import SUITE_ROOT
-from runner.planning.strategy import offered
-from runner.studies.model import Machine, Usable
+from runner.core.provenance import SUITE_ROOT
+from runner.experiments.studies.model import Machine, Usable
+from runner.images.catalog import load_images
+from runner.plan.launch import STRATEGIES
+from runner.plan.strategy import offered
 
 
 def usable(misfits):

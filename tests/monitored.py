@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from runner.columns import COLUMNS
-from runner.events import MonitoredGpu, MonitorStart, MonitorStop, Net, Phase, Trouble, Window
-from runner.telemetry.model import NodeSpans, Span
+from runner.core.columns import COLUMNS
+from runner.core.events.monitor import MonitoredGpu, MonitorStart, MonitorStop, Trouble
+from runner.core.events.training import Phase, Window
+from runner.core.events.wires import Net
+from runner.core.telemetry import NodeSpans, Span
 
 MONITOR = "dlscale-x-monitor0"
 SAID = {"rank": 0, "received": 0.0, "container": MONITOR}

@@ -11,9 +11,9 @@ from records import events, provenance, record
 from swept import leave, measured, samples, traced, watched
 from swept import trial as gpu_trial
 
-from runner.across.sweeps import sweeps
-from runner.grading.measure import measure
-from runner.grading.model import EpochFigures
+from runner.analysis.comparisons.sweeps import sweeps
+from runner.analysis.grading.measure import measure
+from runner.core.measurement import EpochFigures
 from runner.report.page import render
 from runner.report.page.collect import Collected
 from runner.report.publish import Measured, Watched

@@ -4,14 +4,13 @@ from datetime import datetime, timezone
 
 import examples
 
-from runner.events import Loss, RunStop, Window
-from runner.grading.grade import Graded, scaling
-from runner.grading.measure import measure
-from runner.interconnect import Evidence, Transport
-from runner.machine.provenance import Git, Host, Provenance
-from runner.outcome import Outcome
-from runner.results import EngineDetails, ImageUsed, RunRecord, Validity
-from runner.trial import Trial, paced
+from runner.analysis.grading.grade import Graded, scaling
+from runner.analysis.grading.measure import measure
+from runner.core.events.training import Loss, RunStop, Window
+from runner.core.provenance import Git, Host, Provenance
+from runner.core.record import EngineDetails, ImageUsed, Outcome, RunRecord, Validity
+from runner.core.transport import Evidence, Transport
+from runner.core.trial import Trial, paced
 
 HOST = dict.fromkeys(Host.model_fields) | {
     "hostname": "here",

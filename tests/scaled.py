@@ -6,7 +6,7 @@ import examples
 from records import events, record
 from wires import DDP, on_nodes
 
-from runner.grading.measure import measure
+from runner.analysis.grading.measure import measure
 
 
 def ran(model, devices, rate, *, matrix="m", status="valid", **changes):

@@ -11,18 +11,18 @@ import swept
 from profile_rows import op, table
 from records import events, record
 
-from runner import yamlfile
-from runner.catalog import load_images
-from runner.grading.measure import measure
-from runner.grading.model import AccuracyFigures, EpochFigures, RawWindow
-from runner.profile.model import CallClassShare, CallShare, CategoryShare
-from runner.published import load as published
-from runner.studies.cells import cells
-from runner.studies.load import DIRECTORY
-from runner.studies.model import CellRun, Machine, Observation, Run, Usable
-from runner.studies.reproduction import judge
-from runner.studies.study import Study
-from runner.trial import Concurrent
+from runner.analysis.grading.measure import measure
+from runner.core import yamlfile
+from runner.core.measurement import AccuracyFigures, EpochFigures, RawWindow
+from runner.core.profile import CallClassShare, CallShare, CategoryShare
+from runner.core.trial import Concurrent
+from runner.experiments.studies.cells import cells
+from runner.experiments.studies.load import DIRECTORY
+from runner.experiments.studies.model import CellRun, Machine, Observation, Run, Usable
+from runner.experiments.studies.reproduction import judge
+from runner.experiments.studies.study import Study
+from runner.images.catalog import load_images
+from runner.results.published import load as published
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 PROFILED = {"kernels": (0.2, 0.1)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runner.grading.model import Interval, StepParts
-from runner.report.summary import Row, Summary
+from runner.analysis.summary import Row, Summary
+from runner.core.measurement import Interval, StepParts
 
 
 def row(scale: int = 1, **changes) -> Row:

@@ -9,11 +9,12 @@ from monitored import beats, frame, gpu, rows, spans, started, stopped
 from profile_rows import BN, GEMM, kernel, table
 from records import events, provenance, record
 
-from runner.flop.model import FlopFigures
-from runner.grading.measure import measure
-from runner.machine.provenance import Gpu
-from runner.results import EVENTS, RunPlan, RunWriter
-from runner.telemetry.summary import summarize
+from runner.analysis.grading.measure import measure
+from runner.analysis.telemetry.summary import summarize
+from runner.core.measurement import FlopFigures
+from runner.core.node import Gpu
+from runner.core.record import EVENTS, RunPlan
+from runner.results.store import RunWriter
 
 MONITORS = {"dlscale-x-monitor0": "here"}
 ON_GPU = {

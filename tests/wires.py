@@ -2,9 +2,10 @@
 
 import examples
 
-from runner.events import Nccl, Net, RunStart, Window
-from runner.planning.wire import Wire
-from runner.trial import Placed, Trial
+from runner.core.events.training import RunStart, Window
+from runner.core.events.wires import Nccl, Net
+from runner.core.trial import Placed, Trial
+from runner.core.wire import Wire
 
 # The example trial measures so many iterations.
 ITERATIONS = 40

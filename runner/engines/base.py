@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
-from runner.spec import ContainerSpec, Mount
+from runner.core.container_spec import ContainerSpec, Mount
+from runner.core.frozen import Frozen
 
 GpuRequest = Literal["nvidia", "cdi"]
 
 
-class EngineFacts(BaseModel):
+class EngineFacts(Frozen):
     """What an engine says of itself.
 
     Attributes:
@@ -29,8 +30,6 @@ class EngineFacts(BaseModel):
         podman: Podman by its version where that answers in Docker's place.
         root_dir: where it keeps images, for the free-disk check.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     available: bool
@@ -45,7 +44,7 @@ class EngineError(Exception):
     """The engine refused something or does not answer any more; the message is the engine's own."""
 
 
-class Site(BaseModel):
+class Site(Frozen):
     """Where a program finds things inside an engine's environment.
 
     Attributes:
@@ -53,8 +52,6 @@ class Site(BaseModel):
         workloads: the directory of the training programs.
         data: where the data set appears, None for synthetic data.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     python: str
     workloads: str
@@ -66,7 +63,7 @@ class Site(BaseModel):
         return f"{folder}{slash}{program}"
 
 
-class Line(BaseModel):
+class Line(Frozen):
     """One line that a container wrote; not `whole` when it wrote something, and no end of a line yet."""
 
     model_config = ConfigDict(frozen=True)

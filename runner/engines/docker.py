@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from runner import dataset
+from runner.core import dataset
+from runner.core.container_spec import IMAGE_USER, ContainerSpec, Mount
+from runner.core.errors import RequestError
 from runner.engines import docker_options, network, podman, removal
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
 from runner.engines.lines import Splitter
+from runner.engines.owner import signed
 from runner.engines.refusal import as_engine_error
 from runner.engines.shaper import shape
-from runner.engines.user import IMAGE_USER, job_user
-from runner.errors import RequestError
-from runner.owner import signed
-from runner.spec import ContainerSpec, Mount
+from runner.engines.user import job_user
 
 if TYPE_CHECKING:
     from docker import DockerClient

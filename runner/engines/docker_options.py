@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from runner.core.container_spec import ContainerSpec, Mount
 from runner.engines.base import GpuRequest
 from runner.engines.network import network_create
 from runner.engines.shaper import shapers
-from runner.spec import ContainerSpec, Mount
 
 # What no container of the suite has: a root that it may write to, a capability that it does not ask for, a way to get one.
 CONFINED: Final[Mapping[str, Any]] = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}

@@ -18,10 +18,10 @@ from typing import Final
 
 from packaging.specifiers import SpecifierSet
 
-from runner.cache import alone
+from runner.core.cache import alone
+from runner.core.errors import RequestError
 from runner.engines import process
 from runner.engines.process import CommandError
-from runner.errors import RequestError
 
 # The images' own Python: the same wheels run here as there.
 PREFERRED: Final = "3.11"

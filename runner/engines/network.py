@@ -9,10 +9,10 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Final
 
+from runner.core.container_spec import LABEL_RUN, ContainerSpec
 from runner.engines.base import EngineError
+from runner.engines.owner import signed
 from runner.engines.refusal import as_engine_error
-from runner.owner import signed
-from runner.spec import LABEL_RUN, ContainerSpec
 
 if TYPE_CHECKING:
     from docker import DockerClient

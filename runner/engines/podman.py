@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from runner.errors import RequestError
+from runner.core.errors import RequestError
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -9,12 +9,11 @@ import secrets
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from runner.emulation.emulate import IFACE
-from runner.emulation.link import Link, show_delay, show_rate
-from runner.emulation.shaping import qdiscs
+from runner.core.container_spec import LABEL_ROLE, LABEL_RUN, ContainerSpec
+from runner.core.errors import RequestError
+from runner.core.wire import IFACE, Link, show_delay, show_rate
 from runner.engines.base import Container, EngineError
-from runner.errors import RequestError
-from runner.spec import LABEL_ROLE, LABEL_RUN, ContainerSpec
+from runner.engines.shaping import qdiscs
 
 _ROOT: Final = "0:0"  # a capability added to a container is root's there
 _MEMORY_MIB: Final = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runner.spec import IMAGE_USER
+from runner.core.container_spec import IMAGE_USER
 
 __all__ = ["IMAGE_USER", "give", "job_user"]
 

@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from runner.engines.base import EngineError
+from runner.engines.owner import signed
 from runner.engines.refusal import as_engine_error
-from runner.owner import signed
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from runner.errors import RequestError
-from runner.frozen import FileName
+from runner.core.errors import RequestError
+from runner.core.frozen import FileName, Frozen
 from runner.images.wheelhouse import sha256
 
 if TYPE_CHECKING:
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 MANIFEST: Final = "images.json"
 
 
-class Archived(BaseModel):
+class Archived(Frozen):
     """One image in an archive: its file, the file's SHA-256, and the image that it holds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: FileName
     sha256: str
@@ -30,10 +28,8 @@ class Archived(BaseModel):
     id: str
 
 
-class Manifest(BaseModel):
+class Manifest(Frozen):
     """What an archive holds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     images: tuple[Archived, ...]
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from runner.catalog import IMAGES
+from runner.core.errors import NoBaseError, RequestError
 from runner.engines import process
 from runner.engines.process import CommandError
-from runner.errors import NoBaseError, RequestError
 from runner.images import registry
+from runner.images.catalog import IMAGES
 from runner.images.mirror import apt_transport, debian_sources
 from runner.images.tarball import write_image
 from runner.images.versions import BaseSpec

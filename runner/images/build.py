@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from runner.cache import alone
-from runner.catalog import IMAGES
-from runner.errors import RequestError
+from runner.core.cache import alone, free_mib
+from runner.core.errors import RequestError
+from runner.core.provenance import SUITE_ROOT
+from runner.engines.git import read_git
 from runner.images.base import base_id, ensure_base
+from runner.images.catalog import IMAGES
 from runner.images.container import container_id, ensure_container
 from runner.images.packages import check_packages
 from runner.images.spec import ImageSpec
 from runner.images.wheelhouse import fetch
-from runner.machine.cluster import free_mib
-from runner.machine.provenance import SUITE_ROOT, read_git
 
 if TYPE_CHECKING:
     from docker import DockerClient

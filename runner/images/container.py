@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from runner.core.errors import RequestError
 from runner.engines.refusal import words
-from runner.errors import RequestError
 from runner.images import registry
 from runner.images.lock import header, replace
 from runner.images.spec import ImageSpec

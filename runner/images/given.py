@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runner.errors import RequestError
-from runner.frozen import Frozen
+from runner.core.container_spec import Mount
+from runner.core.errors import RequestError
+from runner.core.frozen import Frozen
 from runner.images.own import OwnSoftware
 from runner.images.spec import ImageSpec
 from runner.images.versions import Device
-from runner.spec import Mount
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -18,9 +18,9 @@ from typing import Final
 
 from packaging.specifiers import SpecifierSet
 
+from runner.core.errors import DlscaleError, RequestError
 from runner.engines import process
 from runner.engines.process import CommandError
-from runner.errors import DlscaleError, RequestError
 from runner.images.spec import ImageSpec
 
 _HEADER: Final = """\

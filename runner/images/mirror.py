@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from runner.core.errors import NoBaseError
 from runner.engines import process
 from runner.engines.process import CommandError
-from runner.errors import NoBaseError
 
 VARIABLE: Final = "DLSCALE_DEBIAN_MIRROR"
 _APT_HELPER: Final = "/usr/lib/apt/apt-helper"

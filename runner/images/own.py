@@ -11,13 +11,13 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from runner.core.container_spec import HOME, Mount
+from runner.core.errors import RequestError
+from runner.core.frozen import Frozen
 from runner.engines import process
 from runner.engines.local import passed
 from runner.engines.process import CommandError
-from runner.errors import RequestError
-from runner.frozen import Frozen
 from runner.images.versions import Device
-from runner.spec import HOME, Mount
 
 DISTRIBUTIONS: Final = {
     "mxnet": r"mxnet(-cu\d+|-native|-mkl)?",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.errors import RequestError
+from runner.core.errors import RequestError
 from runner.images.base import ensure_base, package_list
 from runner.images.lock import header, replace
 from runner.images.mirror import VARIABLE

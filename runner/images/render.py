@@ -7,9 +7,9 @@ from pathlib import Path
 
 import jinja2
 
-from runner.catalog import IMAGES, Catalog
-from runner.errors import DlscaleError, RequestError
+from runner.core.errors import DlscaleError, RequestError
 from runner.images.base import recipe
+from runner.images.catalog import IMAGES, Catalog
 from runner.images.container import source
 from runner.images.spec import ImageSpec
 

@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 from packaging.version import Version
 
-from runner.errors import RequestError
-from runner.frozen import Frozen
+from runner.core.container_spec import Mount
+from runner.core.errors import RequestError
+from runner.core.frozen import Frozen
+from runner.core.request import StrategyName
 from runner.images.versions import BaseSpec, Device, Kind
-from runner.request import StrategyName
-from runner.spec import Mount
 
 Extension = Literal["horovod"]
 _LOCKS: Final[dict[Kind, str]] = {"wheels": "requirements", "debian": "packages", "container": "container"}

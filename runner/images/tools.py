@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runner.catalog import load_images
+from runner.core.provenance import SUITE_ROOT
 from runner.images.base import ensure_base
+from runner.images.catalog import load_images
 from runner.images.versions import BaseSpec
-from runner.machine.provenance import SUITE_ROOT
 
 if TYPE_CHECKING:
     from docker import DockerClient

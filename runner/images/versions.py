@@ -10,8 +10,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, Field, model_validator
 
-from runner.frozen import Frozen
-from runner.request import StrategyName
+from runner.core.frozen import Frozen
+from runner.core.request import StrategyName
 
 Device = Literal["cpu", "gpu"]
 Kind = Literal["wheels", "debian", "container"]

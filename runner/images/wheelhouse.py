@@ -21,13 +21,13 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from runner.core.cache import free_mib
+from runner.core.errors import RequestError
 from runner.engines import process
 from runner.engines.environment import explain_pip, is_missing
 from runner.engines.process import CommandError
-from runner.errors import RequestError
 from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
-from runner.machine.cluster import free_mib
 
 # Wheels fetched at the same time: enough to hide pip's start beside a download.
 _AT_ONCE: Final = 4

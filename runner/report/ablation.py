@@ -1,18 +1,17 @@
 """One training with more and more techniques: the types of its ablation, and the table as Markdown and on a terminal.
 
-Nothing here is computed: `runner/across/ablation.py` makes these values.
+Nothing here is computed: `runner/analysis/comparisons/ablation.py` makes these values.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from runner.frozen import Frozen
-from runner.grading.model import Interval
-from runner.report.block import ABSENT, Block, laid_out
-from runner.report.figures import PLUS_MINUS, figure, half_width, runs
-from runner.report.summary import Row
-from runner.report.training import TrainingReport, training_section
+from runner.analysis.comparisons.ablation import Ablation, Losses
+from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
+from runner.report.block import Block, laid_out
+from runner.report.figures import runs
+from runner.report.training import training_section
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -22,63 +21,6 @@ LEGEND: Final = (
     "loss: how far its losses, means of 10 steps, are from the plain program's with the same seed, and how far two seeds of that program are "
     "from each other at most: root mean square of the differences, and their mean"
 )
-
-
-class Losses(Frozen):
-    """How far a line's losses are from those of the plain program.
-
-    Attributes:
-        distance: root mean square of the differences from its losses with the same seed.
-        spread: the most that this is between two of its seeds.
-        shift: mean of the differences: above 0 where this line's losses are higher.
-        sway: the most that this is between two of its seeds, whatever its sign.
-        steps: from the first on, that were compared.
-        seeds: of the plain program.
-    """
-
-    distance: float
-    spread: float
-    shift: float
-    sway: float
-    steps: int
-    seeds: tuple[int, ...]
-
-    @property
-    def within(self) -> bool:
-        """Whether another seed does as much."""
-        return self.distance <= self.spread and abs(self.shift) <= self.sway
-
-
-class Line(Frozen):
-    """What one more technique, precision or batch came to.
-
-    Attributes:
-        label: what it has that the line before has not.
-        row: its runs together.
-        ratio: throughput over that of the first line; None of the first, or where one of the two may not be used.
-        gain: the same over the line before.
-        losses: None where the plain program has not been run with several seeds on this data and batch.
-        runs: ids of the runs.
-    """
-
-    label: str
-    row: Row
-    ratio: float | None
-    ratio_ci95: Interval | None
-    gain: float | None
-    gain_ci95: Interval | None
-    losses: Losses | None
-    runs: tuple[str, ...]
-
-
-class Ablation(TrainingReport):
-    """One training with techniques more a line.
-
-    Attributes:
-        lines: the one with the fewest first, the plain program where that ran.
-    """
-
-    lines: tuple[Line, ...]
 
 
 def reports(found: Ablation) -> dict[str, str | bytes]:

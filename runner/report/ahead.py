@@ -9,7 +9,7 @@ from typing import Final
 MODULES: Final = (
     "pyarrow.parquet",
     "pandas",
-    "runner.grading.grade",
+    "runner.analysis.grading.grade",
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",
     "matplotlib.ticker",

@@ -12,10 +12,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.errors import printable
+from runner.core.errors import printable
+from runner.core.units import ABSENT
 
-ABSENT = "\N{EN DASH}"
-"""Stands where there is no figure, so that an empty cell is never mistaken for a zero."""
 # What Markdown or HTML would take for markup; underscores within a word are none (https://spec.commonmark.org/0.31.2/#left-flanking-delimiter-run).
 _MARKUP: Final = re.compile(r"[\\`*\[\]~&|]|<(?=[A-Za-z/!?])|(?<!\w)_|_(?!\w)|^\s*(?:[#>+-]|\d+[.)])(?=\s)")
 

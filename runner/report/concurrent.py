@@ -9,14 +9,15 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from runner.report.block import ABSENT, Block, escaped, listed
-from runner.trial import Case
+from runner.core.trial import Case
+from runner.core.units import ABSENT
+from runner.report.block import Block, escaped, listed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from runner.planning.concurrency import CaseFigures
-    from runner.report.summary import Summary
+    from runner.analysis.comparisons.concurrency import CaseFigures
+    from runner.analysis.summary import Summary
 
 HEADERS: Final = ("case", "trainings", "devices", "repeats", "time (s)", "samples/s", "ratio")
 IN_WORDS: Final[Mapping[Case, str]] = {

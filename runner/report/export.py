@@ -6,12 +6,13 @@ import csv
 import io
 from typing import TYPE_CHECKING, Final
 
-from runner.grading.model import StepParts
+from runner.core import units
+from runner.core.measurement import StepParts
 from runner.report import figures, modes, telemetry
 from runner.report.block import escaped, line, listed
 
 if TYPE_CHECKING:
-    from runner.report.summary import Row, Summary
+    from runner.analysis.summary import Row, Summary
 
 # Of a row's telemetry, what stands in its line of the CSV.
 WATCHED: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
@@ -69,7 +70,7 @@ def to_csv(summary: Summary) -> str:
     """One line a row, full precision, an empty field where there is no figure.
 
     Columns: scale, device, throughput and its interval, unit, training_time_s, speedup, efficiency (a fraction) and their
-    intervals, mfu_percent, repeats, of inference the batches in flight, latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/grading/attribution.py`), mean utilisation in percent and power in
+    intervals, mfu_percent, repeats, of inference the batches in flight, latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/analysis/grading/attribution.py`), mean utilisation in percent and power in
     watts of all devices, their energy in joules and samples per joule over all repeats, status, reasons (joined by "; "), wires.
     """
     rows = [
@@ -77,13 +78,13 @@ def to_csv(summary: Summary) -> str:
             "scale": row.scale,
             "device": row.device,
             "throughput": row.throughput,
-            **figures.ends_by_column("throughput", row.throughput_ci95),
+            **units.ends_by_column("throughput", row.throughput_ci95),
             "unit": row.unit,
             "training_time_s": row.training_time_s,
             "speedup": row.speedup,
-            **figures.ends_by_column("speedup", row.speedup_ci95),
+            **units.ends_by_column("speedup", row.speedup_ci95),
             "efficiency": row.efficiency,
-            **figures.ends_by_column("efficiency", row.efficiency_ci95),
+            **units.ends_by_column("efficiency", row.efficiency_ci95),
             "mfu_percent": row.mfu_percent,
             "repeats": row.repeats,
             **_answered(row),

@@ -1,57 +1,23 @@
 """The same training on synthetic samples and on real ones: the types of the report on its input, and the table as Markdown.
 
-Nothing here is computed: `runner/across/inputs.py` makes these values.
+Nothing here is computed: `runner/analysis/comparisons/inputs.py` makes these values.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
-from runner.frozen import Frozen
-from runner.grading.model import Interval
-from runner.report.block import ABSENT, Block
-from runner.report.figures import PLUS_MINUS, figure, half_width, milliseconds, runs
-from runner.report.summary import Row
-from runner.report.training import TrainingReport, training_section
+from runner.analysis.comparisons.inputs import InputReport
+from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width, milliseconds
+from runner.report.block import Block
+from runner.report.figures import runs
+from runner.report.training import training_section
 
 LEGEND: Final = (
     f"{PLUS_MINUS}; input of a step: what the loop waited for its "
     "batch and compute did not hide; input alone: what the input delivers after the training, with nobody training, the median of the repeats; "
     "limit: the input where, alone, it delivers less than the training takes of synthetic samples"
 )
-
-
-class Source(Frozen):
-    """What a training was fed with, and what came of it.
-
-    Attributes:
-        label: which samples, what decoded them, and how many loader workers prepared them.
-        synthetic: whether one batch that was there from the start was all its input.
-        row: the runs together.
-        ratio: throughput over that of synthetic samples; None unless both may be used.
-        alone_per_s: samples a second that the input delivers by itself; None where the program does not tell.
-        limit: what keeps the training from being faster; None where that is not known.
-        runs: ids of the runs.
-    """
-
-    label: str
-    synthetic: bool
-    row: Row
-    ratio: float | None
-    ratio_ci95: Interval | None
-    alone_per_s: float | None
-    limit: Literal["input", "training"] | None
-    runs: tuple[str, ...]
-
-
-class InputReport(TrainingReport):
-    """One training on synthetic samples and on real ones.
-
-    Attributes:
-        sources: synthetic first, then by what decodes and by loader workers.
-    """
-
-    sources: tuple[Source, ...]
 
 
 def reports(found: InputReport) -> dict[str, str | bytes]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 from pydantic import BaseModel
 
-from runner.cache import cache_dir, suite_digest
+from runner.core.cache import cache_dir, suite_digest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,11 +20,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.events import Epoch, Event, WarmupEnd, Window
-from runner.grading import metrics
+from runner.analysis.grading import metrics
+from runner.core.events import Event
+from runner.core.events.quality import Epoch
+from runner.core.events.training import WarmupEnd, Window
+from runner.core.record import RunRecord
+from runner.core.trial import Trial
 from runner.report import mllog_keys as keys
-from runner.results import RunRecord
-from runner.trial import Trial
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from runner.report.block import ABSENT, Block
-from runner.report.figures import figure, milliseconds
+from runner.core.units import ABSENT, figure, milliseconds
+from runner.report.block import Block
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from runner.grading.model import EpochFigures
-    from runner.report.summary import Answers, Row, Summary
+    from runner.analysis.summary import Answers, Row, Summary
+    from runner.core.measurement import EpochFigures
 
 MOST_EPOCHS: Final = 12
 """Lines of a table of epochs; the CSV beside it has all."""

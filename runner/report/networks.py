@@ -1,6 +1,6 @@
 """Several networks on one device and on more: the types of the report, its tables as Markdown and CSV, and their efficiencies as a PNG.
 
-Nothing here is computed: `runner/across/networks.py` makes these values.
+Nothing here is computed: `runner/analysis/comparisons/networks.py` makes these values.
 """
 
 from __future__ import annotations
@@ -10,28 +10,20 @@ import io
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from runner.frozen import Frozen
-from runner.grading.model import FEWEST_RUNS
+from runner.analysis.comparisons.networks import Network, Networks
+from runner.analysis.summary import Row
+from runner.core.measurement import FEWEST_RUNS
+from runner.core.units import INTERVAL, PLUS_MINUS, ends, figure, half_width, milliseconds, percent
 from runner.report import canvas
 from runner.report.block import Block, section
-from runner.report.figures import (
-    INTERVAL,
-    PARTS_LEGEND,
-    PLUS_MINUS,
-    ends,
-    figure,
-    half_width,
-    milliseconds,
-    percent,
-)
+from runner.report.figures import PARTS_LEGEND
 from runner.report.figures import runs as counted
-from runner.report.summary import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runner.grading.model import StepParts
+    from runner.core.measurement import StepParts
 
 LEGEND: Final = (
     f"batch: of one device, of all with strong scaling; {PLUS_MINUS}; speedup, efficiency: to one device; power: of all devices, energy ÷ "
@@ -44,53 +36,6 @@ _PARTS: Final[dict[str, Callable[[StepParts], float | None]]] = {
     "communication": lambda parts: parts.communication_s,
     "exchange alone": lambda parts: parts.exchange_alone_s,
 }
-
-
-class Network(Frozen):
-    """One network on one device and on more.
-
-    Attributes:
-        label: its name, with the size of its images.
-        batch: samples of a device; of all with strong scaling.
-        unit: of its throughput.
-        rows: by scale.
-        notes: what these figures alone would hide.
-        runs: (rows,) ids of the runs behind each.
-    """
-
-    label: str
-    batch: int
-    unit: str
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-    runs: tuple[tuple[str, ...], ...]
-
-
-class Networks(Frozen):
-    """Networks that were trained alike.
-
-    Attributes:
-        name: of its reports.
-        title: framework, version, how many networks.
-        setting: how they were trained, in one line, but for
-        techniques: what those on several devices did to be faster than the plain program.
-        ground: what the largest scale ran on, in one line.
-        networks: by name.
-        notes: what the figures alone would hide.
-    """
-
-    name: str
-    title: str
-    setting: str
-    techniques: tuple[str, ...]
-    ground: str
-    networks: tuple[Network, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def how(self) -> tuple[str, ...]:
-        """How they were trained, in a line or two."""
-        return (self.setting, *((f"with {', '.join(self.techniques)}",) if self.techniques else ()))
 
 
 def reports(found: Networks) -> dict[str, str | bytes | None]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from runner.trial import Trial
+from runner.core.trial import Trial
 
 if TYPE_CHECKING:
-    from runner.results import RunRecord
+    from runner.core.record import RunRecord
 
 
 def reservations(record: RunRecord) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runner.report import canvas, figures
+from runner.core import units
+from runner.report import canvas
 from runner.report.canvas import BLUE, INK, QUIET
 from runner.report.kept import kept
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runner.grading.model import Interval
-    from runner.report.summary import Row, Summary
+    from runner.analysis.summary import Row, Summary
+    from runner.core.measurement import Interval
 
 _LINEAR_UP_TO = 8
 """Largest scale drawn on linear axes; beyond it powers of two would crowd at the origin."""
@@ -71,9 +72,7 @@ def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
             linewidth=1.5,
             label="ideal: n times one device",
         )
-    _draw(
-        axes, points, label=f"measured, {figures.INTERVAL}" if any(row.throughput_ci95 for row in rows) else "measured"
-    )
+    _draw(axes, points, label=f"measured, {units.INTERVAL}" if any(row.throughput_ci95 for row in rows) else "measured")
     _name_values(axes, points)
     if max(scales) > _LINEAR_UP_TO:
         axes.set_yscale("log")
@@ -88,7 +87,7 @@ def _throughput_panel(axes: Axes, summary: Summary, rows: list[Row]) -> None:
 
 
 def _efficiency_panel(axes: Axes, rows: list[Row]) -> None:
-    points = _points(rows, lambda row: figures.percent(row.efficiency), lambda row: row.efficiency_ci95, factor=100)
+    points = _points(rows, lambda row: units.percent(row.efficiency), lambda row: row.efficiency_ci95, factor=100)
     axes.axhline(100, linestyle="--", color=QUIET, linewidth=1.5)
     _draw(axes, points, label=None)
     _name_values(axes, points, suffix=" %")
@@ -152,7 +151,7 @@ def _draw(axes: Axes, points: list[_Point], *, label: str | None) -> None:
 def _name_values(axes: Axes, points: list[_Point], *, suffix: str = "") -> None:
     """Write each value below its point, with the digits that its interval supports."""
     for point in points:
-        text = figures.figure(point.value, (point.below + point.above) / 2 or None).split(" ±")[0]
+        text = units.figure(point.value, (point.below + point.above) / 2 or None).split(" ±")[0]
         axes.annotate(
             text + suffix,
             (point.scale, point.value - point.below),
@@ -171,9 +170,9 @@ def _name_values(axes: Axes, points: list[_Point], *, suffix: str = "") -> None:
 def _bars(summary: Summary) -> str:
     """What error bars are, and how many runs each scale has."""
     counts = sorted({row.repeats for row in summary.rows if row.usable})
-    bars = f"bars: {figures.INTERVAL}; " if any(row.throughput_ci95 for row in summary.rows) else ""
+    bars = f"bars: {units.INTERVAL}; " if any(row.throughput_ci95 for row in summary.rows) else ""
     fewest = f"{counts[0]} to " if len(counts) > 1 else ""
-    return f"{bars}{fewest}{figures.counted(counts[-1])} of each scale"
+    return f"{bars}{fewest}{units.counted(counts[-1])} of each scale"
 
 
 def _footer(figure: Figure, summary: Summary) -> None:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from runner.analysis.telemetry.series import GAP_PERIODS
+from runner.analysis.telemetry.stretches import stretches
 from runner.report import canvas
 from runner.report.canvas import GRID, INK, QUIET, SERIES
 from runner.report.kept import kept
-from runner.telemetry.series import GAP_PERIODS
-from runner.telemetry.stretches import stretches
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runner.telemetry.model import Telemetry
+    from runner.core.telemetry import Telemetry
 
 Floats = npt.NDArray[np.float64]
 _NAMED_UP_TO: Final = 7

@@ -11,14 +11,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.block import ABSENT, escaped, line, listed
-from runner.report.figures import figure
+from runner.core.units import ABSENT, figure
+from runner.report.block import escaped, line, listed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from runner.profile import Profile
-    from runner.profile.model import GpuUse, NameShare
+    from runner.core.profile import GpuUse, NameShare, Profile
 
 MILLI, MICRO, MEGA, MIB = 1e3, 1e6, 1e6, 2**20
 KERNELS: Final = 15

@@ -6,16 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from runner.core.units import figure as written
 from runner.report import canvas
 from runner.report.canvas import BLUE, INK
-from runner.report.figures import figure as written
 from runner.report.kept import kept
 from runner.report.profile import spelt, summary, unavailable, worked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from runner.profile import Profile
+    from runner.core.profile import Profile
 
 BARS: Final = 14
 """Categories that have a bar of their own; the rest share one."""

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from runner.across.transports import Curve, compare, curves
-from runner.errors import RequestError
-from runner.planning.concurrency import CaseFigures
-from runner.planning.concurrency import figures as case_figures
+from runner.analysis.comparisons.concurrency import CaseFigures
+from runner.analysis.comparisons.concurrency import figures as case_figures
+from runner.analysis.comparisons.transports import Comparison, Curve, compare, curves
+from runner.analysis.summarize import summarize
+from runner.analysis.summary import Summary
+from runner.core.errors import RequestError
+from runner.core.record import RunRecord
+from runner.core.telemetry import Telemetry
+from runner.core.trial import title
 from runner.report import concurrent, modes, pass_notes, profile, transports
-from runner.report.comparison import Comparison
 from runner.report.export import markdown, to_csv
 from runner.report.plot import scaling_png
 from runner.report.power_plot import power_png
 from runner.report.profile_plot import share_png
-from runner.report.summary import Summary
 from runner.report.table import print_report
 from runner.report.transports_plot import transports_png
-from runner.report.watch import title
-from runner.results import RunRecord, read_table, write_report
-from runner.summarize import summarize
-from runner.telemetry.model import Telemetry
+from runner.results.store import read_table, write_report
 
 if TYPE_CHECKING:
     import pandas as pd

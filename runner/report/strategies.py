@@ -1,6 +1,6 @@
 """One training on the same devices, its ranks together in several ways: the types of the report on strategies, and its table as Markdown.
 
-Nothing here is computed: `runner/across/strategies.py` makes these values.
+Nothing here is computed: `runner/analysis/comparisons/strategies.py` makes these values.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from runner.frozen import Frozen
-from runner.grading.model import Interval, StepParts
+from runner.analysis.comparisons.strategies import Strategies
+from runner.core.measurement import StepParts
+from runner.core.units import PLUS_MINUS, figure, half_width, milliseconds, percent
 from runner.report.block import Block
-from runner.report.figures import PLUS_MINUS, figure, half_width, milliseconds, percent, runs
-from runner.report.summary import Row
-from runner.report.training import TrainingReport, training_section
+from runner.report.figures import runs
+from runner.report.training import training_section
 
 LEGEND: Final = (
     f"{PLUS_MINUS}; efficiency: against one device; step: wall time; exchange alone: all gradients, by the probe, nothing hidden; "
@@ -25,33 +25,6 @@ _PARTS: Final[dict[str, Callable[[StepParts], float | None]]] = {
     "exchange alone (ms)": lambda parts: parts.exchange_alone_s,
     "communication (ms)": lambda parts: parts.communication_s,
 }
-
-
-class Way(Frozen):
-    """How the ranks trained together, and what came of it.
-
-    Attributes:
-        label: strategy and what it was told: `ddp`, `horovod over nccl, gloo controller`.
-        row: the runs together, with speedup and efficiency where runs on one device are on file.
-        ratio: throughput over that of the first way; None of that one, and unless both may be used.
-        runs: ids of the runs.
-    """
-
-    label: str
-    row: Row
-    ratio: float | None
-    ratio_ci95: Interval | None
-    runs: tuple[str, ...]
-
-
-class Strategies(TrainingReport):
-    """One training in several ways.
-
-    Attributes:
-        ways: the framework's own first.
-    """
-
-    ways: tuple[Way, ...]
 
 
 def reports(found: Strategies) -> dict[str, str | bytes]:

@@ -1,6 +1,6 @@
 """Runs and passes that differ in batch: the types of a sweep, its table as Markdown, and each figure against the batch as a PNG.
 
-Nothing here is computed: `runner/across/sweeps.py` makes these values.
+Nothing here is computed: `runner/analysis/comparisons/sweeps.py` makes these values.
 """
 
 from __future__ import annotations
@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from runner.grading.model import Interval
-from runner.report.block import ABSENT, escaped, line, listed
-from runner.report.figures import PLUS_MINUS, figure, half_width, runs
+from runner.analysis.comparisons.sweeps import Point, Sweep
+from runner.analysis.summary import Status
+from runner.core.measurement import Interval
+from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
+from runner.report.block import escaped, line, listed
+from runner.report.figures import runs
 from runner.report.profile_plot import sweep_png
-from runner.report.summary import Row, Status
 
 LEGEND = (
     f"batch: of one device; {PLUS_MINUS}; NVML: share of time "
@@ -24,70 +23,6 @@ LEGEND = (
     "of kernels ÷ elapsed without the profiler's overhead, of passes under a profiler; power: of all devices, energy ÷ time"
 )
 _LEGEND_CPU = f"batch: of one device; {PLUS_MINUS}; CPUs: of the whole host, whoever used them; power: of its processors, energy ÷ time"
-
-
-class Point(BaseModel):
-    """One batch at one precision.
-
-    Attributes:
-        batch: samples of a device.
-        row: the measured runs together; None where there are only passes under a profiler.
-        compute_percent: GPU compute utilisation of the passes under a profiler.
-        compute_status: whether all of these passes are valid; None without any.
-        runs: ids of the measured runs and of the passes.
-        utilisation_percent: and all below it: over the measured windows, the mean of the devices, power and energy of all of them; None
-            unless each is known.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    precision: str
-    batch: int
-    row: Row | None = None
-    compute_percent: float | None = None
-    compute_status: Status | None = None
-    runs: tuple[str, ...] = ()
-    utilisation_percent: float | None = None
-    sm_active_percent: float | None = None
-    fp32_percent: float | None = None
-    tensor_percent: float | None = None
-    power_w: float | None = None
-    samples_per_joule: float | None = None
-
-    @property
-    def status(self) -> Status | None:
-        """Whether the measured figures may be used; None without any."""
-        return self.row.status if self.row else None
-
-    @property
-    def throughput(self) -> float | None:
-        """Of all devices, samples a second."""
-        return self.row.throughput if self.row else None
-
-
-class Sweep(BaseModel):
-    """What was run with several batches and otherwise alike.
-
-    Attributes:
-        name: begins the names of its reports.
-        title: framework, version, model.
-        setting: on how many of which devices, in one line.
-        ground: what it ran on, in one line.
-        unit: of the throughput.
-        points: by precision, then by batch.
-        notes: what the figures alone would hide.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    title: str
-    setting: str
-    ground: str
-    device: Literal["cpu", "gpu"]
-    unit: str
-    points: tuple[Point, ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)

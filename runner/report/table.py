@@ -15,7 +15,7 @@ from runner.report import figures, modes, telemetry
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from runner.report.summary import Status, Summary
+    from runner.analysis.summary import Status, Summary
 
 _STYLES: dict[Status, str] = {"valid": "green", "degraded": "yellow", "invalid": "bold red", "failed": "bold red"}
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from rich.text import Text
 
-from runner.report.block import ABSENT, Block
-from runner.report.figures import figure
+from runner.core.units import ABSENT, figure
+from runner.report.block import Block
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from runner.report.summary import Row, Summary
-    from runner.telemetry.model import GpuTelemetry, HostTelemetry, Range, Telemetry
+    from runner.analysis.summary import Row, Summary
+    from runner.core.telemetry import GpuTelemetry, HostTelemetry, Range, Telemetry
 
 Subject = TypeVar("Subject", "Telemetry", "GpuTelemetry", "HostTelemetry")
 Part = TypeVar("Part", "GpuTelemetry", "HostTelemetry")

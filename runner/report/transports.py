@@ -9,16 +9,17 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.block import ABSENT, escaped, known, line, listed
-from runner.report.comparison import SAMPLED, ComparedRow
-from runner.report.figures import PLUS_MINUS, ends_by_column, figure, half_width, percent, runs
+from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
+from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, percent
+from runner.report.block import escaped, known, line, listed
+from runner.report.figures import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from runner.report.comparison import Comparison
+    from runner.analysis.comparisons.transports import Comparison
 
 MEGA = 1_000_000
 WORDS = ("transport", "devices", "counted by", "validity")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from runner.report import canvas, figures, transports
+from runner.core import units
+from runner.report import canvas, transports
 from runner.report.canvas import BLUE, INK, VERMILION
 from runner.report.kept import kept
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runner.report.comparison import ComparedRow, Comparison
+    from runner.analysis.comparisons.transports import ComparedRow, Comparison
 
 _NAME: Final = 26
 """Characters of a transport's name in a line."""
@@ -58,9 +59,9 @@ def _throughput_panel(axes: Axes, comparison: Comparison, rows: list[ComparedRow
             # The ends are rounded apart from the value, and an error bar cannot have a negative length.
             below, above = max(0.0, value - ends.low), max(0.0, ends.high - value)
             axes.errorbar([value], [place], xerr=[[below], [above]], fmt="none", ecolor=INK, elinewidth=1.4, capsize=4)
-        words = figures.figure(value, figures.half_width(ends)).split(" ±")[0]
-        ratio = f"  (×{figures.figure(row.ratio, figures.half_width(row.ratio_ci95))})" if row.ratio is not None else ""
-        ratio += "" if ends else f", {figures.counted(row.row.repeats)}"
+        words = units.figure(value, units.half_width(ends)).split(" ±")[0]
+        ratio = f"  (×{units.figure(row.ratio, units.half_width(row.ratio_ci95))})" if row.ratio is not None else ""
+        ratio += "" if ends else f", {units.counted(row.row.repeats)}"
         axes.annotate(
             words + ratio,
             (value + above, place),
@@ -80,10 +81,10 @@ def _bytes_panel(axes: Axes, rows: list[ComparedRow]) -> None:
     sent = [None if row.sent_bytes is None else row.sent_bytes / transports.MEGA for row in rows]
     _bars(axes, rows, sent)
     for place, (row, value) in enumerate(zip(rows, sent, strict=True)):
-        rate = "" if row.reached_gbit is None else f"  ({figures.figure(row.reached_gbit)} Gbit/s)"
+        rate = "" if row.reached_gbit is None else f"  ({units.figure(row.reached_gbit)} Gbit/s)"
         ends = (value or 0.0, *(one / transports.MEGA for one in row.needed_bytes))
         axes.annotate(
-            figures.figure(value) + rate,
+            units.figure(value) + rate,
             (max(ends), place),
             xytext=(6, 0),
             textcoords="offset points",
@@ -134,6 +135,6 @@ def _footer(figure: Figure, comparison: Comparison) -> None:
         for row in comparison.rows
         if not row.row.usable
     ]
-    said = f"bars: throughput with its {figures.INTERVAL}, where it has one; ×: ratio to {comparison.first}; Gbit/s: what was reached"
+    said = f"bars: throughput with its {units.INTERVAL}, where it has one; ×: ratio to {comparison.first}; Gbit/s: what was reached"
     lines = [comparison.ground, said, *omitted]
     canvas.footer(figure, lines, characters=124)

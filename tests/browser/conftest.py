@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pages
 import pytest
 
-from runner.reports import PAGE, report
+from runner.commands.report import PAGE, report
 
 
 @pytest.fixture(scope="session")

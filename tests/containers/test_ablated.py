@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from runner.ablate import GAIN, LARGEST_BATCH
-from runner.across.ablation import ablations
-from runner.on_file import records_under
+from runner.analysis.comparisons.ablation import ablations
+from runner.experiments.ablate import GAIN, LARGEST_BATCH
+from runner.results.find import records_under
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.catalog import load_images
-from runner.workload import load_workloads
+from runner.core.workload import load_workloads
+from runner.images.catalog import load_images
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/containers/by_image").glob("*/*.py"))

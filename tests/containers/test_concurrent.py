@@ -6,8 +6,8 @@ import signal
 from commands import running
 from waiting import wait_until
 
-from runner.planning.concurrency import figures
-from runner.results import read_events, read_record
+from runner.analysis.comparisons.concurrency import figures
+from runner.results.store import read_events, read_record
 
 WORDS = (
     "--framework=mxnet",

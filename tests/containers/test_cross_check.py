@@ -9,12 +9,12 @@ import os
 import pytest
 from commands import ROOT
 
-from runner.across.cross_check import cross_checks
-from runner.cache import cache_dir
-from runner.catalog import load_images
+from runner.analysis.comparisons.cross_check import cross_checks
+from runner.core.cache import cache_dir
 from runner.engines.environment import ensure_environment
-from runner.on_file import records_under
-from runner.overhead.raw import read_overhead
+from runner.experiments.overhead.raw import read_overhead
+from runner.images.catalog import load_images
+from runner.results.find import records_under
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -18,18 +18,18 @@ import pytest
 from commands import ROOT, of_run
 from waiting import wait_until
 
-from runner.cache import cache_dir
-from runner.cleanup import Place, remove_left
-from runner.emulation.emulate import emulated_nodes
-from runner.emulation.link import Link
+from runner.cluster.cleanup import Place, remove_left
+from runner.cluster.emulate import emulated_nodes
+from runner.cluster.machine.cluster import inspect_local
+from runner.core.cache import cache_dir
+from runner.core.errors import RequestError
+from runner.core.wire import Link
 from runner.engines import shaper
 from runner.engines.docker import DockerEngine
-from runner.errors import RequestError
-from runner.execute import Limits, execute
 from runner.images.tools import ensure_tools
-from runner.launch import emulated, launch
-from runner.launch.job import spec
-from runner.machine.cluster import inspect_local
+from runner.plan.launch import emulated, launch
+from runner.plan.launch.job import spec
+from runner.run.execute import Limits, execute
 
 RATE = Link(rate_mbit=100, emulated=True)
 LIMITS = Limits(wall_s=240, silence_s=120)

@@ -14,16 +14,17 @@ import examples
 import pytest
 from commands import ROOT, of_run
 
-from runner import keys
-from runner.cache import cache_dir
-from runner.catalog import load_images
-from runner.emulation.emulate import IFACE, emulated_nodes
+from runner.cluster.emulate import emulated_nodes
+from runner.core.cache import cache_dir
+from runner.core.wire import IFACE
 from runner.engines.docker import DockerEngine
-from runner.execute import Limits, execute
 from runner.images.base import ensure_base
 from runner.images.build import ensure
-from runner.launch import launch, ssh
-from runner.launch.job import leased
+from runner.images.catalog import load_images
+from runner.plan.launch import launch, ssh
+from runner.plan.launch.job import leased
+from runner.run import ssh_keys
+from runner.run.execute import Limits, execute
 
 CATALOG = load_images(ROOT)
 IMAGES = {image.framework: image for image in CATALOG.everything if image.extension and image.device == "cpu"}
@@ -105,7 +106,7 @@ def run(client):
             writer=said,
             limits=Limits(wall_s=180, silence_s=90),
             watch=lambda _: None,
-            keys=keys.made(job, specs),
+            keys=ssh_keys.made(job, specs),
         )
         assert client.containers.list(all=True, filters=of_run(job.run_id)) == []
         assert client.networks.list(filters=of_run(job.run_id)) == []

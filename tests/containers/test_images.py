@@ -9,12 +9,12 @@ import json
 import pytest
 from commands import ROOT
 
-from runner.cache import cache_dir
-from runner.catalog import load_images
-from runner.errors import RequestError
+from runner.core.cache import cache_dir
+from runner.core.errors import RequestError
 from runner.images import archive
 from runner.images.base import base_id, build_archive
 from runner.images.build import LABEL_BUILDER, ensure
+from runner.images.catalog import load_images
 from runner.images.mirror import debian_sources
 from runner.images.wheelhouse import Target, sha256
 

@@ -16,8 +16,8 @@ import pytest
 from commands import QUICK, ROOT
 from waiting import wait_until
 
-from runner.results import PLAN, RECORD, read_plan, read_record
-from runner.spec import LABEL_RUN, LABEL_RUNNER
+from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
+from runner.results.store import PLAN, RECORD, read_plan, read_record
 
 KILLS = int(os.environ.get("DLSCALE_KILLS") or 20)
 AT_ONCE = 4

@@ -13,12 +13,13 @@ from pathlib import Path
 import docker
 import pytest
 
-from runner.catalog import load_images
-from runner.events import Loss, Memory, ProfileStart, ProfileStop, Regions, RunStart, RunStop
-from runner.events.parse import Rows, parse_line
-from runner.profile import analyse
-from runner.profile.classify import operator
-from runner.tables import lines_file, read
+from runner.analysis.profile import analyse
+from runner.analysis.profile.classify import operator
+from runner.core.events.parse import Rows, parse_line
+from runner.core.events.profile import Memory, ProfileStart, ProfileStop, Regions
+from runner.core.events.training import Loss, RunStart, RunStop
+from runner.images.catalog import load_images
+from runner.results.tables import lines_file, read
 
 pytestmark = pytest.mark.beside
 

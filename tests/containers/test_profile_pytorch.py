@@ -6,7 +6,7 @@ that is profiled and not heard, ranks that wait for each other because they warm
 
 import pytest
 
-from runner import tables
+from runner.results import tables
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

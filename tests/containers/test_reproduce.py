@@ -6,9 +6,9 @@ once more; a table without a verdict, or with one that nothing was measured for;
 
 import pytest
 
-from runner.regrade import regrade_all
-from runner.studies.load import load
-from runner.studies.model import Reproduction
+from runner.commands.regrade import regrade_all
+from runner.experiments.studies.load import load
+from runner.experiments.studies.model import Reproduction
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -13,8 +13,8 @@ import pytest
 from commands import containers_of, left_running, running
 from waiting import wait_until
 
-from runner.regrade import regrade
-from runner.results import read_plan, read_table
+from runner.commands.regrade import regrade
+from runner.results.store import read_plan, read_table
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

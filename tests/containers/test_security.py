@@ -6,8 +6,8 @@ import examples
 import pytest
 
 from runner.engines.docker import DockerEngine
-from runner.execute import run_tool
-from runner.launch.job import leased, spec
+from runner.plan.launch.job import leased, spec
+from runner.run.execute import run_tool
 
 PROBE = """
 import json, os, socket

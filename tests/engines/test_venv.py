@@ -8,10 +8,11 @@ import sys
 import examples
 import pytest
 
-from runner import bench
-from runner.errors import NoBaseError, RequestError
-from runner.ground import EngineChoice
-from runner.request import Request
+from runner.core.errors import NoBaseError, RequestError
+from runner.core.request import Request
+from runner.plan.discovery import EngineChoice
+from runner.run import bench
+from runner.run import prepare as prepare_module
 
 QUICK = (
     "--device=cpu",
@@ -66,14 +67,14 @@ def test_the_same_contract_holds_as_in_a_container(ended):
 
 def _without_a_base(monkeypatch):
     """An engine that answers on a machine where no base image can be had."""
-    real = bench.prepare
+    real = prepare_module.prepare
 
     def prepare(ground, shown, *, packed_at, run):
         if ground.engine.name == "docker":
             raise NoBaseError("mmdebstrap, which builds the base, is not installed; install it")
         return real(ground, shown, packed_at=packed_at, run=run)
 
-    monkeypatch.setattr("runner.ground.choose_engine", lambda _: EngineChoice("docker", None))
+    monkeypatch.setattr("runner.plan.discovery.choose_engine", lambda _: EngineChoice("docker", None))
     monkeypatch.setattr(bench, "prepare", prepare)
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import docker
 import pytest
+from testbed.lease import leased
+from testbed.tools import refuse_unfit
 
-from runner.cleanup import Place, remove_left
-from runner.errors import RequestError
-from runner.rig.lease import leased
-from runner.rig.tools import refuse_unfit
-from runner.spec import LABEL_RUN
+from runner.cluster.cleanup import Place, remove_left
+from runner.core.container_spec import LABEL_RUN
+from runner.core.errors import RequestError
 
 NODES = 4
 

@@ -17,16 +17,17 @@ from commands import to_its_end
 from shifted_clock import shifted_clock
 from waiting import is_running, wait_until
 
+from runner.cluster.hosts.connectivity import ends_of, reach
+from runner.cluster.hosts.endpoint import connected
+from runner.cluster.hosts.hostsfile import load_hosts
+from runner.cluster.hosts.supply import supply_image, supply_programs
+from runner.cluster.hosts.survey import base_image, survey
+from runner.cluster.hosts.unreachable import explain
+from runner.cluster.machine.provenance import tree_sha256
+from runner.core.container_spec import LABEL_RUN
+from runner.core.errors import RequestError
 from runner.engines import docker, volumes
 from runner.engines.base import EngineError
-from runner.errors import RequestError
-from runner.hosts.endpoint import connected
-from runner.hosts.hostsfile import load_hosts
-from runner.hosts.reach import ends_of, explain, reach
-from runner.hosts.supply import supply_image, supply_programs
-from runner.hosts.survey import base_image, survey
-from runner.machine.provenance import tree_sha256
-from runner.spec import LABEL_RUN
 
 ROOT = Path(__file__).parents[2]
 N1, N2 = "n1", "n2"
@@ -272,7 +273,7 @@ def ssh_children(pid):
 def test_tunnels_end_with_a_runner_that_is_killed(rig):
     """A real ssh, whose other end holds the leases of jobs."""
     code = (
-        "import sys, time; from runner.hosts.endpoint import connect; from runner.hosts.hostsfile import load_hosts;"
+        "import sys, time; from runner.cluster.hosts.endpoint import connect; from runner.cluster.hosts.hostsfile import load_hosts;"
         "kept = [connect(host) for host in load_hosts(sys.argv[1]).hosts]; print('up', flush=True); time.sleep(600)"
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ import pytest
 from commands import call, left_running, running
 from waiting import wait_until
 
-from runner.emulation.link import Link
+from runner.core.wire import Link
 
 TRAINING = (
     *(

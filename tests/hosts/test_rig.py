@@ -10,12 +10,12 @@ import sys
 
 import docker
 import pytest
+from testbed.lease import leased
 from waiting import is_running, wait_until
 
-from runner.emulation.link import Link
-from runner.errors import RequestError
-from runner.hosts.hostsfile import load_hosts
-from runner.rig.lease import leased
+from runner.cluster.hosts.hostsfile import load_hosts
+from runner.core.errors import RequestError
+from runner.core.wire import Link
 
 
 def inside(node, *argv):

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from testbed import remains
+from testbed.layout import USERS, prefix, run_directory, uplink
+from testbed.lease import leased
+from testbed.rig import Rig
 from waiting import is_running, wait_until
 
-from runner.emulation.link import Link
-from runner.errors import RequestError
-from runner.hosts.hostsfile import load_hosts
-from runner.rig import remains
-from runner.rig.layout import USERS, prefix, run_directory, uplink
-from runner.rig.lease import leased
-from runner.rig.rig import Rig
+from runner.cluster.hosts.hostsfile import load_hosts
+from runner.core.errors import RequestError
+from runner.core.wire import Link
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,7 +72,7 @@ def test_down_leaves_nothing_whatever_runs_and_whatever_was_killed(fit, engine, 
 LEASE = """
 import sys, time
 from pathlib import Path
-from runner.rig.lease import leased
+from testbed.lease import leased
 with leased(nodes=2, parent=Path(sys.argv[1]), report=lambda text: print(text, flush=True)) as rig:
     print("up", rig.layout.number, flush=True)
     time.sleep(600)
@@ -101,7 +101,7 @@ def test_what_a_killed_keeper_leaves_goes_with_the_user_s_rig(free_number, tmp_p
         [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     number = next(int(line.split()[1]) for line in process.stdout if line.startswith("up"))
-    keeper = subprocess.run(["pgrep", "-P", str(process.pid), "-f", f"runner.rig.keeper {number}"], capture_output=True)
+    keeper = subprocess.run(["pgrep", "-P", str(process.pid), "-f", f"testbed.keeper {number}"], capture_output=True)
     os.kill(int(keeper.stdout), signal.SIGKILL)
     process.kill()
     process.communicate()
@@ -186,7 +186,7 @@ def test_half_a_rig_is_no_obstacle_to_the_next(free_number, engine, tmp_path):
 
 
 def test_an_engine_that_does_not_start_is_told_in_its_own_words_and_nothing_is_left(free_number, tmp_path, monkeypatch):
-    monkeypatch.setattr("runner.rig.nodes.engine_config", lambda node, machine: "{")
+    monkeypatch.setattr("testbed.nodes.engine_config", lambda node, machine: "{")
     with pytest.raises(RequestError, match=r"^dockerd of node n1 did not start: .*daemon\.json"):
         Rig.up(nodes=2, number=free_number, parent=tmp_path)
     assert left_of(free_number) == []

@@ -10,7 +10,7 @@ import pytest
 from commands import call
 from numerics import GLOBAL_BATCH, ITERATIONS, TRAINING, check_losses, check_shared_losses, events
 
-from runner.spec import LABEL_RUN
+from runner.core.container_spec import LABEL_RUN
 
 
 @dataclass(frozen=True)

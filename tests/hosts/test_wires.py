@@ -7,7 +7,7 @@ sees in the figures, bytes that are counted on the wrong side.
 import pytest
 from commands import call
 
-from runner.emulation.link import Link
+from runner.core.wire import Link
 from runner.engines.process import run
 
 LENET = ("--device=cpu", "--model=lenet", "--image-size=32", "--batch=8", "--iterations=24", "--warmup=2", "--repeat=1")

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from runner.dialects import DIALECTS, Facts
+from runner.run.dialects import DIALECTS
+from runner.run.dialects.base import Facts
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dialects"
 

@@ -8,14 +8,14 @@ import pytest
 from swept import leave, measured
 from test_plan import ground
 
-from runner.ablate import grow_batch, stages, turns
-from runner.across.ablation import ablations, curve
-from runner.errors import RequestError
+from runner.analysis.comparisons.ablation import ablations, curve
+from runner.commands.report import report
+from runner.core.errors import RequestError
+from runner.core.record import Validity
+from runner.core.request import Request
+from runner.experiments.ablate import grow_batch, stages, turns
 from runner.report.ablation import block, markdown
 from runner.report.page.blocks import faster
-from runner.reports import report
-from runner.request import Request
-from runner.results import Validity
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

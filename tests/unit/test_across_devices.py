@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 from swept import H200, leave, measured
 
-from runner.across.devices import devices
+from runner.analysis.comparisons.devices import devices
+from runner.commands.report import check_page, report
 from runner.report.devices import markdown, standings, trainings
 from runner.report.page.blocks import apart
-from runner.reports import check_page, report
 
 SECOND, THIRD = (H200.model_copy(update={"uuid": f"GPU-{name}"}) for name in ("aaaa-bbbb-1", "cccc-dddd-2"))
 

@@ -8,11 +8,11 @@ import pytest
 from scaled import ran
 from swept import leave
 
-from runner.across.strategies import strategies
-from runner.grading.model import StepParts
+from runner.analysis.comparisons.strategies import strategies
+from runner.commands.report import report
+from runner.core.measurement import StepParts
 from runner.report.page.blocks import ways
 from runner.report.strategies import block, markdown
-from runner.reports import report
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.events import Bandwidth, Compute, FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
-from runner.grading.attribution import exchange_seconds, exchanges, step_parts
-from runner.grading.measure import measure, phases
-from runner.grading.model import Exchange
+from runner.analysis.grading.attribution import exchange_seconds, exchanges, step_parts
+from runner.analysis.grading.measure import measure, phases
+from runner.core.events.training import FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
+from runner.core.events.wires import Bandwidth, Compute
+from runner.core.measurement import Exchange
 
 SAID = {"t": 0.0, "received": 0.0, "container": "c"}
 

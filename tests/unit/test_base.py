@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from runner.catalog import load_images
+from runner.core.errors import RequestError
 from runner.engines.process import CommandError
-from runner.errors import RequestError
 from runner.images import base as bases
 from runner.images import mirror, registry
 from runner.images.base import build_archive, ensure_base, mmdebstrap
+from runner.images.catalog import load_images
 from runner.images.mirror import apt_transport, debian_sources
 from runner.images.registry import Answer
 from runner.images.tarball import write_image

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from docker.errors import ImageNotFound
 
-from runner.cache import alone
-from runner.catalog import load_images
-from runner.errors import RequestError
+from runner.commands.images import select
+from runner.core.cache import alone
+from runner.core.errors import RequestError
 from runner.images import build
 from runner.images.archive import MANIFEST, load, save
 from runner.images.build import LABEL_BASE, LABEL_INPUTS, check_disk, ensure, inputs_sha256, is_current, is_outdated
-from runner.images.cli import select
+from runner.images.catalog import load_images
 
 ROOT = Path(__file__).parents[2]
 CATALOG = load_images(ROOT)

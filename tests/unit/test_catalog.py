@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.catalog import load_images
-from runner.errors import RequestError
+from runner.core.errors import RequestError
+from runner.core.node import Gpu
+from runner.images.catalog import load_images
 from runner.images.spec import ImageSpec
-from runner.machine.nvml import Gpu
 
 ROOT = Path(__file__).parents[2]
 CATALOG = load_images(ROOT)

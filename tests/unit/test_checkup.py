@@ -10,14 +10,14 @@ import json
 import examples
 import pytest
 
-from runner import checkup
-from runner.catalog import load_images
+from runner.commands import doctor
 from runner.engines import docker
 from runner.engines.base import EngineError
+from runner.images.catalog import load_images
 
 
 def fits(node) -> dict[str, str | None]:
-    return {fit.name: fit.misfit for fit in checkup.image_fits(load_images(examples.ROOT), node)}
+    return {fit.name: fit.misfit for fit in doctor.image_fits(load_images(examples.ROOT), node)}
 
 
 def test_without_gpus_every_cpu_image_fits_and_no_other():
@@ -52,7 +52,7 @@ def _no_engine(monkeypatch):
 
 @pytest.mark.usefixtures("_no_engine")
 def test_a_machine_without_docker_is_examined_all_the_same(capsys):
-    checkup.examine_machine(as_json=True)
+    doctor.examine_machine(as_json=True)
     found = {finding["subject"]: finding for finding in json.loads(capsys.readouterr().out)}
     assert found["engine docker"]["level"] == "warn"
     assert found["engine docker"]["sentence"].startswith("no Docker engine answers (refused within 10 s)")
@@ -62,6 +62,6 @@ def test_a_machine_without_docker_is_examined_all_the_same(capsys):
 @pytest.mark.usefixtures("_no_engine")
 def test_the_table_names_every_image(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    checkup.examine_machine(as_json=False)
+    doctor.examine_machine(as_json=False)
     out = capsys.readouterr().out
     assert all(f"image {image.name} " in out for image in load_images(examples.ROOT).images)

@@ -7,9 +7,9 @@ interface that is taken for none.
 import pytest
 from examples import gpu_node, node
 
-from runner.hosts.claims import unmet
-from runner.hosts.model import Endpoint, GpuClaim, Host, Interface
-from runner.machine.hostfs import Hca, Nic
+from runner.cluster.hosts.model import Endpoint, GpuClaim, Host, Interface
+from runner.cluster.hosts.validate import unmet
+from runner.core.node import Hca, Nic
 
 NICS = (
     Nic(name="lo", state="unknown", speed_mbit=None, mtu=65536, kind="loopback", address="127.0.0.1"),

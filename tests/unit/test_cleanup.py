@@ -6,9 +6,9 @@ import itertools
 import pytest
 from docker.errors import APIError, DockerException
 
-from runner import cleanup
-from runner.cleanup import Place, remove_certain, remove_left
-from runner.spec import LABEL_RUN, LABEL_RUNNER
+from runner.cluster import cleanup
+from runner.cluster.cleanup import Place, remove_certain, remove_left
+from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
 
 RUN = "20260101T000000Z-0a0b-mxnet-lenet-1cpu-r1"
 MATRIX = "20260101T000000Z-0a0b"

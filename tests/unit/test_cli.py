@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner import cli
-from runner import request as ask
-from runner.errors import RequestError
+from runner.core import request as ask
+from runner.core.errors import RequestError
 
 
 def dlscale(*words, env=None, cwd=examples.ROOT):
@@ -265,30 +265,28 @@ def test_make_expands_no_variable_in_a_value(tmp_path, words, flag):
 @pytest.fixture
 def main(monkeypatch):
     """The command line in this process, without what it does to the whole of one."""
-    for module, own in ((cli.output, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
+    for module, own in ((cli.console, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
         monkeypatch.setattr(module, own, lambda: None)
     monkeypatch.setattr(cli.interrupts, "_came", [])
     monkeypatch.setattr(sys, "argv", ["dlscale"])
     return cli.main
 
 
-def test_what_the_system_refuses_is_one_sentence(main, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "app", lambda: Path("/etc/passwd/x").read_text(encoding="utf-8"))
+def test_what_the_system_refuses_is_one_sentence(main, capsys):
     with pytest.raises(SystemExit) as ended:
-        main()
+        main(lambda: Path("/etc/passwd/x").read_text(encoding="utf-8"))
     assert ended.value.code == 2
     assert capsys.readouterr().err == (
         "dlscale: /etc/passwd/x can't be read or written (Not a directory); mend that, or give another place\n"
     )
 
 
-def test_a_bug_keeps_its_traceback(main, monkeypatch):
+def test_a_bug_keeps_its_traceback(main):
     def app():
         raise OSError("a library's own")
 
-    monkeypatch.setattr(cli, "app", app)
     with pytest.raises(OSError, match="a library's own"):
-        main()
+        main(app)
 
 
 def test_output_that_can_not_be_written_leaves_no_traceback():

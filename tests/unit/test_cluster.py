@@ -16,7 +16,9 @@ import pytest
 from made_up_machine import Card, FakeNvml, write_tree
 from pydantic import ValidationError
 
-from runner.machine.cluster import Node, free_mib, free_ports, inspect_local
+from runner.cluster.machine.cluster import free_ports, inspect_local
+from runner.core.cache import free_mib
+from runner.core.node import Node
 
 MACHINE = {
     "proc/meminfo": "MemTotal:       16777216 kB",

@@ -12,15 +12,15 @@ import pytest
 from records import events, record
 from test_cli import dlscale
 
-from runner.compare.flow import read_percent
-from runner.compare.identity import identity, in_words
-from runner.compare.judge import compare, verdict
-from runner.compare.show import markdown, notes
-from runner.errors import RequestError
-from runner.grading.measure import measure
-from runner.grading.model import Interval
-from runner.results import write_record
-from runner.trial import Dataset, ProfilePass
+from runner.analysis.compare.identity import identity, in_words
+from runner.analysis.compare.judge import compare, verdict
+from runner.analysis.grading.measure import measure
+from runner.commands.compare_flow import read_percent
+from runner.core.errors import RequestError
+from runner.core.measurement import Interval
+from runner.core.trial import Dataset, ProfilePass
+from runner.report.compare import markdown, notes
+from runner.results.store import write_record
 
 NAMES = ("before", "after")
 

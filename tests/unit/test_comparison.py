@@ -3,13 +3,11 @@
 import examples
 import pytest
 
-from runner.comparison import kinds, settle
-from runner.emulation.link import Link
-from runner.errors import RequestError
-from runner.machine.hostfs import Hca, Nic
-from runner.planning.spread import Member
-from runner.planning.wire import NodeWires
-from runner.request import Request
+from runner.core.errors import RequestError
+from runner.core.node import Hca, Member, Nic
+from runner.core.request import Request
+from runner.core.wire import Link, NodeWires
+from runner.plan.interconnect_sweep import kinds, settle
 
 COMPARE = Request(compare=True)
 ETH = Nic(name="eth0", state="up", speed_mbit=1000, mtu=1500, kind="ethernet", address="10.0.0.1")

@@ -15,15 +15,16 @@ import test_given_image
 from test_cross_checks import DOCKER, HOST
 from test_given_image import USR, request
 
-from runner import compiled, ground, prepare
-from runner.across.cross_check import cross_checks
-from runner.events.parse import parse_line
-from runner.grading import metrics
-from runner.grading.model import CompiledGraphs
-from runner.launch import launch
-from runner.matrix import make_job
-from runner.planning.plan import plan
-from runner.spec import Mount
+from runner.analysis.comparisons.cross_check import cross_checks
+from runner.analysis.grading import metrics
+from runner.core.container_spec import Mount
+from runner.core.events.parse import parse_line
+from runner.core.measurement import CompiledGraphs
+from runner.plan import discovery
+from runner.plan.launch import launch
+from runner.plan.plan import plan
+from runner.run import compiled, prepare
+from runner.run.trial_runner import make_job
 
 machine = test_given_image.machine
 
@@ -36,7 +37,7 @@ def cache(monkeypatch, tmp_path):
 
 def job(**changes):
     asked = request(gpus=(1,), mounts=USR, precision="bf16", **changes)
-    there = ground.look(asked)
+    there = discovery.look(asked)
     (trial,) = plan(asked, there)
     return make_job(trial, there, prepare.foresee(there, packed_at=None), run_id="r")
 

@@ -7,15 +7,16 @@ import examples
 import pytest
 from records import record
 
-from runner.errors import RequestError
-from runner.grading.grade import scaling
-from runner.launch.job import take_seats
-from runner.matrix import at_once, cell
-from runner.planning.concurrency import cases, devices_of_cases, figures
+from runner.analysis.comparisons.concurrency import figures
+from runner.analysis.grading.grade import scaling
+from runner.analysis.summarize import summarize
+from runner.core.errors import RequestError
+from runner.core.trial import Concurrent
+from runner.plan.concurrency import cases, devices_of_cases
+from runner.plan.launch.job import take_seats
 from runner.report import concurrent as table
-from runner.results import baseline_for
-from runner.summarize import summarize
-from runner.trial import Concurrent
+from runner.results.store import baseline_for
+from runner.run.trial_runner import at_once, cell
 
 
 def training(case, number, *, repeat=1, world_size=1, trainings=2, **changes):

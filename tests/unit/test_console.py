@@ -5,7 +5,7 @@ import io
 from commands import to_its_end
 from rich.table import Table
 
-from runner import console
+from runner.core import console
 
 
 def test_a_name_is_printed_as_it_is():

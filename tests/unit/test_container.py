@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from runner.catalog import load_images
-from runner.errors import RequestError
+from runner.core.errors import RequestError
 from runner.images import container
+from runner.images.catalog import load_images
 from runner.images.container import ensure_container, source, write_container
 from runner.images.lock import check_lock
 from runner.images.registry import Answer

@@ -2,7 +2,8 @@
 
 import pytest
 
-from runner.passes.counting import Counting, Nsight, choose_counting
+from runner.core.trial import Counting
+from runner.plan.counting import Nsight, choose_counting
 
 FOLDER = "/opt/nvidia/nsight-compute/2025.3.0"
 OPEN = Nsight(program=f"{FOLDER}/ncu", folder=FOLDER, admin_only=False)

@@ -10,11 +10,11 @@ import io
 import pytest
 from swept import leave, measured, samples
 
-from runner.across.cross_check import cross_checks
+from runner.analysis.comparisons.cross_check import cross_checks
+from runner.commands.report import report
+from runner.core.record import ImageUsed
 from runner.report.cross_check import block, markdown, to_csv
 from runner.report.page.blocks import checked
-from runner.reports import report
-from runner.results import ImageUsed
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

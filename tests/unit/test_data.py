@@ -6,9 +6,11 @@ import examples
 import pytest
 from commands import to_its_end
 
-from runner import data, dataset
+from runner.commands import data
+from runner.core import dataset
+from runner.core.errors import RunFailedError
 from runner.engines.process import CommandError
-from runner.errors import RunFailedError
+from runner.run import sample
 
 
 @pytest.fixture
@@ -51,12 +53,12 @@ def test_a_program_that_fails_is_told_by_its_last_line(tmp_path, monkeypatch):
     def full(argv, **_):
         raise CommandError(argv, 1, "Traceback\n  ...\nOSError: [Errno 28] No space left on device\n")
 
-    monkeypatch.setattr(data, "ensure_environment", lambda **_: tmp_path / "python")
-    monkeypatch.setattr(data, "follow", full)
+    monkeypatch.setattr(sample, "ensure_environment", lambda **_: tmp_path / "python")
+    monkeypatch.setattr(sample, "follow", full)
     with pytest.raises(
         RunFailedError, match=r"^no sample was made in .*: OSError: \[Errno 28\] No space left on device$"
     ):
-        data.make_sample(tmp_path / "new", images=11, seed=1, report=print)
+        sample.make_sample(tmp_path / "new", images=11, seed=1, report=print)
 
 
 def test_there_are_as_many_photographs_as_the_command_line_knows():

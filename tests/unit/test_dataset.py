@@ -9,10 +9,10 @@ import os
 import examples
 import pytest
 
-from runner import dataset
-from runner.errors import RequestError
-from runner.pack import PACKERS, packed_path
-from runner.workload import choose_workload, load_workloads
+from runner.core import dataset
+from runner.core.errors import RequestError
+from runner.core.workload import choose_workload, load_workloads
+from runner.run.pack import PACKERS, packed_path
 
 
 def folder(root, **classes):

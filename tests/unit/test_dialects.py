@@ -8,9 +8,10 @@ from dialect_logs import GOLDEN, WHOLE, facts, of, read, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.dialects import DIALECTS, DialectError, auto, detect
-from runner.events.parse import Line, parse_events, untag
-from runner.grading import measure
+from runner.analysis.grading import measure
+from runner.core.events.parse import Line, parse_events, untag
+from runner.run.dialects import DIALECTS, auto, detect
+from runner.run.dialects.base import DialectError
 
 NOISE = [
     "",

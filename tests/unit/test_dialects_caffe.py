@@ -4,7 +4,7 @@ it is only the solver's `display`, warm-up counted, a batch guessed."""
 import pytest
 from dialect_logs import of, read, text
 
-from runner.dialects import DialectError
+from runner.run.dialects.base import DialectError
 
 STAMP = "I1121 07:26:38.433734     8 solver.cpp:239] "
 

@@ -3,8 +3,9 @@
 import pytest
 from dialect_logs import facts, of, text
 
-from runner.dialects import DIALECTS, DialectError
-from runner.dialects.figures import FiguresReader
+from runner.run.dialects import DIALECTS
+from runner.run.dialects.base import DialectError
+from runner.run.dialects.figures import FiguresReader
 
 
 def read(*, warmup, iterations):

@@ -3,8 +3,8 @@
 import pytest
 from dialect_logs import of, read, text
 
-from runner.dialects import DialectError
-from runner.grading import metrics
+from runner.analysis.grading import metrics
+from runner.run.dialects.base import DialectError
 
 HEADER = "Model: resnet50\nBatch size: 32\nNumber of {}s: {}\nRunning warmup...\nRunning benchmark...\n"
 

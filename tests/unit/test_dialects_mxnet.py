@@ -4,8 +4,8 @@ counted as one window each, two workers counted as one."""
 import pytest
 from dialect_logs import of, read, text
 
-from runner.dialects import DialectError
-from runner.grading import metrics
+from runner.analysis.grading import metrics
+from runner.run.dialects.base import DialectError
 
 
 def windows(*lines, **changes):

@@ -4,8 +4,8 @@ columns of an older release shifted by one."""
 import pytest
 from dialect_logs import of, read, text
 
-from runner.dialects import DialectError
-from runner.dialects.nccl_tests import bus_bandwidth
+from runner.run.dialects.base import DialectError
+from runner.run.dialects.nccl_tests import bus_bandwidth
 
 HEADER = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
 

@@ -4,7 +4,7 @@ rates turned into noise, workers that do not wait for each other added up."""
 import pytest
 from dialect_logs import of, read, text
 
-from runner.dialects import DialectError
+from runner.run.dialects.base import DialectError
 
 HEADER = """SingleSess:  {session}
 Batch size:  {all} global

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
+from runner.core.container_spec import ContainerSpec
 from runner.engines.docker import DockerContainer
-from runner.spec import ContainerSpec
 
 SPEC = ContainerSpec(name="job", node="a", role="worker", image="none", argv=("true",), env={}, user="1:1", labels={})
 

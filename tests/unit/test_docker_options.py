@@ -3,9 +3,9 @@
 import examples
 import pytest
 
+from runner.core.container_spec import Mount
 from runner.engines import docker, docker_options
-from runner.launch import launch
-from runner.spec import Mount
+from runner.plan.launch import launch
 
 SINGLE = launch(examples.job(examples.trial()))[0]
 GPU = launch(examples.job(examples.trial(device="gpu", cpus_per_worker=None), node=examples.gpu_node(2)))[0]

@@ -14,12 +14,12 @@ import examples
 import pytest
 from rich.console import Console
 
-from runner.doctor import Finding, ImageFit, diagnose, to_json
+from runner.cluster.doctor import Finding, ImageFit, diagnose, to_json
+from runner.cluster.machine.nvml import GpuHealth
+from runner.cluster.machine.vitals import Disk, Vitals
+from runner.commands.doctor import findings_table
+from runner.core.node import Hca, Nic
 from runner.engines.base import EngineFacts
-from runner.machine.cluster import Hca, Nic
-from runner.machine.nvml import GpuHealth
-from runner.machine.vitals import Disk, Vitals
-from runner.report.findings import findings_table
 
 DOCKER = EngineFacts(name="docker", available=True, version="26.1.3", gpu_request="nvidia", root_dir="/var/lib/docker")
 VENV = EngineFacts(name="venv", available=True, version="3.11.7")

@@ -7,14 +7,14 @@ import sys
 import pytest
 from examples import ROOT
 
-from runner import owner
-from runner.drafts import draft, remove_left
+from runner.engines import owner
+from runner.results.disk import draft, remove_left
 
 DIES = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from runner.drafts import draft
+from runner.results.disk import draft
 with draft(Path({path!r})) as own:
     own.write_text("half")
     os.kill(os.getpid(), 9)

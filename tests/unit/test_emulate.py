@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.emulation.emulate import IFACE, deal, emulated_nodes
-from runner.errors import RequestError
-from runner.machine.hostfs import Hca, Nic
-from runner.planning.wire import NodeWires, Wanted, Wire, choose_wires
+from runner.cluster.emulate import deal, emulated_nodes
+from runner.core.errors import RequestError
+from runner.core.node import Hca, Nic
+from runner.core.wire import IFACE, NodeWires, Wire
+from runner.plan.wire import Wanted, choose_wires
 
 
 def test_a_machine_is_dealt_out_in_neighbouring_parts():

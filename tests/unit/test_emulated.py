@@ -9,13 +9,13 @@ import pytest
 from goldens import on_file
 from test_launch import GOLDEN, _words
 
-from runner.emulation.emulate import emulated_nodes
-from runner.emulation.link import Link
+from runner.cluster.emulate import emulated_nodes
+from runner.core.container_spec import LABEL_RUN
+from runner.core.errors import RequestError
+from runner.core.wire import Link
 from runner.engines import docker_options, shaper
 from runner.engines.base import EngineError, Line
-from runner.errors import RequestError
-from runner.launch import launch
-from runner.spec import LABEL_RUN
+from runner.plan.launch import launch
 
 GIGABIT = Link(rate_mbit=1000, emulated=True)
 NODES = emulated_nodes(examples.node(cores=(0, 1, 2, 3)), 2)

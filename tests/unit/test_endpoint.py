@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from fake_engine import VERSION, engine, tls_engine
 
-from runner.errors import RequestError
-from runner.hosts import endpoint
-from runner.hosts.endpoint import connect, connected, engine_sentence, ssh_argv, ssh_sentence
-from runner.hosts.model import Endpoint, Host, Tls
+from runner.cluster.hosts import endpoint
+from runner.cluster.hosts.endpoint import connect, connected, engine_sentence, ssh_argv, ssh_sentence
+from runner.cluster.hosts.model import Endpoint, Host, Tls
+from runner.core.errors import RequestError
 
 ROOT = Path(__file__).parents[2]
 
@@ -160,7 +160,7 @@ def test_ssh_ends_when_the_runner_is_killed(tmp_path, ssh, short):
     pid_file = ssh(FAKE_SSH)
     far = tmp_path / "far.sock"
     code = (
-        "import sys, time; from runner.hosts.endpoint import connect; from runner.hosts.model import *;"
+        "import sys, time; from runner.cluster.hosts.endpoint import connect; from runner.cluster.hosts.model import *;"
         f"c = connect(Host(name='n1', endpoint=Endpoint(url='ssh://n1{far}'))); print('up', flush=True); time.sleep(600)"
     )
     with engine(far):

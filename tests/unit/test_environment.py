@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from wheels import make_index, make_wheel
 
+from runner.core.errors import RequestError
 from runner.engines import environment
 from runner.engines.environment import ensure_environment, environment_python, find_interpreter
-from runner.errors import RequestError
 
 HERE = "{}.{}".format(*sys.version_info[:2])
 THIS = f"=={HERE}.*"

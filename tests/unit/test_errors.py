@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from runner import errors
+from runner.core import errors
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner import running
+from runner.core.container_spec import ContainerSpec
+from runner.core.errors import RunFailedError
+from runner.core.interrupts import Stopped, held
 from runner.engines.base import EngineError
 from runner.engines.local import LocalEngine
-from runner.errors import RunFailedError
-from runner.execute import Limits, execute
-from runner.interrupts import Stopped, held
-from runner.spec import ContainerSpec
+from runner.run import container_group
+from runner.run.execute import Limits, execute
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "workloads"
@@ -169,7 +169,7 @@ def test_an_event_that_breaks_the_contract_fails_the_run_and_is_quoted():
 
 
 def test_helpers_that_outlive_the_workers_do_not_hang_the_run(monkeypatch):
-    monkeypatch.setattr("runner.execute.HELPERS_GRACE_S", 0.5)
+    monkeypatch.setattr("runner.run.execute.HELPERS_GRACE_S", 0.5)
     outcome = run(spec("import time; time.sleep(300)", name="s0", role="scheduler"), spec("print('done')", name="w0"))
     assert outcome.status == "failed"
     assert outcome.reason == "s0 did not end although every worker had"
@@ -248,7 +248,7 @@ def on_two_nodes(second, program, *, other):
     [(Silent, "import time; time.sleep(300)", "no answer within 5 s"), (Gone, "pass", "Connection refused")],
 )
 def test_a_lost_node_ends_the_job_on_the_others_and_is_named(monkeypatch, engine, other, why):
-    monkeypatch.setattr(running, "BEAT_S", 0.1)
+    monkeypatch.setattr(container_group, "BEAT_S", 0.1)
     marker = f"left-{os.getpid()}"
     outcome = on_two_nodes(engine(None, WORKLOADS), f"import time; time.sleep(300) #{marker}", other=other)
     assert outcome.status == "failed"
@@ -273,7 +273,7 @@ def test_an_engine_that_will_not_start_is_named_with_its_node():
 
 
 def test_containers_on_several_nodes_hear_from_the_runner(monkeypatch):
-    monkeypatch.setattr(running, "BEAT_S", 0.1)
+    monkeypatch.setattr(container_group, "BEAT_S", 0.1)
 
     def beating(node):
         lease = (sys.executable, str(WORKLOADS / "lease.py"), "--heartbeat=2", sys.executable, "-c")
@@ -286,7 +286,7 @@ def test_containers_on_several_nodes_hear_from_the_runner(monkeypatch):
 
 
 def test_one_container_on_another_machine_hears_from_the_runner_too(monkeypatch):
-    monkeypatch.setattr(running, "BEAT_S", 0.1)
+    monkeypatch.setattr(container_group, "BEAT_S", 0.1)
     lease = (sys.executable, str(WORKLOADS / "lease.py"), "--heartbeat=2", sys.executable, "-c")
     alone = spec("", node="n1").model_copy(update={"argv": (*lease, "import time; time.sleep(4)")})
     engines = {"n1": LocalEngine(None, WORKLOADS)}

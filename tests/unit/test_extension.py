@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from wheels import make_sdist
 
-from runner.catalog import load_images
-from runner.errors import DlscaleError, RequestError
+from runner.commands.images import select
+from runner.core.errors import DlscaleError, RequestError
 from runner.images import build
 from runner.images.build import LABEL_BASE, LABEL_INPUTS, LABEL_PARENT, ensure, inputs_sha256, is_current
-from runner.images.cli import select
+from runner.images.catalog import load_images
 from runner.images.lock import check_lock
 from runner.images.render import render
 from runner.images.wheelhouse import fetch, read_lock

@@ -5,7 +5,7 @@ The launchers' lines are as they were written when a rank of a real run was kill
 
 import pytest
 
-from runner.grading.failures import explain
+from runner.analysis.grading.failures import explain
 from runner.report.block import escaped
 
 TORCHRUN = """\
@@ -163,7 +163,7 @@ ssh not successful for host 10.0.0.2:
 {words}\r
 
 Traceback (most recent call last):
-  File "/opt/dlscale/lib/python3.11/site-packages/horovod/runner/launch.py", line 655, in _run_static
+  File "/opt/dlscale/lib/python3.11/site-packages/horovod/runner/plan/launch/__init__.py", line 655, in _run_static
     raise RuntimeError('could not connect to some hosts via ssh')
 RuntimeError: could not connect to some hosts via ssh
 """

@@ -21,12 +21,12 @@ import resource, sys
 from pathlib import Path
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
 import examples
-from runner.dialects import auto
-from runner.dialects.base import Facts
+from runner.run.dialects import auto
+from runner.run.dialects.base import Facts
 from runner.engines.local import LocalEngine
-from runner.execute import Limits, execute
-from runner.results import RunPlan, RunWriter
-from runner.spec import ContainerSpec
+from runner.run.execute import Limits, execute
+from runner.core.record import RunPlan; from runner.results.store import RunWriter
+from runner.core.container_spec import ContainerSpec
 
 out, program = Path(sys.argv[1]), sys.argv[2]
 spec = ContainerSpec(

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import examples
 import pytest
 
-from runner.events import CpuPeak, Env, FlopPerSample, RunStart
-from runner.flop.figures import METHOD, flop_figures
-from runner.trial import Concurrent
+from runner.analysis.flop.figures import METHOD, flop_figures
+from runner.core.events.training import CpuPeak, Env, FlopPerSample, RunStart
+from runner.core.trial import Concurrent
 
 SAID = {"t": 0.0, "received": 1.0, "container": "w0"}
 GPU_TRIAL = examples.trial(device="gpu", precision="bf16", world_size=2, processes=2, cpus_per_worker=None)

@@ -17,22 +17,22 @@ import pytest
 from commands import to_its_end
 from records import record
 
-from runner import results
+from runner.analysis.grading.grade import scaling
+from runner.analysis.summarize import summarize
+from runner.commands.regrade import regrade
+from runner.core.container_spec import Mount
+from runner.core.errors import RequestError
+from runner.core.events.training import Loss
+from runner.core.record import ImageUsed, Outcome, RunPlan
+from runner.core.request import AskedDialect, Request
+from runner.core.trial import ForeignTrial, Trial
 from runner.engines import docker, docker_options
 from runner.engines.docker import DATA
-from runner.errors import RequestError
-from runner.events import Loss
-from runner.foreign.grade import UNITS, grade
-from runner.foreign.plan import Image, Place, container, plan, run_id
-from runner.grading.grade import scaling
-from runner.outcome import Outcome
-from runner.regrade import regrade
+from runner.plan.external import Image, Place, container, plan, run_id
 from runner.report import export
-from runner.request import AskedDialect, Request
-from runner.results import ImageUsed, RunPlan, RunWriter, baseline_for
-from runner.spec import Mount
-from runner.summarize import summarize
-from runner.trial import ForeignTrial, Trial
+from runner.results import store
+from runner.results.store import RunWriter, baseline_for
+from runner.run.external_grading import UNITS, grade
 
 LEASE = examples.ROOT / "workloads" / "lease.sh"
 OK = Outcome(status="ok", reason=None, exit_codes={"w0": 0}, started=0.0, phases_s={"create": 0.5})
@@ -274,13 +274,13 @@ def recorded(trial, graded, name="run-1", baseline=None):
 
 def test_a_record_tells_which_kind_of_program_ran(tmp_path):
     trial, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
-    results.write_record(tmp_path, recorded(trial, graded))
-    found = results.read_record(tmp_path)
+    store.write_record(tmp_path, recorded(trial, graded))
+    found = store.read_record(tmp_path)
     assert found.trial == trial
     fields = json.loads((tmp_path / "record.json").read_text())
-    jsonschema.validate(fields, json.loads(results.record_schema()))
-    results.write_record(tmp_path, record())
-    assert isinstance(results.read_record(tmp_path).trial, Trial)
+    jsonschema.validate(fields, json.loads(store.record_schema()))
+    store.write_record(tmp_path, record())
+    assert isinstance(store.read_record(tmp_path).trial, Trial)
 
 
 def test_regrading_gives_the_same_digits(tmp_path):

@@ -14,10 +14,10 @@ import pytest
 import typer
 
 from runner import cli
+from runner.cluster.hosts import endpoint
 from runner.engines.docker import DockerEngine
 from runner.engines.local import LocalEngine
 from runner.engines.process import CommandError
-from runner.hosts import endpoint
 
 ROOT = Path(__file__).parents[2]
 CASES = 200
@@ -154,7 +154,7 @@ def place(tmp_path, monkeypatch):
     for engine in (LocalEngine, DockerEngine):
         monkeypatch.setattr(engine, "start", started)
     monkeypatch.setattr(endpoint, "open_tunnel", unreachable)
-    for module, own in ((cli.output, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
+    for module, own in ((cli.console, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
         monkeypatch.setattr(module, own, lambda: None)
     return tmp_path
 

@@ -19,21 +19,22 @@ from goldens import on_file
 from records import record
 from test_launch import _words
 
-from runner import bench, fleet, ground, prepare
-from runner.emulation.link import Link
+from runner.cluster import cluster
+from runner.commands.matrix import support_matrix
+from runner.core.container_spec import IMAGE_USER, Mount
+from runner.core.errors import RequestError
+from runner.core.record import ImageUsed
+from runner.core.request import Request
+from runner.core.wire import Link
 from runner.engines import docker
 from runner.engines.base import EngineError
-from runner.engines.user import IMAGE_USER, job_user
-from runner.errors import RequestError
-from runner.foreign import flow
+from runner.engines.user import job_user
 from runner.images.given import FoundImage, GivenImage
-from runner.launch import launch
-from runner.matrix import make_job
-from runner.planning.plan import plan
-from runner.report.matrix import support_matrix
-from runner.request import Request
-from runner.results import ImageUsed
-from runner.spec import Mount
+from runner.plan import discovery
+from runner.plan.launch import launch
+from runner.plan.plan import plan
+from runner.run import bench, external, prepare
+from runner.run.trial_runner import make_job
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "given"
 ENTRYPOINT = ("/opt/vendor/entrypoint.sh",)
@@ -85,7 +86,7 @@ def machine(monkeypatch):
         ),
     }
     monkeypatch.setattr(docker, "connect", lambda: StandIn(held))
-    monkeypatch.setattr(fleet, "inspect_local", lambda: examples.gpu_node(4))
+    monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(4))
     return held
 
 
@@ -101,13 +102,13 @@ def given_image(**changes):
 
 
 def test_the_image_is_looked_up_with_all_that_records_and_jobs_need(machine):
-    assert ground.look(request(gpus=(1,), mounts=USR)).image == GivenImage(
+    assert discovery.look(request(gpus=(1,), mounts=USR)).image == GivenImage(
         found=FoundImage(reference="hostroot:1", id="sha256:7", digest="corp/net@sha256:5", entrypoint=ENTRYPOINT),
         framework="pytorch",
         device="gpu",
         mounts=USR,
     )
-    own = ground.look(request(image="own:1", device="cpu")).image
+    own = discovery.look(request(image="own:1", device="cpu")).image
     assert own.found == FoundImage(reference="own:1", id="sha256:8", lock_sha256="a" * 64)
     assert (own.device, own.mounts) == ("cpu", ())
 
@@ -125,7 +126,7 @@ def test_the_image_is_looked_up_with_all_that_records_and_jobs_need(machine):
 )
 def test_what_is_not_there_is_refused_in_one_sentence(machine, asked, says):
     with pytest.raises(RequestError) as caught:
-        ground.look(request(**asked))
+        discovery.look(request(**asked))
     assert str(caught.value).startswith(says)
 
 
@@ -134,26 +135,26 @@ def test_without_an_engine_there_is_no_falling_back_to_an_environment(monkeypatc
         raise EngineError("no Docker engine answers (its socket does not exist)")
 
     monkeypatch.setattr(docker, "connect", nobody)
-    monkeypatch.setattr(fleet, "inspect_local", lambda: examples.gpu_node(4))
+    monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(4))
     with pytest.raises(RequestError, match="^no Docker engine answers .*; start it"):
-        ground.look(request())
+        discovery.look(request())
 
 
 def test_no_gpu_is_too_new_for_an_image_that_nobody_looked_into(machine, monkeypatch):
     newest = tuple(examples.gpu(n, compute_capability="99.0") for n in range(4))
-    monkeypatch.setattr(fleet, "inspect_local", lambda: examples.gpu_node(4).model_copy(update={"gpus": newest}))
-    assert ground.look(request(framework="mxnet", gpus=(4,))).image.framework == "mxnet"
+    monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(4).model_copy(update={"gpus": newest}))
+    assert discovery.look(request(framework="mxnet", gpus=(4,))).image.framework == "mxnet"
 
 
 def test_a_folder_that_the_job_may_not_read_is_refused(machine, monkeypatch, tmp_path):
     (tmp_path / "private").mkdir(mode=0o700)
     (tmp_path / "file").touch(mode=0o600)  # a file's own mode is the user's business, as is what lies in a folder
-    monkeypatch.setattr(ground, "job_user", lambda: IMAGE_USER)
+    monkeypatch.setattr(discovery, "job_user", lambda: IMAGE_USER)
     mount = Mount(source=str(tmp_path / "private"), target="/venv")
     with pytest.raises(RequestError, match=r"private may be read by its owner alone, .*; type `chmod o\+rx"):
-        ground.look(request(mounts=(mount,)))
+        discovery.look(request(mounts=(mount,)))
     (tmp_path / "private").chmod(stat.S_IRWXU | stat.S_IROTH | stat.S_IXOTH)
-    ground.look(request(mounts=(mount, Mount(source=str(tmp_path / "file"), target="/etc/file"))))
+    discovery.look(request(mounts=(mount, Mount(source=str(tmp_path / "file"), target="/etc/file"))))
 
 
 def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
@@ -161,13 +162,13 @@ def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
     remote = StandIn({"there:1": Held("sha256:9", {})})
     seen = type("Seen", (), {"connection": type("Connection", (), {"client": remote})})
     of_hosts = test_plan.ground().fleet
-    assert ground.image_source(dataclasses.replace(of_hosts, surveyed=(seen,))).held is machine
+    assert discovery.image_source(dataclasses.replace(of_hosts, surveyed=(seen,))).held is machine
 
     def nobody():
         raise EngineError("no Docker engine answers")
 
     monkeypatch.setattr(docker, "connect", nobody)
-    assert ground.image_source(dataclasses.replace(of_hosts, surveyed=(seen,))) is remote
+    assert discovery.image_source(dataclasses.replace(of_hosts, surveyed=(seen,))) is remote
 
 
 # What is planned
@@ -231,8 +232,8 @@ def test_horovods_way_to_other_nodes_is_in_the_suites_images_alone(machine):
         RequestError,
         match="through the ssh server of the suite's own images, and hostroot:1 is given; ask for STRATEGY=ddp",
     ):
-        plan(asked, ground.look(asked))
-    assert plan(request(gpus=(2,), strategy="horovod"), ground.look(request(gpus=(2,))))[-1].strategy == "horovod"
+        plan(asked, discovery.look(asked))
+    assert plan(request(gpus=(2,), strategy="horovod"), discovery.look(request(gpus=(2,))))[-1].strategy == "horovod"
 
 
 def test_nobody_elses_image_ran_in_the_support_matrix():
@@ -254,7 +255,7 @@ class Silent:
 
 def test_preparing_takes_it_as_it_is(machine, monkeypatch):
     monkeypatch.setattr(prepare, "ensure", lambda *_, **__: pytest.fail("built an image that was given"))
-    looked = ground.look(request(gpus=(1,), mounts=USR))
+    looked = discovery.look(request(gpus=(1,), mounts=USR))
     ready = prepare.prepare(looked, Silent(), packed_at=None, run="m")
     assert ready.image_used == ImageUsed(
         reference="hostroot:1", id="sha256:7", digest="corp/net@sha256:5", lock_sha256=None
@@ -265,7 +266,7 @@ def test_preparing_takes_it_as_it_is(machine, monkeypatch):
 
 def specs(machine, **changes):
     asked = request(mounts=USR, **changes)
-    looked = ground.look(asked)
+    looked = discovery.look(asked)
     last = plan(asked, looked)[-1]
     return launch(make_job(last, looked, prepare.foresee(looked, packed_at=None), run_id="run-1"))
 
@@ -324,10 +325,10 @@ def test_what_the_suite_costs_is_measured_in_the_very_same_image():
 
 
 def test_a_command_of_the_users_sees_what_is_shown_and_its_key_tells(machine, monkeypatch):
-    monkeypatch.setattr(flow, "inspect_local", lambda: examples.gpu_node(4))
+    monkeypatch.setattr(external, "inspect_local", lambda: examples.gpu_node(4))
     keys = []
     for mounts in ((), USR, USR[:1]):
-        looked = flow._look(Request(image="hostroot:1", command=("train",), gpus=(1,), repeat=1, mounts=mounts))
+        looked = external._look(Request(image="hostroot:1", command=("train",), gpus=(1,), repeat=1, mounts=mounts))
         assert looked.place.mounts[1:] == mounts
         assert looked.image.entrypoint == ENTRYPOINT
         keys.append(looked.trials[0].key)

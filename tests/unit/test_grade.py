@@ -7,11 +7,11 @@ import pytest
 from monitored import MONITOR, beats, frame, rows, started, stopped
 from records import events, provenance, record
 
-from runner.events import Eval, FlopPerSample, Loss, RunStart, RunStop, Usage
-from runner.grading.grade import grade, scaling
-from runner.outcome import ENDED, Outcome, Status
-from runner.spec import ContainerSpec
-from runner.workload import choose_workload, load_workloads
+from runner.analysis.grading.grade import grade, scaling
+from runner.core.container_spec import ContainerSpec
+from runner.core.events.training import Eval, FlopPerSample, Loss, RunStart, RunStop, Usage
+from runner.core.record import ENDED, Outcome, Status
+from runner.core.workload import choose_workload, load_workloads
 
 WORKLOAD = choose_workload(load_workloads(examples.ROOT), None)
 OK = Outcome(status="ok", reason=None, exit_codes={"w0": 0}, started=40.0, phases_s={})

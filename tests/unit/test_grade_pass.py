@@ -8,17 +8,16 @@ import pytest
 from records import record
 from rich.console import Console
 
-from runner.execute import Limits
-from runner.launch import launch
-from runner.matrix import cell, readers
-from runner.outcome import Outcome
-from runner.report.matrix import NOWHERE, support_matrix
+from runner.commands.matrix import NOWHERE, support_matrix
+from runner.core.record import Outcome
+from runner.core.request import Request
+from runner.core.trial import Trial, title
+from runner.plan.launch import launch
 from runner.report.publish import publish
-from runner.report.watch import title
-from runner.request import Request
-from runner.results import baseline_for
-from runner.running import Stop
-from runner.trial import Trial
+from runner.results.store import baseline_for
+from runner.run.container_group import Stop
+from runner.run.execute import Limits
+from runner.run.trial_runner import cell, readers
 
 ONE = passes.trial("memory", ranks=1)
 PASS = passes.record_of(ONE)
@@ -90,7 +89,7 @@ def test_one_that_is_invalid_has_no_report(tmp_path):
 
 
 def test_nothing_ran_where_only_a_profiler_did():
-    from runner.catalog import load_images
+    from runner.images.catalog import load_images
 
     mxnet = next(image for image in load_images(examples.ROOT).images if image.name == "mxnet 1.9.1")
     assert support_matrix([mxnet], [PASS]).count(NOWHERE) == 2

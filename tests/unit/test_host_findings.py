@@ -7,15 +7,15 @@ being called good; the next step lost between the layers.
 import pytest
 from examples import gpu_node, node
 
+from runner.cluster.hosts.clock import Clock
+from runner.cluster.hosts.findings import HostLook, common_findings, host_findings, pair_findings
+from runner.cluster.hosts.gpu_topology import GpuPair
+from runner.cluster.hosts.model import Endpoint, Host, Interface
+from runner.cluster.hosts.unreachable import Unreachable
+from runner.commands.doctor import _unusable
+from runner.core.errors import RequestError
+from runner.core.node import Hca, Nic
 from runner.engines.base import EngineFacts
-from runner.errors import RequestError
-from runner.hosts.checkup import _unusable
-from runner.hosts.clock import Clock
-from runner.hosts.findings import HostLook, common_findings, host_findings, pair_findings
-from runner.hosts.model import Endpoint, Host, Interface
-from runner.hosts.peers import GpuPair
-from runner.hosts.reach import Unreachable
-from runner.machine.hostfs import Hca, Nic
 
 
 def look(name="n1", **changes):

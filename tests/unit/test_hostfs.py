@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_machine import write_tree
 
-from runner.machine import hostfs
-from runner.machine.hostfs import Hca, Nic
+from runner.cluster.machine import hostfs
+from runner.core.node import Hca, Nic
 
 
 def interface(

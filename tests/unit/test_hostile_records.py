@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner import cli, yamlfile
-from runner.errors import RequestError
+from runner import cli
+from runner.core import yamlfile
+from runner.core.errors import RequestError
+from runner.experiments.overhead.raw import read_overhead
+from runner.experiments.studies.rejudge import read_reproduction
 from runner.images.archive import Manifest
 from runner.images.versions import VersionsFile
-from runner.overhead.raw import read_overhead
 from runner.report.block import code, escaped, line
-from runner.studies.again import read_reproduction
 
 ROOT = Path(__file__).parents[2]
 CODES = "\x1b]0;owned\x07\x1b[31mred\x9b2J\x08"
@@ -49,7 +50,7 @@ def folders(tmp_path):
 @pytest.fixture
 def dlscale(folders, monkeypatch, capsys):
     """A command in this process: its exit code and what it printed."""
-    for module, own in ((cli.output, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
+    for module, own in ((cli.console, "outlast"), (cli.interrupts, "listen"), (cli.interrupts, "ignore")):
         monkeypatch.setattr(module, own, lambda: None)
     monkeypatch.setattr(cli.interrupts, "_came", [])
 

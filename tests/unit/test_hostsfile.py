@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.emulation.link import Link
-from runner.errors import RequestError
-from runner.hosts.declared import declared_node
-from runner.hosts.hostsfile import load_hosts
-from runner.hosts.model import Endpoint, GpuClaim, Interface, read_url
+from runner.cluster.hosts.hostsfile import load_hosts
+from runner.cluster.hosts.model import Endpoint, GpuClaim, Interface, read_url
+from runner.cluster.hosts.offline import declared_node
+from runner.core.errors import RequestError
+from runner.core.wire import Link
 
 ROOT = Path(__file__).parents[2]
 

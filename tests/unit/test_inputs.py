@@ -9,11 +9,11 @@ import pytest
 from records import provenance
 from swept import leave, measured, samples
 
-from runner.across.inputs import inputs
-from runner.grading.model import StepParts
+from runner.analysis.comparisons.inputs import inputs
+from runner.commands.report import report
+from runner.core.measurement import StepParts
 from runner.report.inputs import block, markdown
 from runner.report.page.blocks import fed
-from runner.reports import report
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wires import DDP, ITERATIONS, ON_GPU, counts, gpu_trial, nccl, net, on_nodes, sent, start, window, wire
 
-from runner import interconnect
-from runner.emulation.link import Link
-from runner.interconnect import InterfaceTraffic, PcieTraffic, gradient_factor
-from runner.machine.hostfs import Nic
-from runner.regrade import regrade
+from runner.analysis.interconnect import causes, transport
+from runner.analysis.interconnect.volume import gradient_factor
+from runner.commands.regrade import regrade
+from runner.core.node import Nic
+from runner.core.transport import InterfaceTraffic, PcieTraffic
+from runner.core.wire import Link
 
 TWO = {"world_size": 2, "processes": 2, "global_batch": 64}
 CPUS = {**DDP, **TWO}
@@ -41,7 +42,7 @@ def judged(lines, *, nvlinks=18, pcie=(), **moved):
     gpus = [examples.gpu(number, nvlinks=nvlinks) for number in (0, 1)]
     asked = moved.pop("asked", "auto")
     trial = examples.trial(**GPUS, interconnect=asked)
-    return interconnect.used(trial, gpus, [*counts(**moved), nccl(*lines)], pcie=pcie)
+    return transport.used(trial, gpus, [*counts(**moved), nccl(*lines)], pcie=pcie)
 
 
 # In the measured windows each GPU has to send 40 MB and to get as much, over whichever wire.
@@ -134,7 +135,7 @@ def test_bytes_on_a_faster_wire_or_missing_on_the_claimed_one_make_a_run_invalid
     found = judged(lines, **moved)
     assert (found.used, found.contradiction) == (used, said)
     trial = examples.trial(**GPUS)
-    assert interconnect.mismatch(found, trial) == f"{said}; the record's transport.evidence shows by what"
+    assert causes.mismatch(found, trial) == f"{said}; the record's transport.evidence shows by what"
 
 
 @pytest.mark.parametrize(
@@ -169,8 +170,8 @@ def test_what_a_missing_counter_leaves_open_is_unknown_and_said(lines, moved, sa
     assert (found.used, found.contradiction, found.unproved) == ("unknown", None, said)
     asked = examples.trial(**GPUS, interconnect="shm")
     tail = "the record's transport.evidence shows by what"
-    assert interconnect.mismatch(found, asked) == f"INTERCONNECT=shm asked, unknown used: {said}; {tail}"
-    assert interconnect.mismatch(judged(lines, **moved), examples.trial(**GPUS)) is None  # nothing was asked for
+    assert causes.mismatch(found, asked) == f"INTERCONNECT=shm asked, unknown used: {said}; {tail}"
+    assert causes.mismatch(judged(lines, **moved), examples.trial(**GPUS)) is None  # nothing was asked for
 
 
 @pytest.mark.parametrize(("lines", "used"), [((NVLINK,), "pcie"), ((SHM,), "shm")])
@@ -180,7 +181,7 @@ def test_gpus_without_nvlink_need_no_counter_of_it(lines, used):
 
 def test_pcie_asked_and_nvlink_used_names_the_bytes():
     found = judged((NVLINK,), asked="pcie", nvlink=BUSY)
-    said = interconnect.mismatch(found, examples.trial(**GPUS, interconnect="pcie"))
+    said = causes.mismatch(found, examples.trial(**GPUS, interconnect="pcie"))
     assert said.startswith(
         "INTERCONNECT=pcie asked, nvlink used, where NVLink carried 40 MB a GPU (the gradients need 40 MB): "
     )
@@ -205,9 +206,9 @@ def test_links_of_other_gpus_prove_nothing():
     """Without a container NVML shows all GPUs of a host, also those that another job uses."""
     said = [*counts(nvlink=[*BUSY, (0, 0)]), nccl(NVLINK)]
     gpus = [examples.gpu(number) for number in range(3)]
-    assert interconnect.used(examples.trial(**GPUS), gpus, said).used == "nvlink"
+    assert transport.used(examples.trial(**GPUS), gpus, said).used == "nvlink"
     others = [*counts(nvlink=[*IDLE, *BUSY]), nccl(SHM)]
-    assert interconnect.used(examples.trial(**GPUS), gpus, others).used == "shm"
+    assert transport.used(examples.trial(**GPUS), gpus, others).used == "shm"
 
 
 def test_as_many_bytes_as_iterations_were_measured():
@@ -215,20 +216,20 @@ def test_as_many_bytes_as_iterations_were_measured():
     said = [*counts(nvlink=[(STEPS // 2, STEPS // 2)] * 2), nccl(NVLINK)]
     windows = [window(rank, iterations=ITERATIONS // 2) for rank in (0, 1)]
     gpus = [examples.gpu(0), examples.gpu(1)]
-    assert interconnect.used(examples.trial(**GPUS), gpus, [*said, *windows]).used == "nvlink"
-    assert interconnect.used(examples.trial(**GPUS), gpus, said).used == "unknown"
+    assert transport.used(examples.trial(**GPUS), gpus, [*said, *windows]).used == "nvlink"
+    assert transport.used(examples.trial(**GPUS), gpus, said).used == "unknown"
 
 
 def test_copies_that_a_store_makes_between_gpus_are_seen_by_the_links_alone():
     trial = examples.trial(strategy="kvstore", kvstore="device", world_size=2, processes=1, **ON_GPU)
     gpus = [examples.gpu(0), examples.gpu(1)]
-    assert interconnect.used(trial, gpus, [start()]).used == "unknown"
-    assert interconnect.used(trial, gpus, counts(nvlink=BUSY)).used == "nvlink"
-    assert interconnect.used(trial, gpus, counts(nvlink=IDLE)).used == "pcie"
+    assert transport.used(trial, gpus, [start()]).used == "unknown"
+    assert transport.used(trial, gpus, counts(nvlink=BUSY)).used == "nvlink"
+    assert transport.used(trial, gpus, counts(nvlink=IDLE)).used == "pcie"
 
 
 def test_gradients_of_cpu_workers_cross_the_loopback_and_are_counted():
-    found = interconnect.used(examples.trial(**CPUS), (), counts(lo=BOTH))
+    found = transport.used(examples.trial(**CPUS), (), counts(lo=BOTH))
     assert found.used == "loopback"
     assert found.evidence.traffic == (InterfaceTraffic(rank=0, interface="lo", rx_bytes=BOTH, tx_bytes=BOTH),)
 
@@ -245,41 +246,41 @@ def test_gradients_of_cpu_workers_cross_the_loopback_and_are_counted():
 def test_gradients_that_are_missing_on_the_only_wire_of_a_library_make_a_run_invalid(settings, library):
     """Ranks keep in touch over the loopback while their gradients go elsewhere, or nowhere."""
     trial = examples.trial(**TWO, **settings)
-    found = interconnect.used(trial, (), counts(lo=STEPS))
+    found = transport.used(trial, (), counts(lo=STEPS))
     said = "can only have used loopback, but the loopback carried 40 MB (the gradients need 80 MB)"
     assert (found.used, found.contradiction) == ("unknown", f"{library} {said}")
-    assert interconnect.used(trial, (), counts(lo=BOTH * 9 // 10)).used == "loopback"
-    assert interconnect.used(trial, (), [start()]).unproved.endswith("the bytes of the loopback were not counted")
+    assert transport.used(trial, (), counts(lo=BOTH * 9 // 10)).used == "loopback"
+    assert transport.used(trial, (), [start()]).unproved.endswith("the bytes of the loopback were not counted")
 
 
 @pytest.mark.parametrize(("lo", "used"), [(BOTH, "loopback"), (BOTH // 2, "unknown"), (0, "shm")])
 def test_mpi_went_over_shared_memory_where_no_counter_saw_it(lo, used):
     mpi = {"strategy": "horovod", "horovod": examples.horovod(controller="mpi", operations="mpi")}
     trial = examples.trial(**TWO, **mpi)
-    assert interconnect.used(trial, (), counts(lo=lo)).used == used
-    assert interconnect.used(trial, (), [start()]).used == "unknown"  # nobody counted
-    over = interconnect.used(trial, (), counts(ports={"mlx5_0:1": STEPS}))
+    assert transport.used(trial, (), counts(lo=lo)).used == used
+    assert transport.used(trial, (), [start()]).used == "unknown"  # nobody counted
+    over = transport.used(trial, (), counts(ports={"mlx5_0:1": STEPS}))
     assert over.used == "infiniband"
 
 
 def test_one_process_that_drives_several_cpu_devices_needs_no_wire():
     trial = examples.trial(strategy="kvstore", kvstore="device", world_size=2, processes=1)
-    assert interconnect.used(trial, (), [net("start", {"lo": 0}), net("stop", {"lo": 10**9})]).used == "process"
+    assert transport.used(trial, (), [net("start", {"lo": 0}), net("stop", {"lo": 10**9})]).used == "process"
 
 
 def test_without_traffic_nothing_is_claimed():
     idle = [net("start", {"lo": 1000}), net("stop", {"lo": 1000})]
-    assert interconnect.used(examples.trial(**CPUS), (), idle).used == "unknown"
-    assert interconnect.used(examples.trial(**CPUS), (), []).used == "unknown"
+    assert transport.used(examples.trial(**CPUS), (), idle).used == "unknown"
+    assert transport.used(examples.trial(**CPUS), (), []).used == "unknown"
 
 
 def test_one_device_needs_no_wire():
-    assert interconnect.used(examples.trial(), (), []).used == "none"
+    assert transport.used(examples.trial(), (), []).used == "none"
 
 
 def test_one_node_has_no_figures_between_nodes():
     """Records from before there were several nodes give the same digits again."""
-    found = interconnect.used(examples.trial(**CPUS), (), counts(lo=BOTH))
+    found = transport.used(examples.trial(**CPUS), (), counts(lo=BOTH))
     told = found.model_dump(exclude={"requested", "used", "evidence", "counted"})
     assert not any(told.values())
 
@@ -318,7 +319,7 @@ def test_no_ring_sends_less_than_any_algorithm_has_to(nodes, each):
 
 def test_the_interface_that_moved_the_gradients_carried_them():
     said = [start(), *sent("n1", {"lo": 10**12, "eth0": 5000, "eth1": STEPS}), *sent("n2", {"eth1": STEPS}, rank=1)]
-    found = interconnect.used(on_nodes(2, **DDP), (), said, nics=NICS)
+    found = transport.used(on_nodes(2, **DDP), (), said, nics=NICS)
     assert (found.used, found.interface, found.interfaces) == ("ethernet", "eth1", {"n1": "eth1", "n2": "eth1"})
     assert (found.gradient_bytes, found.expected_bytes_per_step) == (MEGABYTE, 2 * MEGABYTE)
     assert found.sent_bytes_per_step == {"n1": MEGABYTE, "n2": MEGABYTE}
@@ -334,7 +335,7 @@ def test_ranks_of_one_node_read_one_counter():
             net("start", {"eth0": 7000 + late}, rank=rank, node=node, namespace=1),
             net("stop", {"eth0": 7000 + late + STEPS}, rank=rank, node=node, namespace=1),
         ]
-    found = interconnect.used(on_nodes(2, ranks=4, **DDP), (), said, nics=NICS)
+    found = transport.used(on_nodes(2, ranks=4, **DDP), (), said, nics=NICS)
     assert found.sent_bytes_per_step == {"n1": (STEPS + 300) / ITERATIONS, "n2": (STEPS + 800) / ITERATIONS}
     assert [entry.tx_bytes for entry in found.evidence.traffic] == [STEPS] * 4
     assert [entry.node for entry in found.evidence.traffic] == ["n1", "n1", "n2", "n2"]
@@ -345,7 +346,7 @@ def test_containers_with_a_network_of_their_own_count_their_own():
     for rank, node, namespace in ((0, "n1", 1), (1, "n1", 2), (2, "n2", 1)):
         ends = (("start", 100), ("stop", 100 + STEPS // 2 * (2 if node == "n2" else 1)))
         said += [net(where, {"eth0": at}, rank=rank, node=node, namespace=namespace) for where, at in ends]
-    found = interconnect.used(on_nodes(2, ranks=4, **DDP), (), said, nics=NICS)
+    found = transport.used(on_nodes(2, ranks=4, **DDP), (), said, nics=NICS)
     assert found.sent_bytes_per_step == {"n1": MEGABYTE, "n2": MEGABYTE}
 
 
@@ -353,21 +354,21 @@ def test_interfaces_that_sent_too_little_carried_nothing():
     """Half of what has to cross at the least is asked for: a card's own counters may lag."""
     almost = STEPS // 2 - 1
     said = [start(), *sent("n1", {"eth0": almost}), *sent("n2", {"eth0": almost}, rank=1)]
-    found = interconnect.used(on_nodes(2, **DDP), (), said, nics=NICS)
+    found = transport.used(on_nodes(2, **DDP), (), said, nics=NICS)
     assert (found.used, found.interfaces, found.sent_bytes_per_step) == ("unknown", {}, {})
     said = [start(), *sent("n1", {"eth0": almost + 1}), *sent("n2", {"eth0": almost + 1}, rank=1)]
-    assert interconnect.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
+    assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
 
 
 def test_a_node_that_tells_nothing_proves_nothing():
     said = [start(), *sent("n1", {"eth0": 10 * STEPS})]
-    assert interconnect.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "unknown"
+    assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "unknown"
 
 
 def test_a_bond_counts_what_its_card_counts_and_the_chosen_one_is_named():
     trial = on_nodes(2, wires=[wire(1, iface="bond0"), wire(2, iface="bond0")], **DDP)
     both = {"bond0": STEPS, "eth0": STEPS + 100, "eth1": 0}
-    found = interconnect.used(trial, (), [start(), *sent("n1", both), *sent("n2", both, rank=1)])
+    found = transport.used(trial, (), [start(), *sent("n1", both), *sent("n2", both, rank=1)])
     assert (found.used, found.interface) == ("ethernet", "bond0")
 
 
@@ -376,22 +377,20 @@ def test_ip_over_infiniband_is_not_verbs():
         2, wires=[wire(n, iface="ib0", kind="infiniband") for n in (1, 2)], interconnect="infiniband", **DDP
     )
     said = [start(), *sent("n1", {"ib0": STEPS}), *sent("n2", {"ib0": STEPS}, rank=1)]
-    assert interconnect.used(trial, (), said, nics=NICS).used == "ipoib"
-    assert (
-        interconnect.used(trial, (), said).used == "ipoib"
-    )  # as it was chosen, where the nodes' own words are missing
+    assert transport.used(trial, (), said, nics=NICS).used == "ipoib"
+    assert transport.used(trial, (), said).used == "ipoib"  # as it was chosen, where the nodes' own words are missing
 
 
 def test_where_nodes_differ_the_weaker_end_names_the_link():
     trial = on_nodes(2, wires=[wire(1, iface="ib0", kind="infiniband"), wire(2)], **DDP)
     said = [start(), *sent("n1", {"ib0": STEPS}), *sent("n2", {"eth0": STEPS}, rank=1)]
-    found = interconnect.used(trial, (), said, nics=NICS)
+    found = transport.used(trial, (), said, nics=NICS)
     assert (found.used, found.interface) == ("ethernet", "ib0, eth0")
 
 
 def test_an_interface_that_nobody_knows_is_named_and_not_classified():
     said = [start(), *sent("n1", {"eth9": STEPS}), *sent("n2", {"eth9": STEPS}, rank=1)]
-    found = interconnect.used(on_nodes(2, **DDP), (), said)
+    found = transport.used(on_nodes(2, **DDP), (), said)
     assert (found.used, found.interface) == ("unknown", "eth9")
 
 
@@ -410,7 +409,7 @@ def test_verbs_are_what_nccl_says_and_the_ports_count():
         *sent("n1", {"eth0": 3000}, ports={"mlx5_0:1": STEPS, "mlx5_1:1": 77}),
         *sent("n2", {"eth0": 3000}, ports={"mlx5_0:1": STEPS, "mlx5_1:1": 77}, rank=1),
     ]
-    found = interconnect.used(verbs_trial(), (), said, nics=NICS)
+    found = transport.used(verbs_trial(), (), said, nics=NICS)
     assert (found.used, found.hcas, found.interfaces) == ("infiniband", ("mlx5_0:1",), {})
     assert found.sent_bytes_per_step == {"n1": MEGABYTE, "n2": MEGABYTE}
     assert [(p.node, p.port, p.link_layer, p.tx_bytes) for p in found.evidence.ports] == [
@@ -423,7 +422,7 @@ def test_verbs_are_what_nccl_says_and_the_ports_count():
 
 def test_verbs_over_ethernet_are_roce():
     lines = (ADAPTERS.replace(":1/IB", ":1/RoCE"), IB)
-    assert interconnect.used(verbs_trial(), (), between(lines, ports=STEPS), nics=NICS).used == "roce"
+    assert transport.used(verbs_trial(), (), between(lines, ports=STEPS), nics=NICS).used == "roce"
 
 
 def between(lines, *, eth0=9, ports=None, nvlink=0):
@@ -474,26 +473,26 @@ def between(lines, *, eth0=9, ports=None, nvlink=0):
     ],
 )
 def test_what_is_said_between_nodes_is_held_against_every_counter(lines, moved, used, said):
-    found = interconnect.used(verbs_trial(), (), between(lines, **moved), nics=NICS)
+    found = transport.used(verbs_trial(), (), between(lines, **moved), nics=NICS)
     assert (found.used, found.contradiction) == (used, said)
 
 
 def test_an_adapter_of_infiniband_counts_ip_again():
     """IP over InfiniBand is in the counters of its interface and of its port, with other headers in each."""
     assert (
-        interconnect.used(gpu_trial(), (), between((SOCKET,), eth0=STEPS, ports=STEPS + 2), nics=NICS).contradiction
+        transport.used(gpu_trial(), (), between((SOCKET,), eth0=STEPS, ports=STEPS + 2), nics=NICS).contradiction
         is None
     )
 
 
 def test_ports_that_nobody_counted_prove_no_verbs():
-    found = interconnect.used(verbs_trial(), (), between((ADAPTERS, IB)), nics=NICS)
+    found = transport.used(verbs_trial(), (), between((ADAPTERS, IB)), nics=NICS)
     assert (found.used, found.unproved) == ("unknown", "NCCL says RDMA, and n1, n2 told no counters of its ports")
 
 
 def test_one_node_that_sent_nothing_is_enough_to_prove_nothing():
     said = [start(), *sent("n1", {"eth0": 9 * STEPS}), *sent("n2", {"eth0": 100}, rank=1)]
-    found = interconnect.used(on_nodes(2, **DDP), (), said, nics=NICS)
+    found = transport.used(on_nodes(2, **DDP), (), said, nics=NICS)
     assert found.contradiction == (
         "Gloo is to use eth0, but interfaces carried 100 B to 360 MB a node (the gradients need 40 MB)"
     )
@@ -506,7 +505,7 @@ def test_verbs_asked_and_sockets_used_is_what_was_used():
         *sent("n1", {"eth0": STEPS}, ports={"mlx5_0:1": 0}),
         *sent("n2", {"eth0": STEPS}, ports={"mlx5_0:1": 0}, rank=1),
     ]
-    found = interconnect.used(verbs_trial(), (), said, nics=NICS)
+    found = transport.used(verbs_trial(), (), said, nics=NICS)
     assert (found.used, found.interface, found.hcas) == ("ethernet", "eth0", ())
 
 
@@ -516,12 +515,12 @@ def test_nodes_that_nccl_took_for_one_have_no_wire_between_them():
     Of real nodes in one NVLink domain it is what was used.
     """
     said = between((NVLINK,), eth0=500, nvlink=STEPS)
-    found = interconnect.used(gpu_trial(), (), said, nics=NICS, one_machine=True)
+    found = transport.used(gpu_trial(), (), said, nics=NICS, one_machine=True)
     assert (found.used, found.contradiction) == (
         "nvlink",
         "NCCL says p2p between the nodes, but interfaces carried 500 B a node (the gradients need 40 MB), NVLink 40 MB a GPU (40 MB)",
     )
-    assert interconnect.used(gpu_trial(), (), said, nics=NICS).used == "nvlink"
+    assert transport.used(gpu_trial(), (), said, nics=NICS).used == "nvlink"
 
 
 def test_mpi_over_verbs_is_seen_by_the_ports():
@@ -532,15 +531,15 @@ def test_mpi_over_verbs_is_seen_by_the_ports():
         *sent("n1", {"eth0": 9}, ports={"mlx5_0:1": STEPS}),
         *sent("n2", {"eth0": 9}, ports={"mlx5_0:1": STEPS}, rank=1),
     ]
-    assert interconnect.used(trial, (), said, nics=NICS).used == "infiniband"
+    assert transport.used(trial, (), said, nics=NICS).used == "infiniband"
     over_tcp = [start(), *sent("n1", {"eth0": STEPS}, ports={"mlx5_0:1": 0}), *sent("n2", {"eth0": STEPS}, rank=1)]
-    assert interconnect.used(trial, (), over_tcp, nics=NICS).used == "ethernet"
+    assert transport.used(trial, (), over_tcp, nics=NICS).used == "ethernet"
 
 
 def test_sockets_are_sockets_however_busy_an_adapter_was():
     """Another job's RDMA counts on the same ports, and Gloo can't use them."""
     said = [start(), *sent("n1", {"eth0": STEPS}, ports={"mlx5_0:1": 10**12}), *sent("n2", {"eth0": STEPS}, rank=1)]
-    assert interconnect.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
+    assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
 
 
 @pytest.mark.parametrize(
@@ -554,11 +553,11 @@ def test_sockets_are_sockets_however_busy_an_adapter_was():
 )
 def test_what_is_no_real_wire_says_so(link, one_machine, label):
     said = [start(), *sent("n1", {"eth0": STEPS}), *sent("n2", {"eth0": STEPS}, rank=1)]
-    found = interconnect.used(on_nodes(2, link=link, **DDP), (), said, nics=NICS, one_machine=one_machine)
+    found = transport.used(on_nodes(2, link=link, **DDP), (), said, nics=NICS, one_machine=one_machine)
     assert found.label == label
 
 
 def test_peers_are_kept_with_their_node():
     peers = [{"local": "10.77.0.11", "remote": "10.77.0.12", "port": 4000, "connections": 2}]
-    found = interconnect.used(on_nodes(2, **DDP), (), [start(), *sent("n1", {"eth0": 1}, peers=peers)])
+    found = transport.used(on_nodes(2, **DDP), (), [start(), *sent("n1", {"eth0": 1}, peers=peers)])
     assert [(p.rank, p.node, p.remote, p.connections) for p in found.evidence.peers] == [(0, "n1", "10.77.0.12", 2)]

@@ -4,8 +4,9 @@ import examples
 import pytest
 from wires import DDP, ITERATIONS, ON_GPU, gpu_trial, nccl, on_nodes, sent, start, wire
 
-from runner import interconnect
-from runner.interconnect import Evidence, Transport, mismatch
+from runner.analysis.interconnect import transport as transport_module
+from runner.analysis.interconnect.causes import mismatch
+from runner.core.transport import Evidence, PortTraffic, Transport
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "nccl"
 STEPS = ITERATIONS * 1_000_000
@@ -24,7 +25,7 @@ def transport(requested, used, *, said=(), ports=(), **changes):
 
 
 def port(name):
-    return interconnect.PortTraffic(node="n1", port=name, link_layer="InfiniBand", rx_bytes=0, tx_bytes=0)
+    return PortTraffic(node="n1", port=name, link_layer="InfiniBand", rx_bytes=0, tx_bytes=0)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def ran(trial, interface, *, peers=None):
     """What a job of this trial leaves whose gradients crossed `interface`."""
     bytes_sent = {"eth0": 2000, "eth1": 2000, interface: STEPS}
     events = [start(), *sent("n1", bytes_sent, peers=peers), *sent("n2", bytes_sent, rank=1)]
-    return interconnect.used(trial, (), events)
+    return transport_module.used(trial, (), events)
 
 
 def on_eth1(**changes):
@@ -201,7 +202,7 @@ def test_verbs_pass_the_interface_by():
     said = ("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:1<0>", "Channel 00 : 0 -> 1 [send] via NET/IB/0")
     moved = {"ports": {"mlx5_0:1": STEPS}}
     both = [*sent("n1", {"eth1": 5}, **moved), *sent("n2", {"eth1": 5}, rank=1, **moved)]
-    found = interconnect.used(trial, (), [start(), nccl(*said), *both])
+    found = transport_module.used(trial, (), [start(), nccl(*said), *both])
     assert found.used == "infiniband"
     assert mismatch(found, trial) is None
 

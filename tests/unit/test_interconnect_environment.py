@@ -4,8 +4,8 @@ import examples
 import pytest
 from wires import DDP, ON_GPU, gpu_trial, on_nodes, wire
 
-from runner import interconnect
-from runner.interconnect.carrier import carrier
+from runner.core.carrier import carrier
+from runner.plan import interconnect_environment
 
 ETHERNET = wire(1)
 INFINIBAND = wire(1, kind="infiniband", iface="ib0", hcas=("mlx5_0:1", "mlx5_1:1"))
@@ -82,7 +82,7 @@ SHARED_MEMORY = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_m
     ],
 )
 def test_on_one_node_everything_stays_on_the_loopback(trial, expected):
-    assert interconnect.environment(trial, None) == expected
+    assert interconnect_environment.environment(trial, None) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_on_one_node_everything_stays_on_the_loopback(trial, expected):
 )
 def test_nccl_between_nodes(wire_chosen, expected):
     """NCCL_NET is never set: then the variable would be the proof."""
-    found = interconnect.environment(gpu_trial(), wire_chosen, node="n1")
+    found = interconnect_environment.environment(gpu_trial(), wire_chosen, node="n1")
     assert found == {**NCCL, **expected, "GLOO_SOCKET_IFNAME": wire_chosen.iface, "NCCL_HOSTID": "n1"}
 
 
@@ -108,12 +108,12 @@ def test_what_speaks_ip_is_bound_to_the_interface(wire_chosen):
         (GLOO, {"HOROVOD_GLOO_IFACE": iface, "HOROVOD_CPU_OPERATIONS": "gloo"}),
         ({"strategy": "multiworker"}, {"no_grpc_proxy": "10.77.0.11,10.77.0.12"}),
     ):
-        assert interconnect.environment(on_nodes(2, **settings), wire_chosen, node="n1") == expected
+        assert interconnect_environment.environment(on_nodes(2, **settings), wire_chosen, node="n1") == expected
 
 
 def test_mpi_between_nodes_is_held_to_tcp_on_the_interface():
     """Left alone, Open MPI takes UCX, and that any interface."""
-    assert interconnect.environment(on_nodes(2, **MPI), ETHERNET, node="n1") == {
+    assert interconnect_environment.environment(on_nodes(2, **MPI), ETHERNET, node="n1") == {
         "HOROVOD_GLOO_IFACE": "eth0",
         "HOROVOD_CPU_OPERATIONS": "mpi",
         "OMPI_MCA_pml": "ob1",
@@ -125,14 +125,14 @@ def test_mpi_between_nodes_is_held_to_tcp_on_the_interface():
 
 
 def test_mpi_over_verbs_goes_through_ucx():
-    found = interconnect.environment(on_nodes(2, **MPI), INFINIBAND, node="n1")
+    found = interconnect_environment.environment(on_nodes(2, **MPI), INFINIBAND, node="n1")
     assert (found["OMPI_MCA_pml"], found["OMPI_MCA_btl"]) == ("ucx", "self")
     assert (found["UCX_NET_DEVICES"], found["UCX_TLS"]) == ("mlx5_0:1,mlx5_1:1", "ib,mm,self")
     assert found["OMPI_MCA_oob_tcp_if_include"] == "ib0"
 
 
 def test_mpi_that_only_agrees_while_nccl_carries_stays_on_tcp():
-    found = interconnect.environment(
+    found = interconnect_environment.environment(
         on_nodes(2, **ON_GPU, **horovod(controller="mpi", operations="nccl")), INFINIBAND, node="n1"
     )
     assert found["OMPI_MCA_pml"] == "ob1"

@@ -9,7 +9,7 @@ import textwrap
 import examples
 import pytest
 
-from runner.interrupts import Stopped, held
+from runner.core.interrupts import Stopped, held
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -18,8 +18,8 @@ def command(body, *, ignored=None):
     """Start `dlscale regrade` with another body, and wait until it is at work."""
     code = f"""
         import signal, sys, threading, time
-        from runner import cli, regrade
-        from runner.interrupts import Stopped, held
+        from runner import cli; from runner.commands import regrade
+        from runner.core.interrupts import Stopped, held
         def body(_):
         {textwrap.indent(textwrap.dedent(body), " " * 12)}
         regrade.regrade_all = body

@@ -7,10 +7,10 @@ import examples
 import pytest
 from goldens import on_file
 
+from runner.core.container_spec import Mount
 from runner.engines import docker_options, local
-from runner.launch import DEFAULT_STRATEGY, STRATEGIES, launch
-from runner.launch.job import Job
-from runner.spec import Mount
+from runner.plan.launch import DEFAULT_STRATEGY, STRATEGIES, launch
+from runner.plan.launch.job import Job
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "launch"
 NSIGHT = "/opt/nvidia/nsight-compute/2025.3.0"

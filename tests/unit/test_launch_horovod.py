@@ -10,9 +10,9 @@ from goldens import on_file
 from test_launch import GOLDEN, _words
 from test_launch_nodes import GPU, cpu_nodes, gpu_nodes, infiniband, program, two
 
-from runner.emulation.emulate import emulated_nodes
+from runner.cluster.emulate import emulated_nodes
 from runner.engines import docker_options
-from runner.launch import launch, ssh
+from runner.plan.launch import launch, ssh
 
 
 def on_two_nodes(framework, **horovod):

@@ -4,7 +4,7 @@ import examples
 from wires import gpu_trial
 
 from runner.engines.base import Site
-from runner.launch import monitor
+from runner.plan.launch import monitor
 
 HERE = Site(python="/venv/python", workloads="/suite/workloads")
 THERE = Site(python="python3", workloads="/dlscale/workloads")

@@ -9,7 +9,7 @@ from goldens import on_file
 from test_launch import GOLDEN, _words
 
 from runner.engines import docker_options
-from runner.launch import STRATEGIES, launch
+from runner.plan.launch import STRATEGIES, launch
 
 CPU = {"cpus_per_worker": 2, "threads": 2, "probe_bytes": (65536, 1048576)}
 GPU = {"device": "gpu", "cpus_per_worker": None, "threads": 4, "batch_per_device": 64, "probe_bytes": (65536,)}

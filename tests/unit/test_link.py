@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.emulation.link import Link, parse_delay, parse_rate, show_delay, show_rate
+from runner.core.wire import Link, parse_delay, parse_rate, show_delay, show_rate
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.catalog import load_images
-from runner.errors import DlscaleError, RequestError
+from runner.core.errors import DlscaleError, RequestError
+from runner.engines import process
 from runner.images import lock
+from runner.images.catalog import load_images
 from runner.images.lock import check_lock, inputs_sha256, oldest_python, pip_sources, write_lock
 
 CATALOG = load_images(Path(__file__).parents[2])
@@ -103,7 +104,7 @@ def test_extra_indexes_are_asked_only_if_the_first_has_no_answer(monkeypatch, tm
         if "config" in argv:
             return "global.extra-index-url='b'\n"
         asked.append(env.get("UV_INDEX"))
-        raise lock.CommandError(argv, 1, "no\n  solution")
+        raise process.CommandError(argv, 1, "no\n  solution")
 
     monkeypatch.setattr(lock.process, "run", run)
     monkeypatch.delenv("UV_INDEX", raising=False)

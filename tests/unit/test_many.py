@@ -18,12 +18,15 @@ import duckdb
 import many
 import pytest
 
-from runner import reports, results
-from runner.frozen import lean
-from runner.query import flow, index
+from runner.analysis.summarize import thin
+from runner.commands import query_flow
+from runner.commands import report as reports
+from runner.commands.report import report
+from runner.core.frozen import lean
+from runner.core.record import RunRecord
 from runner.report import canvas
-from runner.reports import report
-from runner.summarize import thin
+from runner.results import store
+from runner.results.query import index
 
 RATES = "SELECT run_id, measurement_throughput_value AS rate FROM runs ORDER BY run_id"
 
@@ -33,7 +36,7 @@ def cache(tmp_path, monkeypatch):
     """A cache of its own, whose indexes are taken however new a record is, and from the first record on."""
     monkeypatch.setenv("DLSCALE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(index, "SETTLED_NS", -(10**18))
-    monkeypatch.setattr(flow, "MANY", 0)
+    monkeypatch.setattr(query_flow, "MANY", 0)
     return tmp_path / "cache"
 
 
@@ -46,7 +49,7 @@ def runs(tmp_path):
 def parsed(monkeypatch):
     """The records that were read."""
     found = []
-    real = results.read_record
+    real = store.read_record
 
     def read(directory):
         found.append(directory)
@@ -57,7 +60,7 @@ def parsed(monkeypatch):
 
 
 def ask(place, capsys, sql=RATES):
-    flow.query(sql, place=str(place), form="json")
+    query_flow.query(sql, place=str(place), form="json")
     return json.loads(capsys.readouterr().out)
 
 
@@ -123,11 +126,11 @@ def test_the_answer_is_that_of_the_records_themselves(runs, tmp_path, capsys, mo
     (runs[1] / "record.json").write_text("{}")
     tables = ("runs", "windows", "losses", "epochs", "telemetry")
     kept = [ask(place, capsys, f"SELECT * FROM {table} ORDER BY ALL") for table in tables for _ in range(2)][::2]
-    flow.query("SELECT count(*) FROM runs", place=str(place), form="json")
+    query_flow.query("SELECT count(*) FROM runs", place=str(place), form="json")
     said = capsys.readouterr().err
-    monkeypatch.setattr(flow, "MANY", 10**6)
+    monkeypatch.setattr(query_flow, "MANY", 10**6)
     assert kept == [ask(place, capsys, f"SELECT * FROM {table} ORDER BY ALL") for table in tables]
-    flow.query("SELECT count(*) FROM runs", place=str(place), form="json")
+    query_flow.query("SELECT count(*) FROM runs", place=str(place), form="json")
     assert sorted(capsys.readouterr().err.splitlines()) == sorted(said.splitlines())
     assert "which counts once" in said
 
@@ -149,7 +152,7 @@ def test_a_damaged_index_or_a_closed_cache_costs_nothing_but_time(runs, tmp_path
 def test_two_queries_at_once_both_answer(runs, tmp_path, cache):
     """Each makes the index by itself, and one takes the other's place."""
     words = ["query", RATES, "--in", str(tmp_path / "results"), "--csv"]
-    code = "import sys; from runner.query import flow; flow.MANY = 0; from runner.cli import main; sys.argv[0] = 'dlscale'; main()"
+    code = "import sys; from runner.commands import query_flow; query_flow.MANY = 0; from runner.cli import main; sys.argv[0] = 'dlscale'; main()"
     started = [
         subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
@@ -239,14 +242,14 @@ def test_what_is_left_of_a_record_gives_the_same_report(tmp_path, monkeypatch):
 def test_a_record_takes_a_third_of_the_memory_in_a_report(tmp_path):
     """20,000 records took 2 GB as they are read: what one holds is counted here, equal values once."""
     runs = [path for path in many.leave_many(tmp_path, 40) if "batches" not in path.parts]
-    whole = [results.RunRecord.model_validate_json((path / "record.json").read_text()) for path in runs]
+    whole = [RunRecord.model_validate_json((path / "record.json").read_text()) for path in runs]
     assert [lean(one) for one in whole] == whole
     tracemalloc.start()
     try:
         sizes = []
         for read in (
-            lambda path: results.RunRecord.model_validate_json((path / "record.json").read_text()),
-            lambda path: thin(results.read_record(path)),
+            lambda path: RunRecord.model_validate_json((path / "record.json").read_text()),
+            lambda path: thin(store.read_record(path)),
         ):
             before = tracemalloc.get_traced_memory()[0]
             held = [read(path) for path in runs]

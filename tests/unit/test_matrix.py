@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import scaled
 
-from runner.events import Pace
-from runner.matrix import alike, as_run
-from runner.trial import ProfilePass
+from runner.core.events.training import Pace
+from runner.core.trial import ProfilePass
+from runner.run.trial_runner import alike, as_run
 
 
 def pace(iterations, window):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.events import Usage, Window
-from runner.grading import metrics
-from runner.grading.metrics import GlobalWindows, used
-from runner.grading.model import RawWindow, Used
+from runner.analysis.grading import metrics
+from runner.analysis.grading.metrics import GlobalWindows, used
+from runner.core.events.training import Usage, Window
+from runner.core.measurement import RawWindow, Used
 
 
 def window(rank, index, start, samples, seconds):

@@ -14,11 +14,13 @@ from records import events, record
 from test_cli import dlscale
 from test_regrade import leave
 
-from runner.events import Epoch, MonitorStart, WarmupEnd
-from runner.grading.measure import measure
+from runner.analysis.grading.measure import measure
+from runner.core.events.monitor import MonitorStart
+from runner.core.events.quality import Epoch
+from runner.core.events.training import WarmupEnd
+from runner.core.record import Validity
+from runner.core.trial import Dataset
 from runner.report.mllog import mllog
-from runner.results import Validity
-from runner.trial import Dataset
 
 # When `records.record` says that the machine was asked; its first container began at 40 s of the runner's clock.
 ASKED_MS = 1000 * int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc).timestamp())

@@ -10,11 +10,12 @@ import passes
 import pytest
 from stand_in_ncu import make_ncu
 
+from runner.core.record import RunPlan
 from runner.engines.base import Site
 from runner.engines.local import LocalEngine
-from runner.execute import Limits, execute
-from runner.launch import launch
-from runner.results import RunPlan, RunWriter, read_table
+from runner.plan.launch import launch
+from runner.results.store import RunWriter, read_table
+from runner.run.execute import Limits, execute
 
 PAGE = (examples.ROOT / "tests" / "golden" / "ncu" / "raw-page.csv").read_text()
 PROGRAM = """\

@@ -11,10 +11,10 @@ import pytest
 from scaled import ran
 from swept import leave
 
-from runner.across.networks import networks
+from runner.analysis.comparisons.networks import networks
+from runner.commands.report import report
 from runner.report.networks import block, efficiency_figure, markdown, reports, to_csv
 from runner.report.page.blocks import several
-from runner.reports import report
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

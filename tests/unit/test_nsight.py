@@ -2,8 +2,8 @@
 
 import pytest
 
-from runner.passes.counting import Nsight
-from runner.passes.nsight import find_nsight
+from runner.plan.counting import Nsight
+from runner.plan.nsight import find_nsight
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 from made_up_machine import Card, FakeNvml, write_tree
 
-from runner.machine.nvml import Gpu, read_gpus, read_health, select_visible
+from runner.cluster.machine.nvml import read_gpus, read_health, select_visible
+from runner.core.node import Gpu
 
 CARDS = [
     Card("GPU-aaaa-1111", links=(1, 1, 0)),

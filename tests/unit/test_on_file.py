@@ -10,9 +10,9 @@ import pytest
 from records import record
 from test_cli import dlscale
 
-from runner.errors import RequestError
-from runner.on_file import records_under, runs_at
-from runner.results import write_record
+from runner.core.errors import RequestError
+from runner.results.find import records_under, runs_at
+from runner.results.store import write_record
 
 
 def leave(folder, *names):

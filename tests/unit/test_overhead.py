@@ -22,22 +22,23 @@ from rich.console import Console
 from swept import leave, measured
 from typer.testing import CliRunner
 
-from runner import bench as benching
 from runner import cli
+from runner.commands.report import report
+from runner.core.errors import RequestError, RunFailedError
+from runner.core.events.training import FirstStep, Phase, RunStop
+from runner.core.record import EVENTS, EngineDetails, ImageUsed
+from runner.core.request import Request
+from runner.engines import process
 from runner.engines.local import LocalEngine
-from runner.errors import RequestError, RunFailedError
-from runner.events import FirstStep, Phase, RunStop
-from runner.ground import WORKLOADS, EngineChoice
-from runner.overhead import asking, flow
-from runner.overhead.figures import Told, overhead_report, program_s
-from runner.overhead.raw import Command, Overhead, Printed, overhead_schema, read_overhead
-from runner.planning.plan import plan
-from runner.prepare import Prepared
-from runner.report.overhead import costs, markdown, rounds, table, to_csv
-from runner.report.overhead import page_block as block_of_costs
-from runner.reports import report
-from runner.request import Request
-from runner.results import EVENTS, EngineDetails, ImageUsed
+from runner.experiments.overhead import flow, options
+from runner.experiments.overhead.figures import Told, overhead_report, program_s
+from runner.experiments.overhead.raw import Command, Overhead, Printed, overhead_schema, read_overhead
+from runner.experiments.overhead.report import costs, markdown, rounds, table, to_csv
+from runner.experiments.overhead.report import page_block as block_of_costs
+from runner.plan.discovery import WORKLOADS, EngineChoice
+from runner.plan.plan import plan
+from runner.run import bench as benching
+from runner.run.prepare import Prepared
 
 FIELDS = {"rank": 0, "container": "x"}
 
@@ -91,7 +92,7 @@ def test_each_side_trains_what_was_asked_for(monkeypatch, words):
     looked = test_plan.ground("pytorch", "gpu" if asked.gpus else "cpu", workload=test_plan.of(asked.model))
     trial = plan(asked, looked)[0]
     for hz in (10, 0):
-        inner = asking.bench(asked, looked, trial, engine="docker", telemetry_hz=hz)
+        inner = options.bench(asked, looked, trial, engine="docker", telemetry_hz=hz)
         again = as_request(monkeypatch, *inner)["request"]
         assert (again.framework, again.version, again.engine) == ("pytorch", looked.image.version, "docker")
         assert (again.telemetry_hz, again.idle_s, again.repeat) == (hz, 0, 1)
@@ -105,16 +106,16 @@ def test_every_flag_that_describes_the_training_is_passed_on():
     flags = {name for p in typer.main.get_command(cli.app).commands["overhead"].params for name in p.opts}
     about = {"--help", "--repeat", "--out", "--beside-host", "--telemetry-hz"}
     which = {"--framework", "--version", "--model", "--engine", "--gpus", "--image", "--mount"}
-    assert flags - about - which == {f"--{name.replace('_', '-')}" for name in asking.GIVEN}
+    assert flags - about - which == {f"--{name.replace('_', '-')}" for name in options.GIVEN}
 
 
 def test_the_host_is_asked_for_neither_image_nor_version():
     looked = test_plan.ground("pytorch")
     asked = Request(framework="pytorch", version=looked.image.version, precision="bf16", workers=(1,))
-    words = asking.bench(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
+    words = options.bench(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
     assert not [word for word in words if word.startswith(("--version", "--image", "--mount"))]
     assert {"--engine=host", "--framework=pytorch", "--precision=bf16"} <= set(words)
-    there = asking.on_host(Request(framework="pytorch", image="hostroot:1", mounts=test_own.MOUNT), "pytorch")
+    there = options.on_host(Request(framework="pytorch", image="hostroot:1", mounts=test_own.MOUNT), "pytorch")
     assert (there.engine, there.image, there.mounts, there.version) == ("host", None, (), None)
 
 
@@ -129,7 +130,7 @@ def test_the_host_is_asked_for_neither_image_nor_version():
 def test_what_leaves_nothing_to_measure_is_refused(asked, ground_changes, beside_host, says):
     framework = ground_changes.pop("framework", "pytorch")
     with pytest.raises(RequestError) as caught:
-        asking.refuse(
+        options.refuse(
             Request.model_validate(asked), test_plan.ground(framework, **ground_changes), beside_host=beside_host
         )
     assert str(caught.value).startswith(says)
@@ -150,14 +151,14 @@ def test_what_leaves_nothing_to_measure_is_refused(asked, ground_changes, beside
     ],
 )
 def test_the_bare_loop_is_beside_what_it_can_do_alike(changes, has):
-    assert asking.has_bare_loop(examples.trial(**{"framework": "pytorch", **changes})) is has
+    assert options.has_bare_loop(examples.trial(**{"framework": "pytorch", **changes})) is has
 
 
 def test_pytorchs_bare_loop_is_told_what_the_program_is_told():
     asked = {"device": "gpu", "precision": "bf16", "techniques": ("channels-last",)}
-    words = asking.bare(examples.trial(framework="pytorch", **asked))
+    words = options.bare(examples.trial(framework="pytorch", **asked))
     assert words[-3:] == ("--device=gpu", "--precision=bf16", "--techniques=channels-last")
-    assert words[:-3] == asking.bare(examples.trial(framework="mxnet"))
+    assert words[:-3] == options.bare(examples.trial(framework="mxnet"))
 
 
 # What comes of them
@@ -417,7 +418,7 @@ def test_what_ended_before_a_failure_stays_on_file(machine, monkeypatch, tmp_pat
 
     def failing(argv):
         if len(machine) > of_first_round:
-            raise flow.CommandError(argv, 3, "dlscale: a run failed")
+            raise process.CommandError(argv, 3, "dlscale: a run failed")
         good(argv)
 
     monkeypatch.setattr(flow, "run", failing)

@@ -18,17 +18,20 @@ from goldens import on_file
 from records import record
 from test_launch import _words
 
-from runner import bench, checkup, fleet, ground, prepare
+from runner.cluster import cluster
+from runner.commands import doctor
+from runner.commands.matrix import support_matrix
+from runner.core.container_spec import Mount
+from runner.core.custom_image import refuse_mixture
+from runner.core.errors import RequestError
+from runner.core.request import Request, refuse_contradictions
 from runner.engines.local import LocalEngine
-from runner.errors import RequestError
-from runner.given import refuse_mixture
+from runner.experiments.studies import machine as of_studies
 from runner.images import own
 from runner.images.own import OwnPython, OwnSoftware, own_python, own_software
-from runner.planning.plan import plan
-from runner.report.matrix import support_matrix
-from runner.request import Request, refuse_contradictions
-from runner.spec import Mount
-from runner.studies import machine as of_studies
+from runner.plan import discovery
+from runner.plan.plan import plan
+from runner.run import bench, prepare
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "host"
 TORCH = (("numpy", "2.1.0"), ("torch", "2.11.0+cu130"), ("torch-tb-profiler", "0.4"))
@@ -133,9 +136,9 @@ def test_the_framework_is_found_by_the_packages_that_bring_it(monkeypatch, frame
 )
 def test_what_is_not_there_is_refused_in_one_sentence(monkeypatch, python, asked, says):
     monkeypatch.setattr(own, "own_python", lambda: python)
-    monkeypatch.setattr(fleet, "inspect_local", examples.node)
+    monkeypatch.setattr(cluster, "inspect_local", examples.node)
     with pytest.raises(RequestError) as caught:
-        ground.look(Request.model_validate({"framework": "pytorch", "engine": "host"} | asked))
+        discovery.look(Request.model_validate({"framework": "pytorch", "engine": "host"} | asked))
     assert str(caught.value).startswith(says)
 
 
@@ -209,10 +212,10 @@ class Silent:
 
 def test_preparing_takes_it_as_it_is(monkeypatch):
     monkeypatch.setattr(own, "own_python", lambda: PYTHON)
-    monkeypatch.setattr(fleet, "inspect_local", lambda: examples.gpu_node(1))
+    monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(1))
     monkeypatch.setattr(prepare, "ensure", lambda *_, **__: pytest.fail("built an image"))
     monkeypatch.setattr(prepare, "ensure_environment", lambda **_: pytest.fail("made an environment"))
-    looked = ground.look(Request(framework="pytorch", engine="host"))
+    looked = discovery.look(Request(framework="pytorch", engine="host"))
     ready = prepare.prepare(looked, Silent(), packed_at=None, run="m")
     assert isinstance(ready.describer, LocalEngine)
     assert ready.describer.name == "host"
@@ -233,7 +236,7 @@ SCENES = {
 def test_a_dry_run_prints_the_exact_command_lines(monkeypatch, capsys, name):
     installed = (*TORCH, ("horovod", "0.28.1"))
     monkeypatch.setattr(own, "own_python", lambda: PYTHON.model_copy(update={"installed": installed}))
-    monkeypatch.setattr(fleet, "inspect_local", lambda: examples.gpu_node(1))
+    monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(1))
     few = {"batch": 64, "iterations": 40, "warmup": 4, "telemetry_hz": 0, "repeat": 1}
     asked = Request.model_validate({"framework": "pytorch", "engine": "host"} | few | SCENES[name])
     assert bench.dry_run(asked) == 0
@@ -247,8 +250,8 @@ def test_a_dry_run_prints_the_exact_command_lines(monkeypatch, capsys, name):
 
 
 def test_the_doctor_tells_what_there_is_and_misses_nothing_where_there_is_none(monkeypatch):
-    monkeypatch.setattr(checkup, "own_python", lambda: PYTHON)
-    assert [fact.version for fact in checkup.host_facts()] == ["torch 2.11.0+cu130 of /opt/torch/bin/python3"]
+    monkeypatch.setattr(doctor, "own_python", lambda: PYTHON)
+    assert [fact.version for fact in doctor.host_facts()] == ["torch 2.11.0+cu130 of /opt/torch/bin/python3"]
     for nothing in (None, PYTHON.model_copy(update={"installed": (("numpy", "2.1.0"),)})):
-        monkeypatch.setattr(checkup, "own_python", lambda found=nothing: found)
-        assert checkup.host_facts() == ()
+        monkeypatch.setattr(doctor, "own_python", lambda found=nothing: found)
+        assert doctor.host_facts() == ()

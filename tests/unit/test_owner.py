@@ -10,12 +10,10 @@ import types
 import pytest
 from examples import ROOT
 
-from runner import owner
-from runner.spec import LABEL_RUN, LABEL_RUNNER
+from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
+from runner.engines import owner
 
-WAITS = (
-    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from runner.owner import own; print(own(), flush=True); input()"
-)
+WAITS = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from runner.engines.owner import own; print(own(), flush=True); input()"
 
 
 @pytest.fixture

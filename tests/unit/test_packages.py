@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.catalog import load_images
-from runner.errors import DlscaleError, RequestError
+from runner.core.errors import DlscaleError, RequestError
 from runner.images import packages
+from runner.images.catalog import load_images
 from runner.images.lock import check_lock
 from runner.images.packages import check_packages, write_packages
 

@@ -14,10 +14,10 @@ import records
 from test_plan import dataset, ground, of
 from typer.testing import CliRunner
 
-from runner import bench
 from runner.cli import app
-from runner.planning.plan import plan
+from runner.plan.plan import plan
 from runner.report.page.command import again
+from runner.run import bench
 
 RUNNER = CliRunner()
 EIGHT = examples.node(cores=tuple(range(8)))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from swept import measured, samples, traced, watched
 
-from runner.across.sweeps import sweeps
+from runner.analysis.comparisons.sweeps import sweeps
 from runner.report.page import curves, figures
 from runner.report.page.model import Series
 from runner.report.publish import Watched

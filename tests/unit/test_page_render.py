@@ -18,12 +18,12 @@ import pytest
 import records
 from swept import measured
 
+from runner.commands.report import report
+from runner.core.trial import ForeignTrial
 from runner.report.page import overview, render, runs
 from runner.report.page.collect import Collected
 from runner.report.page.model import Block, Figure, Series
 from runner.report.publish import Measured
-from runner.reports import report
-from runner.trial import ForeignTrial
 
 
 def collected(*records_):

@@ -9,21 +9,22 @@ from __future__ import annotations
 import pytest
 import studied
 
-from runner.grading.model import Interval
-from runner.report.page import picture, studies
-from runner.studies.load import DIRECTORY
-from runner.studies.model import Comparison
+from runner.core.measurement import Interval
+from runner.experiments.studies import page
+from runner.experiments.studies.load import DIRECTORY
+from runner.experiments.studies.model import Comparison
+from runner.report.page import picture
 
 STUDIES = sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
 GPUS = studied.machine(device="gpu", devices=(4, 4, 4, 4), device_name="Example GPU")
 
 
 def point(value, *, published=False, **where):
-    return studies.Point(where, value, published=published, runs=() if published else (f"r{value:g}",))
+    return page.Point(where, value, published=published, runs=() if published else (f"r{value:g}",))
 
 
 def drawn(*points, metric="throughput", unit="images/s"):
-    return studies._of_metric(metric, unit, points, stem="s")
+    return page._of_metric(metric, unit, points, stem="s")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_where_no_number_varies_there_are_bars():
 
 def test_names_are_as_short_as_tells_curves_apart():
     every = [{"framework": "mxnet", "network": "ib"}, {"framework": "mxnet", "network": "eth"}, {"framework": "caffe"}]
-    assert [studies._label(own, every) for own in every] == ["mxnet, ib", "mxnet, eth", "caffe"]
+    assert [page._label(own, every) for own in every] == ["mxnet, ib", "mxnet, eth", "caffe"]
 
 
 def test_too_many_curves_are_parted_by_network():
@@ -92,21 +93,21 @@ def test_a_published_figure_without_a_place_on_the_axis_is_said_to_be_in_the_tab
 
 
 def test_intervals_are_those_of_what_was_measured():
-    held = studies.Point({"gpus": 2}, 2.0, published=False, ci95=Interval(low=1.9, high=2.2))
+    held = page.Point({"gpus": 2}, 2.0, published=False, ci95=Interval(low=1.9, high=2.2))
     (figure,) = drawn(point(1.0, gpus=1), held)
     assert (figure.series[0].low, figure.series[0].high) == ((None, 1.9), (None, 2.2))
 
 
 def test_the_source_of_a_study_is_drawn_as_it_is_printed(dell):
     """Dell's Figure 6: 13.5 times the speed on 16 GPUs with GoogLeNet, 3.8 on 4 with NV-Caffe."""
-    figures = {one.name: one for one in studies.figures(dell, stem="dell")}
+    figures = {one.name: one for one in page.figures(dell, stem="dell")}
     theirs = [one for one in figures["dell-speedup-googlenet"].series if one.kind == "published"]
     printed = {(x, y) for one in theirs for x, y in zip(one.x, one.y, strict=True)}
     assert {(16.0, 13.5), (4.0, 3.8)} <= printed
 
 
 def test_every_verdict_and_finding_is_in_a_table(dell):
-    tables = {one.title: one for one in studies.block(dell, stem="dell").tables}
+    tables = {one.title: one for one in page.block(dell, stem="dell").tables}
     rows = tables["Published figures"].rows
     place = {name: number for number, name in enumerate(tables["Published figures"].columns)}
     assert [row[place["figure"]] for row in rows] == [one.figure for one in dell.comparisons]
@@ -119,7 +120,7 @@ def test_a_figure_that_was_not_measured_says_so(dell):
     changes = {"measured": None, "ratio": None, "ratio_ci95": None, "verdict": "not measured", "why": "no 16 GPUs"}
     bare = Comparison.model_validate(dell.comparisons[0].model_dump() | changes)
     alone = dell.model_copy(update={"comparisons": (bare,), "observations": ()})
-    (row,) = next(one for one in studies.block(alone, stem="s").tables if one.title == "Published figures").rows
+    (row,) = next(one for one in page.block(alone, stem="s").tables if one.title == "Published figures").rows
     assert row[5:10] == (
         "–",
         "–",
@@ -130,7 +131,7 @@ def test_a_figure_that_was_not_measured_says_so(dell):
 
 
 def test_what_is_indicated_and_what_differs_is_on_the_page_with_the_number_of_runs(dell):
-    tables = {one.title: one for one in studies.block(dell, stem="dell").tables}
+    tables = {one.title: one for one in page.block(dell, stem="dell").tables}
     (rises,) = (row for row in tables["Findings"].rows if row[0] == "dell.nvcaffe.speed_rises")
     assert rises[2:4] == ("indicated", "3")
     assert rises[4].startswith("1 run; gpus 1, 2, 4: ")
@@ -141,7 +142,7 @@ def test_what_is_indicated_and_what_differs_is_on_the_page_with_the_number_of_ru
 
 
 def test_points_of_degraded_runs_are_hollow():
-    doubted = studies.Point({"gpus": 2}, 2.0, published=False, runs=("b",), degraded=True)
+    doubted = page.Point({"gpus": 2}, 2.0, published=False, runs=("b",), degraded=True)
     (figure,) = drawn(point(1.0, gpus=1), doubted)
     assert figure.series[0].degraded == (False, True)
 
@@ -149,7 +150,7 @@ def test_points_of_degraded_runs_are_hollow():
 @pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("here", [GPUS, studied.machine()], ids=["gpus", "cpus"])
 def test_every_study_can_be_drawn(name, here):
-    block = studies.block(studied.reproduced(name, here, repeats=1), stem=name)
+    block = page.block(studied.reproduced(name, here, repeats=1), stem=name)
     assert block.figures
     names = [one.name for one in block.figures]
     assert len(set(names)) == len(names)

@@ -3,10 +3,10 @@
 import pytest
 from test_plan import ground
 
-from runner.errors import RequestError
-from runner.passes.counting import Nsight
-from runner.planning.plan import plan
-from runner.request import Request
+from runner.core.errors import RequestError
+from runner.core.request import Request
+from runner.plan.counting import Nsight
+from runner.plan.plan import plan
 
 FOLDER = "/opt/nvidia/nsight-compute/2025.3.0"
 NSIGHT = Nsight(program=f"{FOLDER}/ncu", folder=FOLDER, admin_only=False)

@@ -7,9 +7,9 @@ import passes
 import pytest
 from records import provenance, record
 
-from runner.errors import RequestError
-from runner.passes.show import find_pass, show_profile
-from runner.results import write_record
+from runner.commands.profile import find_pass, show_profile
+from runner.core.errors import RequestError
+from runner.results.store import write_record
 
 
 def leave(out, name, found, *, second=0):

@@ -5,8 +5,8 @@ Prevents: GPUs on one switch that are called far apart; a pair that can't reach 
 
 import pytest
 
-from runner.hosts.peers import describe, read_pair
-from runner.hosts.unpack import PairAnswer
+from runner.cluster.hosts.gpu_topology import describe, read_pair
+from runner.cluster.hosts.remote_facts import PairAnswer
 
 
 def pair(first=0, second=1, *, read=0, nvlink=5, ancestor=10):

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.catalog import load_images
-from runner.errors import RequestError
-from runner.fleet import Fleet
-from runner.ground import EngineChoice, Ground
-from runner.planning.plan import plan
-from runner.planning.spread import Member
-from runner.planning.wire import NodeWires
-from runner.request import Request
-from runner.trial import Dataset
-from runner.workload import choose_workload, load_workloads
+from runner.cluster.cluster import Fleet
+from runner.core.errors import RequestError
+from runner.core.node import Member
+from runner.core.request import Request
+from runner.core.trial import Dataset
+from runner.core.wire import NodeWires
+from runner.core.workload import choose_workload, load_workloads
+from runner.images.catalog import load_images
+from runner.plan.discovery import EngineChoice, Ground
+from runner.plan.plan import plan
 
 CATALOG = load_images(examples.ROOT)
 WORKLOAD = choose_workload(load_workloads(examples.ROOT), None)
@@ -209,7 +209,7 @@ def test_what_decodes_and_what_prepares_samples_change_the_key_where_they_are_no
 
 
 def test_the_key_of_an_ordinary_training_is_made_of_what_it_ever_was(monkeypatch):
-    monkeypatch.setattr("runner.planning.plan.comparison_key", lambda facts: " ".join(sorted(facts)))
+    monkeypatch.setattr("runner.plan.plan.comparison_key", lambda facts: " ".join(sorted(facts)))
     assert plan(Request(), ground(dataset=dataset()))[0].key == (
         "batch cpus_per_worker data device device_name engine framework image_size iterations lock_sha256 machine mode model num_classes "
         "precision scaling seed version warmup workload workloads_sha256 xla"

@@ -8,15 +8,15 @@ import examples
 import pytest
 from fake_engine import engine
 
-from runner import ground
+from runner.cluster.cluster import Fleet
+from runner.core.errors import RequestError
+from runner.core.node import Member
+from runner.core.request import Request
+from runner.core.wire import NodeWires
 from runner.engines import docker, podman
 from runner.engines.docker import DockerEngine
-from runner.errors import RequestError
-from runner.fleet import Fleet
-from runner.foreign import flow
-from runner.planning.spread import Member
-from runner.planning.wire import NodeWires
-from runner.request import Request
+from runner.plan import discovery
+from runner.run import external
 
 INFO = {"ServerVersion": "4.3.1", "DockerRootDir": "/var/lib/containers/storage", "Runtimes": {"nvidia": {}}}
 # As Podman 4.3.1 of Debian 12 answers, and Docker 20.10, shortened.
@@ -51,19 +51,19 @@ def version(request, tmp_path, monkeypatch):
 def machine(monkeypatch):
     """A machine with two GPUs."""
     node = examples.gpu_node(2)
-    monkeypatch.setattr(ground, "assemble", lambda *_, **__: Fleet("here", node.name, (Member(node, NodeWires()),)))
-    monkeypatch.setattr(flow, "inspect_local", lambda: node)
+    monkeypatch.setattr(discovery, "assemble", lambda *_, **__: Fleet("here", node.name, (Member(node, NodeWires()),)))
+    monkeypatch.setattr(external, "inspect_local", lambda: node)
     return node
 
 
 def look(**asked):
     said = []
-    found = ground.look(Request(framework="pytorch", model="lenet", **asked), say=said.append)
+    found = discovery.look(Request(framework="pytorch", model="lenet", **asked), say=said.append)
     return found, said
 
 
 def test_the_engine_says_what_it_is(version):
-    facts = DockerEngine(docker.connect(), ground.WORKLOADS).facts()
+    facts = DockerEngine(docker.connect(), discovery.WORKLOADS).facts()
     assert facts.podman == ("Podman 4.3.1" if version is OF_PODMAN else None)
 
 
@@ -82,9 +82,9 @@ def test_gpus_are_refused_of_podman_and_asked_of_docker(version, machine):
 def test_a_command_of_somebody_elses_is_refused_gpus_as_well(version, machine, monkeypatch):
     if version is not OF_PODMAN:
         return
-    monkeypatch.setattr(flow, "_image", lambda *_: None)
+    monkeypatch.setattr(external, "_image", lambda *_: None)
     with pytest.raises(RequestError, match=r"Podman 4\.3\.1"):
-        flow.bench(Request(image="some:image", command=("true",), gpus=(1,)), command=("dlscale",))
+        external.bench(Request(image="some:image", command=("true",), gpus=(1,)), command=("dlscale",))
 
 
 def test_cpus_are_a_note(version, machine):

@@ -15,9 +15,9 @@ import examples
 import pytest
 import yaml
 
-from runner.errors import RequestError
-from runner.profile import classify
-from runner.profile.model import CallClass, Category
+from runner.analysis.profile import classify
+from runner.core.errors import RequestError
+from runner.core.profile import CallClass, Category
 
 GOLDEN = yaml.safe_load((examples.ROOT / "tests/golden/profile/names.yaml").read_text(encoding="utf-8"))
 LOOK = {"kernels": classify.kernel, "copies": classify.copy, "calls": classify.call, "operators": classify.operator}

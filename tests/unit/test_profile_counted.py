@@ -3,8 +3,8 @@
 import examples
 import passes
 
-from runner.events import ProfileStart, ProfileStop
-from runner.profile.counted import stretches
+from runner.analysis.profile.counted import stretches
+from runner.core.events.profile import ProfileStart, ProfileStop
 
 SAMPLER = {"source": "sampler", "reason": "there is no ncu"}
 

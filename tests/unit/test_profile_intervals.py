@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.profile.intervals import Spans, gaps, intersect, overlap, percent, union
+from runner.analysis.profile.intervals import Spans, gaps, intersect, overlap, percent, union
 
 
 def spans(*pairs):

@@ -3,7 +3,7 @@
 import pytest
 from passes import NCU, rows, said, trial
 
-from runner.profile.judge import doubts, faults
+from runner.analysis.profile.judge import doubts, faults
 
 
 @pytest.mark.parametrize("kind", ["kernels", "memory", "region", "metrics"])

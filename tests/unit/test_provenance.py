@@ -21,18 +21,11 @@ from hypothesis import strategies as st
 from made_up_machine import FakeNvml, write_tree
 
 import runner
-from runner.events import Env
-from runner.machine.cluster import inspect_local
-from runner.machine.provenance import (
-    SUITE_ROOT,
-    Git,
-    Provenance,
-    collect,
-    programs_sha256,
-    read_git,
-    read_host,
-    tree_sha256,
-)
+from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.provenance import collect, programs_sha256, read_host, tree_sha256
+from runner.core.events.training import Env
+from runner.core.provenance import SUITE_ROOT, Git, Provenance
+from runner.engines.git import read_git
 
 
 def tool(*argv: str, cwd: Path | None = None) -> str:
@@ -208,7 +201,7 @@ def test_what_the_training_program_says_is_added(checkout):
 
 
 def test_the_suite_is_found_where_it_lies():
-    assert (SUITE_ROOT / "runner" / "machine" / "provenance.py").is_file()
+    assert (SUITE_ROOT / "runner" / "cluster" / "machine" / "provenance.py").is_file()
     assert (SUITE_ROOT / "workloads" / "events.py").is_file()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from made_up_source import rate, source, table
 
-from runner.published.derive import scaled
+from runner.results.published.derive import scaled
 
 
 def curves(published):

@@ -17,11 +17,11 @@ import jsonschema
 import pytest
 import yaml
 
-from runner.errors import RequestError
-from runner.published.contradict import contradictions
-from runner.published.derive import scaled
-from runner.published.findings import All
-from runner.published.load import DIRECTORY, load, load_all, published_schema
+from runner.core.errors import RequestError
+from runner.results.published.contradict import contradictions
+from runner.results.published.derive import scaled
+from runner.results.published.findings import All
+from runner.results.published.load import DIRECTORY, load, load_all, published_schema
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(published_schema()))
 SOURCES = {each.id: each for each in load_all()}

@@ -13,12 +13,12 @@ import pytest
 from commands import Ended, to_its_end
 from made_up_source import rate, source, table
 
-from runner.errors import RequestError
-from runner.published.contradict import contradictions
-from runner.published.derive import scaled
-from runner.published.load import load_all
-from runner.published.plot import curves, curves_figure, curves_png
-from runner.published.show import Asked, select, sentence
+from runner.commands.published import Asked, select, sentence
+from runner.core.errors import RequestError
+from runner.report.published_plot import curves, curves_figure, curves_png
+from runner.results.published.contradict import contradictions
+from runner.results.published.derive import scaled
+from runner.results.published.load import load_all
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 

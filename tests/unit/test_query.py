@@ -18,17 +18,18 @@ from records import record
 from rich.console import Console
 from test_cli import dlscale
 
-from runner.columns import COLUMNS
-from runner.errors import RequestError
-from runner.grading.model import EpochFigures
-from runner.published.load import load_all
-from runner.query.columns import columns_of, meanings
-from runner.query.database import Database
-from runner.query.flow import named_in
-from runner.query.show import print_answer
-from runner.query.tables import RUNS, TABLES
-from runner.results import RunRecord, Validity, write_record
-from runner.trial import ForeignTrial, Trial
+from runner.commands.query_flow import named_in
+from runner.core.columns import COLUMNS
+from runner.core.errors import RequestError
+from runner.core.measurement import EpochFigures
+from runner.core.record import RunRecord, Validity
+from runner.core.trial import ForeignTrial, Trial
+from runner.report.query import print_answer
+from runner.results.published.load import load_all
+from runner.results.query.columns import columns_of, meanings
+from runner.results.query.database import Database
+from runner.results.query.tables import RUNS, TABLES
+from runner.results.store import write_record
 
 EPOCH = EpochFigures(
     epoch=1,

@@ -16,13 +16,14 @@ from types import SimpleNamespace
 import pytest
 from examples import node
 
-from runner.errors import RequestError
-from runner.hosts import meet
-from runner.hosts.model import Endpoint, Host, Interface
-from runner.hosts.reach import NodeEnd, Unreachable, ends_of, explain
-from runner.machine.hostfs import Nic
+from runner.cluster.hosts import connectivity_probe
+from runner.cluster.hosts.connectivity import NodeEnd, ends_of
+from runner.cluster.hosts.model import Endpoint, Host, Interface
+from runner.cluster.hosts.unreachable import Unreachable, explain
+from runner.core.errors import RequestError
+from runner.core.node import Nic
 
-SOURCE = Path(meet.__file__).read_text(encoding="utf-8")
+SOURCE = Path(connectivity_probe.__file__).read_text(encoding="utf-8")
 
 
 def free_ports(count):
@@ -82,20 +83,20 @@ def test_an_interface_that_is_not_there():
 
 def test_a_handshake_alone_is_not_enough(monkeypatch):
     """With an MTU that differs on the way, connections come to pass and everything after them is swallowed."""
-    monkeypatch.setattr(meet, "CALL_S", 0.3)
+    monkeypatch.setattr(connectivity_probe, "CALL_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        said = meet.call_once({"name": "a", "iface": "lo", "address": "127.0.0.1"}, "127.0.0.1", port)
+        said = connectivity_probe.call_once({"name": "a", "iface": "lo", "address": "127.0.0.1"}, "127.0.0.1", port)
     assert "large packets do not arrive" in said
 
 
 def test_a_caller_that_sends_half_is_not_heard(monkeypatch):
-    monkeypatch.setattr(meet, "CALL_S", 0.3)
+    monkeypatch.setattr(connectivity_probe, "CALL_S", 0.3)
     here, there = socket.socketpair()
     heard = set()
-    thread = threading.Thread(target=meet.answer, args=(there, heard))
+    thread = threading.Thread(target=connectivity_probe.answer, args=(there, heard))
     thread.start()
-    here.sendall(b"a\n" + meet.PAYLOAD[:1000])
+    here.sendall(b"a\n" + connectivity_probe.PAYLOAD[:1000])
     thread.join()
     assert heard == set()
     here.close()

@@ -15,14 +15,15 @@ import pytest
 from records import events, record
 from test_cli import dlscale
 
-from runner import regrade as regrading
-from runner.grading.grade import grade, scaling
-from runner.grading.kept import lost
-from runner.machine.provenance import SUITE_ROOT
-from runner.regrade import regrade, regrade_all
-from runner.results import RunPlan, RunWriter, read_record
-from runner.telemetry.model import Missing
-from runner.workload import choose_workload, load_workloads
+from runner.analysis.grading.grade import grade, scaling
+from runner.analysis.grading.kept import lost
+from runner.commands import regrade as regrading
+from runner.commands.regrade import regrade, regrade_all
+from runner.core.provenance import SUITE_ROOT
+from runner.core.record import RunPlan
+from runner.core.telemetry import Missing
+from runner.core.workload import choose_workload, load_workloads
+from runner.results.store import RunWriter, read_record
 
 
 def leave(out, run_id, trial, baseline=None, seconds=0.123456789, *, said=None):

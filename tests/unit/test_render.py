@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.catalog import Catalog, load_images
-from runner.errors import DlscaleError, RequestError
+from runner.core.errors import DlscaleError, RequestError
+from runner.images.catalog import Catalog, load_images
 from runner.images.render import check, render, write
 
 ROOT = Path(__file__).parents[2]

@@ -7,10 +7,11 @@ import examples
 import pytest
 from rich.console import Console
 
-from runner.events import Env, RunStop
-from runner.report import ahead, watch
+from runner.core.events.training import Env, RunStop
+from runner.core.trial import Concurrent
+from runner.report import ahead
 from runner.report.progress import PlainProgress
-from runner.trial import Concurrent
+from runner.run import watch
 
 STOP = RunStop(
     event="run_stop", t=1.0, received=1.0, container="w", rank=0, iterations=1, samples=1, parameter_norm=1.0

@@ -11,12 +11,12 @@ import pytest
 from records import record
 from rich.console import Console
 
-from runner.grading.model import AccuracyFigures, BatchUsed, EpochFigures, LatencyFigures, Percentiles, StepTime
+from runner.analysis.summarize import summarize
+from runner.core.measurement import AccuracyFigures, BatchUsed, EpochFigures, LatencyFigures, Percentiles, StepTime
 from runner.report import modes
 from runner.report.export import markdown, to_csv
 from runner.report.table import scaling_table
-from runner.results import read_record
-from runner.summarize import summarize
+from runner.results.store import read_record
 
 ROOT = Path(__file__).parents[2]
 

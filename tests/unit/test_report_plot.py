@@ -12,7 +12,7 @@ import pytest
 from matplotlib.colors import to_hex
 from summaries import CPUS, GPUS, NODES, row, summary, unusable
 
-from runner.grading.model import Interval
+from runner.core.measurement import Interval
 from runner.report.plot import scaling_figure, scaling_png
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning

@@ -17,8 +17,8 @@ from goldens import on_file
 from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, said, start, stop, table
 from rich.console import Console
 
-from runner.events import Memory
-from runner.profile import analyse
+from runner.analysis.profile import analyse
+from runner.core.events.profile import Memory
 from runner.report.profile import markdown, profile_report, spelt
 from runner.report.profile_plot import share_figure, share_png, sweep_figure, sweep_png
 

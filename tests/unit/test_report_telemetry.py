@@ -21,11 +21,11 @@ from pydantic import ValidationError
 from rich.console import Console
 from summaries import row, summary, unusable
 
+from runner.analysis.telemetry.summary import summarize
+from runner.core.telemetry import Range, Span
 from runner.report import export, telemetry
 from runner.report.power_plot import power_figure, power_png
 from runner.report.table import print_report
-from runner.telemetry.model import Range, Span
-from runner.telemetry.summary import summarize
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 MONITORS = {"dlscale-x-monitor0": "here"}

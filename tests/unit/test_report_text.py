@@ -20,9 +20,10 @@ from pydantic import ValidationError
 from rich.console import Console
 from summaries import CPUS, GPUS, NODES, parts, row, summary, unusable
 
-from runner.grading.model import Interval
+from runner.analysis.summary import Row
+from runner.core import units
+from runner.core.measurement import Interval
 from runner.report import export, figures
-from runner.report.summary import Row
 from runner.report.table import print_report
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
@@ -70,12 +71,12 @@ def test_golden(name, text):
     ],
 )
 def test_figures_have_the_digits_that_their_interval_supports(value, plus_minus, text):
-    assert figures.figure(value, plus_minus) == text
+    assert units.figure(value, plus_minus) == text
 
 
 @given(value=st.floats(0.001, 1e7), plus_minus=st.floats(0.001, 1e6))
 def test_a_figure_is_never_off_by_more_than_half_a_last_digit_of_its_interval(value, plus_minus):
-    shown, spread = (float(part.replace(",", "")) for part in figures.figure(value, plus_minus).split(" ± "))
+    shown, spread = (float(part.replace(",", "")) for part in units.figure(value, plus_minus).split(" ± "))
     assert abs(shown - value) <= max(0.05 * plus_minus, 0.0005) + 1e-9
     assert abs(spread - plus_minus) <= max(0.05 * plus_minus, 0.0005) + 1e-9
 
@@ -117,10 +118,10 @@ def test_the_legend_says_what_the_interval_is_over_and_the_table_of_how_many_run
 
 
 def test_in_running_text_a_figure_without_an_interval_says_how_many_runs_it_rests_on():
-    assert figures.estimate(6525.31, None, runs=1) == "6,525 (1 run)"
-    assert figures.estimate(6525.31, None, runs=2) == "6,525 (2 runs)"
-    assert figures.estimate(6525.31, Interval(low=6513.0, high=6537.0), runs=3) == "6,525 ± 12"
-    assert figures.estimate(None, None, runs=0) == "\N{EN DASH}"
+    assert units.estimate(6525.31, None, runs=1) == "6,525 (1 run)"
+    assert units.estimate(6525.31, None, runs=2) == "6,525 (2 runs)"
+    assert units.estimate(6525.31, Interval(low=6513.0, high=6537.0), runs=3) == "6,525 ± 12"
+    assert units.estimate(None, None, runs=0) == "\N{EN DASH}"
 
 
 def test_every_line_of_the_table_fits_80_columns():

@@ -19,10 +19,10 @@ from swept import leave, measured, samples, traced
 from test_cli import dlscale
 from test_regrade import leave as leave_run
 
-from runner.errors import RequestError
-from runner.on_file import records_under
+from runner.commands.report import matrices, report
+from runner.core.errors import RequestError
 from runner.report.publish import publish
-from runner.reports import matrices, report
+from runner.results.find import records_under
 
 
 def names(folder):

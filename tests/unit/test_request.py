@@ -2,12 +2,12 @@
 
 import pytest
 
-from runner import given
-from runner import request as ask
-from runner.emulation.link import Link
-from runner.errors import RequestError
-from runner.limits import MOST, MOST_OF_ALL, MOST_SLOTS
-from runner.request import Request
+from runner.core import custom_image
+from runner.core import request as ask
+from runner.core.errors import RequestError
+from runner.core.limits import MOST, MOST_OF_ALL, MOST_SLOTS
+from runner.core.request import Request
+from runner.core.wire import Link
 
 SLOW = Link(rate_mbit=100, emulated=True)
 
@@ -181,7 +181,7 @@ def test_a_region_narrows_at_least_one_of_the_kinds_asked_for():
 
 def test_a_command_of_yours_is_profiled_by_itself():
     with pytest.raises(RequestError, match="^--profile and --profile-timeout describe a training program of the suite"):
-        given.refuse_mixture(Request(image="i:1", command=("t",), profile=("kernels",), profile_timeout_s=60))
+        custom_image.refuse_mixture(Request(image="i:1", command=("t",), profile=("kernels",), profile_timeout_s=60))
 
 
 def test_caffe_on_several_nodes_is_refused_for_what_caffe_is():

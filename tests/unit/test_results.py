@@ -13,10 +13,11 @@ import pytest
 from disks import fill
 from records import record
 
-from runner import disk, on_file, results, tables
-from runner.bench import stamp
-from runner.errors import RequestError, RunFailedError
-from runner.results import RunPlan, RunWriter
+from runner.core.errors import RequestError, RunFailedError
+from runner.core.record import RunPlan
+from runner.results import disk, find, store, tables
+from runner.results.store import RunWriter
+from runner.run.bench import stamp
 
 
 def plan_of(found):
@@ -25,20 +26,20 @@ def plan_of(found):
 
 def test_a_record_is_read_back_to_the_digit(tmp_path):
     written = record(rates=(0.1 + 0.2, 1 / 3))
-    results.write_record(tmp_path, written)
-    assert results.read_record(tmp_path) == written
+    store.write_record(tmp_path, written)
+    assert store.read_record(tmp_path) == written
 
 
 def test_a_record_fits_the_exported_schema(tmp_path):
-    results.write_record(tmp_path, record())
+    store.write_record(tmp_path, record())
     fields = json.loads((tmp_path / "record.json").read_text())
-    jsonschema.validate(fields, json.loads(results.record_schema()))
+    jsonschema.validate(fields, json.loads(store.record_schema()))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**fields, "surprise": 1}, json.loads(results.record_schema()))
+        jsonschema.validate({**fields, "surprise": 1}, json.loads(store.record_schema()))
 
 
 def test_the_fields_that_others_rely_on_are_there(tmp_path):
-    results.write_record(tmp_path, record())
+    store.write_record(tmp_path, record())
     fields = json.loads((tmp_path / "record.json").read_text())
     for path in (  # noqa: SIM905 - a list of sixty strings is harder to read
         "schema run_id engine image.reference image.id image.digest image.lock_sha256 outcome.status outcome.exit_codes outcome.phases_s "
@@ -63,7 +64,7 @@ def test_a_writer_keeps_raw_lines_before_the_record_exists(tmp_path):
     assert (tmp_path / "run" / "logs" / "w0.log").read_text() == "hello\n"
     assert not (tmp_path / "run" / "record.json").exists()
     writer.finish(found)
-    assert results.read_record(tmp_path / "run") == found
+    assert store.read_record(tmp_path / "run") == found
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["logs", "plan.json", "record.json"]
 
 
@@ -81,7 +82,7 @@ def test_a_table_that_can_not_be_settled_costs_no_record(tmp_path, monkeypatch, 
     monkeypatch.setattr(tables, "settle", fail)
     writer.settle(plan_of(record()))
     writer.finish(record())
-    assert results.read_record(tmp_path / "run") == record()
+    assert store.read_record(tmp_path / "run") == record()
 
 
 def test_a_table_that_can_not_be_read_is_left_out_of_the_figures_in_words(tmp_path):
@@ -104,7 +105,7 @@ def test_a_write_that_fails_leaves_no_half_record(tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(results.os, "fsync", full)
+    monkeypatch.setattr(store.os, "fsync", full)
     writer = RunWriter(tmp_path / "run")
     writer.create(plan_of(record()))
     with pytest.raises(RunFailedError, match="No space left on device"):
@@ -124,8 +125,8 @@ def test_a_full_disk_keeps_earlier_runs_and_still_takes_the_record_of_the_run_th
             writer.log("w0", "x" * 2**20)
     fill(small_disk)
     writer.finish(record(run_id="b"))
-    assert results.read_record(small_disk / "b").run_id == "b"
-    assert results.read_record(small_disk / "a") == record()
+    assert store.read_record(small_disk / "b").run_id == "b"
+    assert store.read_record(small_disk / "a") == record()
 
 
 def test_a_run_that_a_full_disk_does_not_take_leaves_nothing(small_disk):
@@ -172,7 +173,7 @@ def test_a_full_disk_is_found_by_whom_nothing_is_written_for(small_disk):
     with pytest.raises(RunFailedError, match="No space left on device"):
         writer.check()
     writer.finish(record())
-    assert results.read_record(small_disk / "run") == record()
+    assert store.read_record(small_disk / "run") == record()
     assert list(small_disk.rglob(".*")) == []
 
 
@@ -194,7 +195,7 @@ def test_what_is_no_record_is_one_sentence(tmp_path, content, sentence):
     if content is not None:
         (tmp_path / "record.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(RequestError) as caught:
-        results.read_record(tmp_path)
+        store.read_record(tmp_path)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -213,7 +214,7 @@ def test_damaged_events_are_one_sentence(tmp_path, content, sentence):
     path = tmp_path / "events.jsonl"
     path.mkdir() if content is None else path.write_bytes(content)
     with pytest.raises(RequestError) as caught:
-        results.read_events(tmp_path)
+        store.read_events(tmp_path)
     assert str(caught.value).startswith(f"{path}: {sentence}")
     assert "\n" not in str(caught.value)
 
@@ -223,15 +224,15 @@ def test_a_damaged_plan_is_one_sentence(tmp_path, content):
     if content is not None:
         (tmp_path / "plan.json").write_bytes(content)
     with pytest.raises(RequestError, match="plan.json: is no plan of a run") as caught:
-        results.read_plan(tmp_path)
+        store.read_plan(tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_an_unfinished_run_is_passed_over(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    results.write_record(tmp_path / "b", record())
-    assert [path.name for path, _ in on_file.records_under(tmp_path)] == ["b"]
+    store.write_record(tmp_path / "b", record())
+    assert [path.name for path, _ in find.records_under(tmp_path)] == ["b"]
 
 
 def leave(*directories):
@@ -245,9 +246,9 @@ def test_folders_of_run_directories_are_found_at_any_depth(tmp_path):
     leave(tmp_path / "machine" / "wires" / "d")
     (tmp_path / "machine" / "unfinished" / "logs").mkdir(parents=True)
     wires = tmp_path / "machine" / "wires"
-    assert results.folders_under(tmp_path) == [tmp_path / "flat", wires, wires / "old"]
-    assert results.run_directories(tmp_path / "flat") == [tmp_path / "flat" / "a", tmp_path / "flat" / "b"]
-    assert results.run_directories(wires) == [wires / "d"]
+    assert store.folders_under(tmp_path) == [tmp_path / "flat", wires, wires / "old"]
+    assert store.run_directories(tmp_path / "flat") == [tmp_path / "flat" / "a", tmp_path / "flat" / "b"]
+    assert store.run_directories(wires) == [wires / "d"]
 
 
 def test_runs_of_one_second_sort_in_the_order_in_which_they_were_made(tmp_path):
@@ -260,14 +261,14 @@ def test_runs_of_one_second_sort_in_the_order_in_which_they_were_made(tmp_path):
     ]
     older = "20261122T020840Z-fe31"  # random, and of a second before
     leave(*(tmp_path / f"{name}-mxnet-resnet18-1cpu-r1" for name in (*reversed(names), older)))
-    assert [path.name[:21] for path in results.run_directories(tmp_path)] == [older, *names]
+    assert [path.name[:21] for path in store.run_directories(tmp_path)] == [older, *names]
     assert stamp() <= stamp()
 
 
 def test_no_folder_is_looked_for_within_a_run_directory(tmp_path):
     leave(tmp_path / "run", tmp_path / "run" / "logs" / "copied")
-    assert results.folders_under(tmp_path) == [tmp_path]
-    assert results.folders_under(tmp_path / "nowhere") == []
+    assert store.folders_under(tmp_path) == [tmp_path]
+    assert store.folders_under(tmp_path / "nowhere") == []
 
 
 def test_links_are_followed_once_and_never_back_up(tmp_path):
@@ -277,7 +278,7 @@ def test_links_are_followed_once_and_never_back_up(tmp_path):
     (top / "a").symlink_to(tmp_path / "disk" / "machine")
     (top / "b").symlink_to(tmp_path / "disk" / "machine")
     (tmp_path / "disk" / "machine" / "up").symlink_to(top)
-    assert results.folders_under(top) == [top / "a"]
+    assert store.folders_under(top) == [top / "a"]
 
 
 def test_the_baseline_is_the_newest_usable_one_of_the_same_key_and_repeat(tmp_path):
@@ -293,12 +294,12 @@ def test_the_baseline_is_the_newest_usable_one_of_the_same_key_and_repeat(tmp_pa
     )
     invalid = (tmp_path / "5", record(run_id="5", trial=examples.trial(repeat=2), status="invalid"))
     two = run("6", repeat=2, world_size=2)
-    assert results.baseline_for(wanted, [new, old, other_repeat, other_key, invalid, two])[1].run_id == "2"
-    assert results.baseline_for(wanted, [other_repeat, other_key])[1].run_id == "3"
-    assert results.baseline_for(wanted, [other_key, invalid, two]) is None
+    assert store.baseline_for(wanted, [new, old, other_repeat, other_key, invalid, two])[1].run_id == "2"
+    assert store.baseline_for(wanted, [other_repeat, other_key])[1].run_id == "3"
+    assert store.baseline_for(wanted, [other_key, invalid, two]) is None
     degraded = (tmp_path / "7", record(run_id="7", trial=examples.trial(repeat=2), status="degraded"))
-    assert results.baseline_for(wanted, [other_repeat, degraded])[1].run_id == "3"
-    assert results.baseline_for(wanted, [degraded, invalid])[1].run_id == "7"
+    assert store.baseline_for(wanted, [other_repeat, degraded])[1].run_id == "3"
+    assert store.baseline_for(wanted, [degraded, invalid])[1].run_id == "7"
 
 
 def test_a_directory_that_takes_no_file_is_refused(tmp_path):
@@ -307,7 +308,7 @@ def test_a_directory_that_takes_no_file_is_refused(tmp_path):
         disk.check_writable(tmp_path / "file" / "out")
 
 
-@pytest.mark.parametrize("room", [1, results.RESERVE_BYTES])
+@pytest.mark.parametrize("room", [1, store.RESERVE_BYTES])
 def test_a_full_disk_is_refused_and_keeps_no_probe(small_disk, room):
     """`.probe.1234` on a disk that had no room for it, and a run that began where its record would not fit."""
     fill(small_disk, but=room // 2)
@@ -321,15 +322,15 @@ def test_a_full_disk_is_refused_and_keeps_no_probe(small_disk, room):
 def test_a_record_can_not_say_where_files_are_written(tmp_path, field, name):
     """`matrix_id: "/elsewhere/x"` in somebody else's results, and `dlscale report` wrote `/elsewhere/x.md`."""
     fields = json.loads(record().model_dump_json(by_alias=True)) | {field: name}
-    (tmp_path / results.RECORD).write_text(json.dumps(fields))
+    (tmp_path / store.RECORD).write_text(json.dumps(fields))
     with pytest.raises(RequestError, match=f"does not fit the record schema at {field}"):
-        results.read_record(tmp_path)
+        store.read_record(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../x.md", "/elsewhere/x.md", "a/x.md"])
 def test_a_report_is_written_nowhere_but_in_its_folder(tmp_path, name):
     with pytest.raises(RequestError, match="is no name for a file"):
-        results.write_report(tmp_path, name, "text")
+        store.write_report(tmp_path, name, "text")
 
 
 @pytest.mark.parametrize("figure", ["Infinity", "-Infinity", "NaN", "1e999"])
@@ -338,6 +339,6 @@ def test_a_figure_that_is_no_number_is_refused_with_its_record(tmp_path, figure)
     text = record().model_dump_json(by_alias=True)
     fields = json.loads(text)
     rate = fields["measurement"]["throughput"]["value"]
-    (tmp_path / results.RECORD).write_text(text.replace(f'"value":{rate}', f'"value":{figure}', 1))
+    (tmp_path / store.RECORD).write_text(text.replace(f'"value":{rate}', f'"value":{figure}', 1))
     with pytest.raises(RequestError, match=r"is not a run record|does not fit the record schema"):
-        results.read_record(tmp_path)
+        store.read_record(tmp_path)

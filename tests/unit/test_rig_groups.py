@@ -3,8 +3,7 @@ machine lets nobody divide its cores.
 """
 
 import pytest
-
-from runner.rig import groups, layout
+from testbed import groups, layout
 
 
 @pytest.fixture

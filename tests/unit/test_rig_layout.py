@@ -11,14 +11,13 @@ import typer.testing
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from testbed import files, layout, network, remains, tools
+from testbed.cli import read_link, rig
+from testbed.rig import core_groups
 
-from runner.cli import app
-from runner.emulation.link import Link
-from runner.errors import DlscaleError, RequestError
-from runner.hosts.hostsfile import load_hosts
-from runner.rig import files, layout, network, remains, tools
-from runner.rig.cli import read_link
-from runner.rig.rig import core_groups
+from runner.cluster.hosts.hostsfile import load_hosts
+from runner.core.errors import DlscaleError, RequestError
+from runner.core.wire import Link
 
 
 @pytest.fixture
@@ -214,8 +213,10 @@ def test_rate_and_delay_are_read_and_mistakes_named():
 
 
 def refusal(*words):
-    """The sentence that `dlscale rig` ends with."""
-    result = typer.testing.CliRunner().invoke(app, ["rig", *words])
+    """The sentence that `make rig` ends with."""
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(rig)
+    result = typer.testing.CliRunner().invoke(app, words)
     assert isinstance(result.exception, DlscaleError)
     assert result.exception.exit_code == 2
     assert result.stdout == ""
@@ -257,8 +258,8 @@ def test_what_would_not_go_is_named_in_a_sentence_s_length():
 
 
 def test_the_number_of_nodes_has_an_end(monkeypatch):
-    monkeypatch.setattr("runner.rig.rig.refuse_unfit", lambda: None)
-    from runner.rig.rig import Rig
+    monkeypatch.setattr("testbed.rig.refuse_unfit", lambda: None)
+    from testbed.rig import Rig
 
     with pytest.raises(RequestError, match=re.escape("NODES=65 asked of the rig, which has 1 to 64 nodes")):
         Rig.up(nodes=65)

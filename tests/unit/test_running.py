@@ -2,8 +2,8 @@
 
 import threading
 
-from runner.running import Running
-from runner.spec import ContainerSpec
+from runner.core.container_spec import ContainerSpec
+from runner.run.container_group import Running
 
 
 class Ended:

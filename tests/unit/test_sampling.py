@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import examples
 import pytest
 
+from runner.core.events.monitor import MonitorStart, MonitorStop, Trouble
+from runner.core.interrupts import Stopped
+from runner.core.record import RunPlan
 from runner.engines.base import EngineError
 from runner.engines.local import LocalEngine
-from runner.events import MonitorStart, MonitorStop, Trouble
-from runner.interrupts import Stopped
-from runner.launch import monitor
-from runner.results import RunPlan, RunWriter
-from runner.sampling import REST_S, sampling
+from runner.plan.launch import monitor
+from runner.results.store import RunWriter
+from runner.run.monitors import REST_S, sampling
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 EVENTS = f"""
@@ -75,7 +76,7 @@ RAPL = ", sources={'rapl': None}"
 def powercap(tmp_path, monkeypatch, zone):
     """The kernel's folder of what it can cap, with one zone."""
     Path(tmp_path, "powercap", zone).mkdir(parents=True)
-    monkeypatch.setattr("runner.sampling.POWERCAP", tmp_path / "powercap")
+    monkeypatch.setattr("runner.run.monitors.POWERCAP", tmp_path / "powercap")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_the_run_waits_for_idle_power_where_power_can_be_measured(
 ):
     waited = []
     powercap(tmp_path, monkeypatch, "intel-rapl:0")
-    monkeypatch.setattr("runner.sampling.time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
+    monkeypatch.setattr("runner.run.monitors.time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
     program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
     _, heard = sample(program, idle_s=idle_s, gpus_rest=gpus_rest)
     assert [type(event) for event in heard] == [MonitorStart, MonitorStop]
@@ -117,7 +118,7 @@ def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
 ):
     rested = []
     powercap(tmp_path, monkeypatch, zone)
-    monkeypatch.setattr("runner.sampling._rest", lambda *_, **__: rested.append(True))
+    monkeypatch.setattr("runner.run.monitors._rest", lambda *_, **__: rested.append(True))
     sample(GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_rest=gpus_rest)
     assert rested == [True] * rests
 

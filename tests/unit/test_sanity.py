@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.grading.sanity import RealBand, SanityBand, SyntheticBand, check_losses
+from runner.analysis.grading.sanity import check_losses
+from runner.core.workload import RealBand, SanityBand, SyntheticBand
 
 BAND = SanityBand(
     synthetic=SyntheticBand(first_loss_factors=(0.8, 2.0)), real=RealBand(compared_share=0.25, minimum_iterations=8)

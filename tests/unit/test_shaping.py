@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.emulation.link import Link
-from runner.emulation.shaping import burst_bytes, qdiscs, queue_bytes
+from runner.core.wire import Link
+from runner.engines.shaping import burst_bytes, qdiscs, queue_bytes
 
 
 def link(**what):

@@ -17,12 +17,12 @@ import pytest
 from made_up_machine import Card, FakeNvml
 from pydantic import ValidationError
 
-from runner.hosts import snapshot
-from runner.hosts.survey import _packed_pynvml
-from runner.hosts.unpack import Snapshot
-from runner.machine.cluster import inspect_local
-from runner.machine.nvml import read_gpus, read_health
-from runner.machine.provenance import read_host
+from runner.cluster.hosts import snapshot
+from runner.cluster.hosts.remote_facts import Snapshot
+from runner.cluster.hosts.survey import _packed_pynvml
+from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.nvml import read_gpus, read_health
+from runner.cluster.machine.provenance import read_host
 
 ROOT = Path(__file__).parents[2]
 
@@ -148,8 +148,8 @@ Local:
 
 def test_the_programs_of_nodes_import_nothing_of_the_suite():
     """They are sent as text to a machine that has Python and nothing else."""
-    for name in ("snapshot", "meet"):
-        source = Path(importlib.util.find_spec(f"runner.hosts.{name}").origin).read_text(encoding="utf-8")
+    for name in ("snapshot", "connectivity_probe"):
+        source = Path(importlib.util.find_spec(f"runner.cluster.hosts.{name}").origin).read_text(encoding="utf-8")
         assert "runner" not in {
             line.split()[1].partition(".")[0] for line in source.splitlines() if line.startswith(("import ", "from "))
         }

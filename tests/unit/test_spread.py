@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.catalog import load_images
-from runner.errors import RequestError
-from runner.planning.spread import Member, nodes_for, scales
-from runner.planning.wire import NodeWires
-from runner.request import Request
+from runner.core.errors import RequestError
+from runner.core.node import Member
+from runner.core.request import Request
+from runner.core.wire import NodeWires
+from runner.images.catalog import load_images
+from runner.plan.spread import nodes_for, scales
 
 CATALOG = load_images(examples.ROOT)
 GPU_IMAGE = CATALOG.find("pytorch", None, "gpu")

@@ -7,13 +7,13 @@ import shutil
 import pytest
 import studied
 
-from runner.errors import RequestError
-from runner.machine.provenance import SUITE_ROOT
-from runner.regrade import regrade_all
-from runner.results import read_record, write_record
-from runner.studies import load, show
-from runner.studies.again import SUFFIX, judge_again
-from runner.studies.reproduction import judge
+from runner.commands.regrade import regrade_all
+from runner.core.errors import RequestError
+from runner.core.provenance import SUITE_ROOT
+from runner.experiments.studies import load, show
+from runner.experiments.studies.rejudge import SUFFIX, judge_again
+from runner.experiments.studies.reproduction import judge
+from runner.results.store import read_record, write_record
 
 COMMITTED = sorted((SUITE_ROOT / "results").rglob(f"*{SUFFIX}"))
 

@@ -12,16 +12,16 @@ import examples
 import pytest
 from made_up_study import cpu_machine, gpu_machine
 
-from runner.emulation.link import Link
-from runner.given import refuse_mixture
-from runner.published.load import DIRECTORY
-from runner.published.load import load as load_source
-from runner.request import refuse_contradictions
-from runner.studies import load
-from runner.studies.cells import cells, requests
-from runner.studies.model import Altered, Pick
-from runner.studies.study import Block, Point, Same, Small, Study
-from runner.yamlfile import load as read
+from runner.core.custom_image import refuse_mixture
+from runner.core.request import refuse_contradictions
+from runner.core.wire import Link
+from runner.core.yamlfile import load as read
+from runner.experiments.studies import load
+from runner.experiments.studies.cells import cells, requests
+from runner.experiments.studies.model import Altered, Pick
+from runner.experiments.studies.study import Block, Point, Same, Small, Study
+from runner.results.published.load import DIRECTORY
+from runner.results.published.load import load as load_source
 
 PASS = {"kind": "kernels", "after": None, "iterations": 5, "region": None}
 SAMPLE = Path("/cache/photographs-400")

@@ -13,17 +13,17 @@ from made_up_source import source
 from records import provenance, record
 from swept import H200
 
-from runner.published import load as published
-from runner.published.model import Conditions
-from runner.published.source import Software
-from runner.request import Request
-from runner.results import ImageUsed
-from runner.studies import differences, load
-from runner.studies.differences import as_ran, merged
-from runner.studies.model import Altered, Cell, CellRun, Pick, Run
-from runner.studies.reproduction import judge
-from runner.studies.study import Difference, Study
-from runner.studies.words import differences as rows
+from runner.core.record import ImageUsed
+from runner.core.request import Request
+from runner.experiments.studies import differences, load
+from runner.experiments.studies.differences import as_ran, merged
+from runner.experiments.studies.model import Altered, Cell, CellRun, Pick, Run
+from runner.experiments.studies.reproduction import judge
+from runner.experiments.studies.study import Difference, Study
+from runner.experiments.studies.text import differences as rows
+from runner.results.published import load as published
+from runner.results.published.model import Conditions
+from runner.results.published.source import Software
 
 SOURCE = source(wires=[{"id": "bus", "name": "PCIe", "gbyte_s": 6}, {"id": "ib", "name": "InfiniBand", "gbit_s": 100}])
 LIBRARIES = {"CUDA": "8.0", "cuDNN": "7.1.3", "nvprof": None, "NCCL": "2.28.9"}

@@ -12,15 +12,15 @@ import examples
 import pytest
 import studied
 
-from runner.on_file import records_under
-from runner.published import load as published
-from runner.results import folders_under
-from runner.studies.model import INDICATED, Cell, CellRun, Run
-from runner.studies.observe import observed
-from runner.studies.predicates import judged
-from runner.studies.printed import printed
-from runner.studies.reproduction import judge
-from runner.studies.scene import Scene
+from runner.experiments.studies.evidence import Scene
+from runner.experiments.studies.model import INDICATED, Cell, CellRun, Run
+from runner.experiments.studies.observe import observed
+from runner.experiments.studies.predicates import judged
+from runner.experiments.studies.printed import printed
+from runner.experiments.studies.reproduction import judge
+from runner.results.find import records_under
+from runner.results.published import load as published
+from runner.results.store import folders_under
 
 STUDIES = ("cern-wgan", "dell-p100", "nyu-profiling", "tbd-analysis", "uw-hardware")
 SOURCES = {one.id: one for one in published.load_all() if one.findings}

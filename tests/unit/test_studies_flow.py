@@ -11,13 +11,14 @@ import pytest
 from made_up_study import cpu_machine
 from records import record
 
-from runner.errors import RequestError, RunFailedError
-from runner.results import ImageUsed, read_record, write_record
-from runner.studies import flow
-from runner.studies.asked import Asked
-from runner.studies.memory import Memory
-from runner.studies.model import Reproduction
-from runner.studies.pace import Pace
+from runner.core.errors import RequestError, RunFailedError
+from runner.core.record import ImageUsed
+from runner.experiments.studies import flow
+from runner.experiments.studies.eta import Pace
+from runner.experiments.studies.memory import Memory
+from runner.experiments.studies.model import Reproduction
+from runner.experiments.studies.request import Asked
+from runner.results.store import read_record, write_record
 
 IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64)
 

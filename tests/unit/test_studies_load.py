@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from runner.errors import RequestError
-from runner.studies import load
+from runner.core.errors import RequestError
+from runner.experiments.studies import load
 
 WHOLE = """\
 id: whole

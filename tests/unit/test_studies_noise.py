@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.grading.metrics import GlobalWindows, pooled_rate, rate_interval, ratio_interval
-from runner.grading.model import Interval
-from runner.studies.noise import Amount, contrast, difference, mean_of, order, ratio
+from runner.analysis.grading.metrics import GlobalWindows, pooled_rate, rate_interval, ratio_interval
+from runner.core.measurement import Interval
+from runner.experiments.studies.noise import Amount, contrast, difference, mean_of, order, ratio
 
 
 def amount(value, half=None):

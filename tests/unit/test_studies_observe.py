@@ -15,15 +15,15 @@ import swept
 from records import events, record
 from studied import observation
 
-from runner.grading.measure import measure
-from runner.grading.model import AccuracyFigures, EpochFigures, LatencyFigures, Percentiles, RawWindow
-from runner.profile.model import CallClassShare, CallShare, CategoryShare, Copies
-from runner.published import load as published
-from runner.studies.model import Cell, CellRun, Run
-from runner.studies.observe import observed
-from runner.studies.observe.derived import derived
-from runner.studies.observe.runs import converged_at
-from runner.trial import Concurrent
+from runner.analysis.grading.measure import measure
+from runner.core.measurement import AccuracyFigures, EpochFigures, LatencyFigures, Percentiles, RawWindow
+from runner.core.profile import CallClassShare, CallShare, CategoryShare, Copies
+from runner.core.trial import Concurrent
+from runner.experiments.studies.model import Cell, CellRun, Run
+from runner.experiments.studies.observe import observed
+from runner.experiments.studies.observe.derived import derived
+from runner.experiments.studies.observe.runs import converged_at
+from runner.results.published import load as published
 
 DELL = published.load(published.DIRECTORY / "dell-emc-2016-p100.yaml")
 CPU = studied.machine()

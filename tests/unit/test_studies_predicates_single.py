@@ -12,8 +12,8 @@ from asking import ask, scene
 from pydantic import TypeAdapter
 from studied import observation
 
-from runner.published.findings import Predicate
-from runner.studies.predicates import answered
+from runner.experiments.studies.predicates import answered
+from runner.results.published.findings import Predicate
 
 
 class TestBound:

@@ -18,12 +18,12 @@ from goldens import on_file
 from made_up_source import rate, source, table
 from studied import observation
 
-from runner.request import Request
-from runner.studies.model import Altered, Cell, CellRun, Pick, Reproduction
-from runner.studies.reproduction import judge
-from runner.studies.scene import Scene
-from runner.studies.study import Study
-from runner.studies.verdicts import compared
+from runner.core.request import Request
+from runner.experiments.studies.evidence import Scene
+from runner.experiments.studies.model import Altered, Cell, CellRun, Pick, Reproduction
+from runner.experiments.studies.reproduction import judge
+from runner.experiments.studies.study import Study
+from runner.experiments.studies.verdicts import compared
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "studies" / "made-up.reproduction.json"
 STUDY = Study.model_validate(

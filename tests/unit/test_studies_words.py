@@ -12,18 +12,12 @@ from decimal import Decimal
 from made_up_study import cpu_machine
 from rich.console import Console
 
-from runner.grading.model import Interval
-from runner.published.findings import Finding
-from runner.published.model import Conditions
-from runner.studies import show, words
-from runner.studies.model import (
-    Altered,
-    CellOutcome,
-    Comparison,
-    Judgement,
-    Observation,
-    Reproduction,
-)
+from runner.core.measurement import Interval
+from runner.experiments.studies import show
+from runner.experiments.studies import text as words
+from runner.experiments.studies.model import Altered, CellOutcome, Comparison, Judgement, Observation, Reproduction
+from runner.results.published.findings import Finding
+from runner.results.published.model import Conditions
 
 WHERE = Conditions(framework="mxnet", model="googlenet", gpus=1)
 FINDING = Finding.model_validate(

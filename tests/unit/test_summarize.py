@@ -7,13 +7,11 @@ import examples
 import pytest
 from records import events, provenance, record
 
-from runner.flop.model import FlopFigures
-from runner.grading.measure import measure
-from runner.grading.model import StepParts
-from runner.machine.provenance import Gpu
-from runner.outcome import Outcome
-from runner.results import Validity
-from runner.summarize import machine, summarize, version_of
+from runner.analysis.grading.measure import measure
+from runner.analysis.summarize import machine, summarize, version_of
+from runner.core.measurement import FlopFigures, StepParts
+from runner.core.node import Gpu
+from runner.core.record import Outcome, Validity
 
 
 def run(run_id, seconds=0.1, *, scale=1, status="valid", failed=False):

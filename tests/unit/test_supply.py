@@ -14,12 +14,12 @@ import pytest
 import requests
 from docker.errors import APIError, ImageNotFound
 
+from runner.cluster.hosts import supply
+from runner.cluster.hosts.endpoint import Connection
+from runner.cluster.hosts.model import Endpoint, Host
+from runner.cluster.hosts.supply import is_same, supply_image
+from runner.core.errors import RequestError
 from runner.engines import volumes
-from runner.errors import RequestError
-from runner.hosts import supply
-from runner.hosts.endpoint import Connection
-from runner.hosts.model import Endpoint, Host
-from runner.hosts.supply import is_same, supply_image
 
 REFERENCE = "dlscale/mxnet:1.9.1"
 BLOCKS = (b"layer one", b"layer two", b"layer three")

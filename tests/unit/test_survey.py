@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from examples import node
 
-from runner.errors import RequestError
-from runner.hosts import survey as survey_module
-from runner.hosts.clock import Clock
-from runner.hosts.model import Endpoint, Host, Hosts, Interface
-from runner.hosts.survey import at_once, gpu_ways, refusals, survey
+from runner.cluster.hosts import survey as survey_module
+from runner.cluster.hosts.clock import Clock
+from runner.cluster.hosts.model import Endpoint, Host, Hosts, Interface
+from runner.cluster.hosts.survey import at_once, gpu_ways, refusals, survey
+from runner.core.errors import RequestError
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from records import provenance
 from swept import measured, samples, traced, watched
 
-from runner.across.sweeps import sweeps
+from runner.analysis.comparisons.sweeps import sweeps
 from runner.report.sweep import markdown, reports
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning

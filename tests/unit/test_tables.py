@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from runner import tables
-from runner.columns import COLUMNS
-from runner.events.parse import Rows
+from runner.core.columns import COLUMNS
+from runner.core.events.parse import Rows
+from runner.results import tables
 
 NODES = {"c0": "n1", "c1": "n2"}
 

@@ -8,11 +8,12 @@ import json
 import pytest
 from test_plan import Fleet, Member, NodeWires, examples, ground, of
 
-from runner.errors import RequestError
-from runner.planning.plan import plan
-from runner.planning.techniques import of_older, settle
-from runner.request import Request, refuse_contradictions
-from runner.results import read_record
+from runner.core.errors import RequestError
+from runner.core.request import Request, refuse_contradictions
+from runner.core.trial import of_older
+from runner.plan.plan import plan
+from runner.plan.techniques import settle
+from runner.results.store import read_record
 
 ALL = (
     *("channels-last", "fused-optimizer", "space-to-depth", "pooling-kernel"),

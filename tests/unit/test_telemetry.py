@@ -15,14 +15,14 @@ import pandas as pd
 import pytest
 from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, started, stopped, trouble, window
 
-from runner.columns import COLUMNS
-from runner.telemetry.device import Device
-from runner.telemetry.doubts import doubts, taken_cores
-from runner.telemetry.model import ForeignProcess, Missing, Range, Span
-from runner.telemetry.pool import pool
-from runner.telemetry.spans import node_spans
-from runner.telemetry.stretches import Stretches
-from runner.telemetry.summary import summarize
+from runner.analysis.telemetry.device import Device
+from runner.analysis.telemetry.doubts import doubts, taken_cores
+from runner.analysis.telemetry.pool import pool
+from runner.analysis.telemetry.spans import node_spans
+from runner.analysis.telemetry.stretches import Stretches
+from runner.analysis.telemetry.summary import summarize
+from runner.core.columns import COLUMNS
+from runner.core.telemetry import ForeignProcess, Missing, Range, Span
 
 MONITORS = {MONITOR: "here"}
 T = beats(0, 16)
@@ -630,7 +630,7 @@ def test_repeats_on_different_gpus_are_not_added_up():
 
 def test_whoever_only_reads_a_record_loads_no_pandas():
     heavy = ("numpy", "pandas", "pyarrow", "pynvml")
-    code = f"import sys, runner.results; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, runner.results.store; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=examples.ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from runner.telemetry.model import Span
-from runner.telemetry.series import NO_SAMPLE, RESET, Series
+from runner.analysis.telemetry.series import NO_SAMPLE, RESET, Series
+from runner.core.telemetry import Span
 
 SECOND = Span(start=0.0, end=1.0)
 

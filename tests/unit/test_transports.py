@@ -17,17 +17,19 @@ from records import events, record
 from rich.console import Console
 from wires import DDP, ITERATIONS, ON_GPU, counts, nccl, on_nodes, sent, start
 
-from runner import interconnect
-from runner.across.transports import across, compare, curves
-from runner.emulation.link import Link
-from runner.grading.measure import measure
-from runner.grading.model import Exchange
+from runner.analysis.comparisons.transports import across, compare, curves
+from runner.analysis.grading.measure import measure
+from runner.analysis.interconnect import transport
+from runner.analysis.interconnect import transport as transport_module
+from runner.analysis.summarize import summarize
+from runner.core.measurement import Exchange
+from runner.core.record import Validity
+from runner.core.transport import PcieTraffic
+from runner.core.wire import Link
 from runner.report import transports
 from runner.report.page import figures as page_figures
 from runner.report.publish import publish
 from runner.report.transports_plot import transports_figure, transports_png
-from runner.results import Validity
-from runner.summarize import summarize
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 FAST, SLOW = Link(rate_mbit=1000, emulated=True), Link(rate_mbit=100, emulated=True)
@@ -47,7 +49,7 @@ def run(run_id, trial, *, seconds, iface="eth0", sent_bytes=1.01 * MEGABYTE, pro
     if trial.world_size > 1:
         moved = round(ITERATIONS * sent_bytes)
         said = [start(), *(e for n in (1, 2) for e in sent(f"n{n}", {iface: moved}, rank=n - 1))]
-        changes["transport"] = interconnect.used(trial, (), said, one_machine=True)
+        changes["transport"] = transport.used(trial, (), said, one_machine=True)
     if reasons:
         changes["validity"] = Validity(status="invalid", reasons=reasons)
     return Path(run_id), found.model_copy(update=changes)
@@ -248,7 +250,7 @@ def test_within_a_node_bytes_are_those_of_the_wire_that_was_used():
     """NVLink's by NVML, a GPU's; of shared memory, which has no counter, what samplers saw of PCIe in half of the time."""
     gpus = [examples.gpu(0), examples.gpu(1)]
     steps = ITERATIONS * MEGABYTE
-    slots = [interconnect.PcieTraffic(gpu=f"GPU-{n}", rx_bytes=steps, tx_bytes=steps, share=0.5) for n in (0, 1)]
+    slots = [PcieTraffic(gpu=f"GPU-{n}", rx_bytes=steps, tx_bytes=steps, share=0.5) for n in (0, 1)]
     ways = []
     for kind, moved, via, pcie in (
         ("nvlink", steps * 3 // 2, "via P2P/CUMEM", ()),
@@ -259,7 +261,7 @@ def test_within_a_node_bytes_are_those_of_the_wire_that_was_used():
         path, found = run(kind, trial, seconds=0.1)
         lo = 2 * steps if kind == "loopback" else 0
         said = [*counts(nvlink=[(moved, moved)] * 2, lo=lo), nccl(f"Channel 00 : 0 -> 1 {via}")]
-        used = interconnect.used(trial, gpus, said, pcie=pcie)
+        used = transport_module.used(trial, gpus, said, pcie=pcie)
         measurement = found.measurement.model_copy(update={"gradient_bytes": MEGABYTE})
         ways.append((path, found.model_copy(update={"transport": used, "measurement": measurement})))
     rows = compare(curves(ways)).rows

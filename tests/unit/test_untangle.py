@@ -4,8 +4,8 @@ programs that is changed on its way."""
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.events.parse import Rows, parse_line
-from runner.untangle import MOST, Untangler
+from runner.core.events.parse import Rows, parse_line
+from runner.run.mpi_output import MOST, Untangler
 
 # A real chain, shortened: Open MPI 4.1.4, two ranks that write rows at once.
 WOVEN = (

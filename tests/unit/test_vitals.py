@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from made_up_machine import Card, FakeNvml, write_tree
 
-from runner.machine.cluster import inspect_local
-from runner.machine.vitals import take_vitals
+from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.vitals import take_vitals
 
 
 def test_governors_throttling_and_gpus_of_a_made_up_machine(tmp_path):

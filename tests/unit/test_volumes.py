@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 from docker.errors import APIError
 
-from runner import owner
-from runner.engines import volumes
+from runner.engines import owner, volumes
 from runner.engines.base import EngineError
 from runner.engines.volumes import File
 

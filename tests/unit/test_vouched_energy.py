@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.regrade import regrade
-from runner.report.figures import figure
-from runner.results import folders_under, run_directories
-from runner.summarize import summarize
+from runner.analysis.summarize import summarize
+from runner.commands.regrade import regrade
+from runner.core.units import figure
+from runner.results.store import folders_under, run_directories
 
 RESULTS = Path(__file__).parents[2] / "results"
 RUNS = [path for folder in folders_under(RESULTS) for path in run_directories(folder)]

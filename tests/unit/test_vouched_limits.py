@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.across.ablation import ablations
-from runner.on_file import records_under
-from runner.report.figures import figure, half_width
-from runner.summarize import summarize
+from runner.analysis.comparisons.ablation import ablations
+from runner.analysis.summarize import summarize
+from runner.core.units import figure, half_width
+from runner.results.find import records_under
 
 ROOT = Path(__file__).parents[2]
 H200 = ROOT / "results/h200"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.compare.flow import compare_runs
+from runner.commands.compare_flow import compare_runs
+from runner.commands.report import KEPT_PAGE, report
 from runner.report import canvas
-from runner.reports import KEPT_PAGE, report
 
 RESULTS = Path(__file__).parents[2] / "results"
 

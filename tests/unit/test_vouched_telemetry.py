@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.results import read_record, run_directories
+from runner.results.store import read_record, run_directories
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = [RESULTS / "h200" / topic for topic in ("telemetry", "cern-wgan")]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.across.transports import across
-from runner.interconnect.volume import gradient_factor, least_factor
-from runner.on_file import records_under
+from runner.analysis.comparisons.transports import across
+from runner.analysis.interconnect.volume import gradient_factor, least_factor
 from runner.report import transports
 from runner.report.publish import Measured
-from runner.results import read_record
+from runner.results.find import records_under
+from runner.results.store import read_record
 
 ROOT = Path(__file__).parents[2]
 WIRES = ROOT / "results/h200/wires"

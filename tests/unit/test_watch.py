@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 from wires import start
 
-from runner.execute import SEARCH_SILENCE_S, SILENCE_S, Limits
+from runner.core.request import Request
 from runner.report.progress import PlainProgress
-from runner.report.watch import Watch
-from runner.request import Request
+from runner.run.execute import SEARCH_SILENCE_S, SILENCE_S, Limits
+from runner.run.watch import Watch
 
 COMPILED = {"framework": "pytorch", "techniques": ("compile",)}
 

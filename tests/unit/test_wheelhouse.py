@@ -15,9 +15,9 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag
 from wheels import make_index, make_wheel
 
-from runner.catalog import load_images
-from runner.errors import RequestError
+from runner.core.errors import RequestError
 from runner.images import wheelhouse
+from runner.images.catalog import load_images
 from runner.images.spec import ImageSpec
 from runner.images.wheelhouse import Pin, Target, fetch, read_lock, size_mib
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import RequestError
-from runner.workload import choose_workload, load_workloads
+from runner.core.errors import RequestError
+from runner.core.workload import choose_workload, load_workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "workloads/imagenet_cnn"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from runner import yamlfile
-from runner.errors import RequestError
+from runner.core import yamlfile
+from runner.core.errors import RequestError
 
 
 class Frozen(BaseModel):

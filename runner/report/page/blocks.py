@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.analysis.comparisons.cross_check import INCOMPARABLE
+from runner.analysis.summarize import summarize
+from runner.core import units
+from runner.core.trial import title
 from runner.report import (
     ablation,
     cross_check,
@@ -24,25 +28,22 @@ from runner.report import sweep as sweeping
 from runner.report.page import curves as over
 from runner.report.page import figures as drawn
 from runner.report.page.model import Block, Table
-from runner.report.watch import title
-from runner.summarize import summarize
 
 if TYPE_CHECKING:
-    from runner.across.transports import Curve
-    from runner.report.ablation import Ablation, Line
+    from runner.analysis.comparisons.ablation import Ablation, Line
+    from runner.analysis.comparisons.alike import TrainingReport
+    from runner.analysis.comparisons.cross_check import CrossCheck, EngineRow
+    from runner.analysis.comparisons.devices import Devices
+    from runner.analysis.comparisons.inputs import InputReport, Source
+    from runner.analysis.comparisons.networks import Networks
+    from runner.analysis.comparisons.strategies import Strategies, Way
+    from runner.analysis.comparisons.sweeps import Sweep
+    from runner.analysis.comparisons.transports import Comparison, Curve
+    from runner.analysis.summary import Row, Summary
+    from runner.core.record import RunRecord
     from runner.report.block import Block as Laid
-    from runner.report.comparison import Comparison
-    from runner.report.cross_check import CrossCheck, EngineRow
-    from runner.report.devices import Devices
-    from runner.report.inputs import InputReport, Source
-    from runner.report.networks import Networks
     from runner.report.page.model import Figure
     from runner.report.publish import Measured, Watched
-    from runner.report.strategies import Strategies, Way
-    from runner.report.summary import Row, Summary
-    from runner.report.sweep import Sweep
-    from runner.report.training import TrainingReport
-    from runner.results import RunRecord
 
 
 def anchor(*words: str) -> str:
@@ -107,7 +108,7 @@ def batches(sweep: Sweep) -> Block:
     best = max(rates, key=lambda point: point.throughput or 0.0, default=None)
     lead = f"{len(sweep.points)} points"
     if best:
-        lead += f"; most at batch {best.batch}, {best.precision}: {figures.figure(best.throughput)} {sweep.unit}"
+        lead += f"; most at batch {best.batch}, {best.precision}: {units.figure(best.throughput)} {sweep.unit}"
     return Block(
         anchor=anchor(sweep.name),
         title=f"{sweep.title}: sweep over the batch",
@@ -133,7 +134,7 @@ def fed(found: InputReport) -> Block:
     best = max(real, key=lambda source: source.ratio or 0.0, default=None)
     lead = "no usable run"
     if best:
-        lead = f"{best.label}: {figures.figure(best.ratio, figures.half_width(best.ratio_ci95))} of synthetic images"
+        lead = f"{best.label}: {units.figure(best.ratio, units.half_width(best.ratio_ci95))} of synthetic images"
     return _of_training(
         found,
         "input",
@@ -153,7 +154,7 @@ def faster(found: Ablation) -> Block:
     )
     lead = "no usable run"
     if best:
-        lead = f"{figures.figure(best.ratio, figures.half_width(best.ratio_ci95))} × the first line with all above it to: {best.label}"
+        lead = f"{units.figure(best.ratio, units.half_width(best.ratio_ci95))} × the first line with all above it to: {best.label}"
     return _of_training(
         found,
         "ablation",
@@ -171,7 +172,7 @@ def checked(found: CrossCheck) -> Block:
     compared = [row for row in found.rows if row.ratio is not None]
     lead = "no usable run"
     if any(row.differs for row in found.rows):
-        lead = cross_check.INCOMPARABLE
+        lead = INCOMPARABLE
     if compared:
         lead = _ratios(compared, found.bare)
     return _of_training(
@@ -203,7 +204,7 @@ def ways(found: Strategies) -> Block:
 
 def _ratios(rows: Sequence[EngineRow | Way], base: str) -> str:
     return "; ".join(
-        f"{row.label}: {figures.figure(row.ratio, figures.half_width(row.ratio_ci95))} of {base}" for row in rows
+        f"{row.label}: {units.figure(row.ratio, units.half_width(row.ratio_ci95))} of {base}" for row in rows
     )
 
 
@@ -237,7 +238,7 @@ def several(found: Networks) -> Block:
     table = networks.block(found)
     ends = [(network, network.rows[-1]) for network in found.networks if network.rows[-1].efficiency is not None]
     lead = "; ".join(
-        f"{one.label}: {figures.figure(100 * (row.efficiency or 0))} % on {row.devices}" for one, row in ends
+        f"{one.label}: {units.figure(100 * (row.efficiency or 0))} % on {row.devices}" for one, row in ends
     )
     return Block(
         anchor=anchor(found.name),
@@ -357,10 +358,10 @@ def _lead(summary: Summary) -> str:
 
 def told(row: Row) -> str:
     """One scale in a line: throughput, devices, speedup, validity."""
-    rate = figures.estimate(row.throughput, row.throughput_ci95, runs=row.repeats)
+    rate = units.estimate(row.throughput, row.throughput_ci95, runs=row.repeats)
     words = [f"{rate} {row.unit} on {row.devices}"]
     if row.speedup is not None and row.scale > 1:
-        words.append(f"speedup {figures.figure(row.speedup, figures.half_width(row.speedup_ci95))}")
+        words.append(f"speedup {units.figure(row.speedup, units.half_width(row.speedup_ci95))}")
     return ", ".join([*words, row.status])
 
 

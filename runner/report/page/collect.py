@@ -15,15 +15,15 @@ from runner.report.page.model import Block, Page, Section
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from runner.report.ablation import Ablation
-    from runner.report.cross_check import CrossCheck
-    from runner.report.devices import Devices
-    from runner.report.inputs import InputReport
-    from runner.report.networks import Networks
+    from runner.analysis.comparisons.ablation import Ablation
+    from runner.analysis.comparisons.cross_check import CrossCheck
+    from runner.analysis.comparisons.devices import Devices
+    from runner.analysis.comparisons.inputs import InputReport
+    from runner.analysis.comparisons.networks import Networks
+    from runner.analysis.comparisons.strategies import Strategies
+    from runner.analysis.comparisons.sweeps import Sweep
+    from runner.core.record import RunRecord
     from runner.report.publish import Measured, Watched
-    from runner.report.strategies import Strategies
-    from runner.report.sweep import Sweep
-    from runner.results import RunRecord
 
 CHAPTERS: Final = {
     "studies": (

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from runner.trial import Trial
+from runner.core.trial import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runner.results import RunRecord
+    from runner.core.record import RunRecord
 
 
 def again(record: RunRecord) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from runner.report import power_plot
 from runner.report.page.model import Figure, Series
 
 if TYPE_CHECKING:
-    from runner.grading.model import EpochFigures
+    from runner.core.measurement import EpochFigures
+    from runner.core.record import RunRecord
     from runner.report.publish import Watched
-    from runner.results import RunRecord
 
 POINTS: Final = 300
 """Points of a curve over time; more are not told apart on a screen."""

@@ -15,16 +15,16 @@ from runner.report.page.model import Figure, Series, bounds, error_bars
 from runner.report.profile import worked
 
 if TYPE_CHECKING:
-    from runner.grading.model import Interval
-    from runner.report.ablation import Ablation
-    from runner.report.comparison import ComparedRow, Comparison
-    from runner.report.cross_check import CrossCheck
-    from runner.report.inputs import InputReport
-    from runner.report.networks import Networks
-    from runner.report.strategies import Strategies
-    from runner.report.summary import Row, Summary
-    from runner.report.sweep import Sweep
-    from runner.results import RunRecord
+    from runner.analysis.comparisons.ablation import Ablation
+    from runner.analysis.comparisons.cross_check import CrossCheck
+    from runner.analysis.comparisons.inputs import InputReport
+    from runner.analysis.comparisons.networks import Networks
+    from runner.analysis.comparisons.strategies import Strategies
+    from runner.analysis.comparisons.sweeps import Sweep
+    from runner.analysis.comparisons.transports import ComparedRow, Comparison
+    from runner.analysis.summary import Row, Summary
+    from runner.core.measurement import Interval
+    from runner.core.record import RunRecord
 
 Runs = Mapping[int, tuple[str, ...]]
 """By scale, the ids of the runs of a row."""

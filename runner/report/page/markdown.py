@@ -12,7 +12,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from runner.report.block import ABSENT, escaped, line, listed
+from runner.core.units import ABSENT
+from runner.report.block import escaped, line, listed
 
 if TYPE_CHECKING:
     from runner.report.page.model import Block, Page, Section, Table

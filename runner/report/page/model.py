@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import field_validator, model_validator
 
-from runner.frozen import Frozen
-from runner.grading.model import FEWEST_RUNS
-from runner.report.figures import INTERVAL, ends
+from runner.core.frozen import Frozen
+from runner.core.measurement import FEWEST_RUNS
+from runner.core.units import INTERVAL, ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.grading.model import Interval
+    from runner.core.measurement import Interval
 
 SeriesKind = Literal["measured", "published", "ideal"]
 Place = float | str

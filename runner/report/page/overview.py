@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from runner.across.cells import cells
+from runner.analysis.comparisons.cells import cells
+from runner.analysis.summarize import machine, mode_in_words
+from runner.core import units
+from runner.core.trial import Trial
+from runner.core.units import ABSENT
 from runner.report import figures
-from runner.report.block import ABSENT
 from runner.report.page import runs as lines
 from runner.report.page.blocks import anchor
 from runner.report.page.model import Block, Count, Figure, Series, Table, bounds, error_bars
-from runner.summarize import machine, mode_in_words
-from runner.trial import Trial
 
 if TYPE_CHECKING:
-    from runner.across.cells import Cell
-    from runner.results import RunRecord
+    from runner.analysis.comparisons.cells import Cell
+    from runner.core.record import RunRecord
 
 MOST = 40
 """Lines of a table here; the table of all runs has the rest."""
@@ -103,7 +104,7 @@ def _fastest(found: Iterable[Cell]) -> Table:
         rows=tuple(_fast(cell) for cell in ordered[:MOST]),
         legend=(
             "cell: one training in one setting, all its usable runs pooled (samples ÷ seconds); of the cells of a network on as many devices the "
-            f"one with the highest pooled throughput; {figures.PLUS_MINUS}; batch: of one device{more}"
+            f"one with the highest pooled throughput; {units.PLUS_MINUS}; batch: of one device{more}"
         ),
     )
 
@@ -117,8 +118,8 @@ def _fast(cell: Cell) -> tuple[str, ...]:
         lines.framework(record),
         cell.setting or ABSENT,
         figures.runs(row),
-        f"{figures.figure(row.throughput, figures.half_width(row.throughput_ci95))} {row.unit}",
-        figures.figure(row.speedup, figures.half_width(row.speedup_ci95)),
+        f"{units.figure(row.throughput, units.half_width(row.throughput_ci95))} {row.unit}",
+        units.figure(row.speedup, units.half_width(row.speedup_ci95)),
         row.status,
         " ".join(cell.runs),
     )

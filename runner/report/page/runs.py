@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from runner.report import figures
-from runner.report.block import ABSENT
+from runner.analysis.summarize import between, machine, mode_in_words, version_of
+from runner.core import units
+from runner.core.trial import ForeignTrial, Trial, devices_in_words
+from runner.core.units import ABSENT
 from runner.report.page.command import again
 from runner.report.page.model import Fact, RunLine
-from runner.summarize import between, machine, mode_in_words, version_of
-from runner.trial import ForeignTrial, Trial, devices_in_words
 
 if TYPE_CHECKING:
-    from runner.results import RunRecord
+    from runner.core.record import RunRecord
 
 COLUMNS: Final = (
     "run",
@@ -89,13 +89,13 @@ def _cells(record: RunRecord) -> tuple[str, ...]:
         trial.name if isinstance(trial, ForeignTrial) else trial.model,
         devices(record),
         ABSENT if trial.batch_per_device is None else f"{trial.batch_per_device:,}",
-        figures.figure(rate.value if rate else None),
+        units.figure(rate.value if rate else None),
         rate.unit if rate else ABSENT,
-        figures.figure(speedup.value if speedup else None),
+        units.figure(speedup.value if speedup else None),
         status(record),
-        figures.figure(measured.training_time_s if usable else None),
-        figures.figure(seen.utilisation_percent if seen else None),
-        figures.figure(seen.power_w if seen else None),
+        units.figure(measured.training_time_s if usable else None),
+        units.figure(seen.utilisation_percent if seen else None),
+        units.figure(seen.power_w if seen else None),
         own.precision if own else ABSENT,
         kind,
         between(record),

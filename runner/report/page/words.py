@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from runner.report import figures
+from runner.core import units
 from runner.report.page.model import Figure, Place, Series
 
 FEW: Final = 8
@@ -31,7 +31,7 @@ def value_at(series: Series, at: int) -> str:
     ends = (series.low[at], series.high[at]) if series.low and series.high else (None, None)
     low, high = ends
     half = None if low is None or high is None else (high - low) / 2
-    return figures.figure(series.y[at], half)
+    return units.figure(series.y[at], half)
 
 
 def _series(series: Series) -> str:

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from runner.events.parse import Rows, parse_line
+from runner.core.events.parse import Rows, parse_line
 
 HERE = Path(__file__).resolve().parent
 MONITOR = HERE.parents[2] / "workloads" / "monitor.py"

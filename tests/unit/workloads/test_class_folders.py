@@ -11,7 +11,7 @@ import stem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import dataset
+from runner.core import dataset
 
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.events import parse
-from runner.grading.measure import measure
+from runner.analysis.grading.measure import measure
+from runner.core.events import parse
 
 
 class Watched:

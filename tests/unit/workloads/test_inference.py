@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.events import parse
+from runner.core.events import parse
 
 
 class Made(inference.OneByOne):

@@ -9,7 +9,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from runner.cli import app
-from runner.errors import RequestError
+from runner.core.errors import RequestError
 
 
 @pytest.mark.parametrize(("side", "sizes"), [((96, 160), (96, 160)), ((350, 500), (300, 300)), ((7, 7), (7, 7))])

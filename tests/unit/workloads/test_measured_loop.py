@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.events import parse
-from runner.grading.measure import whole_windows
+from runner.analysis.grading.measure import whole_windows
+from runner.core.events import parse
 
 
 class Recorder:

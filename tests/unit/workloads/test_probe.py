@@ -13,7 +13,7 @@ import numpy as np
 import probe
 import pytest
 
-from runner.events import parse
+from runner.core.events import parse
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 

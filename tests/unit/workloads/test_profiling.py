@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.events import parse
+from runner.core.events import parse
 
 REGIONS = ("input", "forward", "backward", "optimizer")
 

@@ -7,8 +7,8 @@ import examples
 import pytest
 from with_pytorch import techniques
 
-from runner.request import Technique
-from runner.workload import load_workloads
+from runner.core.request import Technique
+from runner.core.workload import load_workloads
 
 PLAIN = {
     "device": "gpu",

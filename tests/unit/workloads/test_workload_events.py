@@ -11,7 +11,8 @@ import counters
 import events
 import pytest
 
-from runner.events import Bytes, Peer, PortBytes, parse
+from runner.core.events import parse
+from runner.core.events.wires import Bytes, Peer, PortBytes
 
 
 def emitted(write):

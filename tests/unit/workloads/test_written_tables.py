@@ -10,7 +10,7 @@ import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.events import parse
+from runner.core.events import parse
 
 VALUES = (
     st.none()

@@ -1,0 +1,1 @@
+"""Pure: events and samples of runs → figures, validity, transport, telemetry, profiles and comparisons. Reads no file."""

@@ -1,0 +1,87 @@
+"""What several trainings at once came to, a case each. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.core.frozen import Frozen
+from runner.core.record import RunRecord
+from runner.core.trial import Case, Trial
+
+Run = tuple[Path, RunRecord]
+
+
+CASES: tuple[Case, ...] = ("one", "sequential", "together")
+
+
+class CaseFigures(Frozen):
+    """What the trainings of one case took together, over its repeats.
+
+    Attributes:
+        trainings: how many of them.
+        devices: of each.
+        shared: whether those at once had all devices in common.
+        total_s: of each usable repeat: at once, from the first one's first measured window to the last one's end, by the clock of the
+            machine; else their measured times added up. Start, model and warm-up count in none of them.
+        samples: that all trainings of one repeat trained on in that time.
+        reasons: why runs are not valid.
+    """
+
+    case: Case
+    trainings: int
+    devices: int
+    shared: bool
+    total_s: tuple[float, ...]
+    samples: int
+    reasons: tuple[str, ...]
+
+    @property
+    def median_s(self) -> float | None:
+        """Median of the repeats; None where none can be used."""
+        return statistics.median(self.total_s) if self.total_s else None
+
+
+def figures(runs: Sequence[Run]) -> tuple[CaseFigures, ...]:
+    """What the runs of one matrix came to, a case each; one without runs is not there."""
+    found = []
+    for case in CASES:
+        own = [
+            (record.trial, record.trial.concurrent, record)
+            for _, record in runs
+            if isinstance(record.trial, Trial) and record.trial.concurrent and record.trial.concurrent.case == case
+        ]
+        if not own:
+            continue
+        trial, concurrent, _ = own[0]
+        repeats: dict[int, list[RunRecord]] = {}
+        for one, _, record in own:
+            repeats.setdefault(one.repeat, []).append(record)
+        expected = 1 if case == "one" else concurrent.trainings
+        whole = [
+            records
+            for records in repeats.values()
+            if len(records) == expected and all(record.validity.status != "invalid" for record in records)
+        ]
+        found.append(
+            CaseFigures(
+                case=case,
+                trainings=expected,
+                devices=trial.world_size,
+                shared=concurrent.shared,
+                total_s=tuple(total_s(records, case=case) for records in whole),
+                samples=sum(record.measurement.samples for record in whole[0]) if whole else 0,
+                reasons=tuple(dict.fromkeys(reason for _, _, record in own for reason in record.validity.reasons)),
+            )
+        )
+    return tuple(found)
+
+
+def total_s(records: Sequence[RunRecord], *, case: Case) -> float:
+    """Seconds that the trainings of one repeat took together; as `CaseFigures.total_s` has it."""
+    if case != "together":
+        return math.fsum(record.measurement.training_time_s or 0.0 for record in records)
+    windows = [window for record in records for window in record.measurement.windows]
+    return max(window.start + window.seconds for window in windows) - min(window.start for window in windows)

@@ -1,0 +1,168 @@
+"""Records on file → the `InputReport`s among them: runs of one training that differ in what it was fed with only. Pure.
+
+Runs on the same data, decoded alike by as many workers, are pooled as repeats of a matrix are; ratios to synthetic samples are of the pools.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Literal
+
+from runner.analysis.comparisons.alike import (
+    Names,
+    Run,
+    TrainingReport,
+    alike,
+    grouped,
+    of_batch,
+    on_one_ground,
+    trial_of,
+    versions,
+)
+from runner.analysis.grading import metrics
+from runner.analysis.summarize import summarize, usable_windows
+from runner.analysis.summary import Row
+from runner.core.dataset import PACKED
+from runner.core.frozen import Frozen
+from runner.core.measurement import Interval
+from runner.core.record import RunRecord
+from runner.core.trial import Trial
+
+_Place = tuple[bool, str, str, int, str]
+"""What a training was fed with, in the order of the table: real or not, how it is stored, what decodes, workers, which data."""
+# Facts of a trial that say what it is fed with; the number of classes is that of the data.
+_OF_INPUT = frozenset({"data", "decode", "num_classes"})
+
+
+def inputs(runs: Sequence[Run]) -> tuple[InputReport, ...]:
+    """Find what was trained on synthetic images and on real ones; passes under a profiler and trainings at once are left out.
+
+    Args:
+        runs: run directories and their records, in any order; invalid ones have no figure.
+    """
+    names = Names()
+    found = []
+    for own in alike(
+        runs,
+        but=_OF_INPUT,
+        wanted=lambda trial: trial.mode == "train" and trial.image_shape is not None,
+        also=on_one_ground,
+    ):
+        places = grouped(own, _place)
+        if len({real for real, *_ in places}) > 1:
+            found.append(_report(places, name=names.take(of_batch("input", own[0]))))
+    return tuple(found)
+
+
+def _place(run: Run) -> _Place:
+    trial = trial_of(run)
+    if trial.dataset is None:
+        return False, "", "", 0, ""
+    packed = PACKED.get(PurePath(trial.dataset.path).suffix)
+    return True, packed.label if packed else "JPEGs", trial.decode, trial.loader_workers, trial.dataset.digest
+
+
+def _label(place: _Place, record: RunRecord, *, several: bool) -> str:
+    real, stored, decode, workers, digest = place
+    trial = record.trial
+    if not real or not isinstance(trial, Trial) or trial.dataset is None:
+        return "synthetic"
+    which = f" ({trial.dataset.images:,} images, {digest[:8]})" if several else ""
+    processes = f"{workers} loader worker{'' if workers == 1 else 's'}"
+    return f"{stored}{which}, {decode.upper()} decode, {processes}"
+
+
+def _report(places: dict[_Place, list[Run]], *, name: str) -> InputReport:
+    first = next(iter(places))
+    everything = [run for own in places.values() for run in own]
+    synthetic = summarize(places[first])
+    base = usable_windows([record for _, record in places[first]])
+    several = len({digest for real, *_, digest in places if real}) > 1
+    sources = tuple(
+        _source(own, base, label=_label(place, own[0][1], several=several), synthetic=not place[0])
+        for place, own in places.items()
+    )
+    return InputReport(
+        name=name,
+        title=synthetic.title,
+        setting=f"{synthetic.setting}, {synthetic.rows[0].devices}",
+        ground=synthetic.ran_on,
+        unit=synthetic.rate_unit,
+        sources=sources,
+        notes=tuple(_notes(sources, everything)),
+    )
+
+
+def _source(runs: Sequence[Run], base: Sequence[metrics.GlobalWindows], *, label: str, synthetic: bool) -> Source:
+    row = summarize(runs).rows[0]
+    own = usable_windows([record for _, record in runs])
+    told = [
+        record.measurement.input_alone_per_s
+        for _, record in runs
+        if record.validity.status != "invalid" and record.measurement.input_alone_per_s is not None
+    ]
+    alone = statistics.median(told) if told else None
+    of_base = metrics.pooled_rate(base) if base else None
+    compared = own and of_base is not None and not synthetic
+    limit = None
+    if alone is not None and of_base is not None:
+        limit = "input" if alone < of_base else "training"
+    return Source.model_validate(
+        {
+            "label": label,
+            "synthetic": synthetic,
+            "row": row,
+            "ratio": metrics.pooled_rate(own) / of_base if compared and of_base else None,
+            "ratio_ci95": metrics.ratio_interval(own, base) if compared else None,
+            "alone_per_s": alone,
+            "limit": limit,
+            "runs": tuple(record.run_id for _, record in runs),
+        }
+    )
+
+
+def _notes(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[str]:
+    """What is wrong with single rows, and what else than the input differed between them."""
+    for source in sources:
+        if source.row.reasons:
+            yield f"{source.label} {source.row.status}: {'; '.join(source.row.reasons)}"
+    classes = {record.trial.num_classes for _, record in runs if isinstance(record.trial, Trial)}
+    if len(classes) > 1:
+        counts = " and ".join(f"{count:,}" for count in sorted(count for count in classes if count is not None))
+        yield f"the last layer has as many outputs as the data have classes: {counts}"
+    yield from versions(runs, but="input")
+
+
+class Source(Frozen):
+    """What a training was fed with, and what came of it.
+
+    Attributes:
+        label: which samples, what decoded them, and how many loader workers prepared them.
+        synthetic: whether one batch that was there from the start was all its input.
+        row: the runs together.
+        ratio: throughput over that of synthetic samples; None unless both may be used.
+        alone_per_s: samples a second that the input delivers by itself; None where the program does not tell.
+        limit: what keeps the training from being faster; None where that is not known.
+        runs: ids of the runs.
+    """
+
+    label: str
+    synthetic: bool
+    row: Row
+    ratio: float | None
+    ratio_ci95: Interval | None
+    alone_per_s: float | None
+    limit: Literal["input", "training"] | None
+    runs: tuple[str, ...]
+
+
+class InputReport(TrainingReport):
+    """One training on synthetic samples and on real ones.
+
+    Attributes:
+        sources: synthetic first, then by what decodes and by loader workers.
+    """
+
+    sources: tuple[Source, ...]

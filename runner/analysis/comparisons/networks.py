@@ -1,0 +1,183 @@
+"""Records on file → the `Networks` among them: networks that were trained alike on one device and on more and more. Pure.
+
+A network's runs may be of several matrices: those that share the key of their speedups (`Trial.key`) and their wires are one curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runner.analysis.comparisons.alike import Names, Run, slug, trial_of
+from runner.analysis.summarize import between, device_name, model_in_words, summarize, version_of
+from runner.analysis.summary import Row
+from runner.core.frozen import Frozen
+from runner.core.record import RunRecord
+from runner.core.trial import Horovod, Trial
+from runner.core.wire import Link
+
+SCALES: Final = 3
+"""Numbers of devices that one of two networks has at the least: what two have in common is no curve."""
+SEVERAL: Final = 3
+"""Networks of which two numbers of devices are a comparison."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What the networks of a report have in common."""
+
+    framework: str
+    version: str
+    engine: str
+    device: str
+    device_name: str
+    mode: str
+    precision: str
+    scaling: str
+    way: str
+    horovod: Horovod | None
+    xla: bool
+    techniques: tuple[str, ...]
+    data: str
+    decode: str
+    wires: tuple[str, str | None, str | None, Link | None]
+
+
+def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
+    """Find what several networks were trained on; passes under a profiler, trainings at once and other programs are left out.
+
+    Args:
+        runs: run directories and their records, in any order; invalid ones have no figure.
+    """
+    alone: dict[str, list[Run]] = {}
+    kinds: dict[_Kind, dict[str, list[Run]]] = {}
+    for path, record in runs:
+        trial = record.trial
+        if not isinstance(trial, Trial) or trial.mode != "train" or record.profiled or record.concurrent:
+            continue
+        if trial.world_size == 1:
+            alone.setdefault(trial.key, []).append((path, record))
+        else:
+            kinds.setdefault(_kind(record, trial), {}).setdefault(trial.key, []).append((path, record))
+    names = Names()
+    found = []
+    for kind, curves in kinds.items():
+        whole = {key: [*alone[key], *own] for key, own in curves.items() if key in alone}
+        curved = any(len(_scales(own)) >= SCALES for own in whole.values())
+        models = {trial_of(own[0]).model for own in whole.values()}
+        if len(models) >= SEVERAL or (len(whole) > 1 and curved):
+            found.append(_report(kind, list(whole.values()), name=names.take(_name(kind))))
+    return tuple(found)
+
+
+def _kind(record: RunRecord, trial: Trial) -> _Kind:
+    return _Kind(
+        framework=trial.framework,
+        version=version_of(record),
+        engine=record.engine,
+        device=trial.device,
+        device_name=device_name(record),
+        mode=trial.mode,
+        precision=trial.precision,
+        scaling=trial.scaling,
+        way=trial.way,
+        horovod=trial.horovod,
+        xla=trial.xla,
+        techniques=trial.techniques,
+        data=trial.dataset.digest if trial.dataset else "synthetic",
+        decode=trial.decode,
+        wires=(trial.interconnect, trial.iface, trial.hca, trial.link),
+    )
+
+
+def _scales(runs: Sequence[Run]) -> set[int]:
+    return {record.trial.world_size for _, record in runs}
+
+
+def _name(kind: _Kind) -> str:
+    return slug(("networks", kind.framework, kind.version, kind.precision, kind.wires[0], kind.device))
+
+
+def _report(kind: _Kind, curves: Sequence[Sequence[Run]], *, name: str) -> Networks:
+    every = [run for own in curves for run in own]
+    largest = max(every, key=lambda run: run[1].trial.world_size)
+    own = tuple(sorted((_network(runs) for runs in curves), key=lambda one: one.label))
+    over = " or ".join(dict.fromkeys(between(record) for _, record in every if record.trial.world_size > 1))
+    data = "synthetic data" if kind.data == "synthetic" else "images of a data set"
+    return Networks(
+        name=name,
+        title=f"{kind.framework} {kind.version}: {len(own)} networks",
+        setting=f"{kind.precision}, {kind.scaling} scaling, {kind.way} over {over}, {data}",
+        techniques=kind.techniques,
+        ground=summarize([largest]).ran_on,
+        networks=own,
+        notes=tuple(f"{network.label}, {note}" for network in own for note in network.notes),
+    )
+
+
+def _network(runs: Sequence[Run]) -> Network:
+    summary = summarize(runs)
+    trial = trial_of(runs[0])
+    return Network(
+        label=model_in_words(trial),
+        batch=trial.batch_per_device if trial.scaling == "weak" else trial.global_batch,
+        unit=summary.rate_unit,
+        rows=summary.rows,
+        notes=(*_reasons(summary.rows), *summary.notes),
+        runs=tuple(
+            tuple(record.run_id for _, record in runs if record.trial.world_size == row.scale) for row in summary.rows
+        ),
+    )
+
+
+def _reasons(rows: Sequence[Row]) -> Iterator[str]:
+    """What is wrong with single rows."""
+    return (f"{row.devices} {row.status}: {'; '.join(row.reasons)}" for row in rows if row.reasons)
+
+
+class Network(Frozen):
+    """One network on one device and on more.
+
+    Attributes:
+        label: its name, with the size of its images.
+        batch: samples of a device; of all with strong scaling.
+        unit: of its throughput.
+        rows: by scale.
+        notes: what these figures alone would hide.
+        runs: (rows,) ids of the runs behind each.
+    """
+
+    label: str
+    batch: int
+    unit: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    runs: tuple[tuple[str, ...], ...]
+
+
+class Networks(Frozen):
+    """Networks that were trained alike.
+
+    Attributes:
+        name: of its reports.
+        title: framework, version, how many networks.
+        setting: how they were trained, in one line, but for
+        techniques: what those on several devices did to be faster than the plain program.
+        ground: what the largest scale ran on, in one line.
+        networks: by name.
+        notes: what the figures alone would hide.
+    """
+
+    name: str
+    title: str
+    setting: str
+    techniques: tuple[str, ...]
+    ground: str
+    networks: tuple[Network, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """How they were trained, in a line or two."""
+        return (self.setting, *((f"with {', '.join(self.techniques)}",) if self.techniques else ()))

@@ -1,0 +1,335 @@
+"""What the comparison of transports is made from: one row a transport and scale, every figure with its unit and interval.
+
+Nothing here is computed: `runner/analysis/comparisons/transports.py` makes these values, other modules of this package lay them out.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from runner.analysis.comparisons.alike import Names, Run, alike, slug, software, trial_of
+from runner.analysis.grading import metrics
+from runner.analysis.interconnect.volume import least_factor
+from runner.analysis.summarize import between, summarize, usable_windows, version_of
+from runner.analysis.summary import Row
+from runner.core.frozen import Frozen
+from runner.core.measurement import Interval
+from runner.core.record import RunRecord
+from runner.core.request import Interconnect
+from runner.core.transport import CountedWire
+from runner.core.trial import Trial
+
+SAMPLED = "samples of PCIe"
+"""What stands for a counter of what has none: shared memory, which GPUs reach over PCIe, and PCIe itself."""
+
+
+class ComparedRow(Frozen):
+    """One transport at one scale, over all repeats.
+
+    Attributes:
+        transport: the one that was used, with what is not real about it; what was asked for where no run may be used.
+        row: throughput, speedup and efficiency, as in the scaling table of this transport.
+        nodes: how many its devices are on.
+        ratio: throughput ÷ that of the first transport at this scale; None for the first.
+        sent_bytes: what was sent in a step, headers included, mean over nodes and repeats: by a node, within one by a GPU over NVLink or
+            PCIe, or by all ranks over the loopback.
+        gradient_bytes: what each device hands over to be exchanged in a step.
+        expected_bytes: what a node sends for them at the most, mean over nodes: by a ring over all ranks, or to parameter servers.
+        least_bytes: what it sends at the least: by a tree between the nodes, where the algorithm may be one.
+        probe_gb_s: bus bandwidth of the largest message of the probe, in 1e9 bytes a second, median of the repeats.
+        probe_bytes: size of that message.
+        counted_by: who counted that: `NVML`, `kernel`, or `SAMPLED`; None where the wire has no counter.
+        asked_gbit: what each node's link is held to, in 1e9 bits a second; None for links as they are.
+        reached_gbit: bits that were sent ÷ wall seconds of the measured windows, of all repeats, in 1e9 bits a second.
+        not_the_limit: whether the rate that was asked for was not reached and a higher one gained nothing or, where there is none, the
+            exchange by itself does not fill it.
+    """
+
+    transport: str
+    row: Row
+    nodes: int = 1
+    ratio: float | None = None
+    ratio_ci95: Interval | None = None
+    sent_bytes: float | None = None
+    gradient_bytes: int | None = None
+    expected_bytes: float | None = None
+    least_bytes: float | None = None
+    probe_gb_s: float | None = None
+    probe_bytes: int | None = None
+    counted_by: str | None = None
+    asked_gbit: float | None = None
+    reached_gbit: float | None = None
+    not_the_limit: bool = False
+
+    @property
+    def factor(self) -> float | None:
+        """Bytes that were sent ÷ bytes of the gradients."""
+        return self.sent_bytes / self.gradient_bytes if self.sent_bytes is not None and self.gradient_bytes else None
+
+    @property
+    def needed_bytes(self) -> tuple[float, ...]:
+        """What the algorithm has a node send, the least and the most that it may be; once where that is the same, empty where it is not known."""
+        return tuple(dict.fromkeys(one for one in (self.least_bytes, self.expected_bytes) if one is not None))
+
+    @property
+    def needed_factors(self) -> tuple[float, ...]:
+        """The same ÷ bytes of the gradients."""
+        return tuple(one / self.gradient_bytes for one in self.needed_bytes) if self.gradient_bytes else ()
+
+
+class Comparison(Frozen):
+    """The transports of one matrix, which differ in nothing else.
+
+    Attributes:
+        rows: by scale, the transports in the order in which they ran.
+        setting, ground: what was run, and on what, in one line each.
+        first: the transport that the ratios are to.
+        baseline: the same training on one device, which efficiency is against; None where none is on file.
+    """
+
+    title: str
+    setting: str
+    ground: str
+    unit: str
+    first: str
+    rows: tuple[ComparedRow, ...]
+    baseline: Row | None = None
+
+
+_KINDS: Final[tuple[Interconnect, ...]] = get_args(Interconnect)
+# Facts of a trial that say what lies between its devices.
+_OF_WIRES: Final = frozenset({"interconnect", "link", "nodes"})
+# The kernel counts headers, too, so that a link that is busy for all of a step reaches nearly its rate (0.92 of 1 Gbit/s and 0.91 of 10 in
+# 20261122T021304Z-bdf7 and 20261122T062504Z-bc42); below this it is idle for some of the time.
+FILLED: Final = 0.9
+# It was the limit all the same if a higher rate made the training so much faster: where computing and sending take turns.
+FASTER: Final = 1.05
+COUNTERS: Final[Mapping[CountedWire, str]] = {
+    "nvlink": "NVML",
+    "pcie": SAMPLED,
+    "loopback": "kernel",
+    "sockets": "kernel",
+    "rdma": "kernel",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The runs of one way to join the devices, with those that all ways share.
+
+    Attributes:
+        label: the transport that was used; what was asked for where no run of it may be used.
+        own: run directories and records of this way alone.
+    """
+
+    label: str
+    runs: tuple[Run, ...]
+    own: tuple[Run, ...]
+
+    @property
+    def slug(self) -> str:
+        """The label as part of a file's name: `ethernet-eth0-emulated-1gbit`."""
+        return slug([self.label]).strip("-")
+
+
+def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
+    """Runs of several matrices that differ in their wires only, by the name of their report; the shortest way between devices first.
+
+    Args:
+        runs: run directories and their records, in any order; passes under a profiler and trainings at once are left out.
+
+    Returns:
+        By name, the runs on several devices, and after them those on one device that their efficiency is against.
+    """
+    names = Names()
+    by_id = {record.run_id: (path, record) for path, record in runs}
+    found: dict[str, tuple[Run, ...]] = {}
+    for own in alike(
+        runs,
+        but=_OF_WIRES,
+        wanted=lambda trial: trial.world_size > 1,
+        also=lambda record, _: (version_of(record), record.engine),
+    ):
+        ways = {(trial.nodes, trial.interconnect, trial.link) for trial in map(trial_of, own)}
+        if len(ways) > 1 and len({record.matrix_id for _, record in own}) > 1:
+            bases = dict.fromkeys(record.scaling.baseline_run_id for _, record in own)
+            one = (by_id[base] for base in bases if base in by_id)
+            found[names.take(_name(own[0]))] = (*sorted(own, key=_distance), *one)
+    return found
+
+
+def _distance(run: Run) -> tuple[int, int, float]:
+    """Fewer nodes before more, inner wires in their order, fast links before slow ones."""
+    trial = trial_of(run)
+    rate = trial.link.rate_mbit if trial.link else None
+    return trial.nodes, _KINDS.index(trial.interconnect), -(math.inf if rate is None else rate)
+
+
+def _name(run: Run) -> str:
+    trial = trial_of(run)
+    words = (
+        *("wires", *software(run), trial.model),
+        *((f"{trial.image_size}px",) if trial.image_size else ()),
+        *(trial.precision, f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
+    )
+    return slug(words)
+
+
+def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, ...]:
+    """Part runs by what was asked of the wires, in the order in which they are given; one curve where that is one thing.
+
+    Args:
+        runs: of a matrix, or of several that differ in their wires only.
+        of_one_matrix: whether what ran on one node belongs to every curve where others cross a wire.
+    """
+    asked: dict[tuple[str, str | None, str, int], list[Run]] = {}
+    shared: list[Run] = []
+    several_nodes = of_one_matrix and any(_nodes(record) > 1 for _, record in runs)
+    for path, record in runs:
+        trial = record.trial
+        if not isinstance(trial, Trial) or trial.world_size == 1 or (several_nodes and _nodes(record) == 1):
+            shared.append((path, record))
+            continue
+        link = trial.link.label if trial.link else ""
+        nodes = 1 if of_one_matrix else trial.nodes
+        asked.setdefault((trial.interconnect, trial.iface or trial.hca, link, nodes), []).append((path, record))
+    if len(asked) < 2:  # noqa: PLR2004
+        return (Curve(label="", runs=tuple(runs), own=()),)
+    common = {id(record) for _, record in shared}  # to compare records takes long
+    labels = [_label(own, interconnect, link, nodes) for (interconnect, _, link, nodes), own in asked.items()]
+    found = []
+    for label, ((interconnect, _, _, _), own) in zip(labels, asked.items(), strict=True):
+        members = common | {id(record) for _, record in own}
+        found.append(
+            Curve(
+                label=label if labels.count(label) == 1 else f"{label}, asked as {interconnect}",
+                runs=tuple(run for run in runs if id(run[1]) in members),
+                own=tuple(own),
+            )
+        )
+    return tuple(found)
+
+
+def compare(found: Sequence[Curve]) -> Comparison:
+    """Set the curves of one matrix side by side.
+
+    Args:
+        found: at least two.
+    """
+    summaries = [summarize(curve.runs) for curve in found]
+    rows = []
+    for scale in sorted({record.trial.world_size for curve in found for _, record in curve.own}):
+        base = _at(found[0], scale)
+        for curve, summary in zip(found, summaries, strict=True):
+            records = _at(curve, scale)
+            rows += [
+                _compared(curve.label, row, records, [] if curve is found[0] else base)
+                for row in summary.rows
+                if row.scale == scale and records
+            ]
+    return Comparison(
+        title=summaries[0].title,
+        setting=summaries[0].setting,
+        ground=summaries[0].ran_on,
+        unit=summaries[0].rate_unit,
+        first=found[0].label,
+        rows=tuple(row.model_copy(update={"not_the_limit": _not_the_limit(row, rows)}) for row in rows),
+        baseline=next((row for summary in summaries for row in summary.rows if row.scale == 1), None),
+    )
+
+
+def _not_the_limit(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
+    """Whether a link was not full and a faster one gained nothing or, where none ran, not even the exchange by itself fills it.
+
+    That a step left it idle for a while does not tell, as computing and sending take turns. By itself the exchange sends at most its bus
+    bandwidth, what a ring does.
+    """
+    asked, rate = row.asked_gbit, row.row.throughput
+    if asked is None or row.reached_gbit is None or rate is None or row.reached_gbit >= FILLED * asked:
+        return False
+    wider = [
+        other.row.throughput
+        for other in rows
+        if (other.row.scale, other.nodes) == (row.row.scale, row.nodes)
+        and (other.asked_gbit is None or other.asked_gbit > asked)
+        and other.row.throughput is not None
+    ]
+    if wider:
+        return max(wider) < FASTER * rate
+    return row.probe_gb_s is not None and 8 * row.probe_gb_s < FILLED * asked
+
+
+def _at(curve: Curve, scale: int) -> list[RunRecord]:
+    """A curve's own records of one scale."""
+    return [record for _, record in curve.own if record.trial.world_size == scale]
+
+
+def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence[RunRecord]) -> ComparedRow:
+    """One transport at one scale; ratios are to the pooled repeats of `base`, as speedups are."""
+    usable = [record for record in records if record.validity.status != "invalid"]
+    ours, theirs = usable_windows(records), usable_windows(base)
+    moved = [found for record in usable if (found := _moved(record))]
+    expected = [
+        total / _nodes(record) for record in usable if (total := record.transport.expected_bytes_per_step) is not None
+    ]
+    least = [
+        gradients * least_factor(trial) / trial.nodes
+        for record in usable
+        if isinstance(trial := record.trial, Trial) and (gradients := record.transport.gradient_bytes) is not None
+    ]
+    link = next((trial.link for record in records if isinstance(trial := record.trial, Trial)), None)
+    largest = [record.measurement.probe[-1] for record in usable if record.measurement.probe]
+    return ComparedRow(
+        transport=label,
+        row=row,
+        ratio=metrics.pooled_rate(ours) / metrics.pooled_rate(theirs) if ours and theirs else None,
+        ratio_ci95=metrics.ratio_interval(ours, theirs) if ours and theirs else None,
+        nodes=max(map(_nodes, records)),
+        sent_bytes=statistics.fmean(one.bytes_a_step for one in moved) if moved else None,
+        counted_by=COUNTERS[moved[0].wire] if moved else None,
+        gradient_bytes=next(
+            (record.transport.gradient_bytes or record.measurement.gradient_bytes for record in usable), None
+        ),
+        expected_bytes=expected[0] if expected else None,
+        least_bytes=least[0] if expected and least else None,
+        probe_gb_s=statistics.median(one.busbw_gb_s for one in largest) if largest else None,
+        probe_bytes=largest[0].size_bytes if largest else None,
+        asked_gbit=link.rate_mbit / 1000 if link and link.rate_mbit is not None else None,
+        reached_gbit=8e-9 * math.fsum(one.bytes_in_all for one in moved) / math.fsum(one.seconds for one in moved)
+        if moved
+        else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """What one run sent over the wire that it used, by that wire's counter: a node or a GPU, mean of them."""
+
+    wire: CountedWire
+    bytes_in_all: float
+    bytes_a_step: float
+    seconds: float
+
+
+def _moved(record: RunRecord) -> _Moved | None:
+    """None where the wire has no counter, or nothing was measured."""
+    count, measured = record.transport.own_count, record.measurement
+    if count is None or not count.share or not measured.training_time_s or not measured.iterations:
+        return None
+    in_all = count.sent / count.share
+    return _Moved(count.wire, in_all, in_all / measured.iterations, measured.training_time_s)
+
+
+def _nodes(record: RunRecord) -> int:
+    return max(1, len(record.trial.placement)) if isinstance(record.trial, Trial) else 1
+
+
+def _label(own: Sequence[Run], interconnect: str, link: str, nodes: int) -> str:
+    """What carried the gradients of the runs that may be used; where there is none, what was asked for. With the nodes, if there are more."""
+    used = dict.fromkeys(between(record) for _, record in own if record.validity.status != "invalid")
+    between_them = " or ".join(used) or ", ".join(word for word in (f"{interconnect} (asked)", link) if word)
+    return f"{between_them}, {nodes} nodes" if nodes > 1 else between_them

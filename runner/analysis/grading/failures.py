@@ -1,0 +1,168 @@
+"""Why runs fail: the last lines of a log → one sentence that names the rank, its exit code, the cause if it is known, and its words."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from runner.core.errors import printable
+from runner.core.events.parse import untag
+
+# As the kernel's own ending of a process reads: 128 + SIGKILL of a shell, -SIGKILL of Python's launchers.
+KILLED: Final = (137, -9)
+# ssh's own words when it lost a node that it had reached; whoever it started ranks there for knows nothing but its exit code, 255.
+LOST: Final = re.compile(
+    r"^(Connection to \S+ closed by remote host|Timeout, server \S+ not responding|client_loop: send disconnect)"
+)
+LAST_LINES: Final = 3
+SMALLER: Final = "; try a smaller BATCH"
+"""Next step of a rank that ran out of memory; what has no batch can't take it."""
+LONGEST_LINE: Final = 200
+
+
+class Cause(NamedTuple):
+    """A cause of failure and the line that shows it; the first match wins."""
+
+    reason: str
+    pattern: re.Pattern[str]
+
+
+CAUSES: Final = (
+    Cause("ssh lost a node in mid-run; see whether it is up and its cable in", LOST),
+    Cause(
+        "ssh could not log in to a node's container; see whether its own log says why",
+        re.compile(
+            r"^ssh: (connect to host|Could not resolve hostname) |^\S+@\S+: Permission denied \(|^Host key verification failed"
+        ),
+    ),
+    Cause(
+        "NCCL found no interface of the name that it was given; name one of each node with IFACE or in the hosts file",
+        re.compile(r"no socket interface found", re.IGNORECASE),
+    ),
+    Cause(
+        "the adapter could not pin memory; the engine has to allow it: start dockerd with --default-ulimit memlock=-1",
+        re.compile(r"ibv_(reg_mr|create_cq|create_qp)\S* .*Cannot allocate memory"),
+    ),
+    Cause(
+        f"the device ran out of memory{SMALLER}",
+        re.compile(r"CUDA out of memory|OutOfMemoryError|cudaMalloc.*out of memory", re.IGNORECASE),
+    ),
+    Cause(
+        f"the process ran out of memory{SMALLER}",
+        re.compile(r"MemoryError|Cannot allocate memory|DefaultCPUAllocator: can't allocate", re.IGNORECASE),
+    ),
+    Cause(
+        "the image has no code for this GPU; `dlscale doctor` names images that do",
+        re.compile(r"no kernel image is available|not compiled with.*sm_\d+", re.IGNORECASE),
+    ),
+    Cause(
+        "the driver is too old for the image's CUDA; `dlscale doctor` names images that fit",
+        re.compile(r"driver version is insufficient|forward compatibility was attempted", re.IGNORECASE),
+    ),
+    Cause(
+        "NCCL could not move data between the ranks",
+        re.compile(r"NCCL (error|WARN)|ncclSystemError|ncclUnhandledCudaError"),
+    ),
+    Cause(
+        "shared memory ran out",
+        re.compile(r"No space left on device.*shm|insufficient shared memory|bus error", re.IGNORECASE),
+    ),
+    Cause(
+        "the image has no such program; install it there, or add its folder to the image's PATH",
+        re.compile(r"^lease: \S+: No such file or directory"),
+    ),
+    Cause("the program could not import a module", re.compile(r"^(ModuleNotFoundError|ImportError): .*")),
+)
+
+
+class Death(NamedTuple):
+    """A rank that ended badly; a negative exit code is the signal that ended it."""
+
+    rank: int
+    exit_code: int
+
+
+# torchrun's words for a rank that failed; the one that did so first comes last.
+_TORCHRUN: Final = re.compile(r"^ *rank +: (?P<rank>\d+) .*\n(?:.*\n)?? *exitcode +: (?P<code>-?\d+)", re.MULTILINE)
+# The words of the launchers that name the first one first.
+_LAUNCHERS: Final = (
+    re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)", re.MULTILINE),  # horovodrun --gloo
+    re.compile(
+        r"noticed that process rank (?P<rank>\d+) with .* exited on signal (?P<signal>\d+)", re.DOTALL
+    ),  # mpirun
+    re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code: +(?P<code>-?\d+)"),  # mpirun
+    re.compile(r"^tf_workers: worker (?P<rank>\d+) ended with exit code (?P<code>-?\d+)", re.MULTILINE),
+)
+
+
+def explain(
+    exit_code: int, last_lines: Sequence[str], *, last_events: Mapping[int, str] | None = None, trains: bool = True
+) -> str:
+    """Say why a container failed.
+
+    Args:
+        exit_code: of its first process.
+        last_lines: what was written last, in order, marked with the rank where a launcher marks it.
+        last_events: by rank, the last event that it wrote; what its ranks are, as far as they were heard of.
+        trains: whether it is a rank's, whose memory goes by its batch, and not a sampler's.
+    """
+    heard = last_events or {}
+    # ssh ends its lines as terminals want it, and horovodrun marks both halves of that.
+    found = [untag(printable(part)) for line in last_lines for part in line.split("\r")]
+    lost = {line.rank for line in found if line.rank is not None and LOST.match(line.said)}
+    death = _first_death([line.text for line in found if line.rank is None], lost)
+    if death is None and len(heard) == 1:
+        death = Death(next(iter(heard)), exit_code)
+    who = f"rank {death.rank}: " if death else ""
+    code = death.exit_code if death else exit_code
+    # A rank under a launcher speaks in marked lines; alone in its container, it says all there is.
+    own = [line.said for line in found if death and line.rank == death.rank] or [line.said for line in found]
+    event = f"; its last event was {heard[death.rank]}" if death and death.rank in heard else ""
+    said = event + _last_words(own)
+    smaller = SMALLER if trains else ""
+    for cause in CAUSES:
+        for line in reversed(own):
+            if match := cause.pattern.search(line):
+                reason = cause.reason.replace(SMALLER, smaller)
+                return f"{who}{reason} ({match.string.strip()[:LONGEST_LINE]})"
+    if code in KILLED:
+        return f"{who}killed (exit code {code}, SIGKILL), by hand or by the kernel at its memory limit{smaller}{said}"
+    return f"{who}exit code {code}{_signal_name(code)}{said}"
+
+
+def _first_death(lines: Iterable[str], lost: Container[int]) -> Death | None:
+    """Who ended first, as the launcher says; one that was killed from outside comes before those that its end made fail.
+
+    Args:
+        lines: the launcher's.
+        lost: ranks that were cut off with their node.
+    """
+    text = "\n".join(lines)
+    found = [_deaths(_TORCHRUN, text)[::-1], *(_deaths(pattern, text) for pattern in _LAUNCHERS)]
+    deaths = next((deaths for deaths in found if deaths), [])
+    from_outside = (death for death in deaths if death.exit_code in KILLED or death.rank in lost)
+    return next(from_outside, deaths[0] if deaths else None)
+
+
+def _deaths(pattern: re.Pattern[str], text: str) -> list[Death]:
+    found = []
+    for match in pattern.finditer(text):
+        groups = match.groupdict()
+        code = int(groups["code"]) if groups.get("code") else -int(groups["signal"])
+        found.append(Death(int(groups["rank"]), code))
+    return found
+
+
+def _signal_name(code: int) -> str:
+    number = -code if code < 0 else code - 128
+    try:
+        return f" ({signal.Signals(number).name})"
+    except ValueError:
+        return ""
+
+
+def _last_words(lines: Sequence[str]) -> str:
+    words = [line.strip()[:LONGEST_LINE] for line in lines if line.strip()][-LAST_LINES:]
+    return f"; it last said: {' / '.join(words)}" if words else ""

@@ -1,0 +1,336 @@
+"""Events → figures. Pure functions, each figure defined once; the same events always give the same digits.
+
+Clock: ranks leave a barrier at the start of the measured windows, so each rank's times are taken relative to its own first
+window. That needs no common clock between hosts, and its error is the skew of one barrier.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from runner.core.events import Event
+from runner.core.events.training import PAUSE_S, Compiled, Eval, Loss, Usage, Window
+from runner.core.measurement import (
+    FEWEST_RUNS,
+    CompiledGraphs,
+    Evaluation,
+    Interval,
+    Percentiles,
+    RawWindow,
+    Steadiness,
+    StepMethod,
+    StepTime,
+    Used,
+)
+
+CONFIDENCE = 0.95
+ALMOST_NORMAL = 1000
+STEADY_TOLERANCE = 0.05
+MIN_STEADY_WINDOWS = 4
+# Of the measured seconds, the most that may be left out as a transient: a run that is slow for longer than that is a slow run.
+MOST_LEFT_OUT = 0.2
+# A rate that changes by less than this without its first windows had no transient: nothing is left out.
+TRANSIENT = 0.002
+# An efficiency that changes by this much without the first step of each window tells what closing a window costs, and not how a job scales.
+EDGE_TOLERANCE = 0.002
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GlobalWindows:
+    """The windows of all ranks as one sequence.
+
+    Attributes:
+        samples: (windows,) samples of all ranks, or units where throughput counts something else.
+        seconds: (windows,) wall seconds; they add up to the span from the barrier to the slowest rank's end, less the pauses.
+        first_share: (windows,) share of a window's samples that its first step makes; None where steps were not timed.
+        first_seconds: (windows,) seconds of that step, on the slowest rank; None likewise.
+    """
+
+    samples: Floats
+    seconds: Floats
+    first_share: Floats | None = None
+    first_seconds: Floats | None = None
+
+    @classmethod
+    def of_rate(cls, rate: float) -> GlobalWindows:
+        """A run of which the rate alone is known; each such moves one unit, so that pooling adds up their times."""
+        return cls(np.array([1.0]), np.array([1.0 / rate]))
+
+    def since(self, first: int) -> GlobalWindows:
+        """The windows from index `first` on."""
+        return GlobalWindows(
+            self.samples[first:],
+            self.seconds[first:],
+            None if self.first_share is None else self.first_share[first:],
+            None if self.first_seconds is None else self.first_seconds[first:],
+        )
+
+    @property
+    def rate(self) -> float:
+        """Samples ÷ seconds over all the windows: never a mean of rates."""
+        return float(self.samples.sum() / self.seconds.sum())
+
+    @property
+    def within(self) -> GlobalWindows | None:
+        """The same without the first step of each window; None where steps were not timed, or a window has but one."""
+        if self.first_share is None or self.first_seconds is None or bool((self.first_share >= 1).any()):
+            return None
+        found = GlobalWindows(self.samples * (1 - self.first_share), self.seconds - self.first_seconds)
+        return found if found.seconds.sum() > 0 else None
+
+
+def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | None:
+    """Join the ranks' windows: a window ends, for all, when its slowest rank ends it, and starts where the one before ended.
+
+    After a pause, such as a validation between two epochs, it starts when the first rank does.
+
+    Returns None when there is no window that every rank has.
+    """
+    ranks: dict[int, list[Window | RawWindow]] = {}
+    for window in windows:
+        ranks.setdefault(window.rank, []).append(window)
+    common = min((len(found) for found in ranks.values()), default=0)
+    if common == 0:
+        return None
+    ordered = [sorted(map(raw, found), key=lambda w: w.index)[:common] for found in ranks.values()]
+    starts = np.array([[w.start - found[0].start for w in found] for found in ordered]).min(axis=0)
+    ends = np.array([[w.start + w.seconds - found[0].start for w in found] for found in ordered]).max(axis=0)
+    before = np.concatenate([[0.0], ends[:-1]])
+    amounts = [[w.samples if w.units is None else w.units for w in found] for found in ordered]
+    samples = np.array(amounts, dtype=np.float64).sum(axis=0)
+    seconds = ends - np.where(starts - before > PAUSE_S, starts, before)
+    if any(w.first_step_s is None or not w.iterations for found in ordered for w in found):
+        return GlobalWindows(samples, seconds)
+    share = np.array([1 / w.iterations for w in ordered[0] if w.iterations])
+    first = np.array([[w.first_step_s for w in found] for found in ordered], dtype=np.float64).max(axis=0)
+    return GlobalWindows(samples, seconds, share, first)
+
+
+def raw(window: Window | RawWindow) -> RawWindow:
+    """What a record keeps of a window."""
+    if isinstance(window, RawWindow):
+        return window
+    return RawWindow(
+        rank=window.rank,
+        index=window.index,
+        start=window.start,
+        samples=window.samples,
+        seconds=window.seconds,
+        units=window.units,
+        iterations=window.iterations,
+        first_step_s=window.step_seconds[0] if window.step_seconds else None,
+    )
+
+
+def incomparable(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows], *, scale: int) -> str | None:
+    """Why `scaled`, on `scale` GPUs, has no efficiency against `base` on one; None where it has, or where steps were not timed.
+
+    A program that waits for its devices where a window ends starts each with an empty queue. On more devices that costs more, and the
+    more often the shorter windows are. It shows in the first step of each window: an efficiency that changes by `EDGE_TOLERANCE` or more
+    without those is one of the windows, and not of the job.
+    """
+    ours, theirs = ([run.within for run in runs] for runs in (scaled, base))
+    own, other = ([run for run in runs if run] for runs in (ours, theirs))
+    if len(own) < len(ours) or len(other) < len(theirs):
+        return None
+    counted = pooled_rate(scaled) / pooled_rate(base) / scale
+    within = pooled_rate(own) / pooled_rate(other) / scale
+    if abs(within - counted) < EDGE_TOLERANCE:
+        return None
+    return (
+        "not comparable: each window ended with a wait for the devices, which costs several more than one (efficiency "
+        f"{counted:.3f} with the first step of each window, {within:.3f} without)"
+    )
+
+
+def steadiness(windows: GlobalWindows, *, most_left_out: float = MOST_LEFT_OUT) -> Steadiness:
+    """Find where the steady state begins, within the first fifth of the measured seconds, or within another share of them.
+
+    The number of windows to leave out is the one that minimizes the marginal standard error of the rest (MSER: K. P. White, "An
+    effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997). It is bounded in time, not in windows:
+    of unequal ones a few can be most of the run. The state counts as steady when the later half of what is kept is within 5 % of the
+    earlier; where it never is, and where the rate is the same with them, all windows count.
+    """
+    times = windows.seconds / windows.samples
+    count, total = len(times), float(windows.seconds.sum())
+    if count < MIN_STEADY_WINDOWS:
+        return _kept(windows, first=0, steady=False, drift=0.0)
+    droppable = int((np.cumsum(windows.seconds) <= most_left_out * total).sum())
+    errors = [times[d:].var() / (count - d) for d in range(min(droppable, count // 2) + 1)]
+    first = int(np.argmin(errors))
+    kept = windows.since(first)
+    drift = drift_of(kept)
+    steady = abs(drift) <= STEADY_TOLERANCE
+    if steady and abs(kept.rate / windows.rate - 1) < TRANSIENT:
+        return _kept(windows, first=0, steady=True, drift=drift_of(windows))
+    return _kept(windows, first=first if steady else 0, steady=steady, drift=drift)
+
+
+def drift_of(windows: GlobalWindows) -> float:
+    """How much faster the later half of the windows is than the earlier."""
+    middle = len(windows.samples) // 2
+    return windows.since(middle).rate / GlobalWindows(windows.samples[:middle], windows.seconds[:middle]).rate - 1.0
+
+
+def _kept(windows: GlobalWindows, *, first: int, steady: bool, drift: float) -> Steadiness:
+    kept = windows.since(first)
+    return Steadiness(
+        first_window=first,
+        steady=steady,
+        drift=drift,
+        left_out_s=float(windows.seconds[:first].sum()),
+        kept_s=float(kept.seconds.sum()),
+        kept=float(kept.samples.sum()),
+    )
+
+
+def pooled_rate(runs: Sequence[GlobalWindows]) -> float:
+    """Samples of all runs ÷ seconds of all runs."""
+    return float(sum(run.samples.sum() for run in runs) / sum(run.seconds.sum() for run in runs))
+
+
+def rate_interval(runs: Sequence[GlobalWindows]) -> Interval | None:
+    """Student's t interval of the pooled rate over runs, each a process started anew; None for fewer than `FEWEST_RUNS`.
+
+    Windows of one process are alike and tell nothing about the next one, so that only the spread of whole runs counts. It is taken on
+    logarithms: rates are positive, and a ratio of two is then a difference.
+    """
+    variance = _log_variance(runs)
+    return None if variance is None else _around(pooled_rate(runs), variance, freedom=len(runs) - 1)
+
+
+def ratio_interval(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows]) -> Interval | None:
+    """Welch's interval of rate(scaled) ÷ rate(base), on logarithms; None where one of them has fewer runs than `FEWEST_RUNS`."""
+    own, other = _log_variance(scaled), _log_variance(base)
+    if own is None or other is None:
+        return None
+    freedom = welch_freedom((own, len(scaled) - 1), (other, len(base) - 1))
+    return _around(pooled_rate(scaled) / pooled_rate(base), own + other, freedom=freedom)
+
+
+def _log_variance(runs: Sequence[GlobalWindows]) -> float | None:
+    """Variance of the logarithm of a pooled rate: that of single runs, times the sum of the squares of their shares of the samples.
+
+    Of n equally long runs that sum is 1 ÷ n. Of unequal ones it is more, as the longest decide.
+    """
+    if len(runs) < FEWEST_RUNS:
+        return None
+    samples = [float(run.samples.sum()) for run in runs]
+    whole = math.fsum(samples)
+    return statistics.variance([math.log(run.rate) for run in runs]) * math.fsum((own / whole) ** 2 for own in samples)
+
+
+def _around(value: float, log_variance: float, *, freedom: float) -> Interval:
+    factor = math.exp(student_t(freedom) * math.sqrt(log_variance))
+    return Interval(low=value / factor, high=value * factor)
+
+
+def welch_freedom(*parts: tuple[float, float]) -> float:
+    """Degrees of freedom of a sum of independent variances, each with its own degrees of freedom.
+
+    B. L. Welch, "The generalization of 'Student's' problem when several different population variances are involved", Biometrika
+    34(1-2), 1947.
+    """
+    below = math.fsum(variance**2 / freedom for variance, freedom in parts)
+    return math.fsum(variance for variance, _ in parts) ** 2 / below if below else math.inf
+
+
+@cache
+def student_t(freedom: float, confidence: float = CONFIDENCE) -> float:
+    """The quantile of Student's t that leaves `confidence` in the middle, by integration; `freedom` need not be whole.
+
+    With t = sqrt(freedom) × tan(angle) its density is that of cos(angle)^(freedom - 1).
+    """
+    if freedom > ALMOST_NORMAL:
+        return NormalDist().inv_cdf((1 + confidence) / 2)
+    angles = np.linspace(0, math.pi / 2, 4001)
+    density = np.cos(angles) ** (freedom - 1)
+    share = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    angle = float(np.interp(confidence, share / share[-1], angles))
+    return round(math.sqrt(freedom) * math.tan(angle), 5)  # the last digits are the processor's
+
+
+def step_times(windows: Sequence[Window], *, method: StepMethod = "step") -> StepTime | None:
+    """Percentiles over the steps of the slowest rank, or over window means where a framework can't time a step."""
+    if not windows:
+        return None
+    per_rank: dict[int, list[float]] = {}
+    if any(window.step_seconds is None for window in windows):
+        method = "window-mean"
+    for window in windows:
+        steps = (
+            window.step_seconds
+            if method != "window-mean" and window.step_seconds
+            else (window.seconds / window.iterations,)
+        )
+        per_rank.setdefault(window.rank, []).extend(steps)
+    slowest = max(per_rank.values(), key=lambda steps: math.fsum(steps) / len(steps))
+    found = percentiles(slowest)
+    return StepTime(p50=found.p50, p90=found.p90, p99=found.p99, method=method)
+
+
+def percentiles(seconds: Sequence[float]) -> Percentiles:
+    """Percentiles of something that was timed at least once, by linear interpolation between the two nearest."""
+    p50, p90, p99 = (float(value) for value in np.quantile(seconds, [0.5, 0.9, 0.99]))
+    return Percentiles(p50=p50, p90=p90, p99=p99, repeats=len(seconds))
+
+
+def losses(events: Sequence[Event]) -> dict[str, tuple[float | None, ...]]:
+    """Loss curve of each rank, warm-up included, by iteration."""
+    curves: dict[int, dict[int, float | None]] = {}
+    for event in events:
+        if isinstance(event, Loss):
+            curve = curves.setdefault(event.rank, {})
+            curve.update({event.first_iteration + offset: value for offset, value in enumerate(event.values)})
+    return {str(rank): tuple(curve[i] for i in sorted(curve)) for rank, curve in sorted(curves.items())}
+
+
+def evaluations(events: Sequence[Event]) -> dict[str, tuple[Evaluation, ...]]:
+    """Losses on the shared batch by rank, in the order of iterations."""
+    found: dict[int, list[Evaluation]] = {}
+    for event in events:
+        if isinstance(event, Eval):
+            found.setdefault(event.rank, []).append(Evaluation(iteration=event.iteration, losses=event.losses))
+    return {str(rank): tuple(sorted(own, key=lambda e: e.iteration)) for rank, own in sorted(found.items())}
+
+
+def compiled(events: Sequence[Event]) -> CompiledGraphs | None:
+    """What compilers made for all ranks; None where none was at work."""
+    told = [event for event in events if isinstance(event, Compiled)]
+    return CompiledGraphs(fresh=sum(one.fresh for one in told), kept=sum(one.kept for one in told)) if told else None
+
+
+def used(events: Sequence[Event]) -> dict[str, Used]:
+    """By container, what its control group used; all ranks of a container read the same one, the first of them speaks."""
+    told: dict[str, dict[str, Usage]] = {}
+    for event in sorted((e for e in events if isinstance(e, Usage)), key=lambda e: e.rank, reverse=True):
+        told.setdefault(event.container, {})[event.where] = event
+    return {
+        name: Used(
+            cpu_s=stop.cpu_s - start.cpu_s if stop.cpu_s is not None and start.cpu_s is not None else None,
+            memory_mib=_mib(stop.memory_bytes),
+            memory_peak_mib=_mib(stop.memory_peak_bytes),
+        )
+        for name, ends in sorted(told.items())
+        if (start := ends.get("start")) and (stop := ends.get("stop"))
+    }
+
+
+def _mib(size: int | None) -> float | None:
+    return None if size is None else size / 2**20
+
+
+def counted(windows: Sequence[Window | RawWindow], steady: Steadiness) -> GlobalWindows | None:
+    """The joined windows from the steady state on."""
+    joined = global_windows(windows)
+    return joined.since(steady.first_window) if joined else None

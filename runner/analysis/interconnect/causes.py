@@ -1,0 +1,193 @@
+"""Asked ≠ used → one sentence with both, and the likely cause where the evidence shows one. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from runner.analysis.interconnect.counted import in_words
+from runner.core.carrier import IP_ONLY, carrier
+from runner.core.request import Interconnect
+from runner.core.transport import Transport, Used
+from runner.core.trial import Placed, Trial
+
+_VERBS: Final[tuple[Interconnect, ...]] = ("infiniband", "roce")
+_SOCKETS: Final[tuple[Used, ...]] = ("ethernet", "ipoib", "loopback")
+
+
+class Cause(NamedTuple):
+    """A likely cause, what was asked and used where it applies, and the words of NCCL that show it; the first match wins.
+
+    Without a pattern the pair alone tells.
+    """
+
+    sentence: str
+    asked: tuple[Interconnect, ...]
+    used: tuple[Used, ...]
+    pattern: re.Pattern[str] | None = None
+
+
+CAUSES: Final = (
+    Cause(
+        "the image has no libibverbs, without which NCCL finds no adapter",
+        _VERBS,
+        _SOCKETS,
+        re.compile(r"Failed to open libibverbs"),
+    ),
+    Cause(
+        "the adapter can't be opened: the container has no /dev/infiniband, or may not use it",
+        _VERBS,
+        _SOCKETS,
+        re.compile(r"ibv_open_device failed|NET/IB : Unable to open device"),
+    ),
+    Cause(
+        "memory can't be locked for the adapter: the container needs IPC_LOCK and an unlimited memlock",
+        _VERBS,
+        _SOCKETS,
+        re.compile(
+            r"ibv_(?:reg_mr|reg_mr_iova2|create_cq|create_qp|alloc_pd)\w* failed.*Cannot allocate memory|ibv_create_cq failed"
+        ),
+    ),
+    Cause(
+        "the adapters can't reach each other: most likely a wrong GID index, or RoCE ports in networks of their own",
+        _VERBS,
+        _SOCKETS,
+        re.compile(r"ibv_modify_qp failed"),
+    ),
+    Cause(
+        "NCCL was told not to use adapters (NCCL_IB_DISABLE in the image, or in its nccl.conf)",
+        _VERBS,
+        _SOCKETS,
+        re.compile(r"NCCL_IB_DISABLE set by environment to [1-9]"),
+    ),
+    Cause(
+        "a plugin of the image brought another network",
+        ("ethernet", *_VERBS),
+        ("unknown",),
+        re.compile(r"via NET/(?!IB|Socket)"),
+    ),
+    Cause(
+        "NCCL turned access from one GPU to the other off, as the driver has it for this pair, or an IOMMU is in the way",
+        ("nvlink", "pcie"),
+        ("shm",),
+        re.compile(r"P2P is disabled between"),
+    ),
+    Cause(
+        "NCCL was told so (NCCL_P2P_DISABLE in the image, or in its nccl.conf)",
+        ("nvlink", "pcie"),
+        ("shm",),
+        re.compile(r"NCCL_P2P_DISABLE set by environment to [1-9]"),
+    ),
+    Cause("no NVLink leads from each of these GPUs to the next", ("nvlink",), ("pcie", "shm")),
+    Cause("NCCL takes NVLink wherever there is one", ("pcie",), ("nvlink",)),
+    Cause(
+        "the usual reason is NVLS, NCCL's reductions within the NVLink switches, which NCCL_P2P_DISABLE leaves on and NCCL_NVLS_ENABLE=0 "
+        "turns off",
+        ("shm", "loopback"),
+        ("nvlink",),
+    ),
+)
+
+
+def mismatch(transport: Transport, trial: Trial) -> str | None:
+    """Say in one sentence that a run did not use what was asked for, or that its evidence contradicts itself; None where neither is so."""
+    if trial.world_size == 1:
+        return None
+    asked = f"INTERCONNECT={transport.requested} asked, " if transport.requested != "auto" else ""
+    if transport.contradiction:
+        used = f"{transport.used} used: " if asked else ""
+        return _sentence(f"{asked}{used}{transport.contradiction}", _cause(transport, trial))
+    if not asked and trial.iface is None and trial.hca is None:
+        return None
+    if asked and not _satisfied(transport, trial):
+        over = f" ({transport.interface})" if transport.interface else ""
+        cause = transport.unproved or _cause(transport, trial)
+        return _sentence(f"{asked}{transport.used}{over} used{_bytes(transport)}", cause)
+    return _wrong_adapter(transport, trial) or _wrong_interface(transport, trial)
+
+
+def _bytes(transport: Transport) -> str:
+    """The bytes of the wire that was asked for and of the one that was used, as far as they are counted."""
+    told = [count for count in transport.counted if count.wire in (transport.requested, transport.used)]
+    return f", where {in_words(told)}" if told else ""
+
+
+def _wrong_adapter(transport: Transport, trial: Trial) -> str | None:
+    """Hold the adapters that carried the gradients against the one that was asked for by name."""
+    if trial.hca is None:
+        return None
+    if transport.used not in _VERBS:
+        return _sentence(f"HCA={trial.hca} asked, {transport.used} used", _cause(transport, trial))
+    others = [hca for hca in transport.hcas if hca != trial.hca and not hca.startswith(f"{trial.hca}:")]
+    if others or not transport.hcas:
+        return _sentence(f"HCA={trial.hca} asked, {', '.join(others) or 'an unnamed adapter'} used", None)
+    return None
+
+
+def _satisfied(transport: Transport, trial: Trial) -> bool:
+    """Whether the kind is the one that was asked for; for what speaks IP alone, InfiniBand is IP over InfiniBand."""
+    if transport.requested == "infiniband" and transport.used == "ipoib":
+        return carrier(trial) in IP_ONLY
+    return transport.requested == transport.used
+
+
+def _wrong_interface(transport: Transport, trial: Trial) -> str | None:
+    """Hold the interfaces that carried the gradients against those that were chosen; verbs pass interfaces by."""
+    if len(trial.placement) == 1 or transport.used in _VERBS:
+        return None
+    for placed in trial.placement:
+        if placed.wire is None:
+            continue
+        found = transport.interfaces.get(placed.node)
+        if found == placed.wire.iface:
+            continue
+        asked = f"IFACE={trial.iface}" if trial.iface else f"INTERCONNECT={transport.requested} ({placed.wire.iface})"
+        if found is None:
+            return _sentence(
+                f"{asked} asked, and no interface of {placed.node} sent as many bytes as the gradients", None
+            )
+        return _sentence(f"{asked} asked, {found} used on {placed.node}", _why_elsewhere(transport, trial, placed))
+    return None
+
+
+def _why_elsewhere(transport: Transport, trial: Trial, placed: Placed) -> str | None:
+    """Why bytes left by another interface than the one whose address the ranks use."""
+    chosen = {other.wire.address for other in trial.placement if other.wire}
+    own = [peer for peer in transport.evidence.peers if peer.node == placed.node]
+    if any(peer.local in chosen or peer.remote in chosen for peer in own):
+        return (
+            "its ranks did use the addresses of that interface, and the kernel sends by route, whatever the address; the usual reason is "
+            "two interfaces in one subnet (`ip route get` shows the way it takes)"
+        )
+    if own:
+        seen = ", ".join(sorted({peer.remote for peer in own}))
+        return f"its ranks reached the others at {seen}, so that the library did not heed the interface"
+    return None
+
+
+def _cause(transport: Transport, trial: Trial) -> str | None:
+    """The likely cause of another kind than was asked for."""
+    lines = "\n".join(transport.evidence.nccl_lines)
+    for cause in CAUSES:
+        applies = transport.requested in cause.asked and transport.used in cause.used
+        if applies and (cause.pattern is None or cause.pattern.search(lines)):
+            return cause.sentence
+    if transport.requested in _VERBS and "NET/IB : No device found" in lines:
+        return _no_adapter(transport, trial)
+    return None
+
+
+def _no_adapter(transport: Transport, trial: Trial) -> str:
+    """Why NCCL saw no adapter: /sys shows those of the host to every container, /dev/infiniband only what was passed in."""
+    seen = {port.port for port in transport.evidence.ports}
+    wanted = {hca for placed in trial.placement if placed.wire for hca in placed.wire.hcas}
+    if not seen:
+        return "NCCL found no adapter, and the kernel of the node shows none"
+    if missing := sorted(wanted - seen):
+        return f"NCCL found no adapter of the name {', '.join(missing)}; the node has {', '.join(sorted(seen))}"
+    return "NCCL found no adapter: the container has no /dev/infiniband, or may not use it"
+
+
+def _sentence(what: str, cause: str | None) -> str:
+    because = f": {cause}" if cause else ""
+    return f"{what}{because}; the record's transport.evidence shows by what"

@@ -1,0 +1,239 @@
+"""Evidence → the transport that carried the gradients of a run. Pure.
+
+What is claimed is what can be shown. Within a node the library's word is held against every counter (`proof`). Between nodes the
+gradients have to leave each of them by interfaces or RDMA ports that count: where NCCL names the kind, those have to have moved as many
+bytes as the gradients have; of all others, the interface or port carried them that did. A run in which none did, or a faster wire did
+as well, is contradicted, and invalid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from runner.analysis.interconnect import counted
+from runner.analysis.interconnect.evidence import collect, sent_by_node
+from runner.analysis.interconnect.nccl import join_channels, read_channels
+from runner.analysis.interconnect.proof import Observed, against, within_a_node
+from runner.analysis.interconnect.volume import (
+    gradient_bytes,
+    gradient_factor,
+    handed_over,
+    least_sent,
+    measured_iterations,
+)
+from runner.core import transport
+from runner.core.carrier import IP_ONLY
+from runner.core.events import Event
+from runner.core.events.wires import Nccl
+from runner.core.node import Gpu, Nic
+from runner.core.transport import Counted, PcieTraffic, Transport, Used
+from runner.core.trial import Placed, Trial
+
+# A bond, a VLAN or a bridge counts the bytes of the interface below it again: of two that carried alike, the chosen one is named.
+ALIKE: Final = 0.9
+# Ports of InfiniBand count IP over InfiniBand again, with headers of its own.
+COUNTED_TWICE: Final = 1.1
+# Where nodes differ, the link is what its weaker end is.
+_WEAKEST_FIRST: Final[tuple[Used, ...]] = ("unknown", "loopback", "ethernet", "ipoib", "roce", "infiniband")
+
+
+def used(
+    trial: Trial,
+    gpus: Sequence[Gpu],
+    events: Sequence[Event],
+    *,
+    nics: Mapping[str, Sequence[Nic]] | None = None,
+    one_machine: bool = False,
+    pcie: Sequence[PcieTraffic] = (),
+) -> Transport:
+    """Turn evidence into the transport that carried the gradients of a run.
+
+    Args:
+        trial: what ran, with the wires that were chosen for it.
+        gpus: what the run could use of its only node.
+        events: all events of all ranks.
+        nics: by node, its network interfaces; what an interface is follows from the wire that was chosen where they are not known.
+        one_machine: whether several nodes are one machine, so that what is between them is no real wire.
+        pcie: what samplers saw of the GPUs' PCIe.
+    """
+    several = len(trial.placement) > 1
+    own = () if several else gpus[trial.first_device : trial.first_device + trial.world_size]
+    run = Observed(
+        trial=trial,
+        channels=join_channels([read_channels(event.lines) for event in events if isinstance(event, Nccl)]),
+        evidence=collect(events, pcie),
+        sent=sent_by_node(events),
+        needed=handed_over(trial, events),
+        least=least_sent(trial, events),
+        own=frozenset(gpu.uuid for gpu in own),
+        linked=not own or any(gpu.nvlinks for gpu in own),
+        iterations=measured_iterations(trial, events),
+    )
+    nothing = Transport(requested=trial.interconnect, used="unknown", evidence=run.evidence)
+    if several:
+        gradients = gradient_bytes(events)
+        expected = None if gradients is None else gradients * gradient_factor(trial)
+        told = {"gradient_bytes": gradients, "expected_bytes_per_step": expected}
+        found = _between_nodes(run, nics or {}, nothing.model_copy(update=told), one_machine=one_machine)
+        return found.model_copy(update={"emulated": _emulated(trial, one_machine=one_machine)})
+    verdict = within_a_node(run)
+    return nothing.model_copy(
+        update={
+            "used": verdict.used,
+            "counted": tuple(count for count in verdict.counts.values() if count),
+            "contradiction": verdict.contradiction,
+            "unproved": verdict.unproved,
+        }
+    )
+
+
+def _between_nodes(
+    run: Observed, nics: Mapping[str, Sequence[Nic]], nothing: Transport, *, one_machine: bool
+) -> Transport:
+    """What crossed between the nodes."""
+    silent = [placed.node for placed in run.trial.placement if placed.node not in run.sent]
+    if run.least is None or run.needed is None or silent:
+        why = (
+            f"{', '.join(silent)} told no counters"
+            if silent
+            else "the program does not tell how large its gradients are"
+        )
+        return nothing.model_copy(update={"unproved": why})
+    needed = run.least // len(run.trial.placement)
+    links = counted.nvlink(run.evidence, run.own, devices=run.trial.world_size, needed=run.needed)
+    via = run.channels.via if run.carrier == "nccl" else frozenset()
+    if via and not via & {"socket", "verbs"}:
+        if "other" in via:
+            return nothing.model_copy(update={"unproved": "NCCL uses a network whose bytes are not counted here"})
+        if links and links.carried and not one_machine and "shm" not in via:
+            return _told(nothing, "nvlink", links)
+    links = links if run.trial.world_size == len(run.trial.placement) else None
+    if ("verbs" in via and "socket" not in via) or (not via and run.carrier not in IP_ONLY):
+        verbs = _by_verbs(run, nothing, needed=needed, links=links)
+        if via or verbs.used != "unknown":
+            return verbs
+    return _by_sockets(run, nics, nothing, needed=needed, links=links)
+
+
+def _told(nothing: Transport, used: Used, *counts: Counted | None, **changes: object) -> Transport:
+    return nothing.model_copy(update={"used": used, "counted": tuple(one for one in counts if one), **changes})
+
+
+def _by_verbs(run: Observed, nothing: Transport, *, needed: int, links: Counted | None) -> Transport:
+    """RDMA, if its ports moved enough; those that NCCL names where it does, else those that the wires were chosen with."""
+    chosen = {placed.node: placed.wire.hcas if placed.wire else () for placed in run.trial.placement}
+    ports = {
+        node: [count for port, count in run.sent[node].ports.items() if port in (run.channels.hcas or own)]
+        for node, own in chosen.items()
+    }
+    says = "NCCL says RDMA" if run.channels.via else "RDMA was chosen"
+    if silent := [node for node, own in ports.items() if not own]:
+        return nothing.model_copy(update={"unproved": f"{says}, and {', '.join(silent)} told no counters of its ports"})
+    moved = {node: sum(own) for node, own in ports.items()}
+    count = counted.of_nodes("rdma", list(moved.values()), needed=needed)
+    if not count.carried:
+        return _told(nothing, "unknown", count, links, contradiction=against(says, count))
+    if links and links.found:
+        really: Used = "nvlink" if links.carried else "unknown"
+        return _told(nothing, really, count, links, contradiction=against(says, links, count))
+    kinds = {placed.wire.kind for placed in run.trial.placement if placed.wire}
+    roce = "RoCE" in run.channels.layers if run.channels.layers else kinds == {"roce"}
+    return _told(
+        nothing,
+        "roce" if roce else "infiniband",
+        count,
+        hcas=run.channels.hcas or tuple(sorted({hca for hcas in chosen.values() for hca in hcas})),
+        sent_bytes_per_step=_per_step(run, moved),
+    )
+
+
+def _by_sockets(
+    run: Observed,
+    nics: Mapping[str, Sequence[Nic]],
+    nothing: Transport,
+    *,
+    needed: int,
+    links: Counted | None,
+) -> Transport:
+    """Sockets: on each node the interface that sent most, if that is enough, and no faster wire carried them as well.
+
+    Args:
+        run: what is known.
+        nics: by node, its network interfaces.
+        nothing: what is told in any case.
+        needed: bytes that each node has to send at the least.
+        links: NVLink, where no two GPUs of a node could have used it.
+    """
+    busiest: dict[str, str] = {}
+    for placed in run.trial.placement:
+        abroad = {name: count for name, count in run.sent[placed.node].interfaces.items() if name != "lo"}
+        if not abroad:
+            return nothing.model_copy(update={"unproved": f"{placed.node} told of no network interface"})
+        busiest[placed.node] = _busiest(abroad, placed)
+    moved = {node: run.sent[node].interfaces[name] for node, name in busiest.items()}
+    count = counted.of_nodes("sockets", list(moved.values()), needed=needed)
+    names = ", ".join(dict.fromkeys(busiest.values()))
+    if not count.carried:
+        inner = ", ".join(sorted(run.channels.via)) if not run.channels.via & {"socket", "verbs"} else ""
+        says = f"NCCL says {inner} between the nodes" if inner else f"{run.library} is to use {names}"
+        really: Used = "nvlink" if links and links.carried else "unknown"
+        return _told(nothing, really, count, links, contradiction=against(says, count, *((links,) if links else ())))
+    kinds = [_kind(placed, busiest[placed.node], nics) for placed in run.trial.placement]
+    kind = min(kinds, key=_WEAKEST_FIRST.index)
+    told = _told(
+        nothing,
+        kind,
+        count,
+        links,
+        interfaces=busiest,
+        sent_bytes_per_step=_per_step(run, moved),
+    )
+    if faster := _faster(run, links, needed=needed):
+        wire, other = faster
+        says = f"{run.library} is to use {kind} ({names})"
+        found = {"used": wire if other.carried else "unknown", "contradiction": against(says, other, count)}
+        return told.model_copy(update=found)
+    return told
+
+
+def _faster(run: Observed, links: Counted | None, *, needed: int) -> tuple[Used, Counted] | None:
+    """A wire on which more than a stray part of the gradients went beside the sockets."""
+    if links and links.found:
+        return "nvlink", links
+    if run.carrier in IP_ONLY:
+        return None  # whoever used the adapters, these can't
+    ports = [sum(node.ports.values()) for node in run.sent.values()]
+    over_ip = [sum(count for name, count in node.interfaces.items() if name != "lo") for node in run.sent.values()]
+    count = counted.of_nodes("rdma", ports, needed=needed)
+    beyond = (
+        sent > COUNTED_TWICE * other + transport.STRAY * needed for sent, other in zip(ports, over_ip, strict=True)
+    )
+    return (run.verbs, count) if any(beyond) else None
+
+
+def _busiest(sent: Mapping[str, int], placed: Placed) -> str:
+    most = max(sorted(sent), key=lambda name: sent[name])
+    if placed.wire and sent.get(placed.wire.iface, 0) >= ALIKE * sent[most]:
+        return placed.wire.iface
+    return most
+
+
+def _kind(placed: Placed, interface: str, nics: Mapping[str, Sequence[Nic]]) -> Used:
+    """What an interface is, as its node says, or as it was chosen."""
+    wire = placed.wire
+    kind = next((nic.kind for nic in nics.get(placed.node, ()) if nic.name == interface), None)
+    if kind == "infiniband" or (kind is None and wire and wire.iface == interface and wire.kind == "infiniband"):
+        return "ipoib"
+    return "ethernet" if kind or (wire and wire.iface == interface) else "unknown"
+
+
+def _per_step(run: Observed, moved: Mapping[str, int]) -> dict[str, float]:
+    return {node: count / run.iterations for node, count in moved.items()}
+
+
+def _emulated(trial: Trial, *, one_machine: bool) -> str | None:
+    """What to call a link that is no real wire."""
+    if trial.link and trial.link.emulated:
+        return trial.link.label
+    return "emulated: nodes of one machine" if one_machine else None

@@ -1,0 +1,177 @@
+"""What each GPU did in a pass: how long kernels ran, how many at once, where it idled, and what was copied beside them.
+
+GPU compute utilisation = union of kernel intervals ÷ elapsed × 100. The profiler's own cost is no part of elapsed: of the profiled seconds,
+what the steps took longer than the plain ones right before them is taken off, though never below the union itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from runner.analysis.profile import classify, intervals
+from runner.analysis.profile.intervals import Spans, percent
+from runner.analysis.profile.rows import of_kind, short
+from runner.core.profile import COLLECTIVES, Concurrency, Copies, Gap, GpuUse
+
+ALL: Final = "all"
+LONGEST_GAPS: Final = 5
+GIGA: Final = 1e9
+
+
+@dataclass(frozen=True)
+class Elapsed:
+    """Seconds of one rank's profiled iterations, or of the region in them that was looked at.
+
+    Attributes:
+        iterations: how many.
+        profiled_s: with the profiler.
+        excess_s: what the steps took longer under it; None where nothing tells.
+    """
+
+    iterations: int
+    profiled_s: float
+    excess_s: float | None
+
+    def without_profiler(self, busy_s: float) -> float:
+        """The same as if nobody had looked, and never less than the device was busy."""
+        return max(self.profiled_s - max(self.excess_s or 0.0, 0.0), busy_s)
+
+
+def spans(rows: pd.DataFrame) -> Spans:
+    """Union of the rows' intervals."""
+    return intervals.union(rows["start"].to_numpy(), rows["end"].to_numpy())
+
+
+def by_gpu(rows: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:
+    """The rows that have a start, of each GPU of each rank: rank, device, rows."""
+    for (rank, device), mine in rows[rows["start"].notna()].groupby(["rank", "device"]):
+        yield int(rank), int(device), mine
+
+
+def uses(device_work: pd.DataFrame, elapsed: Mapping[int, Elapsed]) -> tuple[tuple[GpuUse, ...], GpuUse | None]:
+    """What each GPU did, and all together; a rank whose pass has no elapsed time is left out."""
+    found = []
+    for rank, device, work in by_gpu(device_work):
+        kernels = of_kind(work, "kernel")
+        if rank in elapsed:
+            found.append(_use(f"gpu{device}", rank, kernels, elapsed[rank]))
+    if not found:
+        return (), None
+    return tuple(found), _together(found)
+
+
+def _use(device: str, rank: int, kernels: pd.DataFrame, elapsed: Elapsed) -> GpuUse:
+    busy = spans(kernels)
+    own = spans(kernels[~kernels["category"].isin(COLLECTIVES)])
+    at_once = intervals.overlap(kernels["start"].to_numpy(), kernels["end"].to_numpy())
+    elapsed_s = elapsed.without_profiler(busy.total)
+    return GpuUse(
+        device=device,
+        rank=rank,
+        profiled_s=elapsed.profiled_s,
+        elapsed_s=elapsed_s,
+        busy_s=busy.total,
+        compute_percent=percent(busy.total, elapsed_s),
+        own_compute_percent=percent(own.total, elapsed_s),
+        concurrency=at_once
+        and Concurrency(mean=at_once.mean, most=at_once.most, parallel_percent=percent(at_once.parallel, busy.total)),
+        kernels_per_step=len(kernels) / elapsed.iterations,
+    )
+
+
+def _together(found: list[GpuUse]) -> GpuUse:
+    """All GPUs as one: seconds add up, and what is a share is weighted by the seconds that it is a share of."""
+    busy_s, elapsed_s = math.fsum(use.busy_s for use in found), math.fsum(use.elapsed_s for use in found)
+    at_once = [(use.concurrency, use.busy_s) for use in found if use.concurrency]
+    return GpuUse(
+        device=ALL,
+        rank=None,
+        profiled_s=math.fsum(use.profiled_s for use in found),
+        elapsed_s=elapsed_s,
+        busy_s=busy_s,
+        compute_percent=percent(busy_s, elapsed_s),
+        own_compute_percent=min(
+            100.0, math.fsum(use.own_compute_percent * use.elapsed_s for use in found) / elapsed_s if elapsed_s else 0.0
+        ),
+        concurrency=Concurrency(
+            mean=math.fsum(one.mean * seconds for one, seconds in at_once) / busy_s,
+            most=max(one.most for one, _ in at_once),
+            parallel_percent=min(100.0, math.fsum(one.parallel_percent * seconds for one, seconds in at_once) / busy_s),
+        )
+        if at_once
+        else None,
+        kernels_per_step=math.fsum(use.kernels_per_step for use in found) / len(found),
+    )
+
+
+def gaps(device_work: pd.DataFrame, regions: pd.DataFrame, *, region: str | None) -> tuple[Gap, ...]:
+    """The longest stretches in which a GPU had nothing to do, longest first.
+
+    They are looked for between its first and last piece of work, or, where only a region was profiled, within each passage through it.
+    """
+    found: list[Gap] = []
+    for rank, device, work in by_gpu(device_work):
+        ordered = work.sort_values("start", kind="stable")
+        starts, ends = ordered["start"].to_numpy(), ordered["end"].to_numpy()
+        if region is None:
+            within = Spans(start=starts[:1], end=np.array([ends.max()]))
+        else:
+            within = spans(regions[(regions["rank"] == rank) & (regions["name"] == region)])
+        idle = intervals.gaps(intervals.union(starts, ends), within)
+        longest = np.argsort(idle.start - idle.end, kind="stable")[:LONGEST_GAPS]
+        names, by_end = ordered["name"].to_numpy(), np.argsort(ends, kind="stable")
+        for start, end in zip(idle.start[longest], idle.end[longest], strict=True):
+            if end > start:
+                before = np.searchsorted(starts, end)
+                after = np.searchsorted(ends[by_end], start, side="right") - 1
+                found.append(
+                    Gap(
+                        device=f"gpu{device}",
+                        rank=rank,
+                        start_s=float(start - starts[0]),
+                        seconds=float(end - start),
+                        after=short(names[by_end[after]]) if after >= 0 and ends[by_end[after]] == start else None,
+                        before=short(names[before]) if before < len(starts) and starts[before] == end else None,
+                    )
+                )
+    return tuple(sorted(found, key=lambda gap: -gap.seconds)[:LONGEST_GAPS])
+
+
+def copies(device_work: pd.DataFrame) -> tuple[Copies, ...]:
+    """Copies by their direction, most time first."""
+    all_copies = of_kind(device_work, "copy")
+    found = []
+    for category in all_copies["category"].unique():
+        rows = all_copies[all_copies["category"] == category]
+        seconds = float(rows["duration"].sum())
+        sized = rows[rows["bytes"].notna()]
+        copied, copying = float(sized["bytes"].sum()), float(sized["duration"].sum())
+        found.append(
+            Copies(
+                direction=classify.direction(category),
+                count=len(rows),
+                seconds=seconds,
+                bytes=int(copied) if len(sized) else None,
+                throughput_gb_s=copied / copying / GIGA if copying else None,
+                mean_bytes=copied / len(sized) if len(sized) else None,
+                overlap_percent=_overlap_percent(rows, of_kind(device_work, "kernel")),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.seconds))
+
+
+def _overlap_percent(rows: pd.DataFrame, kernels: pd.DataFrame) -> float | None:
+    """Of the time in which a copy ran, the part in which a kernel ran on the same GPU; None where no copy lasted."""
+    copying = both = 0.0
+    for rank, device, mine in by_gpu(rows):
+        here = kernels[(kernels["rank"] == rank) & (kernels["device"] == device) & kernels["start"].notna()]
+        copied = spans(mine)
+        copying += copied.total
+        both += intervals.intersect(copied, spans(here)).total
+    return percent(both, copying) if copying else None

@@ -1,0 +1,193 @@
+"""Rows and events of a pass → its `Profile`, and for each figure that can't be had the reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from runner.analysis.profile import devices, shares
+from runner.analysis.profile.devices import Elapsed
+from runner.analysis.profile.rows import Rows, prepare
+from runner.core.events import Event
+from runner.core.events.profile import FlopCount, Memory, ProfileStart, ProfileStop, Regions
+from runner.core.events.training import Env
+from runner.core.profile import FlopCounted, MemoryUse, Profile, Steps, Unavailable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NO_GPU: Final = "no NVIDIA device"
+OF_GPUS: Final = ("GPU compute utilisation", "kernel concurrency", "copies", "calls of the CUDA API")
+FP32: Final = "FP32 utilisation"
+
+E = TypeVar("E", bound=Event)
+
+
+def profile_of(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | None:
+    """Work out the figures of a pass: `runner.analysis.profile.analyse`."""
+    events = tuple(events)
+    starts, stops = _by_rank(events, ProfileStart), _by_rank(events, ProfileStop)
+    if not starts:
+        return None
+    first = starts[min(starts)]
+    rows = prepare(frame)
+    iterations = {rank: stop.iterations for rank, stop in stops.items() if rank in starts and stop.iterations}
+    elapsed = dict(_elapsed(starts, stops, events, rows))
+    on_gpus = len(rows.device_work) > 0
+    work, seconds = (
+        (rows.device_work, rows.device_work["duration"]) if on_gpus else (rows.operators, rows.operators["own"])
+    )
+    gpus, gpu_total = devices.uses(rows.device_work, elapsed)
+    calls, call_classes = shares.calls(rows.calls)
+    all_iterations = sum(iterations.values())
+    launches = sum(one.count for one in call_classes if one.call_class == "launch")
+    counters = shares.counters(rows.kernels, iterations=all_iterations)
+    timed = [event for event in events if isinstance(event, Regions)]
+    return Profile(
+        kind=first.kind,
+        source=first.source,
+        after=first.iteration,
+        iterations=max(iterations.values(), default=0),
+        region=first.region,
+        steady=all(start.steady for start in starts.values()),
+        steps=_steps(starts, stops),
+        work=("kernels" if on_gpus else "operators") if len(work) else None,
+        gpus=gpus,
+        gpu_total=gpu_total,
+        gaps=devices.gaps(rows.device_work, rows.regions, region=first.region),
+        copies=devices.copies(rows.device_work),
+        categories=shares.categories(work, seconds),
+        kernels=shares.names(work, seconds),
+        calls=calls,
+        call_classes=call_classes,
+        launches_per_step=launches / all_iterations if all_iterations and calls else None,
+        regions=shares.regions(work, seconds, rows.regions, timed, iterations=iterations),
+        counters=counters,
+        memory=_memory(events),
+        flop=_flop(events),
+        unavailable=tuple(
+            _unavailable(
+                first,
+                rows,
+                events,
+                utilised=bool(gpus),
+                counted=counters is not None and counters.fp32_percent is not None,
+            )
+        )
+        + tuple(_unfinished(starts, stops)),
+    )
+
+
+def _by_rank(events: Sequence[Event], kind: type[E]) -> dict[int, E]:
+    return {event.rank: event for event in events if isinstance(event, kind)}
+
+
+def _elapsed(
+    starts: dict[int, ProfileStart], stops: dict[int, ProfileStop], events: Sequence[Event], rows: Rows
+) -> Iterator[tuple[int, Elapsed]]:
+    """Seconds of the profiled iterations of each rank that made any; of the region in them where only that was looked at."""
+    for rank, stop in stops.items():
+        start = starts.get(rank)
+        if start is None or not stop.iterations:
+            continue
+        steps_s = math.fsum(stop.step_seconds)
+        excess_s = steps_s - _mean(start.plain_step_seconds) * stop.iterations if start.plain_step_seconds else None
+        profiled_s: float | None = steps_s
+        if start.region is not None:
+            profiled_s = _in_region(rank, start.region, events, rows)
+        if profiled_s:
+            yield rank, Elapsed(iterations=stop.iterations, profiled_s=profiled_s, excess_s=excess_s)
+
+
+def _in_region(rank: int, region: str, events: Sequence[Event], rows: Rows) -> float | None:
+    """Seconds of one region of one rank: as the program timed it, or else its passages through it; None where neither is known."""
+    for event in events:
+        if isinstance(event, Regions) and event.rank == rank and event.name == region:
+            return math.fsum(event.seconds)
+    mine = rows.regions[(rows.regions["rank"] == rank) & (rows.regions["name"] == region)]
+    return float(mine["duration"].sum()) if len(mine) else None
+
+
+def _steps(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) -> Steps | None:
+    """What a step took with and without the profiler, over all steps of all ranks."""
+    profiled = [seconds for stop in stops.values() for seconds in stop.step_seconds]
+    plain = [seconds for start in starts.values() for seconds in start.plain_step_seconds]
+    if not profiled or set(stops) != set(starts):
+        return None
+    plain_s = _mean(plain) if plain else None
+    return Steps(
+        plain_step_s=plain_s,
+        profiled_step_s=_mean(profiled),
+        overhead_percent=100 * (_mean(profiled) / plain_s - 1) if plain_s else None,
+    )
+
+
+def _memory(events: Sequence[Event]) -> tuple[MemoryUse, ...]:
+    """Memory of each device, in the order in which a step passes its phases."""
+    phases = ("model", *shares.ORDER)
+    told = [event for event in events if isinstance(event, Memory)]
+    told.sort(key=lambda e: (e.rank, e.device, phases.index(e.phase) if e.phase in phases else len(phases)))
+    return tuple(
+        MemoryUse(
+            rank=event.rank,
+            phase=event.phase,
+            device=event.device,
+            allocated_bytes=event.allocated_bytes,
+            reserved_bytes=event.reserved_bytes,
+            peak_bytes=event.peak_bytes,
+        )
+        for event in told
+    )
+
+
+def _flop(events: Sequence[Event]) -> tuple[FlopCounted, ...]:
+    """What the first rank that counted says; all of them count the same network."""
+    counts = [event for event in events if isinstance(event, FlopCount)]
+    first = min((event.rank for event in counts), default=None)
+    return tuple(
+        FlopCounted(
+            source=event.source, phase=event.phase, flop_per_sample=event.flop_per_sample, operators=event.operators
+        )
+        for event in counts
+        if event.rank == first
+    )
+
+
+def _unavailable(
+    start: ProfileStart, rows: Rows, events: Sequence[Event], *, utilised: bool, counted: bool
+) -> Iterator[Unavailable]:
+    """Every figure that a reader may look for in vain, and why."""
+    if rows.dropped:
+        yield Unavailable(figure="some rows", reason=f"{rows.dropped} have no duration and are left out")
+    if start.kind in {"memory", "region"}:
+        yield Unavailable(figure="kernels", reason=f"a pass for {start.kind} traces none; ask for PROFILE=kernels")
+        return
+    gpu = any(env.device != "cpu" for env in _by_rank(events, Env).values()) or bool(
+        (rows.device_work["device"] >= 0).any()
+    )
+    if not gpu:
+        yield from (Unavailable(figure=figure, reason=NO_GPU) for figure in (*OF_GPUS, FP32))
+        return
+    if not len(rows.kernels):
+        yield from (Unavailable(figure=figure, reason=f"{start.source} shows no kernels") for figure in OF_GPUS)
+    elif not utilised:
+        reason = (
+            "the rows of the kernels have no start"
+            if rows.kernels["start"].isna().all()
+            else "no rank told its elapsed time"
+        )
+        yield from (Unavailable(figure=figure, reason=reason) for figure in OF_GPUS[:2])
+    if not counted:
+        yield Unavailable(
+            figure=FP32, reason="no hardware counters of kernels here; PROFILE=metrics reads them with ncu"
+        )
+
+
+def _unfinished(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) -> Iterator[Unavailable]:
+    for rank in sorted(set(starts) - set(stops)):
+        yield Unavailable(figure=f"elapsed time of rank {rank}", reason="it did not end its pass")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,146 @@
+"""The table `kernels` of a pass, made ready: rows without a time left out, categories and regions beside the others.
+
+Columns that are added here:
+
+    end        start + duration
+    category   of kernels, copies, memsets and operators (`classify`)
+    region     name of the region in which a piece of work began; None in none. A kernel belongs where its call began (`correlation`), or
+               else the operator that made it (`op`), since it runs later than the program's own thread; an operator to its own start.
+    own        seconds of an operator that no operator within it took (`parent`): what torch.profiler calls its self time. Leaves alone
+               would not do: a convolution that allocates its result has a child, and is the work all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from runner.analysis.profile import classify
+from runner.core.profile import Category
+
+NUMBERS: Final = ("rank", "device", "start", "duration", "bytes", "correlation", "op", "parent")
+COUNTERS: Final = ("fp32_percent", "tensor_percent", "dram_bytes")
+COLUMNS: Final = ("kind", "name", *NUMBERS, *COUNTERS)
+NAME: Final = 240
+"""Characters of a name that a record keeps; templates of C++ reach thousands, and the table has them whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a pass by their kind.
+
+    Attributes:
+        device_work: kernels, copies and memsets of all GPUs.
+        calls: of the CUDA API.
+        operators: of the framework.
+        regions: passages through regions of a step.
+        dropped: rows that say no duration and are left out.
+    """
+
+    device_work: pd.DataFrame
+    calls: pd.DataFrame
+    operators: pd.DataFrame
+    regions: pd.DataFrame
+    dropped: int
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """Kernels alone."""
+        return of_kind(self.device_work, "kernel")
+
+
+def short(name: str) -> str:
+    """A name as a record keeps it."""
+    return name if len(name) <= NAME else name[: NAME - 3] + "..."
+
+
+def of_kind(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """The rows of one kind."""
+    found: pd.DataFrame = rows[rows["kind"] == kind]
+    return found
+
+
+def prepare(frame: pd.DataFrame | None) -> Rows:
+    """Make a table ready; None is one without rows."""
+    table = pd.DataFrame(columns=list(COLUMNS)) if frame is None else frame.reindex(columns=list(COLUMNS))
+    numbers = {name: pd.to_numeric(table[name], errors="coerce").astype("float64") for name in (*NUMBERS, *COUNTERS)}
+    table = table.assign(**numbers)
+    table["rank"] = table["rank"].fillna(0).astype("int64")
+    table["device"] = table["device"].fillna(-1).astype("int64")
+    timed = table["duration"] >= 0
+    dropped = int((~timed).sum())
+    table = table[timed]
+    table = table.assign(end=table["start"] + table["duration"])
+    operators, regions, calls = (of_kind(table, kind) for kind in ("op", "region", "call"))
+    work = table[table["kind"].isin(("kernel", "copy", "set"))]
+    return Rows(
+        device_work=work.assign(
+            category=_work_categories(work), region=_regions(work, _begun(work, calls, operators), regions)
+        ),
+        calls=calls.assign(name=_each_name(calls["name"], classify.function)),
+        operators=operators.assign(
+            category=_each_name(operators["name"], classify.operator),
+            region=_regions(operators, operators["start"], regions),
+            own=_own(operators),
+        ),
+        regions=regions,
+        dropped=dropped,
+    )
+
+
+def _each_name(names: pd.Series[str], look: Callable[[str], str]) -> pd.Series[str]:
+    """Look at every name once, however many rows have it."""
+    found: pd.Series[str] = names.map({name: look(name) for name in names.unique()})
+    return found
+
+
+def _work_categories(work: pd.DataFrame) -> pd.Series[str]:
+    memset: Category = "memset"
+    found = pd.Series(memset, index=work.index, dtype="object")
+    for kind, look in (("kernel", classify.kernel), ("copy", classify.copy)):
+        these = work["kind"] == kind
+        found[these] = _each_name(work.loc[these, "name"], look)
+    return found
+
+
+def _begun(work: pd.DataFrame, calls: pd.DataFrame, operators: pd.DataFrame) -> pd.Series[float]:
+    """When each piece of a device's work was asked for; its own start where neither its call nor its operator is known."""
+    by_call = _looked_up(work, "correlation", calls, "correlation", "start")
+    by_operator = _looked_up(work, "op", operators, "op", "start")
+    begun: pd.Series[float] = by_call.fillna(by_operator).fillna(work["start"])
+    return begun
+
+
+def _looked_up(rows: pd.DataFrame, key: str, other: pd.DataFrame, other_key: str, value: str) -> pd.Series[float]:
+    """For each row the `value` of the earliest row of `other` with the same rank and key; NaN where there is none."""
+    known = other[other[other_key].notna()].sort_values("start", kind="stable").drop_duplicates(["rank", other_key])
+    table = known.set_index(["rank", other_key])[value]
+    wanted = pd.MultiIndex.from_frame(rows[["rank", key]])
+    found: pd.Series[float] = pd.Series(table.reindex(wanted).to_numpy(dtype="float64"), index=rows.index)
+    return found
+
+
+def _regions(rows: pd.DataFrame, begun: pd.Series[float], regions: pd.DataFrame) -> pd.Series[str]:
+    """The region of each row's rank that was open at the moment `begun`; regions of one rank do not overlap."""
+    found: pd.Series[str] = pd.Series(None, index=rows.index, dtype="object")
+    for rank, spans in regions.groupby("rank"):
+        ordered = spans.sort_values("start", kind="stable")
+        mine = rows.index[rows["rank"] == rank]
+        moments = begun.loc[mine].to_numpy()
+        place = np.searchsorted(ordered["start"].to_numpy(), moments, side="right") - 1
+        inside = (place >= 0) & (moments < ordered["end"].to_numpy()[np.maximum(place, 0)])
+        found.loc[mine[inside]] = ordered["name"].to_numpy()[place[inside]]
+    return found
+
+
+def _own(operators: pd.DataFrame) -> pd.Series[float]:
+    """Duration of each operator less that of its children; never below zero where children ran at once on other threads."""
+    within = operators[operators["parent"].notna()].groupby(["rank", "parent"])["duration"].sum()
+    wanted = pd.MultiIndex.from_frame(operators[["rank", "op"]])
+    children = pd.Series(within.reindex(wanted).to_numpy(dtype="float64"), index=operators.index).fillna(0.0)
+    own: pd.Series[float] = (operators["duration"] - children).clip(lower=0.0)
+    return own

@@ -1,0 +1,175 @@
+"""Who took the time of a pass: categories and names of kernels, calls of the CUDA API, regions of a step; what counters say of kernels.
+
+A share is of the seconds of all work, which is kernels, copies and memsets of the GPUs, or operators where there are none. Seconds of
+pieces that ran at once are counted for each of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from runner.analysis.profile import classify
+from runner.analysis.profile.intervals import percent
+from runner.analysis.profile.rows import short
+from runner.core.events.profile import Regions, StepPart
+from runner.core.profile import CallClassShare, CallShare, CategoryShare, Counters, NameShare, RegionUse
+
+LISTED: Final = 30
+"""Names that a record keeps: of kernels, and of calls."""
+LOW: Final = 10
+ORDER: Final[tuple[StepPart, ...]] = ("input", "forward", "backward", "optimizer", "step")
+
+
+def categories(work: pd.DataFrame, seconds: pd.Series[float]) -> tuple[CategoryShare, ...]:
+    """Time by category, most first.
+
+    Args:
+        work: rows with `category`.
+        seconds: what each took.
+    """
+    table = _summed(work, "category", seconds)
+    return tuple(
+        CategoryShare(category=row.Index, count=row.count_, seconds=row.seconds, share_percent=row.share)
+        for row in table.itertuples()
+    )
+
+
+def names(work: pd.DataFrame, seconds: pd.Series[float], *, most: int = LISTED) -> tuple[NameShare, ...]:
+    """Time by name, most first; `fp32_percent` is weighted by time."""
+    table = _summed(work, ["name", "category"], seconds)
+    counted = work["fp32_percent"].notna()
+    weighted = (work["fp32_percent"] * seconds)[counted].groupby([work["name"], work["category"]]).sum()
+    weights = seconds[counted].groupby([work["name"], work["category"]]).sum()
+    table["fp32"] = weighted / weights.where(weights > 0)
+    return tuple(
+        NameShare(
+            name=short(row.Index[0]),
+            category=row.Index[1],
+            count=row.count_,
+            seconds=row.seconds,
+            mean_s=row.seconds / row.count_,
+            share_percent=row.share,
+            fp32_percent=None if np.isnan(row.fp32) else row.fp32,
+        )
+        for row in table.head(most).itertuples()
+    )
+
+
+def calls(rows: pd.DataFrame) -> tuple[tuple[CallShare, ...], tuple[CallClassShare, ...]]:
+    """Time of calls by function and by class, most first."""
+    classes = {name: classify.call(name) for name in rows["name"].unique()}
+    by_name = _summed(rows, "name", rows["duration"])
+    by_class = _summed(rows.assign(call_class=rows["name"].map(classes)), "call_class", rows["duration"])
+    return (
+        tuple(
+            CallShare(
+                name=short(row.Index),
+                call_class=classes[row.Index],
+                count=row.count_,
+                seconds=row.seconds,
+                mean_s=row.seconds / row.count_,
+                share_percent=row.share,
+            )
+            for row in by_name.head(LISTED).itertuples()
+        ),
+        tuple(
+            CallClassShare(call_class=row.Index, count=row.count_, seconds=row.seconds, share_percent=row.share)
+            for row in by_class.itertuples()
+        ),
+    )
+
+
+def regions(
+    work: pd.DataFrame,
+    seconds: pd.Series[float],
+    passages: pd.DataFrame,
+    timed: Sequence[Regions],
+    *,
+    iterations: Mapping[int, int],
+) -> tuple[RegionUse, ...]:
+    """Time by region of a step, in the order in which a step passes them.
+
+    Args:
+        work: rows with `region`.
+        seconds: what each took.
+        passages: rows of regions.
+        timed: what programs say of regions that they timed with devices synchronized; it goes before the passages' own durations.
+        iterations: profiled ones, by rank.
+    """
+    steps = sum(iterations.values())
+    if not steps:
+        return ()
+    spent: dict[str, dict[int, float]] = {}  # seconds by region and rank
+    for row in passages.groupby(["name", "rank"], as_index=False)["duration"].sum().itertuples():
+        spent.setdefault(row.name, {})[row.rank] = row.duration
+    for name in {event.name for event in timed}:
+        spent[name] = {event.rank: math.fsum(event.seconds) for event in timed if event.name == name}
+    if not spent:
+        return ()
+    table = _summed(work, work["region"].fillna(""), seconds)
+    order = [*(name for name in ORDER if name in spent), ""]
+    some = len(work) > 0
+    pieces, took, share = (
+        table[column].reindex(order, fill_value=0).tolist() for column in ("count_", "seconds", "share")
+    )
+    return tuple(
+        RegionUse(
+            name=name or None,
+            step_s=_each_step(spent[name], iterations) if name else None,
+            work_s=took[place] / steps if some else None,
+            pieces_per_step=pieces[place] / steps if some else None,
+            share_percent=share[place] if some else None,
+        )
+        for place, name in enumerate(order)
+        if name or pieces[place]
+    )
+
+
+def _each_step(seconds: Mapping[int, float], iterations: Mapping[int, int]) -> float | None:
+    """Mean over the steps of the ranks that told their seconds."""
+    steps = sum(iterations.get(rank, 0) for rank in seconds)
+    return math.fsum(spent for rank, spent in seconds.items() if rank in iterations) / steps if steps else None
+
+
+def counters(kernels: pd.DataFrame, *, iterations: int) -> Counters | None:
+    """What hardware counters say; None where no row has any. `iterations`: of all ranks together."""
+    known = kernels[["fp32_percent", "tensor_percent", "dram_bytes"]].notna()
+    if not known.to_numpy().any():
+        return None
+    seconds = kernels["duration"]
+    fp32 = _weighted(kernels["fp32_percent"], seconds)
+    moved = kernels["dram_bytes"].sum(min_count=1)
+    listed = names(kernels, seconds, most=len(kernels))
+    return Counters(
+        fp32_percent=fp32,
+        fp32_unweighted_percent=float(kernels["fp32_percent"].mean()) if known["fp32_percent"].any() else None,
+        tensor_percent=_weighted(kernels["tensor_percent"], seconds),
+        dram_bytes_per_step=float(moved) / iterations if iterations and not np.isnan(moved) else None,
+        covered_percent=percent(float(seconds[known["fp32_percent"]].sum()), float(seconds.sum())),
+        low=tuple(
+            one for one in listed if fp32 is not None and one.fp32_percent is not None and one.fp32_percent < fp32
+        )[:LOW],
+    )
+
+
+def _weighted(values: pd.Series[float], seconds: pd.Series[float]) -> float | None:
+    """Mean of the values that are known, each weighted by its seconds."""
+    known = values.notna()
+    weight = float(seconds[known].sum())
+    return float((values * seconds)[known].sum()) / weight if weight else None
+
+
+def _summed(rows: pd.DataFrame, by: str | list[str] | pd.Series[str], seconds: pd.Series[float]) -> pd.DataFrame:
+    """Pieces, seconds and share of each group, most seconds first, groups of equal time by name."""
+    keys = rows[by] if isinstance(by, str) else [rows[name] for name in by] if isinstance(by, list) else by
+    groups = seconds.groupby(keys)
+    table = pd.DataFrame({"count_": groups.size(), "seconds": groups.sum()})
+    whole = float(table["seconds"].sum())
+    table["share"] = 100 * table["seconds"] / whole if whole else 0.0
+    ordered: pd.DataFrame = table.sort_index().sort_values("seconds", ascending=False, kind="stable")
+    return ordered

@@ -1,0 +1,380 @@
+"""Records of one matrix → the `Summary` that reports are made from. Pure.
+
+Repeats of a scale are pooled: samples of all ÷ seconds of all, never a mean of their rates; intervals are over the repeats.
+Of a run that has no windows, such as a bandwidth test, each repeat moves the same amount: its rate is one unit of it over its time.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from runner.analysis.grading import metrics
+from runner.analysis.grading.metrics import GlobalWindows
+from runner.analysis.summary import Answers, Row, Status, Summary
+from runner.analysis.telemetry.pool import pool
+from runner.core.frozen import lean
+from runner.core.measurement import (
+    AccuracyFigures,
+    EpochFigures,
+    LatencyFigures,
+    Measurement,
+    Percentiles,
+    StepParts,
+    utilisation_percent,
+)
+from runner.core.memo import Once
+from runner.core.record import RunRecord
+from runner.core.trial import AnyTrial, ForeignTrial, Trial
+
+COSTLY: Final = 1.5
+"""Times what an exchange takes by itself: more than that, and something else than the wires costs time."""
+NOTICED: Final = 0.01
+"""Share of a step below which nobody looks for a cause."""
+
+
+def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
+    """Pool the repeats of each scale; the one-device rows are the baseline of the others.
+
+    Args:
+        records: run directories and records that differ in scale and repeat only; at least one.
+    """
+    first = records[0][1]
+    scales = sorted({record.trial.world_size for _, record in records})
+    by_scale = {scale: [record for _, record in records if record.trial.world_size == scale] for scale in scales}
+    base = by_scale.get(1, [])
+    units = [record.measurement.throughput.unit for _, record in records if record.measurement.throughput]
+    rows = tuple(_row(scale, by_scale[scale], base, unit=units[0] if units else "samples/s") for scale in scales)
+    trial = first.trial
+    largest = max((record.trial for _, record in records), key=lambda trial: trial.world_size)
+    title, setting = _what(first, largest)
+    return Summary(
+        title=title,
+        rows=rows,
+        image_reference=first.image.reference,
+        engine=first.engine,
+        engine_reason=first.engine_details.reason,
+        machine=machine(first),
+        setting=setting,
+        wires=_wires(by_scale),
+        peak=_peak(by_scale),
+        notes=_missing_baselines(rows) if isinstance(trial, ForeignTrial) else tuple(_notes(trial, rows, by_scale)),
+        date=first.provenance.recorded_at.date().isoformat(),
+        record_dirs=tuple(path for path, _ in records),
+    )
+
+
+def version_of(record: RunRecord) -> str:
+    """The version of the framework that ran: that of its image where the program says the same, `2.13.0-cpu` for 2.13.0+cpu, else the program's."""
+    asked = record.trial.version if isinstance(record.trial, Trial) else ""
+    said = record.provenance.framework_version
+    return asked if said is None or said.startswith(asked.partition("-")[0]) else said
+
+
+def model_in_words(trial: Trial) -> str:
+    """What is trained and on which images: `resnet50 224×224`."""
+    return trial.model + (f" {trial.image_size}×{trial.image_size}" if trial.image_size else "")
+
+
+def mode_in_words(record: RunRecord) -> str:
+    """What a program of the suite did; of inference also how many batches were under way at once: rates of one and of several never mix."""
+    assert isinstance(record.trial, Trial)  # noqa: S101 - no other has a mode
+    if record.trial.mode != "infer":
+        return record.trial.mode
+    count = record.measurement.in_flight
+    return f"infer, {'one batch at a time' if count == 1 else f'{count} batches in flight'}"
+
+
+def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
+    """What was run as a title, and how in one line; `record` is of the smallest scale."""
+    trial = record.trial
+    if isinstance(trial, ForeignTrial):
+        batch = f", batch {trial.batch_per_device} per device (as asked)" if trial.batch_per_device else ""
+        warmup = f", without the first {trial.warmup} iterations" if trial.warmup else ""
+        return trial.name, f"dialect {trial.dialect}{batch}{warmup}"
+    batch = f"batch {trial.batch_per_device} per device"
+    if trial.scaling == "strong":
+        batch = f"batch {trial.global_batch} in all"
+    way = f", {largest.way}" if isinstance(largest, Trial) and largest.world_size > 1 else ""
+    used = {name: None for one in (trial, largest) if isinstance(one, Trial) for name in one.techniques}
+    faster = f", with {', '.join(used)}" if used else ""
+    return (
+        f"{trial.framework} {version_of(record)}: {trial.model} {mode_in_words(record)}",
+        f"{model_in_words(trial)}, {batch}, {trial.precision}, {trial.scaling} scaling{way}{faster}",
+    )
+
+
+def _wires(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:
+    """What was between the nodes at each scale that had several, in the words of the evidence, with what is not real about it."""
+    found: dict[str, list[str]] = {}
+    for scale, records in by_scale.items():
+        trial = records[0].trial
+        if isinstance(trial, ForeignTrial) or len(trial.placement) < 2:  # noqa: PLR2004
+            continue
+        over = " or ".join(dict.fromkeys(between(record) for record in records))
+        found.setdefault(f"{len(trial.placement)} nodes over {over}", []).append(str(scale))
+    if len(by_scale) > 1:
+        return "; ".join(f"{', '.join(scales)} on {words}" for words, scales in found.items()) or None
+    return "; ".join(found) or None
+
+
+def between(record: RunRecord) -> str:
+    """The wires of one run: `ethernet eth0, emulated 1gbit`."""
+    transport, trial = record.transport, record.trial
+    names = ", ".join(transport.hcas) or transport.interface
+    words = [f"{transport.used} {names}" if names else transport.used]
+    link = trial.link.label if isinstance(trial, Trial) and trial.link else ""
+    words += [told for told in (transport.emulated, link) if told]
+    return ", ".join(dict.fromkeys(words))
+
+
+def _missing_baselines(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Why there is no speedup: commands name their devices themselves, so that one device is another command."""
+    return tuple(
+        f"{row.devices}: no baseline, this command has no run on one device on file"
+        for row in rows
+        if row.scale > 1 and row.usable and row.speedup is None
+    )
+
+
+def _notes(trial: Trial, rows: Sequence[Row], by_scale: Mapping[int, Sequence[RunRecord]]) -> Iterator[str]:
+    """What the figures of the rows alone would hide."""
+    for row in rows:
+        yield from _left_out(row, by_scale[row.scale])
+        if row.withheld:
+            yield f"{row.devices}: speedup and efficiency are {row.withheld}"
+        if row.parts and row.parts.inseparable:
+            yield f"{row.devices}: the parts of a step can't be told apart: {row.parts.inseparable}"
+    if trial.scaling == "weak":
+        yield from _costly_exchanges(rows)
+
+
+def _left_out(row: Row, records: Sequence[RunRecord]) -> Iterator[str]:
+    """What was taken for a transient and is not in the throughput."""
+    states = [state for record in records if row.usable and (state := record.measurement.steady)]
+    seconds = sum(state.left_out_s for state in states)
+    if seconds and all(state.kept_s is not None for state in states):
+        total = seconds + sum(state.kept_s or 0.0 for state in states)
+        yield f"{row.devices}: the first {seconds:.3g} of {total:.3g} measured seconds are left out as a transient"
+
+
+def _costly_exchanges(rows: Sequence[Row]) -> Iterator[str]:
+    """Where more devices add far more to a step of the same work than its exchange takes by itself: then wires are not the limit."""
+    one = next((row.parts for row in rows if row.scale == 1 and row.parts), None)
+    if one is None:
+        return
+    for row in rows:
+        parts = row.parts
+        if row.scale == 1 or parts is None or not parts.exchange_alone_s:
+            continue
+        added_s = parts.step_s - (parts.input_s or 0.0) - (one.step_s - (one.input_s or 0.0))
+        if added_s > COSTLY * parts.exchange_alone_s and added_s > NOTICED * parts.step_s:
+            yield (
+                f"{row.devices}: a step takes {1e3 * added_s:.2f} ms longer than on one device, the exchange by itself "
+                f"{1e3 * parts.exchange_alone_s:.2f} ms: the wires are not the limit"
+            )
+
+
+def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord], *, unit: str) -> Row:
+    """One scale over its repeats; without a usable one, the row says why and shows no figure.
+
+    What is in doubt about the baseline is in doubt about speedup and efficiency.
+    """
+    usable = [record for record in records if record.validity.status != "invalid"]
+    runs = usable_windows(usable)
+    reasons = tuple(dict.fromkeys(reason for record in records for reason in record.validity.reasons))
+    device, cores = "gpu" if records[0].trial.device == "gpu" else "cpu worker", records[0].trial.cpus_per_worker
+    if not runs:
+        failed = all(record.outcome.status != "ok" for record in records)
+        status: Status = "failed" if failed else "invalid"
+        return Row(scale=scale, device=device, cores=cores, unit=unit, repeats=0, status=status, reasons=reasons)
+    base = usable_windows(baseline)
+    if scale > 1 and base and not _clean(baseline):
+        reasons += ("speedup and efficiency are over a baseline that is degraded",)
+    rate = metrics.pooled_rate(runs)
+    withheld = metrics.incomparable(runs, base, scale=scale) if base and device == "gpu" and scale > 1 else None
+    if withheld:
+        base = []
+    speedup = rate / metrics.pooled_rate(base) if base else None
+    speedup_ci95 = metrics.ratio_interval(runs, base) if base and scale > 1 else None
+    mfu, above_peak = _mfu(usable, rate)
+    times = [record.measurement.training_time_s for record in usable if record.measurement.training_time_s is not None]
+    return Row(
+        scale=scale,
+        device=device,
+        cores=cores,
+        throughput=rate,
+        throughput_ci95=metrics.rate_interval(runs),
+        unit=unit,
+        training_time_s=statistics.median(times) if times else None,
+        speedup=speedup,
+        speedup_ci95=speedup_ci95,
+        efficiency=speedup / scale if speedup is not None else None,
+        efficiency_ci95=speedup_ci95.scaled(1 / scale) if speedup_ci95 else None,
+        withheld=withheld,
+        repeats=len(runs),
+        parts=_parts(usable),
+        mfu_percent=mfu,
+        above_peak=above_peak,
+        telemetry=pool([record.telemetry for record in usable]),
+        answers=_answers(usable),
+        epochs=_epochs(usable),
+        status="valid" if _clean(records) and not reasons else "degraded",
+        reasons=reasons,
+    )
+
+
+def _clean(records: Sequence[RunRecord]) -> bool:
+    return all(record.validity.status == "valid" for record in records)
+
+
+def _parts(records: Sequence[RunRecord]) -> StepParts | None:
+    """Where the time of a step went: means of the repeats, which add up as the parts of each do."""
+    told = [record.measurement.step_parts for record in records if record.measurement.step_parts]
+    if not told:
+        return None
+    whole = [parts for parts in told if parts.inseparable is None]
+    if not whole:
+        return told[0].model_copy(update={"step_s": statistics.fmean(parts.step_s for parts in told)})
+    columns = {
+        name: [getattr(parts, name) for parts in whole] for name in StepParts.model_fields if name != "inseparable"
+    }
+    known = {name: [value for value in values if value is not None] for name, values in columns.items()}
+    return StepParts.model_validate({name: statistics.fmean(own) if own else None for name, own in known.items()})
+
+
+def _answers(records: Sequence[RunRecord]) -> Answers | None:
+    """What inference came to; None of a training."""
+    told = [one.measurement for one in records if isinstance(one.trial, Trial) and one.trial.mode == "infer"]
+    if not told:
+        return None
+    latencies = [found for measured in told if (found := latency(measured))]
+    without = [found.without_transfer for found in latencies if found.without_transfer]
+    batches = [found.batch for found in told if found.batch]
+    return Answers(
+        latency=LatencyFigures(
+            with_transfer=_middle_percentiles([found.with_transfer for found in latencies]),
+            without_transfer=_middle_percentiles(without) if len(without) == len(latencies) else None,
+        )
+        if latencies
+        else None,
+        in_flight=min(found.in_flight for found in told),
+        batch=min(batches, key=lambda one: one.used) if batches else None,
+        accuracy=_middle([found.accuracy for found in told if found.accuracy]),
+    )
+
+
+def latency(measured: Measurement) -> LatencyFigures | None:
+    """How long a batch of inference takes by itself; in records of before it was told apart, the steps are the latencies."""
+    steps = measured.step_time_s
+    if measured.latency or steps is None or steps.method != "latency":
+        return measured.latency
+    known = Percentiles(p50=steps.p50, p90=steps.p90, p99=steps.p99, repeats=measured.iterations)
+    return LatencyFigures(with_transfer=known, without_transfer=None)
+
+
+def _middle_percentiles(repeats: Sequence[Percentiles]) -> Percentiles:
+    """Of each percentile the median of the repeats."""
+    columns = {name: [getattr(one, name) for one in repeats] for name in ("p50", "p90", "p99")}
+    medians = {name: statistics.median(values) for name, values in columns.items()}
+    return Percentiles(**medians, repeats=sum(one.repeats for one in repeats))
+
+
+def _middle(accuracies: Sequence[AccuracyFigures]) -> AccuracyFigures | None:
+    """The accuracy of the repeat in the middle; repeats differ where a framework adds up in no fixed order."""
+    ordered = sorted(accuracies, key=lambda one: one.percent)
+    return ordered[len(ordered) // 2] if ordered else None
+
+
+def _epochs(records: Sequence[RunRecord]) -> tuple[EpochFigures, ...]:
+    """How a training converged: of each epoch that all repeats have, the median of each figure."""
+    curves = [record.measurement.epochs for record in records if record.measurement.epochs]
+    return tuple(
+        own[0].model_copy(
+            update={
+                "train_loss": _median([one.train_loss for one in own]),
+                "val_loss": _median([one.val_loss for one in own]),
+                **{
+                    name: statistics.median(getattr(one, name) for one in own)
+                    for name in ("accuracy_percent", "seconds", "elapsed_s")
+                },
+            }
+        )
+        for own in zip(*curves, strict=False)
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    """None where one is not known."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if len(known) == len(values) else None
+
+
+def _mfu(records: Sequence[RunRecord], rate: float) -> tuple[float | None, bool]:
+    """Model FLOP utilisation at the pooled rate, of the median peak of the repeats, and whether it is withheld for being more than that."""
+    told = [flop for record in records if (flop := record.measurement.flop)]
+    peaks = [flop.peak_tflops for flop in told if flop.peak_tflops is not None]
+    if not peaks:
+        return None, False
+    per_sample = told[0].forward_flop_per_sample + told[0].backward_flop_per_sample
+    return utilisation_percent(rate * per_sample / 1e12, statistics.median(peaks))
+
+
+def _peak(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:
+    """What utilisation is held against, of the first run that has one."""
+    told = [flop for records in by_scale.values() for record in records if (flop := record.measurement.flop)]
+    return next((flop.peak_source for flop in told if flop.peak_tflops is not None), None)
+
+
+def usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:
+    """The steady windows of every record that may be used."""
+    usable = [record.measurement for record in records if record.validity.status != "invalid"]
+    return [windows for measurement in usable if (windows := _windows(measurement)) is not None]
+
+
+def thin(record: RunRecord) -> RunRecord:
+    """What reports are made from, without each window and loss; those that are read one by one stay."""
+    trial, measured = record.trial, record.measurement
+    if record.concurrent:
+        return record
+    learned = isinstance(trial, Trial) and trial.dataset is not None  # an ablation compares its losses
+    left = {"windows": (), "losses": measured.losses if learned else {}, "evaluations": {}}
+    kept = lean(measured.model_copy(update=left))
+    _windows.keep(kept, _windows(measured))
+    return record.model_copy(update={"measurement": kept})
+
+
+@Once
+def _windows(measurement: Measurement) -> GlobalWindows | None:
+    """The steady windows of a run; one that moves one unit where the program tells a rate and no windows."""
+    if measurement.steady:
+        return metrics.counted(measurement.windows, measurement.steady)
+    if measurement.throughput:
+        return GlobalWindows.of_rate(measurement.throughput.value)
+    return None
+
+
+def device_name(record: RunRecord) -> str:
+    """What the run's devices are, of all its nodes: `NVIDIA H200`, or the processor."""
+    nodes = record.provenance.nodes or (record.provenance,)
+    if record.trial.device == "gpu":
+        names = {gpu.name for node in nodes for gpu in node.gpus}
+    else:
+        names = {node.host.cpu_model for node in nodes if node.host.cpu_model}
+    return " and ".join(sorted(names)) or f"unknown {record.trial.device}"
+
+
+def machine(record: RunRecord) -> str:
+    """What a run's devices are, in one line: the GPU, or the processor with the cores that the run could have.
+
+    How many GPUs could be seen is no part of it: a training on one of them is the same beside seven others. Nor are memory and form factor,
+    which a driver has in the name of a GPU that comes in several.
+    """
+    if record.trial.device == "gpu":
+        return device_name(record)
+    host = record.provenance.host
+    return (
+        f"{host.cpu_model or 'unknown processor'}, {host.usable_threads} core{'' if host.usable_threads == 1 else 's'}"
+    )

@@ -1,0 +1,140 @@
+"""The machines of a request: this one, nodes emulated on it, or the hosts of a list. Looks; starts nothing that outlives the look.
+
+A plan for hosts that are elsewhere needs no contact: it stands on what their list claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from runner.cluster.emulate import emulated_nodes
+from runner.cluster.hosts.hostsfile import load_hosts
+from runner.cluster.hosts.model import Host, Hosts
+from runner.cluster.hosts.offline import declared_node
+from runner.cluster.machine import provenance
+from runner.cluster.machine.cluster import inspect_local
+from runner.core import provenance as provenance_module
+from runner.core.node import Member, Node
+from runner.core.provenance import NodeUsed
+from runner.core.request import Request
+from runner.core.trial import Placed
+from runner.core.wire import IFACE, Link, NodeWires
+
+if TYPE_CHECKING:
+    from runner.cluster.hosts.survey import Surveyed
+
+Way = Literal["here", "emulated", "hosts"]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The machines of a request.
+
+    Attributes:
+        way: this machine alone, nodes emulated on it, or hosts.
+        machine: whose results these are: this machine's name, or the first host's.
+        members: the nodes that a job may use, in order.
+        link: what the hosts' links are held to, by whatever made them.
+        surveyed: the hosts' connections and what was seen there; empty without contact.
+    """
+
+    way: Way
+    machine: str
+    members: tuple[Member, ...]
+    link: Link | None = None
+    surveyed: tuple[Surveyed, ...] = ()
+
+    @property
+    def host(self) -> provenance_module.Host | None:
+        """Facts of the first machine; None where that is this one, which is asked before each run."""
+        return self.surveyed[0].facts if self.surveyed else None
+
+    def used(self, placement: Sequence[Placed], *, image_ids: Mapping[str, str]) -> tuple[NodeUsed, ...]:
+        """The nodes of a run, for its record.
+
+        Args:
+            placement: the run's.
+            image_ids: of the image in each host's own engine.
+        """
+        seen = {of_host.host.name: of_host for of_host in self.surveyed}
+        nodes = {member.node.name: member.node for member in self.members}
+        return tuple(
+            _used(nodes[placed.node], seen.get(placed.node), image_ids.get(placed.node)) for placed in placement
+        )
+
+    def apart(self, placement: Sequence[Placed]) -> str | None:
+        """Look after a run that ended badly whether its hosts reach each other on its wires; a sentence on whose fault it is if not."""
+        from runner.cluster.hosts.connectivity import reach  # noqa: PLC0415 - loads what only hosts need
+        from runner.cluster.hosts.unreachable import explain  # noqa: PLC0415 - loads what only hosts need
+
+        seen = {of_host.host.name: of_host for of_host in self.surveyed}
+        wired = [(seen[placed.node], placed.wire) for placed in placement if placed.node in seen and placed.wire]
+        return explain(reach([of_host for of_host, _ in wired], [wire for _, wire in wired]))
+
+    def close(self) -> None:
+        """Let go of the hosts."""
+        for seen in self.surveyed:
+            seen.connection.close()
+
+
+def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Fleet:
+    """Find the machines that a request may use.
+
+    Args:
+        request: what was asked.
+        contact: whether the hosts of a list are asked what they are; else the list is believed.
+        say: told what is looked at.
+
+    Raises:
+        RequestError: the list is wrong, or a host can't be used.
+    """
+    if request.hosts is None:
+        return _this_machine(request)
+    hosts = load_hosts(request.hosts)
+    if not contact:
+        members = tuple(_member(host, declared_node(host)) for host in hosts.hosts)
+        return Fleet("hosts", hosts.hosts[0].name, members, hosts.link)
+    return _hosts(hosts, say)
+
+
+def _this_machine(request: Request) -> Fleet:
+    here = inspect_local()
+    if not request.links or not request.nodes:
+        return Fleet("here", here.name, (Member(here, NodeWires()),))
+    nodes = emulated_nodes(here, request.nodes)
+    return Fleet("emulated", here.name, tuple(Member(n, NodeWires(roles={"ethernet": IFACE})) for n in nodes))
+
+
+def _hosts(hosts: Hosts, say: Callable[[str], None]) -> Fleet:
+    from runner.cluster.hosts.survey import survey  # noqa: PLC0415 - loads what only hosts need
+
+    surveyed = survey(hosts, say)
+    members = tuple(_member(seen.host, seen.node) for seen in surveyed)
+    return Fleet("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
+
+
+def _used(node: Node, seen: Surveyed | None, image_id: str | None) -> NodeUsed:
+    return NodeUsed(
+        name=node.name,
+        host=seen.facts if seen else provenance.read_host(node),
+        gpus=node.gpus,
+        nics=node.nics,
+        hcas=node.hcas,
+        driver=node.driver,
+        cuda_driver=node.cuda_driver,
+        engine_version=seen.engine.version if seen else None,
+        image_id=image_id,
+        clock_offset_s=seen.clock.offset_s if seen else None,
+        clock_error_s=seen.clock.error_s if seen else None,
+    )
+
+
+def _member(host: Host, node: Node) -> Member:
+    said = NodeWires(
+        roles={role: interface.name for role, interface in host.interfaces.items()},
+        addresses={i.name: i.address for i in host.interfaces.values() if i.address},
+        hcas=host.hcas,
+    )
+    return Member(node, said, host.slots)

@@ -1,0 +1,273 @@
+"""From an endpoint of the list to a client of that node's engine, or one sentence on why there is none.
+
+ssh:// goes through one `ssh -N -L` a node: every connection of the client (a job has several, and one of them is its lease) is a
+channel of it. It ends with the runner, and with it the leases of the node's jobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from runner.cluster.hosts.model import Address, Endpoint, Host, Tls
+from runner.core.errors import RequestError
+from runner.engines.process import CommandError
+from runner.engines.tunnel import Tunnel, open_tunnel
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.tls import TLSConfig
+
+_ANSWER_S: Final = 10
+"""An engine that is there answers at once."""
+_CALL_S: Final = 60
+"""For calls that do work: creating a container on a busy disk."""
+_FOLDER: Final = 70
+"""Characters; a socket's whole path has 107 at most (unix(7))."""
+_ANY_VERSION: Final = "1.41"
+"""Only there because the SDK wants one; the engine is asked for its own without it."""
+_LOGIN_S: Final = 30.0
+"""ssh's own limit for the connection is 10 s; slow name services on the other side come on top."""
+
+# OpenSSH's last words, what they mean, and what helps. The first that fits; `{try_it}` is the command that shows the same by hand.
+_SSH: Final = (
+    ("lease: ssh:", "there is no ssh on this machine", "install it (apt-get install openssh-client)"),
+    (
+        "IDENTIFICATION HAS CHANGED",
+        "its host key is not the one that is known",
+        "find out why before you trust it: {try_it}",
+    ),
+    ("Host key verification failed", "its host key is not known here", "check it and accept it once: {try_it}"),
+    (
+        "Permission denied",
+        "it does not let this user in without a password",
+        "give ssh a key for it, until this works: {try_it}",
+    ),
+    (
+        "Too many authentication failures",
+        "it was offered too many keys",
+        "name the right one in ssh's configuration: {try_it}",
+    ),
+    ("Connection refused", "no sshd listens there", "start it, or correct the port in the hosts file"),
+    ("Could not resolve hostname", "its name is not known", "correct it in the hosts file, or add it to /etc/hosts"),
+    ("Connection timed out", "it does not answer", "see that it is up and that no firewall is in between: {try_it}"),
+    ("timed out", "it does not answer", "see that it is up and that no firewall is in between: {try_it}"),
+    ("No route to host", "there is no way to it", "see that it is up and on the same network: {try_it}"),
+    ("Network is unreachable", "there is no way to its network", "see that this machine's own interface is up"),
+    ("Can't open user config file", "ssh's configuration is not there", "correct `ssh_config` in the hosts file"),
+    ("Bad configuration option", "ssh can't read its configuration", "mend it: {try_it}"),
+    ("no answer after", "ssh got no answer", "see what it waits for: {try_it}"),
+)
+# What ssh says when the connection stands and the socket at its far end does not.
+_CHANNEL: Final = (
+    ("administratively prohibited", "its sshd forwards no sockets", "allow it there: AllowStreamLocalForwarding yes"),
+    (
+        "open failed",
+        "no engine listens at {socket} there, or its user may not use it",
+        "start dockerd, and add the user to group docker",
+    ),
+)
+# The operating system's and TLS's words inside the SDK's exceptions.
+_DIRECT: Final = (
+    ("FileNotFoundError", "its socket does not exist", "start its engine, or correct the path in the hosts file"),
+    ("PermissionError", "its socket may not be used by this user", "add yourself to the group docker"),
+    ("ConnectionRefusedError", "nothing listens there", "start its engine"),
+    ("Connection refused", "nothing listens there", "start its engine, or correct the port in the hosts file"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "its certificate is not one of the authority in `ca`",
+        "correct `tls` in the hosts file",
+    ),
+    ("ALERT_UNKNOWN_CA", "it does not accept our certificate", "correct `tls` in the hosts file"),
+    ("CERTIFICATE_REQUIRED", "it does not accept our certificate", "correct `tls` in the hosts file"),
+    ("doesn't match", "its certificate is for another name", "write the name that the certificate has into `engine`"),
+    ("SSL", "its engine and this machine do not agree on TLS", "correct `tls` and the port in the hosts file"),
+    ("Name or service not known", "its name is not known", "correct it in the hosts file, or add it to /etc/hosts"),
+    ("No route to host", "there is no way to it", "see that it is up and on the same network"),
+    ("unreachable", "there is no way to its network", "see that this machine's own interface is up"),
+    ("connect timeout", "it does not answer", "see that it is up and that no firewall is in between"),
+    ("timed out", "its engine takes the connection and does not answer", "look at dockerd's log there"),
+    ("RemoteDisconnected", "its engine closed the connection", "look at dockerd's log there"),
+    ("Connection reset", "its engine closed the connection", "look at dockerd's log there"),
+)
+
+
+class Connection:
+    """A client of one node's engine, and the tunnel to it if there is one.
+
+    Attributes:
+        host: the node.
+        client: of its engine.
+    """
+
+    def __init__(self, host: Host, client: DockerClient, *, tunnel: Tunnel | None, undo: contextlib.ExitStack) -> None:
+        self.host = host
+        self.client = client
+        self._tunnel = tunnel
+        self._undo = undo
+
+    @property
+    def lost(self) -> str | None:
+        """Why the way to the node is gone, in ssh's own words; None while it stands, or where there is no tunnel."""
+        if self._tunnel is None or not self._tunnel.ended:
+            return None
+        return _last_line(self._tunnel.words) or "ssh has ended"
+
+    def sentence(self, error: Exception) -> str:
+        """What an exception of the client says of the node, in one sentence that names it."""
+        if self.lost:
+            return f"{self.host.name}: the connection to it is lost ({self.lost}); see that it is up and on the network"
+        if explanation := getattr(error, "explanation", None):
+            return f"{self.host.name}: its engine refuses ({str(explanation).strip()}); look at dockerd's log there"
+        return engine_sentence(self.host, str(error), words=self._tunnel.words if self._tunnel else "")
+
+    @contextlib.contextmanager
+    def patience(self, seconds: int) -> Iterator[None]:
+        """Let calls to the engine take no longer than this, or as long."""
+        api = self.client.api
+        usual_s, api.timeout = api.timeout, seconds
+        try:
+            yield
+        finally:
+            api.timeout = usual_s
+
+    def close(self) -> None:
+        """Let go of the engine. Safe to call twice."""
+        self._undo.close()
+
+
+def connect(host: Host) -> Connection:
+    """Reach a node's engine.
+
+    Raises:
+        RequestError: it can't be reached; the sentence names the node, the reason in the words of whoever gave it, and what helps.
+    """
+    address = host.endpoint.address
+    with contextlib.ExitStack() as undo:
+        tunnel = None
+        if address.scheme == "ssh":
+            tunnel = _tunnel(host, undo)
+            undo.callback(tunnel.close)
+        url = f"unix://{tunnel.socket}" if tunnel else host.endpoint.url
+        client = _client(host, url, words=(lambda: tunnel.words) if tunnel else str)
+        undo.callback(client.close)
+        return Connection(host, client, tunnel=tunnel, undo=undo.pop_all())
+
+
+@contextlib.contextmanager
+def connected(host: Host) -> Iterator[Connection]:
+    """`connect`, for a block."""
+    connection = connect(host)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def ssh_argv(endpoint: Endpoint, *, socket: Path) -> tuple[str, ...]:
+    """The tunnel's command line.
+
+    Args:
+        endpoint: an ssh:// one.
+        socket: near end of the tunnel.
+    """
+    address = endpoint.address
+    return (
+        *("ssh", "-nNTax"),
+        *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ExitOnForwardFailure=yes"),
+        *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
+        # A shared connection of the user's would keep the forwarding, and itself, when this process ends.
+        *("-o", "ControlMaster=no", "-o", "ControlPath=none"),
+        *("-L", f"{socket}:{address.socket}"),
+        *_destination(endpoint),
+    )
+
+
+def _destination(endpoint: Endpoint) -> tuple[str, ...]:
+    address = endpoint.address
+    config = ("-F", str(endpoint.ssh_config)) if endpoint.ssh_config else ()
+    port = ("-p", str(address.port)) if address.port else ()
+    host = address.host.strip("[]")
+    return (*config, *port, "--", f"{address.user}@{host}" if address.user else host)
+
+
+def ssh_sentence(host: Host, words: str) -> str:
+    """Why ssh did not get there, from what it said."""
+    try_it = f"`{shlex.join(('ssh', *_destination(host.endpoint), 'true'))}`"
+    last = _last_line(words)
+    for fragment, meaning, step in _SSH:
+        if fragment in words:
+            return f"{host.name}: {meaning} ({last}); {step.format(try_it=try_it)}"
+    return f"{host.name}: ssh does not get there ({last or 'it said nothing'}); see why by hand: {try_it}"
+
+
+def engine_sentence(host: Host, error: str, *, words: str) -> str:
+    """Why an engine does not answer.
+
+    Args:
+        host: the node.
+        error: the SDK's exception.
+        words: what ssh said, where it is in between.
+    """
+    address: Address = host.endpoint.address
+    said = [line for line in words.splitlines() if "open failed" in line]
+    for fragment, meaning, step in _CHANNEL if said else ():
+        if fragment in said[-1]:
+            return f"{host.name}: {meaning.format(socket=address.socket)} ({said[-1].strip()}); {step}"
+    for fragment, meaning, step in _DIRECT:
+        if fragment in error:
+            return f"{host.name}: {meaning} ({host.endpoint.url}); {step}"
+    return f"{host.name}: its engine does not answer at {host.endpoint.url} ({error}); look at dockerd's log there"
+
+
+def _tunnel(host: Host, undo: contextlib.ExitStack) -> Tunnel:
+    config = host.endpoint.ssh_config
+    if config and not config.is_file():
+        raise RequestError(f"{host.name}: {config} is not there; correct `ssh_config` in the hosts file")
+    short = len(tempfile.gettempdir()) <= _FOLDER
+    folder = Path(tempfile.mkdtemp(prefix="dlscale-", dir=None if short else "/tmp"))  # noqa: S108 - mkdtemp makes it private
+    undo.callback(shutil.rmtree, folder, ignore_errors=True)
+    socket = folder / "engine.sock"
+    try:
+        return open_tunnel(ssh_argv(host.endpoint, socket=socket), socket=socket, timeout_s=_LOGIN_S)
+    except CommandError as error:
+        raise RequestError(ssh_sentence(host, error.stderr)) from error
+
+
+def _client(host: Host, url: str, *, words: Callable[[], str]) -> DockerClient:
+    import docker  # noqa: PLC0415 - 0.2 s that other commands need not pay
+    from docker.errors import DockerException  # noqa: PLC0415
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    tls = _tls(host, host.endpoint.tls) if host.endpoint.tls else False
+    try:
+        # The SDK would ask for the engine's version while it is made, when its session still obeys the environment: with
+        # REQUESTS_CA_BUNDLE set that one's authorities are trusted and not `ca`, and HTTPS_PROXY comes in between.
+        first = docker.APIClient(base_url=url, version=_ANY_VERSION, tls=tls, timeout=_ANSWER_S)
+        first.trust_env = False
+        with contextlib.closing(first):
+            version = first.version(api_version=False)["ApiVersion"]
+        client = docker.DockerClient(base_url=url, version=version, tls=tls, timeout=_CALL_S)
+    except (DockerException, RequestException) as error:
+        raise RequestError(engine_sentence(host, str(error), words=words())) from error
+    client.api.trust_env = False
+    return client
+
+
+def _tls(host: Host, tls: Tls) -> TLSConfig:
+    from docker.tls import TLSConfig  # noqa: PLC0415 - loaded with the client
+
+    for path in (tls.ca, tls.cert, tls.key):
+        if not path.is_file():
+            raise RequestError(f"{host.name}: {path} is not there; correct `tls` in the hosts file")
+    return TLSConfig(client_cert=(str(tls.cert), str(tls.key)), ca_cert=str(tls.ca), verify=True)
+
+
+def _last_line(words: str) -> str:
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

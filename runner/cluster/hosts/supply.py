@@ -1,0 +1,299 @@
+"""Brings images and programs onto nodes, over the connections that their engines are reached by: no registry, no shared disk.
+
+An image is read from this machine's engine once, however many nodes lack it. What arrives is held against what left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from runner.cluster.hosts.container import engine_errors
+from runner.cluster.hosts.endpoint import Connection
+from runner.core import dataset
+from runner.core.errors import RequestError
+from runner.engines import volumes
+from runner.engines.base import EngineError
+from runner.engines.owner import signed
+from runner.engines.refusal import as_engine_error, words
+from runner.engines.volumes import File
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.images import Image
+
+Report = Callable[[str], None]
+
+_MIB: Final = 2**20
+_REPORT_MIB: Final = 256
+_BLOCKS: Final = 4
+"""Blocks of 2 MiB that a node may lag behind the others."""
+_STALLED_S: Final = 120.0
+"""A node that has taken nothing for this long is given up, so that it does not hold up the others."""
+_UNPACK_S: Final = 3600
+"""An engine answers only when it has unpacked all layers: minutes for an image of several GiB on a hard disk."""
+
+
+def supply_image(
+    reference: str, *, source: DockerClient, nodes: Sequence[Connection], report: Report
+) -> dict[str, str]:
+    """Have an image on every node as it is in this machine's engine, and return its id on each by the node's name.
+
+    Args:
+        reference: name of the image; a node that has another image under it gets this one.
+        source: this machine's engine.
+        nodes: where the image is to be; one that is this machine's engine itself has it already.
+        report: told what is loaded where, and how far it is.
+
+    Raises:
+        RequestError: the image is not in this machine's engine, or a node can't take it; the sentence names the node.
+    """
+    image = _get(source, reference)
+    if image is None:
+        raise RequestError(f"{reference} is not in this machine's engine; build it first with `dlscale images build`")
+    held: dict[str, Image | None] = {}
+    for node in nodes:
+        with engine_errors(node):
+            held[node.host.name] = _get(node.client, reference)
+    lacking = [node for node in nodes if not is_same(held[node.host.name], image)]
+    if lacking:
+        feeds = [_Feed(node) for node in lacking]
+        _pour(source, reference, feeds, size_mib=int(image.attrs["Size"]) // _MIB, report=report)
+        for feed in feeds:
+            _check(feed, image, reference)
+            _remove_replaced(feed.node.client, held[feed.node.host.name])
+    ids = {}
+    for node in nodes:
+        with engine_errors(node):
+            ids[node.host.name] = str(node.client.images.get(reference).id)
+    return ids
+
+
+def is_same(found: Image | None, image: Image) -> bool:
+    """Whether what an engine has under a reference, None for nothing, is the very image that another has.
+
+    Engines with containerd's store name an image by its manifest, others by its configuration: where ids differ, the layers and the
+    configuration decide.
+    """
+    return found is not None and (found.id == image.id or _contents(found) == _contents(image))
+
+
+def supply_programs(
+    client: DockerClient,
+    directory: Path,
+    *,
+    volume: str,
+    image: str,
+    labels: dict[str, str],
+    beside: Mapping[str, File] = MappingProxyType({}),
+) -> None:
+    """Copy a directory of programs into a new volume of an engine: what a bind mount is on this machine.
+
+    Args:
+        client: the node's engine.
+        directory: what is copied; compiled Python files are left out.
+        beside: more files, by their path in the volume.
+        volume: name of the volume.
+        image: any image that the engine has.
+        labels: by which `dlscale clean` finds the volume.
+
+    Raises:
+        EngineError: the engine would not.
+    """
+    volumes.fill(client, name=volume, image=image, files={**programs(directory), **beside}, labels=labels)
+
+
+def programs(directory: Path) -> dict[str, File]:
+    """The files of a directory by their path in it, readable by everybody, and executable where their owner may run them."""
+    return {
+        path.relative_to(directory).as_posix(): File(
+            content=path.read_bytes(), mode=0o755 if path.stat().st_mode & 0o100 else 0o644
+        )
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def python_modules(folder: str, *names: str) -> dict[str, File]:
+    """Modules of this interpreter as files of a folder, for Pythons of other machines; one that is not installed is left out.
+
+    Of the compiled ones, psutil's is built for every Python from 3.6 on (PEP 384).
+    """
+    files: dict[str, File] = {}
+    for name in names:
+        found = importlib.util.find_spec(name)
+        if found is None or found.origin is None:
+            continue
+        path = Path(found.origin)
+        if not found.submodule_search_locations:
+            files[f"{folder}/{path.name}"] = File(content=path.read_bytes())
+            continue
+        files |= {f"{folder}/{name}/{inside}": file for inside, file in programs(path.parent).items()}
+    return files
+
+
+def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, str]) -> None:
+    """See that a node has the data set where this machine has it, by a container that is created with it and never started.
+
+    Raises:
+        RequestError: it has not, or its engine does not answer.
+    """
+    from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
+    from docker.types import Mount  # noqa: PLC0415
+
+    api, place = node.client.api, str(dataset.place(data))
+    with engine_errors(node):
+        mount = Mount("/data", place, type="bind", read_only=True)
+        host = api.create_host_config(mounts=[mount], network_mode="none")
+        try:
+            holder = api.create_container(image, ["true"], labels=signed(labels), host_config=host)["Id"]
+        except APIError as error:
+            if "bind source path does not exist" not in str(error.explanation):
+                raise
+            raise RequestError(
+                f"{node.host.name}: DATA={place} is not there; every host needs the data at the same path"
+            ) from error
+        api.remove_container(holder, force=True)
+
+
+class _Feed:
+    """One node that an image is being loaded into, by a thread of its own.
+
+    Attributes:
+        failure: why the node did not take it; None when it did.
+    """
+
+    def __init__(self, node: Connection) -> None:
+        self.node = node
+        self.failure: str | None = None
+        self._blocks: queue.Queue[bytes | None] = queue.Queue(_BLOCKS)
+        self._cut = False
+        self._thread = threading.Thread(target=self._load, daemon=True)
+        self._thread.start()
+
+    def put(self, block: bytes | None) -> None:
+        """Hand over the next block, None at the end; a node that has failed takes nothing more."""
+        waited_s = 0.0
+        while self._thread.is_alive() and self.failure is None:
+            try:
+                self._blocks.put(block, timeout=1.0)
+            except queue.Full:
+                waited_s += 1.0
+                if waited_s >= _STALLED_S:
+                    self.failure = self.node.lost or f"it took nothing for {_STALLED_S:g} s"
+            else:
+                return
+
+    def cut(self) -> None:
+        """Break the transfer off: what comes next is not the image's end."""
+        self._cut = True
+        self.put(None)
+
+    def join(self) -> None:
+        """Wait until the engine has unpacked everything, or has failed."""
+        if self.failure is None:
+            self._thread.join()
+
+    def _stream(self) -> Iterator[bytes]:
+        while (block := self._blocks.get()) is not None:
+            yield block
+        if self._cut:
+            raise ConnectionAbortedError("this machine's engine stopped sending")
+
+    def _load(self) -> None:
+        from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+        from requests.exceptions import RequestException  # noqa: PLC0415
+
+        try:
+            with self.node.patience(_UNPACK_S):
+                # Quiet: the engine would write its progress while we still send and read nothing, until both wait for each other.
+                steps: Iterator[dict[str, Any]] = self.node.client.api.load_image(self._stream(), quiet=True)  # type: ignore[no-untyped-call]
+                for step in steps:
+                    if "error" in step:
+                        self.failure = str(step["error"]).strip()
+        except (DockerException, RequestException, OSError) as error:
+            self.failure = _words(self.node, error)
+
+
+def _pour(source: DockerClient, reference: str, feeds: Sequence[_Feed], *, size_mib: int, report: Report) -> None:
+    """Read an image from an engine once, into all nodes at the same time."""
+    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    names = ", ".join(feed.node.host.name for feed in feeds)
+    report(f"{names}: loading {reference}, {size_mib:,} MiB")
+    sent, said = 0, 0
+    try:
+        for block in source.api.get_image(reference):
+            for feed in feeds:
+                feed.put(block)
+            sent += len(block)
+            if sent // (_REPORT_MIB * _MIB) > said:
+                said = sent // (_REPORT_MIB * _MIB)
+                report(f"{names}: loading {reference}, {sent // _MIB:,} of {size_mib:,} MiB sent")
+    except (DockerException, RequestException) as error:
+        for feed in feeds:
+            feed.cut()
+        raise RequestError(
+            f"{reference} can't be read from this machine's engine ({error}); look at its disk and its log"
+        ) from error
+    except BaseException:  # Ctrl-C
+        for feed in feeds:
+            feed.cut()
+        raise
+    for feed in feeds:
+        feed.put(None)
+    for feed in feeds:
+        feed.join()
+
+
+def _check(feed: _Feed, image: Image, reference: str) -> None:
+    name = feed.node.host.name
+    if feed.failure is not None:
+        step = "see that its engine is up, then try again"
+        if "no space left" in feed.failure:
+            step = "free some disk there, twice the image's size is needed while it is loaded"
+        raise RequestError(f"{name}: {reference} could not be loaded ({feed.failure}); {step}")
+    with engine_errors(feed.node):
+        arrived = is_same(_get(feed.node.client, reference), image)
+    if not arrived:
+        raise RequestError(
+            f"{name}: {reference} arrived as another image than it left; look at its engine's log, then try again"
+        )
+
+
+def _remove_replaced(client: DockerClient, old: Image | None) -> None:
+    """Remove an image that has lost its name to the new one, unless it has another or a container runs it."""
+    if old is not None:
+        with contextlib.suppress(EngineError), as_engine_error():
+            old.reload()
+            if not old.tags:
+                client.images.remove(str(old.id))
+
+
+def _words(node: Connection, error: Exception) -> str:
+    """What ended a conversation with a node: ssh's last words, else the engine's own."""
+    return node.lost or words(error)
+
+
+def _get(client: DockerClient, reference: str) -> Image | None:
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    try:
+        return client.images.get(reference)
+    except ImageNotFound:
+        return None
+
+
+def _contents(image: Image) -> tuple[object, ...]:
+    """What an image is, whatever its engine calls it: its layers, and what runs in them."""
+    attrs = image.attrs
+    config = attrs.get("Config") or {}
+    layers = tuple((attrs.get("RootFS") or {}).get("Layers") or ())
+    return (layers, attrs.get("Created"), *(config.get(key) or None for key in ("Env", "Cmd", "User", "Labels")))

@@ -1,0 +1,158 @@
+"""Where a figure comes from: the suite's commit, the machine, the driver, and the software inside the environment.
+
+One small function a fact, each asking the machine itself. What the machine won't say is None; nothing is inferred from
+something else. `collect` is called before a run (the load average is that of the machine left alone); what only the
+training program knows is added afterwards from its `env` event by `Provenance.with_environment`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+import socket
+from datetime import datetime, timezone
+from pathlib import Path
+
+import runner
+from runner.cluster.machine import hostfs
+from runner.cluster.machine.hostfs import read_int, read_text
+from runner.cluster.machine.processor import read_processor
+from runner.core.node import Node
+from runner.core.provenance import SUITE_ROOT, Host, NodeUsed, Provenance
+from runner.engines.git import read_git
+
+
+def collect(
+    *,
+    node: Node,
+    command: tuple[str, ...],
+    host: Host | None = None,
+    nodes: tuple[NodeUsed, ...] = (),
+    suite_root: Path = SUITE_ROOT,
+    sys_root: Path = Path("/"),
+) -> Provenance:
+    """Ask the machine for everything but what only the training program knows.
+
+    Args:
+        node: the machine, or the first of several.
+        host: its own facts where it is not the machine that this runs on.
+        nodes: all of them where there are several.
+        command: the argv that started the suite.
+        suite_root: the suite's checkout.
+        sys_root: root of the /proc, /sys and /etc that are read; a made-up tree in tests.
+    """
+    return Provenance(
+        git=read_git(suite_root),
+        host=host or read_host(node, sys_root),
+        gpus=node.gpus,
+        nodes=nodes,
+        driver=node.driver,
+        cuda_driver=node.cuda_driver,
+        command=command,
+        suite_version=runner.__version__,
+        suite_python=platform.python_version(),
+        workloads_sha256=programs_sha256(suite_root / "workloads"),
+        recorded_at=datetime.now(timezone.utc),
+    )
+
+
+def read_host(node: Node, sys_root: Path = Path("/")) -> Host:
+    """Read the machine's own facts; `node` gives what this process may use of it."""
+    cpus = _online_cpus(sys_root)
+    memory_bytes = hostfs.memory_total_bytes(sys_root)
+    return Host(
+        hostname=socket.gethostname(),
+        kernel=platform.release(),
+        architecture=platform.machine(),
+        os=_os_name(sys_root),
+        product=read_text(sys_root / "sys/class/dmi/id/product_name") or read_text(sys_root / "proc/device-tree/model"),
+        virtualization=_virtualization(sys_root),
+        cpu_model=node.cpu_model,
+        sockets=_distinct(cpus, "topology/physical_package_id"),
+        cores=_distinct(cpus, "topology/thread_siblings_list"),
+        threads=len(cpus) or None,
+        usable_threads=len(node.cores),
+        cpu_quota=node.cpu_quota,
+        numa_nodes=len(list((sys_root / "sys/devices/system/node").glob("node[0-9]*"))) or None,
+        memory_mib=None if memory_bytes is None else memory_bytes // 2**20,
+        governors=_governors(cpus),
+        cpu_current_mhz=_current_mhz(cpus, sys_root),
+        cpu_max_mhz=_max_mhz(cpus),
+        clocksource=read_text(sys_root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        boot_id=read_text(sys_root / "proc/sys/kernel/random/boot_id"),
+        load_average_1min=_load_average(sys_root),
+        processor=read_processor(sys_root),
+    )
+
+
+def programs_sha256(workloads: Path) -> str:
+    """Hash all training programs; studies, which only say what to run, change none of them."""
+    return tree_sha256(workloads, without="studies")
+
+
+def tree_sha256(root: Path, *, without: str | None = None) -> str:
+    """Hash the names and contents of all files below `root`, but for one folder; compiled Python files do not count."""
+    digest = hashlib.sha256()
+    files = (
+        path
+        for path in root.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.relative_to(root).parts[0] != without
+    )
+    for name, path in sorted((path.relative_to(root).as_posix(), path) for path in files):
+        content = path.read_bytes()
+        # Lengths keep a name's end from being read as a content's beginning.
+        digest.update(f"{len(name)}:{name}:{len(content)}:".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _online_cpus(sys_root: Path) -> list[Path]:
+    directory = sys_root / "sys/devices/system/cpu"
+    return [directory / f"cpu{cpu}" for cpu in hostfs.parse_cpu_list(read_text(directory / "online") or "")]
+
+
+def _distinct(cpus: list[Path], file: str) -> int | None:
+    return len({text for cpu in cpus if (text := read_text(cpu / file)) is not None}) or None
+
+
+def _governors(cpus: list[Path]) -> tuple[str, ...] | None:
+    return tuple(sorted({text for cpu in cpus if (text := read_text(cpu / "cpufreq/scaling_governor"))})) or None
+
+
+def _current_mhz(cpus: list[Path], sys_root: Path) -> float | None:
+    """Mean current clock: cpufreq's where there is one, else the one in /proc/cpuinfo (a virtual machine's nominal clock)."""
+    mhz = [khz / 1000 for cpu in cpus if (khz := read_int(cpu / "cpufreq/scaling_cur_freq"))]
+    if not mhz:
+        lines = (read_text(sys_root / "proc/cpuinfo") or "").splitlines()
+        mhz = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
+    return round(math.fsum(mhz) / len(mhz), 1) if mhz else None
+
+
+def _max_mhz(cpus: list[Path]) -> float | None:
+    return max((khz / 1000 for cpu in cpus if (khz := read_int(cpu / "cpufreq/cpuinfo_max_freq"))), default=None)
+
+
+def _os_name(sys_root: Path) -> str | None:
+    for line in (read_text(sys_root / "etc/os-release") or "").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return None
+
+
+def _virtualization(sys_root: Path) -> str | None:
+    """Name the hypervisor. x86 processors tell a guest that it is one (CPUID leaf 1, ECX bit 31); others do not say."""
+    if kind := read_text(sys_root / "sys/hypervisor/type"):  # xen
+        return kind
+    for line in (read_text(sys_root / "proc/cpuinfo") or "").splitlines():
+        if line.startswith("flags"):
+            if "hypervisor" not in line.split():
+                return "none"
+            vendor = read_text(sys_root / "sys/class/dmi/id/sys_vendor")
+            return f"hypervisor ({vendor})" if vendor else "hypervisor"
+    return None
+
+
+def _load_average(sys_root: Path) -> float | None:
+    text = read_text(sys_root / "proc/loadavg")
+    return float(text.split()[0]) if text else None

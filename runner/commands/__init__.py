@@ -1,0 +1,1 @@
+"""One file a command: its options, its words turned into a request, and the room called that does the work."""

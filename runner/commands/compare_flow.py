@@ -1,0 +1,106 @@
+"""`dlscale compare`: reads two sets of runs, compares them, prints, and says by its exit code whether something got slower."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from runner.analysis.compare.judge import compare
+from runner.analysis.compare.model import Compared
+from runner.core.console import complain, open_screen
+from runner.core.errors import RequestError, SlowerError
+from runner.report import compare as show
+from runner.results.find import OnFile, runs_at
+
+Form = Literal["table", "markdown", "json"]
+_PERCENT: Final = re.compile(r"^(\d+(?:\.\d+)?)%$")
+_WIDTH_OF_A_FILE: Final = 200
+"""Columns of a table that goes to a file or another program, where nothing has to fit a screen."""
+
+
+def compare_runs(a: str, b: str, *, threshold: str | None, form: Form) -> None:
+    """Print how the trials of B stand to those of A.
+
+    Args:
+        a: run directory, folder of them, or glob: before.
+        b: the same of after.
+        threshold: by how much a trial may be slower, e.g. `3%`; None where nothing fails.
+        form: how to print it.
+
+    Raises:
+        RequestError: a place holds no run, the sides share one or have no trial in common, or the threshold is none.
+        SlowerError: a trial is slower than the threshold allows.
+    """
+    if not (a.strip() and b.strip()):
+        raise RequestError(
+            "two places are compared; name both, for example A=results/MACHINE/OLD* B=results/MACHINE/NEW*"
+        )
+    percent = read_percent(threshold) if threshold is not None else None
+    sides = {"A": runs_at(a), "B": runs_at(b)}
+    for name, side in sides.items():
+        if not side.runs:
+            raise RequestError(f"{name} holds no record that can be read: {side.passed_over[0]}")
+    _refuse_shared(sides, a, b)
+    compared = compare(*([record for _, record in side.runs] for side in sides.values()), names=(a, b))
+    passed_over = [f"{name}: {sentence}" for name, side in sides.items() for sentence in side.passed_over]
+    _refuse_strangers(compared)
+    _print(compared, passed_over, form)
+    if percent is not None:
+        _fail_on_regression(compared, percent)
+
+
+def read_percent(text: str) -> float:
+    """Read a share such as `3%`, in percent.
+
+    Raises:
+        RequestError: it is none.
+    """
+    match = _PERCENT.match(text.strip())
+    if not match or float(match[1]) >= 100:  # noqa: PLR2004 - per cent
+        raise RequestError(f"FAIL_ON_REGRESSION={text} is no share below 100%; write for example 3%")
+    return float(match[1])
+
+
+def _refuse_shared(sides: dict[str, OnFile], a: str, b: str) -> None:
+    """A run that is on both sides would be compared with itself."""
+    first, second = ({record.run_id for _, record in side.runs} for side in sides.values())
+    if shared := sorted(first & second):
+        raise RequestError(
+            f"{len(shared)} runs are in A={a} and in B={b} alike, {shared[0]} for one; name two places that share none"
+        )
+
+
+def _refuse_strangers(compared: Compared) -> None:
+    """Two sides without a trial in common have nothing to be compared."""
+    if compared.pairs:
+        return
+    if compared.unpaired:
+        first = compared.unpaired[0]
+        why = f"{first.side} has {first.trial}; {first.nearest}"
+    else:
+        why = f"{compared.left_out[0].run_id} is {compared.left_out[0].reason}"
+    raise RequestError(
+        f"A={compared.a} and B={compared.b} have no trial in common ({why}); name runs of the same trial"
+    )
+
+
+def _print(compared: Compared, passed_over: Sequence[str], form: Form) -> None:
+    if form == "table":
+        show.print_compared(open_screen(width_of_a_file=_WIDTH_OF_A_FILE), compared, passed_over)
+        return
+    sys.stdout.write(show.as_json(compared) if form == "json" else show.markdown(compared))
+    complain(passed_over)
+
+
+def _fail_on_regression(compared: Compared, percent: float) -> None:
+    """End with an error where a trial is slower than allowed, and that is more than chance."""
+    slower = [pair for pair in compared.pairs if pair.slower_than(percent)]
+    if slower:
+        worst = slower[0]
+        many = f"{len(slower)} of {len(compared.pairs)} trials are" if len(slower) > 1 else "1 trial is"
+        raise SlowerError(
+            f"{many} more than {percent:g} % slower in B={compared.b} than in A={compared.a}, most of all {worst.trial}: "
+            f"{100 * (worst.ratio - 1):+.1f} %; look first at what else is different about them"
+        )

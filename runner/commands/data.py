@@ -1,0 +1,112 @@
+"""`dlscale data`: a small real data set to try with, and data sets in the forms that the frameworks read."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from runner.commands.flags import named_directory
+from runner.core import dataset
+from runner.core import request as ask
+from runner.core.console import open_console
+from runner.core.errors import RequestError
+from runner.core.request import Request
+from runner.plan.discovery import look
+from runner.report.progress import progress
+from runner.results.disk import check_writable
+from runner.run.sample import SMALL, make_sample
+
+data_app = typer.Typer(help="Make and pack data sets.", no_args_is_help=True)
+
+FOLDERS: Final = (".lmdb",)
+"""Packed forms that are folders."""
+FEWEST: Final = 11
+"""Images, one of each photograph that `make_sample.py` has."""
+
+
+@data_app.command()
+def sample(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="where to write; must not exist yet",
+            parser=named_directory("for example OUT=/tmp/sample with make, or dlscale data sample /tmp/sample"),
+        ),
+    ],
+    images: Annotated[str, typer.Option("--images", help="how many JPEGs", metavar="N")] = "2000",
+    seed: Annotated[str, typer.Option("--seed", help="which crops", metavar="N")] = "1",
+    side: Annotated[
+        str,
+        typer.Option(
+            "--side",
+            help="their height and width in pixels; 350-500 are about as many as ImageNet's",
+            metavar="N-N",
+        ),
+    ] = "{}-{}".format(*SMALL),
+) -> None:
+    """Write real JPEGs, cut from the photographs that ship inside scikit-image and scikit-learn, one class a photograph."""
+    count, number = ask.count("IMAGES", images), ask.whole("SEED", seed)
+    least, greatest = (ask.count("SIDE", word) or 0 for word in side.partition("-")[::2])
+    if not 0 < least <= greatest:
+        raise RequestError(f"SIDE={side} is no range of pixels; type for example --side=96-160")
+    if count is None or count < FEWEST:
+        raise RequestError(f"IMAGES={images} are too few for the sample's {FEWEST} classes; ask for {FEWEST} or more")
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise RequestError(f"{directory} exists and is no empty directory; give one that does not exist yet")
+    check_writable(directory.absolute().parent)
+    with progress(open_console(stderr=True)) as shown:
+        make_sample(directory, images=count, seed=number or 0, side=(least, greatest), report=shown.stage)
+    found = dataset.inspect(directory)
+    open_console(soft_wrap=True).print(f"{directory}: {found.images} images in {found.classes} classes")
+
+
+@data_app.command()
+def pack(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="folder of class folders with JPEGs",
+            parser=named_directory("for example dlscale data pack /data/train --out=train.rec"),
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", help="NAME.rec (MXNet), NAME.lmdb (Caffe) or NAME.tfrecord (TensorFlow)")
+    ],
+    image_size: Annotated[
+        str,
+        typer.Option("--image-size", help="pixels to train at, for an LMDB, whose images have one size", metavar="N"),
+    ] = "224",
+    engine: Annotated[str | None, typer.Option("--engine", help="docker, venv or host")] = None,
+) -> None:
+    """Pack a folder of JPEGs into one file that a framework reads, with NAME.json beside it: classes, and images left out."""
+    if out.suffix not in dataset.PACKED:
+        raise RequestError(f"--out={out} must end in {' or '.join(dataset.PACKED)}; type for example --out=train.rec")
+    if directory.is_file() or directory.suffix in dataset.PACKED:
+        raise RequestError(f"{directory} is no folder of class folders; give the one that is to be packed")
+    if out.exists() and out.is_dir() != (out.suffix in FOLDERS):
+        raise RequestError(f"--out={out} exists and is no {out.suffix} of the suite's; give another name")
+    check_writable(out.absolute().parent)
+    request = Request.model_validate(
+        {
+            "framework": dataset.PACKED[out.suffix].framework,
+            "device": "cpu",
+            "data": directory,
+            "engine": ask.choice("ENGINE", engine, ask.EngineName),
+        }
+    )
+    from runner.run.prepare import pack_data  # noqa: PLC0415 - it loads numpy, which `--help` need not wait for
+
+    ground = look(request)
+    with progress(open_console(stderr=True)) as shown:
+        packed = pack_data(ground, shown, image_size=ask.count("IMAGE_SIZE", image_size) or 224)
+    for suffix in dataset.PACKED[out.suffix].beside:
+        shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))
+    if packed.is_dir():
+        shutil.copytree(packed, out, dirs_exist_ok=True)  # written over, as a file is
+    else:
+        shutil.copyfile(packed, out)
+    found = dataset.inspect(out)
+    open_console(soft_wrap=True).print(f"{out}: {found.images} images in {found.classes} classes")

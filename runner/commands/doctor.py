@@ -1,0 +1,257 @@
+"""`dlscale doctor`: asks the machine, the engines and the catalog, and prints what `doctor` makes of the answers."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from runner.cluster.doctor import Finding, to_json
+from runner.cluster.hosts.connectivity import NodeEnd, ends_of, reach
+from runner.cluster.hosts.container import engine_errors
+from runner.cluster.hosts.endpoint import connect
+from runner.cluster.hosts.findings import HostLook, ImageState, common_findings, host_findings, pair_findings
+from runner.cluster.hosts.hostsfile import load_hosts
+from runner.cluster.hosts.model import Hosts
+from runner.cluster.hosts.supply import Report, is_same
+from runner.cluster.hosts.survey import Surveyed, at_once, examine, refusals, supply_base
+from runner.core.console import open_console
+from runner.core.errors import RequestError
+from runner.core.provenance import SUITE_ROOT
+from runner.engines import docker
+from runner.engines.base import EngineError
+from runner.images.catalog import load_images
+
+if TYPE_CHECKING:
+    from docker.models.images import Image
+    from rich.console import RenderableType
+
+    from runner.cluster.doctor import Level
+
+from pathlib import Path
+
+from runner.cluster.doctor import ImageFit, diagnose
+from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.vitals import take_vitals
+from runner.core.cache import cache_dir
+from runner.core.node import Node
+from runner.engines.base import EngineFacts
+from runner.engines.docker import DockerEngine
+from runner.engines.local import LocalEngine
+from runner.images.catalog import Catalog, misfit
+from runner.images.own import own_python
+from runner.plan.discovery import WORKLOADS
+
+_ANSWER_S = 10
+"""An engine that is there answers at once; one behind a dead network address must not hold up the rest."""
+
+
+def examine_machine(*, as_json: bool) -> None:
+    """Print the findings to standard output, as a table or as JSON.
+
+    Raises:
+        RequestError: images/versions.yaml is wrong.
+    """
+    findings = findings_here()
+    if as_json:
+        sys.stdout.write(to_json(findings) + "\n")
+    else:
+        open_console().print(findings_table(findings))
+
+
+def findings_here() -> Sequence[Finding]:
+    """Examine this machine. Looks; builds, pulls and changes nothing.
+
+    Raises:
+        RequestError: images/versions.yaml is wrong.
+    """
+    node = inspect_local()
+    catalog = load_images(SUITE_ROOT)
+    engines = (docker_facts(), LocalEngine(None, WORKLOADS).facts(), *host_facts())
+    # The root of an engine behind ssh:// or tcp:// is a path of that machine, not of this one.
+    root = next((Path(engine.root_dir) for engine in engines if engine.root_dir), None)
+    vitals = take_vitals(
+        node, images=root if root and root.exists() else None, cache=cache_dir(), results=SUITE_ROOT / "results"
+    )
+    return diagnose(node=node, vitals=vitals, engines=engines, images=image_fits(catalog, node))
+
+
+def docker_facts() -> EngineFacts:
+    """What the Docker engine says of itself, or why it does not answer."""
+    try:
+        return DockerEngine(docker.connect(timeout_s=_ANSWER_S), WORKLOADS).facts()
+    except EngineError as error:
+        return EngineFacts(name="docker", available=False, reason=str(error))
+
+
+def host_facts() -> tuple[EngineFacts, ...]:
+    """What ENGINE=host would run here; nothing where its own Python has no framework, which is no fault."""
+    python = own_python()
+    if python is None or not python.frameworks:
+        return ()
+    version = f"{' and '.join(python.frameworks)} of {python.path}"
+    return (EngineFacts(name="host", available=True, version=version),)
+
+
+def image_fits(catalog: Catalog, node: Node) -> tuple[ImageFit, ...]:
+    """Hold every image against the node's devices and driver."""
+    return tuple(
+        ImageFit(
+            name=image.name,
+            size_mib=image.size_mib,
+            misfit=(
+                "it needs a GPU, and there is none to use"
+                if image.device == "gpu" and not node.gpus
+                else misfit(image, node.gpus, node.driver)
+            ),
+        )
+        for image in catalog.images
+    )
+
+
+UNUSABLE = 2
+"""The exit code: a request for these hosts can't be met."""
+
+
+def examine_hosts(text: str, *, wire: str | None, as_json: bool) -> int:
+    """Print what is found to standard output, as a table or as JSON, and return the exit code: 2 if a host can't be used.
+
+    Args:
+        text: HOSTS.
+        wire: interface, or its role, on which pairs must meet; see `reach.ends_of`.
+        as_json: for other programs.
+
+    Raises:
+        RequestError: the list itself is wrong, or images/versions.yaml is.
+    """
+    progress = open_console(stderr=True)
+    found = findings_of(load_hosts(text), wire=wire, say=lambda words: progress.print(words, style="dim"))
+    if as_json:
+        sys.stdout.write(to_json(found) + "\n")
+    else:
+        open_console().print(findings_table(found))
+    return UNUSABLE if any(finding.level == "bad" for finding in found) else 0
+
+
+def findings_of(hosts: Hosts, *, wire: str | None, say: Report) -> tuple[Finding, ...]:
+    """Examine hosts. Puts the suite's base where it is missing, to look around from, and changes nothing else.
+
+    Raises:
+        RequestError: images/versions.yaml is wrong.
+    """
+    here = _images_here()
+    found: list[Finding] = []
+    with contextlib.ExitStack() as undo:
+        say(f"asking {', '.join(host.name for host in hosts.hosts)}")
+        standing = []
+        for host, answer in zip(hosts.hosts, at_once(connect, hosts.hosts), strict=True):
+            if isinstance(answer, RequestError):
+                found.append(_unusable(host.name, answer))
+                continue
+            undo.callback(answer.close)
+            try:
+                standing.append((answer, supply_base([answer], say)))
+            except RequestError as error:
+                found.append(_unusable(host.name, error))
+        seen = []
+        for (connection, _), answered in zip(standing, at_once(lambda one: examine(*one), standing), strict=True):
+            if isinstance(answered, RequestError):
+                found.append(_unusable(connection.host.name, answered))
+            else:
+                seen.append(answered)
+        looks = [_look(one, here) for one in seen]
+        found += [finding for look in looks for finding in host_findings(look)]
+        found += common_findings(looks)
+        found += _pairs(seen, wire, say)
+    return tuple(found)
+
+
+def _pairs(seen: Sequence[Surveyed], wire: str | None, say: Report) -> Sequence[Finding]:
+    """Let those hosts meet that have the interface; the others' lack of it is a finding."""
+    able: list[Surveyed] = []
+    ends: list[NodeEnd] = []
+    found: list[Finding] = []
+    for one in seen:
+        try:
+            ends += ends_of([one], wire)
+            able.append(one)
+        except RequestError as error:
+            found.append(_unusable(one.host.name, error))
+    if len(able) > 1:
+        say(f"letting {', '.join(one.host.name for one in able)} reach each other")
+    names = [one.host.name for one in able]
+    interfaces = dict(zip(names, (end.iface for end in ends), strict=True))
+    return (*found, *pair_findings(reach(able, ends), names=names, interfaces=interfaces))
+
+
+def _look(seen: Surveyed, here: Mapping[str, tuple[str, Image]]) -> HostLook:
+    images: dict[str, ImageState] = {}
+    refused = list(refusals(seen))
+    try:
+        with engine_errors(seen.connection):
+            images = {name: _image_state(seen, *image) for name, image in here.items()}
+    except RequestError as error:
+        refused.append(str(error))
+    return HostLook(
+        host=seen.host,
+        node=seen.node,
+        engine=seen.engine,
+        clock=seen.clock,
+        health=seen.health,
+        nvidia_pci=seen.nvidia_pci,
+        pairs=seen.pairs,
+        images=images,
+        refusals=tuple(refused),
+    )
+
+
+def _image_state(seen: Surveyed, reference: str, image: Image) -> ImageState:
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    try:
+        found = seen.connection.client.images.get(reference)
+    except ImageNotFound:
+        return "missing"
+    return "same" if is_same(found, image) else "other"
+
+
+def _images_here() -> Mapping[str, tuple[str, Image]]:
+    """By name, those of the suite's images that this machine's engine has; none where there is no engine."""
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
+
+    found = {}
+    try:
+        client = docker.connect()
+    except EngineError:
+        return {}
+    with contextlib.closing(client):
+        for spec in load_images(SUITE_ROOT).everything:
+            with contextlib.suppress(ImageNotFound):
+                found[spec.name] = (spec.reference, client.images.get(spec.reference))
+    return found
+
+
+def _unusable(name: str, error: RequestError) -> Finding:
+    said, _, step = str(error).removeprefix(f"{name}: ").partition("; ")
+    return Finding(level="bad", subject=name, sentence=said, next_step=step or None)
+
+
+_STYLES: dict[Level, str] = {"ok": "green", "warn": "yellow", "bad": "bold red"}
+
+
+def findings_table(findings: Sequence[Finding]) -> RenderableType:
+    """One line a finding, the next step under it; levels are words, so that colour is not needed to read it."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for finding in findings:
+        said = Text(finding.sentence)
+        if finding.next_step:
+            said.append(f"\n→ {finding.next_step}", style="dim")
+        table.add_row(Text(finding.level, style=_STYLES[finding.level]), Text(finding.subject), said)
+    return table

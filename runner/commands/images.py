@@ -1,0 +1,224 @@
+"""`dlscale images`: render, lock, verify, base, build, list, archive, load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.table import Table
+
+from runner.commands.flags import named_directory
+from runner.core import request as ask
+from runner.core.cache import cache_dir
+from runner.core.console import open_console
+from runner.core.errors import RequestError, nearest
+from runner.core.provenance import SUITE_ROOT
+from runner.images.catalog import Catalog, load_images
+from runner.images.spec import ImageSpec
+from runner.report.progress import progress
+
+images_app = typer.Typer(help="Make, build and move the container images.", no_args_is_help=True)
+
+Names = Annotated[list[str] | None, typer.Argument(help="FRAMEWORK or FRAMEWORK:VERSION", show_default=False)]
+DeviceFlag = Annotated[str | None, typer.Option("--device", help="cpu or gpu", show_default=False)]
+
+
+@images_app.command()
+def render() -> None:
+    """Write the Dockerfiles from versions.yaml and the templates."""
+    from runner.images.render import write  # noqa: PLC0415 - commands load what they need
+
+    for path in write(load_images(SUITE_ROOT)):
+        _say(f"{path}: written")
+
+
+@images_app.command()
+def lock(
+    names: Names = None,
+    *,
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="newest versions of what is not pinned")] = False,
+) -> None:
+    """Write down what each image is made of: wheels with their hashes, Debian packages, a vendor's digest."""
+    for image in select(load_images(SUITE_ROOT), names, None):
+        _say(f"{image.lock_path}: {'written' if _lock(image, upgrade=upgrade) else 'same'}")
+
+
+def _lock(image: ImageSpec, *, upgrade: bool) -> bool:
+    if image.kind == "wheels":
+        from runner.images.lock import write_lock  # noqa: PLC0415 - commands load what they need
+
+        return write_lock(image, upgrade=upgrade)
+    if image.kind == "container":
+        from runner.images.container import write_container  # noqa: PLC0415
+
+        return write_container(image, report=_say)
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415
+    from runner.images.packages import write_packages  # noqa: PLC0415
+
+    with progress(open_console(stderr=True)) as shown:
+        return write_packages(image, client=connect_or_refuse(), cache=cache_dir(), report=shown.stage, upgrade=upgrade)
+
+
+@images_app.command()
+def verify() -> None:
+    """Fail if a Dockerfile or a lock differs from what versions.yaml and the templates give."""
+    from runner.images.lock import check_lock  # noqa: PLC0415 - commands load what they need
+    from runner.images.render import check  # noqa: PLC0415
+
+    catalog = load_images(SUITE_ROOT)
+    check(catalog)
+    for image in catalog.everything:
+        check_lock(image)
+    _say(f"{len(catalog.everything)} images: Dockerfiles and locks are what versions.yaml says")
+
+
+@images_app.command()
+def base(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="bases of versions.yaml (default: all)", show_default=False)
+    ] = None,
+    way: Annotated[
+        str | None,
+        typer.Option("--way", help="registry or mirror (default: the registry if it answers)", show_default=False),
+    ] = None,
+    *,
+    refresh: Annotated[bool, typer.Option("--refresh", help="make it again with today's packages")] = False,
+) -> None:
+    """Make the bases, from a registry or from this machine's own Debian mirror."""
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.images.base import Way, ensure_base  # noqa: PLC0415
+
+    bases = load_images(SUITE_ROOT).bases
+    known = [spec.name for spec in bases]
+    for name in names or ():
+        if name not in known:
+            raise RequestError(f"unknown base {name!r}; known: {nearest(name, known)}")
+    client = connect_or_refuse()
+    for spec in (spec for spec in bases if spec.name in (names or known)):
+        with progress(open_console(stderr=True)) as shown:
+            identifier = ensure_base(
+                spec,
+                client=client,
+                root=SUITE_ROOT,
+                cache=cache_dir(),
+                report=shown.stage,
+                way=cast("Way | None", ask.choice("--way", way, Way)),
+                refresh=refresh,
+            )
+        _say(f"{spec.reference} {identifier}")
+
+
+@images_app.command()
+def build(names: Names = None, device: DeviceFlag = None) -> None:
+    """Build images that are not there or not current; the CPU images unless told otherwise."""
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.images.build import ensure  # noqa: PLC0415
+
+    client = connect_or_refuse()
+    chosen = ask.choice("DEVICE", device, ask.Device) or (
+        "cpu" if not any(":" in name for name in names or ()) else None
+    )
+    for image in select(load_images(SUITE_ROOT), names, chosen):
+        with progress(open_console(stderr=True)) as shown:
+            built = ensure(image, client=client, cache=cache_dir(), report=shown.stage)
+        _say(f"{built.reference} {built.id} {built.size_mib} MiB")
+
+
+@images_app.command(name="list")
+def list_images() -> None:
+    """List the images, what they run on, and which of them the engine has."""
+    from runner.engines.base import EngineError  # noqa: PLC0415 - commands load what they need
+    from runner.engines.docker import connect  # noqa: PLC0415
+    from runner.images.build import find_built, is_outdated  # noqa: PLC0415
+
+    try:
+        client = connect()
+    except EngineError:
+        client = None
+    table = Table(box=None, pad_edge=False)
+    for header in ("image", "device", "GPU code", "driver ≥", "built", "MiB"):
+        table.add_column(header, justify="right" if header == "MiB" else "left", no_wrap=True)
+    for image in load_images(SUITE_ROOT).everything:
+        built = find_built(image, client) if client else None
+        state = built.id.partition(":")[2][:12] if built else "no"
+        table.add_row(
+            f"{image.framework}:{image.tag}",  # what `images build` takes
+            image.device,
+            f"{image.compute_capabilities[0]}–{image.compute_capabilities[-1]}" if image.compute_capabilities else "",
+            image.minimum_driver or "",
+            "outdated" if client and is_outdated(image, client) else state,
+            str(built.size_mib if built else image.size_mib),
+        )
+    open_console().print(table)
+
+
+@images_app.command()
+def archive(
+    directory: Annotated[
+        Path,
+        typer.Argument(help="where to write", parser=named_directory("for example dlscale images archive /tmp/images")),
+    ],
+    names: Names = None,
+) -> None:
+    """Save built images to files, for a machine without a network; without names, what hosts and emulated nodes need as well."""
+    from runner.cluster.hosts.survey import BASE  # noqa: PLC0415
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.images.archive import save  # noqa: PLC0415
+    from runner.images.build import find_built  # noqa: PLC0415
+    from runner.images.tools import TOOLS  # noqa: PLC0415
+
+    client = connect_or_refuse()
+    chosen = select(load_images(SUITE_ROOT), names, None)
+    references = [image.reference for image in chosen if names or find_built(image, client)]
+    if not names:
+        helpers = (load_images(SUITE_ROOT).base(name).reference for name in (BASE, TOOLS))
+        references += [reference for reference in helpers if client.images.list(reference)]
+    with progress(open_console(stderr=True)) as shown:
+        save(references, client=client, directory=directory, report=shown.stage)
+    _say(f"{directory}: {len(references)} images")
+
+
+@images_app.command()
+def load(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="what `images archive` wrote",
+            parser=named_directory("for example dlscale images load /tmp/images"),
+        ),
+    ],
+) -> None:
+    """Check an archive and load its images."""
+    from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.images import archive as files  # noqa: PLC0415
+
+    client = connect_or_refuse()
+    with progress(open_console(stderr=True)) as shown:
+        loaded = files.load(directory, client=client, report=shown.stage)
+    for entry in loaded:
+        _say(f"{entry.reference} {entry.id}")
+
+
+def select(catalog: Catalog, names: list[str] | None, device: str | None) -> tuple[ImageSpec, ...]:
+    """The images that names mean, in the catalog's order; all of a device when there are none.
+
+    Raises:
+        RequestError: a name that means no image.
+    """
+    wanted: set[str] = set()
+    for name in names or ():
+        framework, _, tag = name.partition(":")
+        _ = catalog.of(framework)  # says so if there is no such framework
+        own = [image for image in catalog.everything if image.framework == framework]
+        matches = [image.reference for image in own if tag in ("", image.tag)]
+        if not matches:
+            raise RequestError(
+                f"unknown image {name!r}; known: {', '.join(f'{image.framework}:{image.tag}' for image in own)}"
+            )
+        wanted.update(matches)
+    return tuple(i for i in catalog.everything if (not names or i.reference in wanted) and device in (None, i.device))
+
+
+def _say(text: str) -> None:
+    open_console(soft_wrap=True).print(text)

@@ -1,0 +1,114 @@
+"""`dlscale matrix`: writes the support matrix into the README, between two marks, or says that it is not the one there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from runner.core.errors import DlscaleError
+from runner.core.provenance import SUITE_ROOT
+from runner.core.record import RunRecord
+from runner.core.request import StrategyName
+from runner.core.trial import Trial
+from runner.images.catalog import load_images
+from runner.images.spec import ImageSpec
+from runner.plan.strategy import offered
+from runner.results.find import records_under
+from runner.results.store import folders_under
+
+README: Final = SUITE_ROOT / "README.md"
+BEGIN: Final = (
+    "<!-- support matrix, written by `dlscale matrix` from images/versions.yaml and results/: do not edit -->\n"
+)
+END: Final = "<!-- end of the support matrix -->\n"
+
+
+def export(*, check: bool) -> None:
+    """Write the matrix; with `check`, only hold the one in the README against it.
+
+    Raises:
+        DlscaleError: the README lacks the marks, or holds another matrix.
+    """
+    text = README.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise DlscaleError(f"{README}: lacks the marks {BEGIN.strip()!r} and {END.strip()!r}; restore them")
+    folders = folders_under(SUITE_ROOT / "results")
+    records = [record for folder in folders for _, record in records_under(folder)]
+    current = before + begin + support_matrix(load_images(SUITE_ROOT).everything, records) + end + after
+    if current == text:
+        return
+    if check:
+        raise DlscaleError(
+            f"{README}: its support matrix differs from the catalog and the records; run `dlscale matrix`"
+        )
+    README.write_text(current, encoding="utf-8")
+
+
+HEADERS = ("image", "device", "compute capability", "driver", "strategy", "ran on")
+NOWHERE = "not yet"
+
+
+def support_matrix(images: Sequence[ImageSpec], records: Iterable[RunRecord]) -> str:
+    """A Markdown table with one row for each image and strategy.
+
+    Args:
+        images: in the order of the rows.
+        records: whatever was measured; those whose figures may not be used, passes under a profiler, and software that is in no image do
+            not count.
+    """
+    ran = [
+        (record.trial, record)
+        for record in records
+        if record.validity.status != "invalid"
+        and isinstance(record.trial, Trial)
+        and not record.profiled
+        and record.engine != "host"
+    ]
+    lines = [HEADERS, ("---",) * len(HEADERS)]
+    lines += [_row(image, strategy, ran) for image in images for strategy in strategies_of(image)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def strategies_of(image: ImageSpec) -> tuple[StrategyName, ...]:
+    """The strategies that an image can train with: an image with Horovod is built for that alone."""
+    if image.extension:
+        return (image.extension,)
+    return tuple(name for name in offered(image) if name != "horovod")
+
+
+def _row(image: ImageSpec, strategy: StrategyName, ran: Sequence[tuple[Trial, RunRecord]]) -> tuple[str, ...]:
+    own = [
+        (trial, record)
+        for trial, record in ran
+        if (trial.framework, trial.version, trial.strategy) == (image.framework, image.version, strategy)
+    ]
+    return (
+        image.name,
+        "GPU" if image.device == "gpu" else "CPU",
+        ", ".join(image.compute_capabilities) + (" and newer" if image.ptx else ""),
+        f"≥ {image.minimum_driver}" if image.minimum_driver else "",
+        _with_kinds(strategy, [trial for trial, _ in own]),
+        "; ".join(dict.fromkeys(_place(record) for _, record in own)) or NOWHERE,
+    )
+
+
+def _with_kinds(strategy: StrategyName, trials: Sequence[Trial]) -> str:
+    """A strategy and, where it has several, the stores or controllers that ran."""
+    kinds: set[str] = {trial.kvstore for trial in trials if trial.kvstore}
+    kinds |= {trial.horovod.controller for trial in trials if trial.horovod}
+    return f"{strategy} ({', '.join(sorted(kinds))})" if kinds else strategy
+
+
+def _place(record: RunRecord) -> str:
+    """What a run had: so many of which devices, on how many nodes, and whether those are emulated."""
+    count = record.trial.world_size
+    nodes = f" on {record.trial.nodes} nodes" if record.trial.nodes > 1 else ""
+    if record.transport.emulated:
+        nodes += " (emulated)"
+    if record.trial.device == "gpu":
+        names = [gpu.name for gpu in record.provenance.gpus[:1]]
+        return f"{count} × {names[0] if names else 'unknown GPU'}{nodes}"
+    workers = f"{count} CPU worker{'s' if count > 1 else ''}"
+    return f"{workers}{nodes}, {record.provenance.host.cpu_model or 'unknown processor'}"

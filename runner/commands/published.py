@@ -1,0 +1,276 @@
+"""`dlscale published`: what others published, as tables, JSON or a plot."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+
+from runner.core.console import open_screen
+from runner.core.errors import RequestError, nearest
+from runner.results.published.contradict import Contradiction, contradictions
+from runner.results.published.derive import Scaled, scaled
+from runner.results.published.load import load_all
+from runner.results.published.model import Conditions, Figure, Published
+
+ABSENT: Final = "\N{EN DASH}"
+_SUGGESTED: Final = 5
+_WIDTH_OF_A_FILE: Final = 240
+"""Columns of a table that goes to a file or another program, where nothing has to fit a screen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Which figures are wanted; None for any."""
+
+    model: str | None = None
+    framework: str | None = None
+    source: str | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether something was named at all."""
+        return bool(self.model or self.framework or self.source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """What is shown of a source: figures, the speedups of those that have one, and what they contradict."""
+
+    published: Published
+    figures: tuple[Figure, ...]
+    scaled: tuple[Scaled, ...]
+    contradictions: tuple[Contradiction, ...]
+
+
+def show_published(asked: Asked, *, as_json: bool, plot: Path | None) -> None:
+    """Print the sources, or the figures that were asked for; with `plot`, draw their scaling curves as a PNG.
+
+    Raises:
+        RequestError: nothing has the name that was asked for, nothing of it scales, or a file of `results/published` is wrong.
+    """
+    listed = select(load_all(), asked)
+    if as_json:
+        sys.stdout.write(
+            json.dumps([entry for each in listed for entry in _entries(each)], indent=1, default=float) + "\n"
+        )
+    else:
+        console = open_screen(width_of_a_file=_WIDTH_OF_A_FILE)
+        for each in listed if asked.anything else ():
+            _print_source(console, each)
+        if not asked.anything:
+            _print_overview(console, listed)
+    if plot is not None:
+        _draw(plot, listed, asked)
+
+
+def select(sources: Iterable[Published], asked: Asked) -> tuple[Listed, ...]:
+    """The figures that fit what was asked, by source; sources without any are left out.
+
+    Raises:
+        RequestError: none fits; the sentence names those most like it.
+    """
+    chosen = tuple(sources)
+    if asked.source is not None:
+        _known("source", asked.source, {each.id for each in chosen})
+        chosen = tuple(each for each in chosen if each.id == asked.source)
+    if asked.model is not None:
+        _known("model", asked.model, _names(chosen, "model"), among=asked.source)
+    if asked.framework is not None:
+        _known("framework", asked.framework, _names(chosen, "framework"), among=asked.source)
+    listed = tuple(found for each in chosen if (found := _listed(each, asked)).figures)
+    if not listed:
+        raise RequestError(
+            f"no published figure is of model {asked.model!r} and framework {asked.framework!r} at once; leave one of them out"
+        )
+    return listed
+
+
+def _known(what: str, name: str, names: set[str], *, among: str | None = None) -> None:
+    """Refuse a name that no figure has."""
+    if name not in names:
+        suggested = ", ".join(nearest(name, names).split(", ")[:_SUGGESTED]) or "none"
+        where = f" in {among}" if among else ""
+        raise RequestError(f"no published figure{where} is of the {what} {name!r}; nearest: {suggested}")
+
+
+def _names(sources: Iterable[Published], condition: str) -> set[str]:
+    found = (getattr(figure.conditions, condition) for each in sources for figure in each.figures)
+    return {str(name) for name in found if name is not None}
+
+
+def _listed(published: Published, asked: Asked) -> Listed:
+    figures = tuple(
+        figure
+        for figure in published.figures
+        if asked.model in (None, figure.conditions.model) and asked.framework in (None, figure.conditions.framework)
+    )
+    ids = {figure.id for figure in figures}
+    return Listed(
+        published=published,
+        figures=figures,
+        scaled=tuple(each for each in scaled(published) if each.figure.id in ids),
+        contradictions=tuple(each for each in contradictions(published) if ids & {each.figure, *each.against}),
+    )
+
+
+def _entries(listed: Listed) -> Iterable[dict[str, object]]:
+    """One object a figure, for programs."""
+    speedups = {each.figure.id: each for each in listed.scaled}
+    for figure in listed.figures:
+        speedup = speedups.get(figure.id)
+        yield {
+            "source": listed.published.id,
+            "title": listed.published.source.title,
+            "year": listed.published.source.year,
+            **figure.model_dump(exclude_none=True),
+            "baseline": speedup.baseline.id if speedup else None,
+            "scaling": speedup.scaling if speedup else None,
+            "speedup": speedup.speedup if speedup else None,
+            "efficiency_percent": speedup.efficiency_percent if speedup else None,
+            "contradictions": [asdict(each) for each in listed.contradictions if each.figure == figure.id],
+        }
+
+
+def _print_overview(console: Console, listed: Sequence[Listed]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("source", no_wrap=True)
+    table.add_column("year", justify="right")
+    table.add_column("what")
+    for header in ("figures", "findings", "contradictions"):
+        table.add_column(header, justify="right")
+    for each in listed:
+        published = each.published
+        table.add_row(
+            published.id,
+            str(published.source.year or ABSENT),
+            published.source.title,
+            str(len(each.figures)),
+            str(len(published.findings)),
+            str(len(each.contradictions) or ABSENT),
+        )
+    console.print(table)
+    total = sum(len(each.figures) for each in listed)
+    console.print(
+        f"{total} figures of {len(listed)} sources; name a --model, a --framework or a --source to see them",
+        style="dim",
+    )
+
+
+def _print_source(console: Console, listed: Listed) -> None:
+    published = listed.published
+    source = published.source
+    console.print(f"{source.title} ({source.year or 'no date'})", style="bold", markup=False, soft_wrap=True)
+    who = ", ".join((*source.authors, *([source.organisation] if source.organisation else [])))
+    where = source.repository or (source.url[0] if source.url else source.kind)
+    console.print(f"{published.id}: {who}; {where}", style="dim", markup=False, soft_wrap=True)
+    columns = _columns(listed)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for header in columns:
+        table.add_column(header, justify="right" if header in {"value", "speedup"} else "left")
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    console.print(Padding(table, (1, 0), expand=False))
+    for each in listed.contradictions:
+        console.print(sentence(each, published), style="yellow", markup=False, soft_wrap=True)
+    for note in published.notes:
+        console.print(note, style="dim", markup=False, soft_wrap=True)
+    console.print()
+
+
+def sentence(found: Contradiction, published: Published) -> str:
+    """One contradiction in words, with both figures, their difference, and what the file says of it."""
+    why = next((f"; {each.why}" for each in published.contradictions if found.figure in each.figures and each.why), "")
+    return (
+        f"contradiction ({found.check}): {found.figure} is printed as {found.printed:.8g} {found.unit}, by {' and '.join(found.against)} it "
+        f"is {found.recomputed:.6g} ({100 * found.difference:+.1f} %){why}"
+    )
+
+
+def _columns(listed: Listed) -> dict[str, list[str]]:
+    """The cells of the table by header; a column without any figure in it is left out."""
+    speedups = {each.figure.id: each for each in listed.scaled}
+    doubtful = {each.figure for each in listed.contradictions}
+    gpus = {gpu.id: gpu.model for gpu in listed.published.hardware.gpus}
+    rows = [(figure, figure.conditions) for figure in listed.figures]
+    columns = {
+        "figure": [figure.metric for figure, _ in rows],
+        "model": [_words(c.model, c.variant, c.mode, c.technique) for _, c in rows],
+        "hardware": [_words(gpus.get(c.gpu or "", c.device), c.system, c.network) for _, c in rows],
+        "software": [
+            _words(c.framework, c.build, c.version, c.strategy, c.container, c.xla and "XLA") for _, c in rows
+        ],
+        "devices": [_devices(c) for _, c in rows],
+        "batch": [_batch(c) for _, c in rows],
+        "precision": [_words(c.precision, c.data) for _, c in rows],
+        "against": [_against(c) for _, c in rows],
+        "value": [_value(figure, doubtful=figure.id in doubtful) for figure, _ in rows],
+        "speedup": [_speedup(speedups.get(figure.id)) for figure, _ in rows],
+    }
+    return {header: cells for header, cells in columns.items() if any(cell != ABSENT for cell in cells)}
+
+
+def _words(*parts: object) -> str:
+    return ", ".join(str(part) for part in parts if part) or ABSENT
+
+
+def _devices(conditions: Conditions) -> str:
+    if conditions.gpus is None:
+        return ABSENT
+    on = f" on {conditions.nodes} nodes" if conditions.nodes and conditions.nodes > 1 else ""
+    return f"{conditions.gpus or 'CPU'}{on}"
+
+
+def _batch(conditions: Conditions) -> str:
+    if conditions.batch_per_gpu:
+        return f"{conditions.batch_per_gpu} each"
+    if conditions.global_batch:
+        return f"{conditions.global_batch} in all"
+    return str(conditions.batch or ABSENT)
+
+
+def _against(conditions: Conditions) -> str:
+    if conditions.versus is None:
+        return ABSENT
+    pairs = conditions.versus.stated.items()
+    return ", ".join(f"{name} {'/'.join(map(str, values))}" for name, values in pairs)
+
+
+def _value(figure: Figure, *, doubtful: bool) -> str:
+    values = figure.value if isinstance(figure.value, tuple) else (figure.value,)
+    sign = "about " if figure.approx else f"{figure.bound} " if figure.bound else ""
+    unit = "" if figure.unit == "unstated" else f" {figure.unit}"
+    return f"{sign}{', '.join(map(str, values))}{unit}{' (!)' if doubtful else ''}"
+
+
+def _speedup(found: Scaled | None) -> str:
+    if found is None:
+        return ABSENT
+    ideal = ", above the ideal" if found.efficiency_percent > 100 else ""  # noqa: PLR2004 - all of it
+    return f"{found.speedup:.2f} ({found.efficiency_percent:.0f} %{ideal})"
+
+
+def _draw(path: Path, listed: Sequence[Listed], asked: Asked) -> None:
+    from runner.report.published_plot import curves, curves_png  # noqa: PLC0415 - not before it is known that there is something to draw
+
+    found = tuple(curve for each in listed for curve in curves(each.published, each.scaled))
+    what = ", ".join(name for name in (asked.model, asked.framework, asked.source) if name) or "all sources"
+    if not found:
+        raise RequestError(
+            f"no published figure of {what} is on several numbers of devices; ask for another, e.g. --model resnet50"
+        )
+    try:
+        path.write_bytes(curves_png(found, title=f"Published scaling: {what}"))
+    except OSError as error:
+        raise RequestError(
+            f"{path}: can't be written ({error.strerror}); give another file with --plot FILE.png"
+        ) from error
+    sys.stderr.write(f"plot: {path}\n")

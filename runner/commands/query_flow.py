@@ -1,0 +1,82 @@
+"""Asks: reads what a query names, fills its tables, and prints the answer."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Final, Literal
+
+import duckdb
+
+from runner.core.console import complain, open_console, open_screen
+from runner.core.errors import RequestError
+from runner.core.provenance import SUITE_ROOT
+from runner.report import query as show
+from runner.results.find import directories_at, read_runs
+from runner.results.published.load import load_all
+from runner.results.query.database import Database
+from runner.results.query.index import indexed
+from runner.results.query.tables import PUBLISHED, TABLES, Table
+
+Form = Literal["table", "csv", "json"]
+DEFAULT: Final = SUITE_ROOT / "results"
+MANY: Final = 200
+"""Records from which on their rows are kept between queries."""
+_WIDTH_OF_A_FILE: Final = 200
+"""Columns of a list that goes to a file or another program, where nothing has to fit a screen."""
+
+
+def query(sql: str, *, place: str | None, form: Form) -> None:
+    """Print the answer to a query.
+
+    Args:
+        sql: one statement of DuckDB's dialect that reads.
+        place: where the records are, as `runs_at` takes it; None for all in `results/`.
+        form: how to print it.
+
+    Raises:
+        RequestError: no record is there, or the query can't be answered.
+    """
+    if place is not None and not place.strip():
+        raise RequestError(
+            "the place of the records is empty; say which, for example IN=results/MACHINE, or leave it out for all of results"
+        )
+    if not sql.strip():
+        raise RequestError("SQL is empty; type for example SQL='SELECT run_id, measurement_throughput_value FROM runs'")
+    wanted = named_in(sql)
+    database = Database()
+    passed_over = _fill(database, wanted, place)
+    names, rows = database.ask(sql)
+    complain(passed_over)
+    if form == "table":
+        show.print_answer(open_console(), names, rows)
+    else:
+        sys.stdout.write(show.to_csv(names, rows) if form == "csv" else show.to_json(names, rows))
+
+
+def named_in(sql: str) -> tuple[Table, ...]:
+    """The tables whose names stand in a query anywhere, so that reading what it needs is all that it waits for."""
+    return tuple(table for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE))
+
+
+def list_tables() -> None:
+    """Print every table with its columns."""
+    show.print_tables(open_screen(width_of_a_file=_WIDTH_OF_A_FILE), TABLES)
+
+
+def _fill(database: Database, wanted: tuple[Table, ...], place: str | None) -> tuple[str, ...]:
+    """Fill what a query names, with the runs where a table has any of them; returns a sentence about each record that does not count."""
+    published = load_all() if PUBLISHED in wanted else ()
+    directories = [] if set(wanted) <= {PUBLISHED} and place is None else directories_at(place or str(DEFAULT))
+    if len(directories) >= MANY:
+        with indexed(place or str(DEFAULT), directories) as index:
+            try:
+                database.fill_from(index.path, wanted, runs=index.runs)
+            except duckdb.Error:  # damaged: this time without it
+                index.path.unlink(missing_ok=True)
+            else:
+                database.fill(set(wanted) & {PUBLISHED}, runs=(), published=published)
+                return index.passed_over
+    found = read_runs(directories)
+    database.fill(wanted, runs=found.runs, published=published)
+    return found.passed_over

@@ -1,0 +1,166 @@
+"""`dlscale regrade`: computes the derived parts of records again, from the raw files and the facts of the run alone, and judges studies again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+from rich.console import Console
+
+from runner.analysis.grading.grade import Graded, grade, scaling
+from runner.analysis.grading.kept import lost
+from runner.core.console import complain, open_console
+from runner.core.errors import DlscaleError, RequestError
+from runner.core.provenance import SUITE_ROOT
+from runner.core.record import RunRecord
+from runner.core.trial import ForeignTrial
+from runner.core.workload import load_workloads
+from runner.experiments.studies.rejudge import SUFFIX, judge_again, write_again
+from runner.results.store import (
+    RECORD,
+    folders_under,
+    read_events,
+    read_plan,
+    read_record,
+    read_table,
+    run_directories,
+    write_record,
+)
+from runner.run import external_grading as foreign
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def regrade(directory: Path) -> tuple[RunRecord, RunRecord]:
+    """Grade one run directory again: (record on file, record as its raw files give it now).
+
+    Raises:
+        RequestError: no readable record or raw file is there, its workload is unknown, or raw files or its baseline's record are gone.
+    """
+    record = read_record(directory)
+    samples = read_table(directory, "telemetry")
+    graded = _grade(directory, record, samples)
+    new = record.model_copy(
+        update={
+            "outcome": graded.outcome,
+            "measurement": graded.measurement,
+            "transport": graded.transport,
+            "validity": graded.validity,
+            "profile": graded.profile,
+            "telemetry": graded.telemetry,
+            "scaling": scaling(record.trial, record.run_id, graded, _baseline(directory, record)),
+        }
+    )
+    if gone := lost(record, new, samples):
+        raise RequestError(f"{directory}: {gone}; put it back as the run left it, the record is left as it is")
+    return record, new
+
+
+def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
+    """The record of another run that the speedup of a run is against, which lies beside it."""
+    name = record.scaling.baseline_run_id
+    if not name or name == record.run_id:
+        return None
+    try:
+        return read_record(directory.parent / name)
+    except RequestError as error:
+        raise RequestError(
+            f"{directory}: the baseline of its speedup can't be read ({error}); put it back beside the run, the record is left as it is"
+        ) from error
+
+
+def _grade(directory: Path, record: RunRecord, samples: pd.DataFrame | None) -> Graded:
+    """Compute the figures of a run from its raw events, by the rules for its kind of program."""
+    events, plan = read_events(directory), read_plan(directory)
+    trial = record.trial
+    if isinstance(trial, ForeignTrial):
+        return foreign.grade(
+            trial=trial, outcome=record.outcome, events=events, samples=samples, monitors=plan.monitors
+        )
+    workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
+    if workload is None:
+        raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
+    return grade(
+        trial=trial,
+        outcome=record.outcome,
+        events=events,
+        samples=samples,
+        monitors=plan.monitors,
+        provenance=record.provenance,
+        workload=workload,
+        kernels=read_table(directory, "kernels") if trial.profile else None,
+        containers=plan.containers,
+    )
+
+
+def regrade_all(directory: Path) -> int:
+    """Regrade a run directory, or all at any depth of a directory with the studies made of them; write what differs and say so.
+
+    What can't be regraded is left as it is and keeps nothing else from being looked at.
+
+    Returns:
+        The exit code: 2 where something could not be regraded.
+
+    Raises:
+        RequestError: nothing to regrade there.
+    """
+    found = list(_found(directory))
+    if not found:
+        raise RequestError(
+            f"{directory} holds no {RECORD} and no run directory that does; name one, for example results/MACHINE"
+        )
+    console = open_console(soft_wrap=True)
+    refused: list[str] = []
+    for path in found:
+        try:
+            if path.name.endswith(SUFFIX):
+                _regrade_study(path, console=console)
+            else:
+                _regrade_run(path, console=console)
+        except DlscaleError as error:
+            refused.append(str(error))
+    complain(refused)
+    return RequestError.exit_code if refused else 0
+
+
+def _found(directory: Path) -> Iterator[Path]:
+    """What there is to regrade: run directories and, after those of its folder, each file of a study."""
+    if (directory / RECORD).is_file():
+        yield directory
+        return
+    for folder in folders_under(directory):
+        yield from run_directories(folder)
+        yield from sorted(folder.glob(f"*{SUFFIX}"))
+
+
+def _regrade_run(run: Path, *, console: Console) -> None:
+    old, new = regrade(run)
+    changed = _changed(old, new)
+    if changed:
+        try:
+            write_record(run, new)
+        except OSError as error:
+            raise RequestError(
+                f"{run}: its {RECORD} can't be written again ({error.strerror}); free some space or let it be written, it is left as it is"
+            ) from error
+    _say(console, run, changed, source="the raw files")
+
+
+def _regrade_study(path: Path, *, console: Console) -> None:
+    before, after = judge_again(path)
+    changed = _changed(before, after)
+    if changed:
+        write_again(path, after)
+    _say(console, path, changed, source="the records")
+
+
+def _changed(old: BaseModel, new: BaseModel) -> list[str]:
+    return [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
+
+
+def _say(console: Console, path: Path, changed: list[str], *, source: str) -> None:
+    said = f"written again, {', '.join(changed)} differed from {source}" if changed else "same"
+    console.print(f"{path}: {said}", markup=False)

@@ -1,0 +1,50 @@
+"""Where what can be fetched or built again is kept between runs: wheels, environments, bases, packed data."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+
+def cache_dir() -> Path:
+    """`$DLSCALE_CACHE`, else `dlscale` in the user's cache directory (XDG Base Directory Specification)."""
+    chosen = os.environ.get("DLSCALE_CACHE")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlscale"
+
+
+@cache
+def suite_digest() -> str:
+    """What this version of the suite is, by its programs: what another one made of the same records may be something else."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def alone(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold a file lock, so that two runs do not make the same thing; the kernel lets go of it when this process dies, however it does.
+
+    Args:
+        path: the lock's file, made if it is not there.
+        waiting: called once if another process holds it.
+    """
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def free_mib(path: Path) -> int:
+    """Free disk in MiB where `path` is, or will be once its missing parents are made."""
+    existing = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+    return shutil.disk_usage(existing).free // 2**20

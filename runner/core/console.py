@@ -1,0 +1,95 @@
+"""Where text for people goes. Names of files, hosts and images are printed as they are, never read as markup or as the name of an emoji."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Final, TextIO
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from runner.core.errors import printable
+
+
+class _Console(Console):
+    """A console on which nothing that was read, heard or typed is a command to the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Give what is to be written, each text as text; Rich's own control codes are no text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def complain(sentences: Iterable[str]) -> None:
+    """Say on standard error, a line each, what was passed over."""
+    console = open_console(stderr=True, soft_wrap=True)
+    for sentence in sentences:
+        console.print(sentence)
+
+
+def open_console(
+    *, stderr: bool = False, soft_wrap: bool = False, width: int | None = None, file: IO[str] | None = None
+) -> Console:
+    """A console on standard output, standard error or a file; `soft_wrap` leaves long lines whole."""
+    return _Console(
+        stderr=stderr, soft_wrap=soft_wrap, width=width, file=file, markup=False, emoji=False, highlight=False
+    )
+
+
+def open_screen(*, width_of_a_file: int) -> Console:
+    """A console for tables: as wide as the terminal, or so wide where they go to a file or another program, and nothing has to fit a screen."""
+    console = open_console()
+    return console if console.is_terminal else open_console(width=width_of_a_file)
+
+
+def no_console() -> Console:
+    """A console that says nothing."""
+    return Console(quiet=True)
+
+
+# Nobody reads the pipe any more; the terminal has hung up.
+_GONE: Final = frozenset({errno.EPIPE, errno.EIO})
+
+
+def outlast() -> None:
+    """Let this process, and those that inherit its output, go on writing to nowhere once nobody reads it, and `?` for what it can't encode."""
+    for name in ("stdout", "stderr"):
+        if stream := getattr(sys, name):  # None where whoever started this process has closed it
+            setattr(sys, name, _Outlasting(stream))
+
+
+class _Outlasting(io.TextIOWrapper):
+    """An open stream whose file becomes /dev/null when its reader is gone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(
+            stream.buffer,
+            encoding=stream.encoding,
+            errors="replace" if stream.errors == "strict" else stream.errors,
+            line_buffering=bool(stream.line_buffering),
+        )
+
+    def write(self, text: str, /) -> int:
+        with self._to_nowhere():
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._to_nowhere():
+            super().flush()
+
+    @contextmanager
+    def _to_nowhere(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)

@@ -1,0 +1,235 @@
+"""Data sets on disk: folders of class folders with JPEGs, and what was packed from them. Looks, and changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import ValidationError
+
+from runner.core.errors import RequestError, is_utf8, readable
+from runner.core.frozen import Frozen
+from runner.core.trial import Dataset
+
+# Of each class in the order of names, the last of so many images is kept for validation (`class_folders.py` of the programs splits alike).
+VALIDATION_EVERY: Final = 5
+JPEG_SUFFIXES: Final = frozenset({".jpg", ".jpeg"})
+# On every ext4 disk, root's own: no class, and nothing that a job misses.
+LOST_AND_FOUND: Final = "lost+found"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packed form of a data set.
+
+    Attributes:
+        framework: whose programs read it.
+        label: what people call it.
+        beside: suffixes of the files that belong to it.
+    """
+
+    framework: str
+    label: str
+    beside: tuple[str, ...] = (".json",)
+
+
+# By the suffix of the file, or of the directory.
+PACKED: Final[Mapping[str, Packed]] = {
+    ".rec": Packed("mxnet", "MXNet's RecordIO", beside=(".json", ".idx")),
+    ".lmdb": Packed("caffe", "Caffe's LMDB"),
+    ".tfrecord": Packed("tensorflow", "TensorFlow's TFRecord"),
+}
+
+
+class PackIndex(Frozen):
+    """What `data pack` writes beside a packed data set: class names, number of images, and the images left out.
+
+    `size` is the height and width in pixels of packed images, None where they have their own.
+    """
+
+    classes: tuple[str, ...]
+    images: int
+    skipped: tuple[str, ...]
+    size: int | None = None
+
+
+def inspect(path: Path, kind: Literal["images", "audio"] = "images", *, by_others: bool = False) -> Dataset:
+    """Look at what DATA names.
+
+    Args:
+        path: what it names.
+        kind: what the workload reads.
+        by_others: whether somebody else than who runs the suite has to be able to read all of it, as jobs of root in containers do.
+
+    Raises:
+        RequestError: it does not exist, is empty, holds no JPEG in class folders (or no WAV with its text), was packed and lacks its
+            index, or holds what the job may not read.
+    """
+    if not path.exists():
+        raise RequestError(f"DATA={path} does not exist; `dlscale data sample DIR` writes a small data set to try with")
+    path = path.resolve()
+    if by_others:
+        refuse_closed(place(path))
+    taken = _Taken(place(path), by_others=by_others)
+    if kind == "audio":
+        return _inspect_audio(path, taken)
+    if path.suffix in PACKED:
+        return _inspect_packed(path, PACKED[path.suffix], taken)
+    if path.is_dir():
+        return _inspect_folder(path, taken)
+    raise RequestError(
+        f"DATA={path} is neither a folder nor a {', '.join(PACKED)}; give a folder of class folders with JPEGs"
+    )
+
+
+def refuse_closed(path: Path) -> None:
+    """Refuse a folder or file that only its owner may read where root runs the suite: inside a container the job is somebody else.
+
+    Raises:
+        RequestError: with the command that opens it.
+    """
+    if _is_closed(path):
+        raise RequestError(_closed(path, f"chmod o+{'rx' if path.is_dir() else 'r'} {shlex.quote(str(path))}"))
+
+
+def _is_closed(path: Path) -> bool:
+    mode = path.stat().st_mode
+    needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+    return mode & needed != needed
+
+
+def _closed(path: Path, step: str) -> str:
+    return f"{path} may be read by its owner alone, and jobs in containers are never root; type `{step}`"
+
+
+class _Taken:
+    """The files of a data set below `root`, one after the other: each is refused where the job could not read it."""
+
+    def __init__(self, root: Path, *, by_others: bool) -> None:
+        self.digest = hashlib.sha256()
+        """Of their names and sizes."""
+        self._root = root
+        self._by_others = by_others
+        self._open = {root}
+
+    def add(self, file: Path) -> None:
+        """Add a file to the digest.
+
+        Raises:
+            RequestError: its name can't be written down, or others may not read it.
+        """
+        name = file.relative_to(self._root).as_posix()
+        if not is_utf8(name):
+            raise RequestError(f"DATA={self._root}: the name of {readable(name)} is not UTF-8; rename it")
+        self.check(file)
+        self.digest.update(f"{name}\0{file.stat().st_size}\0".encode())
+
+    def check(self, file: Path) -> None:
+        """Refuse a file that others may not read, or that is in a folder which they may not enter, where they have to.
+
+        Raises:
+            RequestError: the sentence names the first of them.
+        """
+        if not self._by_others:
+            return
+        folders = () if file.parent in self._open else reversed(file.relative_to(self._root).parents)
+        for step in (*(self._root / folder for folder in folders), file):
+            if step not in self._open and _is_closed(step):
+                raise RequestError(_closed(step, f"chmod -R o+rX {shlex.quote(str(self._root))}"))
+        self._open |= set(file.parents)
+
+
+def place(path: Path) -> Path:
+    """The folder that a job needs to read a data set: its own, or the one that a packed one lies in with its index."""
+    return path.parent if path.suffix in PACKED else path
+
+
+def _inspect_folder(path: Path, taken: _Taken) -> Dataset:
+    if not any(path.iterdir()):
+        raise RequestError(f"DATA={path} is empty; give a folder that holds one folder of JPEGs a class")
+    classes: Counter[str] = Counter()
+    for image in jpegs(path):
+        taken.add(image)
+        classes[image.relative_to(path).parts[0]] += 1
+    if not classes:
+        raise RequestError(f"DATA={path} holds no JPEG in class folders (CLASS/NAME.jpg); give a folder that does")
+    return Dataset(
+        path=str(path),
+        images=classes.total(),
+        classes=len(classes),
+        digest=taken.digest.hexdigest(),
+        validation_images=sum(count // VALIDATION_EVERY for count in classes.values()),
+    )
+
+
+def _inspect_audio(path: Path, taken: _Taken) -> Dataset:
+    utterances = 0
+    for file in sorted(_files(path)) if path.is_dir() else ():
+        if file.suffix.lower() == ".wav" and file.with_suffix(".txt").is_file():
+            taken.add(file)
+            taken.check(file.with_suffix(".txt"))
+            utterances += 1
+    if not utterances:
+        raise RequestError(
+            f"DATA={path} holds no WAV file with a text file of the same name beside it; give a folder that does, or leave it out"
+        )
+    return Dataset(path=str(path), images=utterances, classes=0, digest=taken.digest.hexdigest())
+
+
+def _inspect_packed(path: Path, form: Packed, taken: _Taken) -> Dataset:
+    again = f"pack it again with `dlscale data pack DIR --out {path.name}`"
+    missing = [suffix for suffix in form.beside if not path.with_suffix(suffix).exists()]
+    if missing:
+        raise RequestError(f"DATA={path} has no {path.stem}{missing[0]} beside it; {again}")
+    main = path / "data.mdb" if path.is_dir() else path
+    try:
+        index = PackIndex.model_validate_json(path.with_suffix(".json").read_text(encoding="utf-8"))
+        size = main.stat().st_size
+    except (OSError, ValidationError, UnicodeDecodeError) as error:
+        raise RequestError(f"DATA={path} or the {path.stem}.json beside it can't be read; {again}") from error
+    if not index.images:
+        raise RequestError(f"DATA={path} holds no image; {again}")
+    for file in (main, *(path.with_suffix(suffix) for suffix in form.beside)):
+        taken.check(file)
+    facts = json.dumps([list(index.classes), index.images, size]).encode()
+    return Dataset(
+        path=str(path), images=index.images, classes=len(index.classes), digest=hashlib.sha256(facts).hexdigest()
+    )
+
+
+def jpegs(root: Path) -> Iterator[Path]:
+    """The JPEGs in the class folders of `root`, in a fixed order.
+
+    Raises:
+        RequestError: a folder can't be looked into, so that nobody knows whether it is a class.
+    """
+    for folder in sorted(entry for entry in root.iterdir() if entry.is_dir()):
+        yield from sorted(image for image in _files(folder) if image.suffix.lower() in JPEG_SUFFIXES)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """All files below a folder. Links are followed, but into no folder twice, as the programs do (`class_folders.py`)."""
+    seen: set[str] = set()
+    for parent, folders, names in os.walk(folder, onerror=_refuse_unseen, followlinks=True):
+        real = os.path.realpath(parent)
+        folders[:] = [] if real in seen else sorted(folders)
+        if real in seen:
+            continue
+        seen.add(real)
+        yield from (file for file in (Path(parent, name) for name in names) if file.is_file())
+
+
+def _refuse_unseen(error: OSError) -> None:
+    if Path(error.filename).name == LOST_AND_FOUND:
+        return
+    raise RequestError(
+        f"{readable(error.filename)} can't be looked into ({error.strerror}), and it may hold samples; open it with chmod, or take it away"
+    ) from error

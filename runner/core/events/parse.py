@@ -1,0 +1,112 @@
+"""Raw lines of a run → typed events. Pure: what it reads is `events.jsonl`, what it returns is frozen.
+
+An event that the contract (`workloads/events.py`) does not know is a bug of the program and is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+
+from runner.core.columns import COLUMNS, TableName
+from runner.core.events import Event
+from runner.core.frozen import is_plain, known, load_fields, misfit
+
+PREFIX = "::dlscale:: "
+ROWS_PREFIX: Final = "::dlscale-rows:: "
+# `mpirun --tag-output` writes `[job,rank]<stdout>:`, horovodrun `[rank]<stdout>:`, torchrun `[rank3]:` or `[default3]:`; the first
+# two can put the date before it.
+_TAG: Final = re.compile(
+    r"^(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4} ?)?"
+    r"\[(?:(?:[^\]]*[,@])?(?P<rank>\d+)\]<std(?:out|err)>:|(?:rank|default)(?P<local>\d+)\]:)(?P<text>.*)$"
+)
+
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+class Rows(BaseModel):
+    """Rows of a table of the run, many at once: lists of equal length by the name of their column.
+
+    Attributes:
+        rank: rank of the process that wrote them; 0 for a node's sampler.
+        container: name of the container they came from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: TableName
+    rank: int
+    columns: dict[str, list[Any]]
+    container: str
+
+    @property
+    def count(self) -> int:
+        """How many rows they are."""
+        return len(next(iter(self.columns.values()), []))
+
+    @model_validator(mode="after")
+    def _fit(self) -> Rows:
+        if len({len(values) for values in self.columns.values()}) > 1:
+            raise ValueError("its columns are not equally long")
+        if unknown := self.columns.keys() - COLUMNS[self.table].keys():
+            raise ValueError(f"table {self.table} has no column {', '.join(sorted(unknown))}")
+        return self
+
+
+class EventError(Exception):
+    """A line that begins like an event but is none; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without the prefix of a launcher, and the rank that such a prefix names."""
+
+    text: str
+    rank: int | None
+
+    @property
+    def said(self) -> str:
+        """The text without the space that may stand after a prefix."""
+        return self.text if self.rank is None else self.text.removeprefix(" ")
+
+
+def untag(text: str) -> Line:
+    """Take a launcher's prefix off a line."""
+    if match := _TAG.match(text):
+        return Line(text=match["text"], rank=int(match["rank"] or match["local"]))
+    return Line(text=text, rank=None)
+
+
+def parse_line(text: str, *, received: float, container: str) -> Event | Rows | None:
+    """Read one line of a program's standard output, marked with its rank or not; None when it is ordinary output.
+
+    Raises:
+        EventError: the line has one of the prefixes and breaks the contract.
+    """
+    said = untag(text).said
+    prefix = next((prefix for prefix in (PREFIX, ROWS_PREFIX) if said.startswith(prefix)), None)
+    if prefix is None:
+        return None
+    try:
+        fields = load_fields(said[len(prefix) :], of=known)
+        if prefix == ROWS_PREFIX:
+            return Rows.model_validate({**fields, "container": container})
+        return _EVENT.validate_python({**fields, "received": received, "container": container})
+    except ValidationError as error:
+        raise EventError(f"{container} wrote an event that breaks the contract {misfit(error)}") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise EventError(f"{container} wrote an event that is not a JSON object: {text[:200]!r}") from error
+
+
+def parse_events(lines: Iterable[str]) -> tuple[Event, ...]:
+    """Read the lines of an `events.jsonl` back."""
+    return tuple(map(_event, filter(str.strip, lines)))
+
+
+def _event(line: str) -> Event:
+    return _EVENT.validate_json(line) if is_plain(line) else _EVENT.validate_python(load_fields(line))

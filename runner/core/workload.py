@@ -1,0 +1,351 @@
+"""`Workload`: what can be trained, by which program, with which defaults; read from `workloads/<name>/workload.yaml`.
+
+To add one, put a folder with its programs and a `workload.yaml` under `workloads/`. Checks of a request against a workload live
+here, so that each ends in one sentence before anything is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from runner.core import yamlfile
+from runner.core.errors import RequestError, nearest
+from runner.core.events.profile import ProfileKind, Region
+from runner.core.frozen import Frozen
+from runner.core.request import Decode, Device, DialectName, Mode, Precision, Technique
+
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Setting = int | float | str
+ProgramMode = Literal["train", "infer"]
+DataKind = Literal["images", "audio", "none"]
+
+# The workload of a request that names no model.
+DEFAULT: Final = "imagenet_cnn"
+
+
+class Defaults(Frozen):
+    """What a request gets that leaves these out, for one kind of device.
+
+    Attributes:
+        model: name of the model.
+        image_size: height and width in pixels; None for the size that the model was published with, or where samples are no images.
+        batch: samples a device.
+        iterations: measured iterations on one device.
+        warmup: iterations before the measured ones, at least 1: the first allocates and tunes.
+    """
+
+    model: str
+    image_size: Count | None = None
+    batch: Count
+    iterations: Count
+    warmup: Count
+
+
+class Model(Frozen):
+    """A model of a workload.
+
+    Attributes:
+        name: what MODEL calls it.
+        image_size: height and width in pixels that it was published with; None where samples are no images.
+        min_image_size: smallest height and width that its layers can take.
+        learning_rate: at which the workload's optimizer trains it at its default batch.
+        frameworks: which programs build it.
+        parameters: trainable parameters in each framework at `image_size` and the workload's number of classes.
+        settings: what its programs are told beyond what every program is, as flags.
+        source: the paper.
+    """
+
+    name: str
+    image_size: Count | None = None
+    min_image_size: Count | None = None
+    learning_rate: Rate
+    parameters: Mapping[str, Count]
+    settings: Mapping[str, Setting] = {}
+    source: str
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """Frameworks whose program builds this model."""
+        return tuple(self.parameters)
+
+
+class Workload(Frozen):
+    """A training task with its programs, models and defaults.
+
+    Attributes:
+        programs: what runs in each mode, by framework: files of the workload's folder.
+        converge: frameworks whose training program validates after each epoch.
+        gpu_decode: frameworks whose training program can decode JPEGs on the GPU.
+        data: what its programs read from disk: JPEGs in class folders, WAV files with their texts, or nothing.
+        batches: the setting that says how many batches an iteration reads; one where None.
+        dialects: of programs that leave their figures to the framework's own log, the dialect of that log.
+        profiles: what passes under a profiler each program knows.
+        regions: to which parts of a step each program can narrow one.
+        unit: plural noun of what throughput counts.
+        training_samples: samples of one epoch, which turns iterations into epochs.
+        validation_samples: of its synthetic data; None where validation needs real data.
+        num_classes: classes of synthetic labels; a data set brings its own number. None where nothing is classified.
+        momentum, weight_decay: of SGD; None where the programs have another optimizer.
+        settings: as a model's, for all models.
+        precisions: what each framework's program can train in, by kind of device.
+        inference_precisions: what it can infer in, where that is not the same.
+        techniques: what makes each framework's program faster, by kind of device, in the order of the lines of an ablation.
+    """
+
+    name: str
+    description: str
+    source: str
+    programs: Mapping[ProgramMode, Mapping[str, str]]
+    converge: tuple[str, ...] = ()
+    gpu_decode: tuple[str, ...] = ()
+    data: DataKind = "images"
+    batches: str | None = None
+    dialects: Mapping[str, DialectName] = {}
+    profiles: Mapping[str, tuple[ProfileKind, ...]] = {}
+    regions: Mapping[str, tuple[Region, ...]] = {}
+    unit: str
+    training_samples: Count
+    validation_samples: Count | None = None
+    num_classes: Annotated[int, Field(ge=2)] | None = None
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    settings: Mapping[str, Setting] = {}
+    defaults: Mapping[Device, Defaults]
+    precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]
+    inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}
+    techniques: Mapping[str, Mapping[Device, tuple[Technique, ...]]] = {}
+    sanity: SanityBand | None = None
+    models: Annotated[tuple[Model, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Workload:
+        """Refuse names that appear in one part of the file and are missing in another."""
+        names = [model.name for model in self.models]
+        if self.batches and any(self.batches not in {**self.settings, **model.settings} for model in self.models):
+            raise ValueError(f"batches names the setting {self.batches!r}, which settings does not have")
+        if len(set(names)) < len(names):
+            raise ValueError("a model is listed twice; keep one of each name")
+        for device, defaults in self.defaults.items():
+            if defaults.model not in names:
+                raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
+        named = {name for model in self.models for name in model.frameworks}
+        offered = (
+            self.precisions,
+            self.dialects,
+            self.profiles,
+            self.regions,
+            self.converge,
+            self.gpu_decode,
+            self.techniques,
+        )
+        for framework in named.union(*offered):
+            if framework not in self.programs["train"]:
+                raise ValueError(f"{framework!r} has no program; add it to programs.train")
+        return self
+
+    @field_validator("programs")
+    @classmethod
+    def _can_train(cls, programs: Mapping[ProgramMode, Mapping[str, str]]) -> Mapping[ProgramMode, Mapping[str, str]]:
+        if "train" not in programs:
+            raise ValueError("no program trains; add programs.train")
+        return programs
+
+    def batches_an_iteration(self, model: Model) -> int:
+        """How many batches one iteration reads."""
+        return int({**self.settings, **model.settings}[self.batches]) if self.batches else 1
+
+    def frameworks(self, mode: Mode) -> tuple[str, ...]:
+        """The frameworks that offer a mode."""
+        return self.converge if mode == "converge" else tuple(self.programs.get(mode, ()))
+
+    def program(self, framework: str, mode: Mode = "train") -> str:
+        """The program of a framework in a mode, relative to `workloads/`.
+
+        Raises:
+            RequestError: this workload has none for it.
+        """
+        known = self.frameworks(mode)
+        if not known:
+            offered = [name for name in get_args(Mode) if self.frameworks(name)]
+            raise RequestError(f"MODE={mode} is not offered by {self.name}; ask for {' or '.join(offered)}")
+        if framework not in known:
+            raise RequestError(
+                f"MODE={mode} of {self.name} has no program for FRAMEWORK={framework}; known: {nearest(framework, known)}"
+            )
+        return f"{self.name}/{self.programs['infer' if mode == 'infer' else 'train'][framework]}"
+
+    def find_model(self, name: str, *, framework: str) -> Model:
+        """Look a model up by name.
+
+        Raises:
+            RequestError: no such model (the nearest names are given), or the framework does not offer it.
+        """
+        known = {model.name: model for model in self.models}
+        if name not in known:
+            raise RequestError(f"unknown MODEL {name!r}; known: {nearest(name, known)}")
+        if framework not in known[name].frameworks:
+            offered = [model.name for model in self.models if framework in model.frameworks]
+            raise RequestError(
+                f"MODEL={name} is not offered by FRAMEWORK={framework} (only by {', '.join(known[name].frameworks)}); "
+                f"{framework} offers: {nearest(name, offered)}"
+            )
+        return known[name]
+
+    def image_size(self, model: Model, *, device: Device, asked: int | None = None) -> int | None:
+        """Height and width of the images in pixels: as asked, or the default of the device raised to the model's minimum.
+
+        None where samples are no images.
+
+        Raises:
+            RequestError: smaller than the model can take, or a size of what has none.
+        """
+        if model.image_size is None:
+            if asked is not None:
+                raise RequestError(f"IMAGE_SIZE={asked} asked, but MODEL={model.name} takes no images; leave it out")
+            return None
+        smallest = model.min_image_size or 1
+        if asked is None:
+            return max(self.defaults[device].image_size or model.image_size, smallest)
+        if asked < smallest:
+            raise RequestError(
+                f"IMAGE_SIZE={asked} is too small for MODEL={model.name}, whose layers need {model.min_image_size} pixels; "
+                f"ask for {model.min_image_size} or more"
+            )
+        return asked
+
+    def check_precision(self, precision: Precision, *, framework: str, device: Device, mode: Mode = "train") -> None:
+        """Refuse a precision that the framework's program does not train, or infer, in.
+
+        Raises:
+            RequestError: the sentence lists those it does.
+        """
+        offered = self.precisions.get(framework, {}).get(device, ())
+        if mode == "infer":
+            offered = self.inference_precisions.get(framework, {}).get(device, offered)
+        if precision not in offered:
+            of_mode = "" if mode == "train" else f" with MODE={mode}"
+            raise RequestError(
+                f"PRECISION={precision} is not offered by FRAMEWORK={framework} on DEVICE={device}{of_mode}; "
+                f"ask for {' or '.join(offered) or 'another framework'}"
+            )
+
+    def check_decode(self, decode: Decode, *, framework: str, device: Device) -> None:
+        """Refuse to decode on a GPU where the framework's program can't, or where none trains.
+
+        Raises:
+            RequestError: the sentence names the frameworks that can.
+        """
+        if decode == "cpu":
+            return
+        if framework not in self.gpu_decode:
+            can = (
+                f"ask for FRAMEWORK={' or '.join(self.gpu_decode)}, or leave it out"
+                if self.gpu_decode
+                else "leave it out"
+            )
+            raise RequestError(f"DECODE={decode} of {self.name} is not offered by FRAMEWORK={framework}; {can}")
+        if device == "cpu":
+            raise RequestError(f"DECODE={decode} needs a GPU that trains, and this runs on DEVICE=cpu; leave it out")
+
+    def check_profiles(self, kinds: Sequence[ProfileKind], *, region: Region | None = None, framework: str) -> None:
+        """Refuse kinds of a profile that the framework's program does not know, or a region to which it can't narrow one.
+
+        Raises:
+            RequestError: the sentence lists those it does.
+        """
+        known = self.profiles.get(framework, ())
+        if unknown := [kind for kind in kinds if kind not in known]:
+            raise RequestError(
+                f"PROFILE={','.join(unknown)} is not offered by FRAMEWORK={framework}; "
+                f"ask for {' or '.join(known) or 'another framework'}"
+            )
+        if region and region not in (narrowed := self.regions.get(framework, ())):
+            instead = f"ask for {' or '.join(narrowed)}, or leave it out" if narrowed else "leave it out"
+            raise RequestError(f"PROFILE_REGION={region} is not offered by FRAMEWORK={framework}; {instead}")
+
+
+def load_workloads(root: Path) -> tuple[Workload, ...]:
+    """Read every `workloads/<name>/workload.yaml` below `root`, the suite's checkout, in order of name.
+
+    Raises:
+        RequestError: a file is wrong (the sentence names file, line and key), its name is not its folder's, or a program that
+            it names does not exist.
+    """
+    found = []
+    for path in sorted(root.glob("workloads/*/workload.yaml")):
+        workload = yamlfile.load(path, Workload)
+        if workload.name != path.parent.name:
+            raise RequestError(f"{path}: name is {workload.name!r}, its folder {path.parent.name!r}; make them equal")
+        for mode, programs in workload.programs.items():
+            for framework, program in programs.items():
+                if not (path.parent / program).is_file():
+                    raise RequestError(
+                        f"{path}: programs.{mode}.{framework} is {program!r}, which is not in {path.parent}; correct it"
+                    )
+        found.append(workload)
+    _refuse_twins(found)
+    return tuple(found)
+
+
+def _refuse_twins(workloads: Sequence[Workload]) -> None:
+    """Refuse two models of one name: MODEL says which workload is meant."""
+    owner: dict[str, str] = {}
+    for workload in workloads:
+        for model in workload.models:
+            if model.name in owner:
+                raise RequestError(
+                    f"workloads {owner[model.name]} and {workload.name} both have a model {model.name!r}; rename one of them"
+                )
+            owner[model.name] = workload.name
+
+
+def choose_workload(workloads: Sequence[Workload], model: str | None) -> Workload:
+    """The workload that has a model; the default one where no model was named.
+
+    Raises:
+        RequestError: no workload has such a model; the nearest names are given.
+    """
+    owners = {found.name: workload for workload in workloads for found in workload.models}
+    if model is None:
+        return next(workload for workload in workloads if workload.name == DEFAULT)
+    if model not in owners:
+        raise RequestError(f"unknown MODEL {model!r}; known: {nearest(model, owners)}")
+    return owners[model]
+
+
+Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class SyntheticBand(Frozen):
+    """What the losses on random images with random labels must look like.
+
+    Attributes:
+        first_loss_factors: least and greatest first loss, in units of ln(classes): the cross-entropy of a guess that gives
+            every class the same probability, which is where a network with small last-layer weights starts.
+    """
+
+    first_loss_factors: tuple[Factor, Factor]
+
+
+class RealBand(Frozen):
+    """What the losses on real images must look like: the mean of the last ones lies below the mean of the first ones.
+
+    Attributes:
+        compared_share: share of all iterations that each of the two means covers.
+        minimum_iterations: fewer iterations than these are too noisy to judge, and are not judged.
+    """
+
+    compared_share: Annotated[float, Field(gt=0, le=0.5)]
+    minimum_iterations: Annotated[int, Field(ge=2)]
+
+
+class SanityBand(Frozen):
+    """The sanity band of a workload, for both kinds of data."""
+
+    synthetic: SyntheticBand
+    real: RealBand

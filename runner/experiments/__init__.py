@@ -1,0 +1,1 @@
+"""What runs several benches and judges them together: studies, ablation, overhead."""

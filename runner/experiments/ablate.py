@@ -1,0 +1,133 @@
+"""`dlscale ablate`: the same training plainly, then with one technique more a line, in turns, so that a drift of the machine touches all alike.
+
+On synthetic samples the lines are compared by throughput, and the batch of the last one may grow for as long as that gains; with DATA they
+are compared by their losses too, for which the plain program runs with three seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Final
+
+from runner.analysis.comparisons.ablation import FEWEST_SEEDS, ablations
+from runner.analysis.grading import metrics
+from runner.analysis.summarize import usable_windows
+from runner.core.console import open_console
+from runner.core.errors import RequestError
+from runner.core.request import Request
+from runner.plan import techniques
+from runner.plan.discovery import Ground, look
+from runner.plan.length import counted
+from runner.report import ablation as report
+from runner.report.progress import progress
+from runner.report.publish import save
+from runner.run import bench
+from runner.run.trial_runner import Run
+
+RunLine = Callable[[Request], list[Run]]
+# Twice the batch is worth its memory while it gains so much.
+GAIN: Final = 1.01
+LARGEST_BATCH: Final = 4096
+
+
+class _InterruptedError(Exception):
+    """A run was stopped: its record says so, and no other begins."""
+
+
+def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tuple[str, ...]) -> int:
+    """Run every line, print the table, write its report, and return the exit code.
+
+    Args:
+        request: of one scale; its precision is that of every line where it is given.
+        batches: further batches of a device for the last line.
+        grow: double the last line's batch for as long as that makes it faster.
+        command: the command line, for the records.
+
+    Raises:
+        RequestError: it can't be met, or there is nothing to add to the plain program; nothing was started.
+        RunFailedError: a run could not be recorded.
+    """
+    asked = request.gpus or request.workers or (1,)
+    if len(asked) > 1:
+        raise RequestError(
+            f"{','.join(map(str, asked))} devices are a sweep, and an ablation has one scale; give one number"
+        )
+    ground = look(request)
+    if request.data:  # losses are compared after the same iterations
+        request = counted(request, ground)
+    with closing(ground.fleet):
+        lines = tuple(stages(request, ground, scale=asked[0], batches=batches))
+    runs: list[Run] = []
+    with progress(open_console(stderr=True)) as shown:
+
+        def run(line: Request) -> list[Run]:
+            one = line.model_copy(update={"repeat": 1})
+            found = bench.run(
+                one,
+                command=command,
+                name=bench.stamp(),
+                shown=shown,
+                wanted=lambda trial: trial.world_size == asked[0],
+            )
+            runs.extend(found)
+            if any(record.outcome.status == "interrupted" for _, record in found):
+                raise _InterruptedError
+            return found
+
+        try:
+            last = [found for line in turns(lines, request) for found in run(line) if line == lines[-1]]
+            if grow:
+                grow_batch(lines[-1], last, ground, run, repeat=request.repeat)
+        except _InterruptedError:
+            shown.stage("stopped; the table has what ran")
+    console = open_console(soft_wrap=True)
+    for found in ablations(runs):
+        console.print(report.table(found))
+        save(report.reports(found), out=runs[0][0].parent, console=console)
+    return bench.exit_code([record for _, record in runs])
+
+
+def stages(request: Request, ground: Ground, *, scale: int, batches: Sequence[int]) -> Iterator[Request]:
+    """The request of each line, the plain one first.
+
+    Raises:
+        RequestError: the program has no technique here.
+    """
+    tuned = techniques.settle(request.model_copy(update={"preset": "tuned"}), ground)
+    strategy = "single" if scale == 1 else request.strategy or "ddp"
+    names = techniques.of_trial(tuned, strategy=strategy)
+    plain = request.model_copy(update={"preset": "reference", "techniques": ()})
+    yield plain
+    if tuned.precision != plain.precision:
+        yield plain.model_copy(update={"precision": tuned.precision})
+    for count in range(1, len(names) + 1):
+        yield plain.model_copy(update={"precision": tuned.precision, "techniques": names[:count]})
+    for batch in batches:
+        yield plain.model_copy(update={"precision": tuned.precision, "techniques": names, "batch": batch})
+
+
+def turns(lines: Sequence[Request], request: Request) -> Iterator[Request]:
+    """Every line in every round; on real data the plain one with as many seeds as it takes to know their spread."""
+    for _ in range(request.repeat):
+        for number, line in enumerate(lines):
+            seeds = FEWEST_SEEDS if request.data and number == 0 else 1
+            yield from (line.model_copy(update={"seed": request.seed + more}) for more in range(seeds))
+
+
+def grow_batch(line: Request, ran: Sequence[Run], ground: Ground, run: RunLine, *, repeat: int) -> None:
+    """Double the batch while that gains on what `ran` with the line's; one that does not fit ends it as one that gains nothing does."""
+    batch = line.batch or ground.workload.defaults[ground.device].batch
+    before = _rate(ran)
+    while before is not None and batch < LARGEST_BATCH:
+        batch *= 2
+        larger = line.model_copy(update={"batch": batch})
+        rate = _rate(found for _ in range(repeat) for found in run(larger))
+        if rate is None or rate < GAIN * before:
+            return
+        before = rate
+
+
+def _rate(runs: Iterable[Run]) -> float | None:
+    windows = usable_windows([record for _, record in runs])
+    return metrics.pooled_rate(windows) if windows else None

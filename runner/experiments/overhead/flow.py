@@ -1,0 +1,166 @@
+"""The flow of `dlscale overhead`: look, prepare, run the rounds, write, show. Each stage hands its result on.
+
+The order within a round alternates, so that a drift of the machine falls on all sides.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Final
+
+from runner.core.console import open_console
+from runner.core.errors import RunFailedError
+from runner.core.provenance import SUITE_ROOT
+from runner.core.request import EngineName, Request
+from runner.core.trial import Trial
+from runner.engines.git import read_git
+from runner.engines.process import CommandError, run
+from runner.experiments.overhead import options, report
+from runner.experiments.overhead.raw import PREFIX, Command, Overhead, Printed, SideName
+from runner.experiments.overhead.rejudge import from_file
+from runner.plan.discovery import Ground, look
+from runner.plan.launch.job import spec
+from runner.plan.length import counted
+from runner.plan.plan import plan
+from runner.report.progress import Progress, progress
+from runner.report.publish import save
+from runner.results.disk import check_writable
+from runner.results.store import read_record, run_directories, write_report
+from runner.run import bench
+from runner.run.execute import run_tool
+from runner.run.prepare import Prepared, prepare
+from runner.run.trial_runner import make_job
+
+_RATE: Final = re.compile(r"^images/sec (\S+)$")
+_FIRST: Final = re.compile(r"^first step (\S+)$")
+Side = Callable[[], Command]
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """What all sides share."""
+
+    request: Request
+    ground: Ground
+    trial: Trial
+    prepared: Prepared
+
+
+def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str, ...]) -> None:
+    """Run the rounds, leave their records and reports, and print them.
+
+    Args:
+        request: of one device; `repeat` rounds.
+        beside_host: add a side that runs the same training by ENGINE=host.
+        command: the command line, for the file.
+
+    Raises:
+        RequestError: it can't be met; nothing was started.
+        RunFailedError: a run of any side failed.
+    """
+    ground = look(request)
+    request = counted(request, ground)
+    with closing(ground.fleet):
+        options.refuse(request, ground, beside_host=beside_host)
+        trial = plan(request, ground)[0]
+        if beside_host:
+            look(options.on_host(request, ground.image.framework)).fleet.close()  # refused now, not in the first round
+        check_writable(ground.out)
+        with progress(open_console(stderr=True)) as shown:
+            prepared = prepare(ground, shown, packed_at=trial.packed_at, run="overhead")
+            scene = _Scene(request, ground, trial, prepared)
+            raw = _run_rounds(scene, _sides(scene, beside_host=beside_host), shown, command=command)
+    found = from_file(raw, ground.out)
+    console = open_console(soft_wrap=True)
+    console.print(report.table(found))
+    save(report.reports(found), out=ground.out, console=console)
+
+
+def _run_rounds(scene: _Scene, sides: dict[SideName, Side], shown: Progress, *, command: tuple[str, ...]) -> Overhead:
+    """Run all rounds; what each came to is on disk before the next begins."""
+    began, count = bench.stamp(), scene.request.repeat
+    rounds: list[tuple[Command, ...]] = []
+    while True:
+        shown.stage(f"round {len(rounds) + 1} of {count}")
+        order = list(sides) if len(rounds) % 2 == 0 else list(reversed(sides))
+        rounds.append(tuple(sides[name]() for name in order))
+        raw = Overhead(
+            name=f"{PREFIX}{began}",
+            made_at=datetime.now(timezone.utc),
+            command=command,
+            commit=read_git(SUITE_ROOT).commit,
+            rounds=tuple(rounds),
+        )
+        write_report(scene.ground.out, raw.file, raw.to_json())
+        if len(rounds) == count:
+            return raw
+
+
+def _sides(scene: _Scene, *, beside_host: bool) -> dict[SideName, Side]:
+    hz, engine = scene.request.telemetry_hz, scene.ground.engine.name
+    sides: dict[SideName, Side] = {
+        "suite": lambda: _bench(scene, "suite", engine=engine, telemetry_hz=hz),
+        "unwatched": lambda: _bench(scene, "unwatched", engine=engine, telemetry_hz=0),
+    }
+    if beside_host:
+        sides["host"] = lambda: _bench(scene, "host", engine="host", telemetry_hz=hz)
+    if options.has_bare_loop(scene.trial):
+        sides["bare"] = lambda: _bare(scene)
+    return sides
+
+
+def _bench(scene: _Scene, side: SideName, *, engine: EngineName, telemetry_hz: int) -> Command:
+    """A whole `dlscale bench` in a process of its own."""
+    out = scene.ground.out
+    words = options.bench(scene.request, scene.ground, scene.trial, engine=engine, telemetry_hz=telemetry_hz)
+    words = (*words, f"--out={out}")
+    before = set(run_directories(out))
+    began = time.monotonic()
+    try:
+        run([sys.executable, "-m", "runner", *words])
+    except CommandError as error:
+        raise RunFailedError(f"side {side} failed: {error.last_line}") from error
+    ended = time.monotonic()
+    return Command(side=side, began_s=began, ended_s=ended, run_id=_left(out, before, words))
+
+
+def _left(out: Path, before: set[Path], words: Sequence[str]) -> str:
+    """The run that a command left, which its record names: others may write into the same directory meanwhile.
+
+    Raises:
+        RunFailedError: none.
+    """
+    for path in sorted(set(run_directories(out)) - before):
+        record = read_record(path)
+        if record.provenance.command[-len(words) :] == tuple(words):
+            return record.run_id
+    raise RunFailedError(f"{out}: a run of `dlscale {' '.join(words)}` left no record there")
+
+
+def _bare(scene: _Scene) -> Command:
+    """The bare loop in the same environment, with the same cores and threads."""
+    job = make_job(scene.trial, scene.ground, scene.prepared, run_id=f"bare-{time.monotonic_ns()}")
+    lines: list[str] = []
+    began = time.monotonic()
+    engine = scene.prepared.engines[job.head.node.name]
+    program = f"{job.site.workloads}/{options.BARE[scene.trial.framework]}"
+    argv = (job.site.python, program, *options.bare(scene.trial))
+    run_tool(engine, spec(job, job.head, role="tool", argv=argv), lines.append)
+    printed = Printed(rate_per_s=_figure(_RATE, lines), first_step_s=_figure(_FIRST, lines))
+    return Command(side="bare", began_s=began, ended_s=time.monotonic(), printed=printed)
+
+
+def _figure(pattern: re.Pattern[str], lines: Sequence[str]) -> float:
+    found = [float(match[1]) for line in lines if (match := pattern.match(line))]
+    if not found:
+        raise RunFailedError(
+            f"the bare loop did not print {pattern.pattern!r}; its last line is {lines[-1] if lines else ''!r}"
+        )
+    return found[-1]

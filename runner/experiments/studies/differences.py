@@ -1,0 +1,222 @@
+"""How the run of a cell differs from its source's: what the study declares, what the plan changed, and what its records say of it. Pure.
+
+Which framework, version, precision, device, libraries and wires a run had its record says. These are compared with what the source
+states; neither the plan nor a declaration stands for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from runner.analysis.summarize import between
+from runner.core.provenance import Provenance
+from runner.core.record import RunRecord
+from runner.core.request import Device
+from runner.core.trial import Trial
+from runner.experiments.studies.model import Altered, CellRun
+from runner.experiments.studies.study import NOT_STATED, Block, Difference, Study
+from runner.results.published.model import Conditions, Published
+from runner.results.published.source import Identifier
+
+_LIBRARIES: Final[dict[str, Callable[[Provenance], str | None]]] = {
+    "CUDA": lambda of: of.cuda,
+    "cuDNN": lambda of: _dotted(of.cudnn),
+    "NCCL": lambda of: of.nccl,
+    "NVIDIA driver": lambda of: of.driver,
+    "Python": lambda of: of.python,
+    "OS": lambda of: of.host.os,
+    "Linux": lambda of: of.host.kernel,
+}
+"""What a source may list under `software`, by the name that it has there."""
+_RECORDED: Final = frozenset({"framework", "version", "precision", "gpu", "cpu", "network", *_LIBRARIES})
+"""Fields that records tell."""
+
+
+def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Altered, ...]:
+    """What is declared, and what was found; of a field that both have the former knows the source, the latter what there is here."""
+    own = {one.field: one for one in declared}
+    known = {one.field: one for one in found}
+    return (
+        *(
+            Altered(field=one.field, published=one.published, here=one.here, declared=True)
+            for one in declared
+            if one.field not in known
+        ),
+        *(
+            one.model_copy(update={"published": own[one.field].published}) if one.field in own else one
+            for one in known.values()
+        ),
+    )
+
+
+def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
+    """A cell by its records: which of the source's GPUs it ran on, and every difference to the source's run.
+
+    Args:
+        run: the cell as it was planned, or as a file has it.
+        study: with what it declares now.
+        published: its source.
+
+    Raises:
+        RequestError: the study has no such block any more.
+    """
+    cell, where = run.cell, run.cell.where
+    block = study.block(cell.block)
+    declared = study.declared(block, where.model)
+    found = [one for one in cell.altered if not one.declared]
+    records = counted(run)
+    if records:
+        names = {name for record in records for name in device_names(record)}
+        if where.device != "cpu" and names:
+            where = where.model_copy(update={"gpu": _source_gpu(records, names, study)})
+        found = [one for one in found if one.field not in _RECORDED]
+        found += _recorded(records, where, study=study, published=published)
+    here = _settings(records, block)
+    altered = (one.model_copy(update={"here": here.get(one.field, one.here)}) for one in merged(declared, found))
+    changed = cell.model_copy(
+        update={"where": where, "altered": tuple(one for one in altered if one.here != one.published)}
+    )
+    return run.model_copy(update={"cell": changed})
+
+
+def counted(run: CellRun) -> list[RunRecord]:
+    """The records of the runs that may be used; all of them where none may be."""
+    every = [one.record for one in run.runs]
+    return [record for record in every if record.validity.status != "invalid"] or every
+
+
+def software(record: RunRecord) -> str:
+    """What ran, by its own word: `pytorch 2.11.0+cu130`."""
+    return f"{_framework(record)} {_version(record)}"
+
+
+def device_names(record: RunRecord) -> tuple[str, ...]:
+    """The kinds of GPUs on all nodes of a run, or of processors; nothing where the machine did not say."""
+    where = record.provenance
+    places = where.nodes or (where,)
+    if record.trial.device == "gpu":
+        return tuple(dict.fromkeys(gpu.name for place in places for gpu in place.gpus))
+    return tuple(dict.fromkeys(model for place in places if (model := place.host.cpu_model)))
+
+
+def hardware(
+    published: Published, there: Conditions, *, gpu: Identifier | None, device: Device, name: str
+) -> Iterator[Altered]:
+    """The device, if it is not the source's.
+
+    Args:
+        published: the source.
+        there: conditions of a figure or a cell; one that names no GPU is of any that the source tried.
+        gpu: the source's id of the GPU here; None where it has none such.
+        device: what there is here.
+        name: of it.
+    """
+    has = published.hardware
+    if there.device == "cpu":
+        if not _same_cpu(has.cpu, name):
+            yield Altered(field="cpu", published=has.cpu or NOT_STATED, here=name)
+    elif device == "cpu" or gpu is None or there.gpu not in {None, gpu}:
+        names = {one.id: one.model for one in has.gpus}
+        tried = {one for block in published.runs for one in block.gpu} or {one.id for one in has.gpus[:1]}
+        own = [there.gpu] if there.gpu else sorted(tried)
+        yield Altered(field="gpu", published=" or ".join(names.get(one, one) for one in own) or NOT_STATED, here=name)
+
+
+def _same_cpu(there: str | None, here: str) -> bool:
+    """Whether all model numbers of a source's processor are in the name of this one: 2690 and v4 of `Xeon E5-2690 v4`."""
+    numbers = re.findall(r"\bv\d\b|\b\d{4,}\w*\b", there or "")
+    return bool(numbers) and all(re.search(rf"\b{number}\b", here) for number in numbers)
+
+
+def _source_gpu(records: Sequence[RunRecord], names: set[str], study: Study) -> Identifier | None:
+    if any(record.trial.device == "cpu" for record in records):
+        return None
+    return next((gpu for gpu, known in study.same.gpus.items() if names <= set(known)), None)
+
+
+def _settings(records: Sequence[RunRecord], block: Block) -> dict[str, str]:
+    """What runs had of the settings in which they may differ, by the fields of these; several values where they differ among themselves."""
+    found: dict[str, dict[str, None]] = {}
+    for trial in (record.trial for record in records if isinstance(record.trial, Trial)):
+        size = {"device": trial.batch_per_device, "node": trial.global_batch // trial.nodes, "all": trial.global_batch}
+        epochs = trial.iterations // trial.epoch_iterations if trial.epoch_iterations else 0
+        told = {
+            "batch": f"{size[block.batch_of]:,}",
+            "data": trial.image_size and _images(trial),
+            "gpus": str(trial.world_size),
+            "image_size": trial.image_size and str(trial.image_size),
+            "iterations": f"{epochs} epochs" if epochs else f"{trial.iterations:,} iterations",
+            "precision": trial.precision,
+            "learning rate": trial.learning_rate and f"{trial.learning_rate:g}",
+            "fit": trial.fit and str(trial.fit),
+            "profile_after": trial.profile and trial.profile.after and f"{trial.profile.after:,}",
+            "profile_iterations": trial.profile and str(trial.profile.iterations),
+        }
+        for field, value in told.items():
+            if value:
+                found.setdefault(field, {})[value] = None
+    return {field: " and ".join(values) for field, values in found.items()}
+
+
+def _recorded(
+    records: Sequence[RunRecord], where: Conditions, *, study: Study, published: Published
+) -> Iterator[Altered]:
+    """What records have otherwise than the source states; several values where they differ among themselves."""
+    stated = {one.name: one.version for one in published.software if one.version}
+    told: list[tuple[str, str | None, list[str | None]]] = [
+        ("framework", where.framework, [_framework(record) for record in records]),
+        ("version", where.version or NOT_STATED, [_version(record) for record in records]),
+        (
+            "precision",
+            where.precision,
+            [record.trial.precision for record in records if isinstance(record.trial, Trial)],
+        ),
+        *((name, stated.get(name), [of(record.provenance) for record in records]) for name, of in _LIBRARIES.items()),
+    ]
+    for field, there, values in told:
+        here = list(dict.fromkeys(value for value in values if value))
+        if there and any(value.partition("+")[0] != there for value in here):
+            yield Altered(field=field, published=there, here=" and ".join(here))
+    name = " and ".join(dict.fromkeys(name for record in records for name in device_names(record)))
+    if name:
+        yield from hardware(published, where, gpu=where.gpu, device=records[0].trial.device, name=name)
+    yield from _wires(records, where, study=study, published=published)
+
+
+def _wires(records: Sequence[RunRecord], where: Conditions, *, study: Study, published: Published) -> Iterator[Altered]:
+    """What carried gradients, where the source names a network and something had to cross it: several nodes, or a bus between devices."""
+    wire = next((wire for wire in published.hardware.wires if wire.id == where.network), None)
+    across = [record for record in records if record.trial.world_size > 1]
+    if wire is None or not across or (where.nodes == 1 and wire.gbyte_s is None):
+        return
+    meant = study.networks[wire.id].interconnect if wire.id in study.networks else "pcie"
+    if any(record.transport.used != meant or record.transport.emulated for record in across):
+        here = " and ".join(dict.fromkeys(between(record) for record in across))
+        yield Altered(field="network", published=wire.name, here=here)
+
+
+def _images(trial: Trial) -> str:
+    return f"images of {PurePath(trial.dataset.path).name}" if trial.dataset else "synthetic images"
+
+
+def _framework(record: RunRecord) -> str:
+    own = record.trial.framework if isinstance(record.trial, Trial) else record.trial.name
+    return record.provenance.framework or own
+
+
+def _version(record: RunRecord) -> str:
+    """By the framework itself; of a run that did not get so far, what was asked for."""
+    asked = record.trial.version if isinstance(record.trial, Trial) else record.image.reference
+    return record.provenance.framework_version or asked
+
+
+def _dotted(cudnn: str | None) -> str | None:
+    """The version of cuDNN in its number: 9.19.0 in 91900, 8.9.2 in 8902."""
+    if cudnn is None or not cudnn.isdigit():
+        return cudnn
+    number = int(cudnn)
+    major, rest = divmod(number, 10_000 if number >= 90_000 else 1_000)  # noqa: PLR2004 - cuDNN 9 counts otherwise
+    return f"{major}.{rest // 100}.{rest % 100}"

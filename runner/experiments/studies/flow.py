@@ -1,0 +1,210 @@
+"""`dlscale reproduce`: look, lay out the cells, run them, judge, write. Each stage hands its result on.
+
+What was run before is taken from the directory, so that a study which was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from runner.core.console import open_console
+from runner.core.dataset import inspect
+from runner.core.errors import DlscaleError, RequestError, nearest
+from runner.core.provenance import SUITE_ROOT
+from runner.core.request import BARE_ENGINES, Request
+from runner.core.trial import Trial
+from runner.engines.git import read_git
+from runner.experiments.studies import load, show
+from runner.experiments.studies.cells import cells, requests
+from runner.experiments.studies.eta import Pace
+from runner.experiments.studies.machine import survey
+from runner.experiments.studies.memory import Memory
+from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, Run, is_baseline
+from runner.experiments.studies.rejudge import SUFFIX
+from runner.experiments.studies.reproduction import judge
+from runner.experiments.studies.request import Asked
+from runner.experiments.studies.sample import ensure_sample, sample_path
+from runner.plan.discovery import read_by_others
+from runner.report.progress import Progress, progress
+from runner.results.disk import check_writable
+from runner.results.store import write_report
+from runner.run import bench, trial_runner
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """What became of the requests: runs of each, or why there are none; `stopped` after Ctrl-C and its like."""
+
+    runs: dict[Request, list[trial_runner.Run]]
+    whys: dict[Request, str]
+    stopped: bool
+
+
+def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
+    """Run a study's cells that this hardware can run, and hold what comes out against the source; returns the exit code.
+
+    Raises:
+        RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
+    """
+    console = show.screen()
+    study, source = load.load(asked.study or "")
+    with progress(open_console(stderr=True)) as shown:
+        machine = survey(_where(asked), gpus=study.same.gpus, say=shown.stage)
+    if asked.data:
+        containers = machine.engine not in BARE_ENGINES
+        inspect(asked.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
+    found = cells(
+        study,
+        source=source,
+        machine=machine,
+        scale=asked.scale,
+        sample=sample_path(asked.scale),
+        data=asked.data.resolve() if asked.data else None,
+        stand_in=_stand_in(asked, machine),
+    )
+    found = _chosen(found, asked)
+    show.print_plan(console, study, found, machine=machine, scale=asked.scale)
+    if not requests(found):
+        raise RequestError(f"nothing of STUDY={study.id} can run on {machine.name}; the reasons are above")
+    if asked.dry_run:
+        return 0
+    out = asked.out or SUITE_ROOT / "results" / machine.name
+    check_writable(out)
+    with progress(open_console(stderr=True)) as shown:
+        ran = _run(found, asked, out=out, command=command, shown=shown)
+    runs = tuple(_cell_run(cell, ran) for cell in found)
+    reproduction = judge(
+        study,
+        published=source,
+        runs=runs,
+        machine=machine,
+        scale=asked.scale,
+        made_at=datetime.now(timezone.utc),
+        git=read_git(SUITE_ROOT).commit,
+    )
+    _write(reproduction, out, console)
+    if ran.stopped:
+        console.print(f"stopped; the same command goes on from here: {shlex.join(command)}", style="yellow")
+    return _exit_code(reproduction, stopped=ran.stopped)
+
+
+def _where(asked: Asked) -> Request:
+    given = {"device": asked.device, "hosts": asked.hosts, "engine": asked.engine}
+    return Request.model_validate({name: value for name, value in given.items() if value is not None})
+
+
+def _stand_in(asked: Asked, machine: Machine) -> str | None:
+    """The framework that was asked for.
+
+    Raises:
+        RequestError: the suite has none of that name.
+    """
+    known = {image.framework for image in machine.images}
+    if asked.framework and asked.framework not in known:
+        raise RequestError(f"unknown FRAMEWORK {asked.framework!r}; known: {nearest(asked.framework, known)}")
+    return asked.framework
+
+
+def _chosen(found: Sequence[Cell], asked: Asked) -> tuple[Cell, ...]:
+    """The cells that were asked for, all of them where none was named.
+
+    Raises:
+        RequestError: a name that is no cell's.
+    """
+    for name in asked.cells:
+        if not any(cell.id.startswith(name) for cell in found):
+            blocks = ", ".join(dict.fromkeys(cell.block for cell in found))
+            raise RequestError(f"CELLS={name}: no cell of STUDY={asked.study} begins so; its blocks: {blocks}")
+    return tuple(cell for cell in found if not asked.cells or cell.id.startswith(asked.cells))
+
+
+def _run(found: Sequence[Cell], asked: Asked, *, out: Path, command: tuple[str, ...], shown: Progress) -> _Ran:
+    """Run every request once. One that fails does not end the study; Ctrl-C does, and leaves what is done."""
+    memory, ran = Memory(out), _Ran({}, {}, stopped=False)
+    todo = requests(found)
+    pace = Pace(len(todo))
+    for request in todo:
+        own = [cell for cell in found if cell.request == request]
+        shown.stage(f"{pace.said()} {', '.join(cell.id for cell in own)}")
+        began = time.monotonic()
+        try:
+            if request.data == sample_path(asked.scale):
+                ensure_sample(asked.scale, report=shown.stage)
+            runs = bench.run(
+                request.model_copy(update={"out": out, "engine": asked.engine}),
+                command=command,
+                name=bench.stamp(),
+                shown=shown,
+                known=memory.find,
+                wanted=partial(_is_wanted, own),
+            )
+        except KeyboardInterrupt:
+            return _Ran(ran.runs, ran.whys, stopped=True)
+        except DlscaleError as error:
+            ran.whys[request] = str(error)
+            shown.stage(f"failed: {error}")
+            continue
+        finally:
+            pace.done(time.monotonic() - began)
+        ran.runs[request] = runs
+        for run in runs:
+            memory.add(run)
+        if any(record.outcome.status == "interrupted" for _, record in runs):
+            return _Ran(ran.runs, ran.whys, stopped=True)
+    return ran
+
+
+def _is_wanted(cells: Sequence[Cell], trial: Trial) -> bool:
+    return any(cell.pick is not None and cell.pick.wants(trial) for cell in cells)
+
+
+def _cell_run(cell: Cell, ran: _Ran) -> CellRun:
+    """A cell with those runs of its request that are its own, and their baseline."""
+    if cell.request is None or cell.pick is None:
+        return CellRun(cell=cell, why=cell.why)
+    runs = [Run(directory=path.name, record=record) for path, record in ran.runs.get(cell.request, [])]
+    own = tuple(run for run in runs if cell.pick.takes(run.record.trial))
+    bad = [run.record.outcome.reason for run in own if run.record.outcome.status != "ok"]
+    keys = {run.record.trial.key for run in own}
+    return CellRun(
+        cell=cell,
+        runs=own,
+        baseline=tuple(run for run in runs if is_baseline(run.record.trial) and run.record.trial.key in keys),
+        why=ran.whys.get(cell.request) or next((reason for reason in bad if reason), None),
+    )
+
+
+def _write(reproduction: Reproduction, out: Path, console: Console) -> None:
+    """Print the tables, and leave them beside the runs."""
+    name = f"{reproduction.made_at:%Y%m%dT%H%M%SZ}-{reproduction.study}"
+    data = write_report(out, f"{name}{SUFFIX}", reproduction.model_dump_json(indent=1) + "\n")
+    text = write_report(out, f"{name}.md", show.markdown(reproduction))
+    show.print_reproduction(console, reproduction)
+    for path in (data, text):
+        console.print(f"written: {path}", style="dim", markup=False, soft_wrap=True)
+
+
+def _exit_code(reproduction: Reproduction, *, stopped: bool) -> int:
+    """0 when every cell that can run has runs that may be used; 3 otherwise."""
+    return 3 if stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
+
+
+def list_studies(asked: Asked) -> None:
+    """Print every study with how many of its cells can run here, and why the others can't."""
+    console = show.screen()
+    found: list[tuple[str, str, Machine, tuple[Cell, ...]]] = []
+    for name in load.names():
+        study, source = load.load(name)
+        machine = survey(_where(asked), gpus=study.same.gpus)
+        path = sample_path(asked.scale)
+        own = cells(study, source=source, machine=machine, scale=asked.scale, sample=path, data=asked.data)
+        found.append((name, study.title, machine, own))
+    show.print_studies(console, found)

@@ -1,0 +1,212 @@
+"""Whether two figures differ by more than their noise. Pure.
+
+Intervals are 95 % and over runs. The interval of a difference, or of a ratio, of two independent figures is made from their own (MOVER: G. Y.
+Zou and A. Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27(10), 2008) with
+Welch's degrees of freedom, so that a reader can do it again from a table: half a width ÷ Student's t of one run less is a standard error.
+A figure of too few runs has none: it differs from another one only by more than `NEGLIGIBLE`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from runner.analysis.grading.metrics import student_t, welch_freedom
+from runner.core.measurement import FEWEST_RUNS, Interval
+
+PERMUTATIONS: Final = 9_999
+SIGNIFICANCE: Final = 0.05
+NEGLIGIBLE: Final = 0.05
+"""Differences up to this share count as none, however sure they are: sources call no smaller one significant, and like runs of one machine on
+file have standard deviations of up to 5 %."""
+
+Order = Literal["above", "below", "equal", "within noise"]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A figure and how far to trust it.
+
+    Attributes:
+        ci95: its interval; None where it rests on too few runs, and where it is exact.
+        freedom: degrees of freedom of the interval, runs less one; None for as many as there may be.
+        exact: whether it is printed or defined, not measured.
+    """
+
+    value: float
+    ci95: Interval | None = None
+    freedom: float | None = None
+    exact: bool = False
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval; the figure itself without one."""
+        return self.ci95.low if self.ci95 else self.value
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval; the figure itself without one."""
+        return self.ci95.high if self.ci95 else self.value
+
+    @property
+    def known(self) -> bool:
+        """Whether anything tells how far to trust it."""
+        return self.exact or self.ci95 is not None
+
+    def scaled(self, factor: float) -> Amount:
+        """The figure in a unit of which there are `factor` times as many."""
+        return replace(self, value=self.value * factor, ci95=self.ci95.scaled(factor) if self.ci95 else None)
+
+
+def mean_of(values: Sequence[float]) -> Amount:
+    """The mean of runs of which each gives one number, with Student's interval; without one for fewer than `FEWEST_RUNS`."""
+    middle = statistics.fmean(values)
+    if len(values) < FEWEST_RUNS:
+        return Amount(middle)
+    freedom = len(values) - 1
+    half = student_t(freedom) * statistics.stdev(values) / math.sqrt(len(values))
+    return Amount(middle, Interval(low=middle - half, high=middle + half), freedom)
+
+
+def difference(a: Amount, b: Amount) -> Amount:
+    """A - b; without an interval where one of them is not exact and has none."""
+    value = a.value - b.value
+    if not (a.known and b.known) or (a.exact and b.exact):
+        return Amount(value, exact=a.exact and b.exact)
+    of_a, of_b = a.freedom or math.inf, b.freedom or math.inf
+    t_a, t_b = student_t(of_a), student_t(of_b)
+    freedom = welch_freedom((((a.high - a.low) / t_a) ** 2, of_a), (((b.high - b.low) / t_b) ** 2, of_b))
+    down = student_t(freedom) * math.hypot((a.value - a.low) / t_a, (b.high - b.value) / t_b)
+    up = student_t(freedom) * math.hypot((a.high - a.value) / t_a, (b.value - b.low) / t_b)
+    return Amount(value, Interval(low=value - down, high=value + up), freedom)
+
+
+def ratio(a: Amount, b: Amount) -> Amount | None:
+    """A ÷ b; without an interval where a difference has none, or one of theirs reaches 0. None where b is 0."""
+    if b.value == 0:
+        return None
+    value = a.value / b.value
+    if not (a.known and b.known) or min(a.low, b.low) <= 0:
+        return Amount(value)
+    logs = difference(_log(a), _log(b))
+    if logs.ci95 is None:
+        return Amount(value, exact=logs.exact)
+    return Amount(value, Interval(low=math.exp(logs.low), high=math.exp(logs.high)), logs.freedom)
+
+
+def _log(amount: Amount) -> Amount:
+    ends = Interval(low=math.log(amount.low), high=math.log(amount.high)) if amount.ci95 else None
+    return replace(amount, value=math.log(amount.value), ci95=ends)
+
+
+def order(a: Amount, b: Amount) -> Order:
+    """How a stands to b: above or below if the interval of a - b says so, or without one if they are more than `NEGLIGIBLE` apart."""
+    apart = difference(a, b)
+    if not apart.known and abs(apart.value) <= NEGLIGIBLE * max(abs(a.value), abs(b.value)):
+        return "within noise"
+    if apart.low > 0:
+        return "above"
+    if apart.high < 0:
+        return "below"
+    return "within noise" if apart.ci95 else "equal"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Whether figures differ between the levels of an axis.
+
+    Attributes:
+        differs: None where nothing can tell.
+        spread: (largest - smallest) ÷ mean of the levels' means.
+        how: what told.
+    """
+
+    differs: bool | None
+    spread: float
+    how: str
+
+
+def contrast(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> Contrast:
+    """Whether figures differ between levels, beyond noise and by more than `NEGLIGIBLE`.
+
+    Args:
+        blocks: by level, the figures (of repeats, or one) under conditions that are the same within a block.
+
+    A permutation test tells, where enough can be exchanged for one to come out significant at all: within each block figures change
+    places between levels (R. A. Fisher, "The Design of Experiments", 1935, §21). Else intervals do, if all have them: two figures
+    differ if the interval of their difference excludes 0, widened for the number of pairs (Bonferroni).
+    """
+    levels = sorted({level for block in blocks for level in block})
+    means = [statistics.fmean(one.value for block in blocks for one in block.get(level, ())) for level in levels]
+    middle = abs(statistics.fmean(means))
+    spread = (max(means) - min(means)) / middle if middle else 0.0
+    if spread <= NEGLIGIBLE:
+        return Contrast(differs=False, spread=spread, how=f"at most {NEGLIGIBLE:.0%} apart counts as the same")
+    if _fewest_p(blocks) <= SIGNIFICANCE:
+        p = _permuted(blocks, levels)
+        return Contrast(differs=p <= SIGNIFICANCE, spread=spread, how=f"permutation test, p = {p:.2g}")
+    amounts = [one for block in blocks for group in block.values() for one in group]
+    if all(one.ci95 for one in amounts):
+        pairs = sum(_pairs(block) for block in blocks)
+        apart = any(_apart(block, pairs=pairs) for block in blocks)
+        return Contrast(differs=apart, spread=spread, how="95 % intervals, for all pairs together")
+    return Contrast(differs=None, spread=spread, how=f"{len(amounts)} figures without repeats or intervals can't tell")
+
+
+def _pairs(block: Mapping[str, Sequence[Amount]]) -> int:
+    return math.comb(len(block), 2)
+
+
+def _apart(block: Mapping[str, Sequence[Amount]], *, pairs: int) -> bool:
+    """Whether any two levels of a block differ at 1 - 0.05 ÷ `pairs`."""
+    firsts = [group[0] for group in block.values() if group]
+    for place, one in enumerate(firsts):
+        for other in firsts[place + 1 :]:
+            apart = difference(one, other)
+            reach = apart.value - apart.low if apart.value > 0 else apart.high - apart.value
+            freedom = apart.freedom or math.inf
+            widen = student_t(freedom, 1 - SIGNIFICANCE / pairs) / student_t(freedom)
+            if abs(apart.value) > widen * reach:
+                return True
+    return False
+
+
+def _fewest_p(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> float:
+    """The smallest p that exchanging could give: one over the ways to deal each block's figures to its levels."""
+    ways = 1
+    for block in blocks:
+        sizes = [len(group) for group in block.values()]
+        ways *= math.factorial(sum(sizes)) // math.prod(math.factorial(size) for size in sizes)
+    # Levels of one size that change places as a whole leave the statistic as it is.
+    alike = math.factorial(max((len(block) for block in blocks), default=1))
+    return max(alike / ways, 1 / (PERMUTATIONS + 1))
+
+
+def _permuted(blocks: Sequence[Mapping[str, Sequence[Amount]]], levels: Sequence[str]) -> float:
+    """P of the variance of the levels' means, when figures change places within their blocks."""
+    rng = np.random.default_rng(1)
+    place = {level: index for index, level in enumerate(levels)}
+    columns: list[np.ndarray] = []
+    labels: list[np.ndarray] = []
+    for block in blocks:
+        own = [(place[level], one.value) for level, group in block.items() for one in group]
+        values = np.array([value for _, value in own])
+        # What a block adds to all its levels alike is none of the axis' doing.
+        columns.append(values - values.mean())
+        labels.append(np.array([level for level, _ in own]))
+    label = np.concatenate(labels)
+    counts = np.bincount(label, minlength=len(levels))
+
+    def spread(values: np.ndarray) -> float:
+        means = np.bincount(label, weights=values, minlength=len(levels)) / counts
+        return float((counts * means**2).sum())
+
+    observed = spread(np.concatenate(columns))
+    shuffled = (spread(np.concatenate([rng.permutation(values) for values in columns])) for _ in range(PERMUTATIONS))
+    as_large = sum(value >= observed * (1 - 1e-12) for value in shuffled)
+    return (as_large + 1) / (PERMUTATIONS + 1)

@@ -1,0 +1,306 @@
+"""A reproduction as a block of the page: the source's figures redrawn with the measured points beside them, verdicts, and what did not run.
+
+Which quantity stands along the axis follows from the figures: the number that varies in most of their curves (devices, batch, epochs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from runner.analysis.comparisons.alike import LONGEST
+from runner.experiments.studies import text
+from runner.experiments.studies.page_verdicts import tables
+from runner.report.page.blocks import anchor
+from runner.report.page.model import Block, Figure, Series, bounds, error_bars
+from runner.results.published.findings import All, Predicate, Steady
+
+if TYPE_CHECKING:
+    from runner.core.measurement import Interval
+    from runner.experiments.studies.model import Observation, Reproduction
+
+AXES: Final = {
+    "iterations": "iterations",
+    "epoch": "epochs",
+    "gpus": "devices",
+    "batch_per_gpu": "batch of a device",
+    "batch": "batch",
+    "global_batch": "batch of all devices",
+    "gpu_index": "number of the device",
+}
+"""Conditions that are numbers, by preference, and what their axis is called."""
+TELLING: Final = (
+    *(
+        "framework",
+        "build",
+        "model",
+        "variant",
+        "mode",
+        "device",
+        "gpu",
+        "network",
+        "gpus",
+        "batch_per_gpu",
+        "batch",
+        "global_batch",
+    ),
+    *(
+        "precision",
+        "strategy",
+        "technique",
+        "case",
+        "state",
+        "name",
+        "epoch",
+        "iterations",
+        "gpu_index",
+        "system",
+        "run",
+    ),
+)
+"""Conditions that tell curves apart, in the order in which a legend names them; figures that differ in others alone share a curve."""
+GROWS: Final = ("global_batch", "batch_per_gpu", "batch")
+"""Conditions that may go along with the number of devices within one curve."""
+OF_DEVICES: Final = frozenset({"speedup", "scaling_efficiency"})
+"""Quantities that are drawn against the number of devices alone."""
+COUNTED: Final = frozenset(
+    {"samples_per_run", "training_images", "validation_images", "image_size", "classes", "training_epochs"}
+)
+"""Settings that a source prints, which nobody measures."""
+CURVES: Final = 8
+ABBREVIATED: Final = frozenset({"api", "fp32", "fp64", "gpu", "nccl"})
+"""More curves than that are parted by network."""
+NUMBERED: Final = frozenset(
+    {"gpus", "batch_per_gpu", "batch", "global_batch", "epoch", "iterations", "gpu_index", "run"}
+)
+"""Conditions whose value says nothing without their name."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One figure, published or measured, with the conditions under which it was had."""
+
+    where: Mapping[str, Hashable]
+    value: float
+    published: bool
+    ci95: Interval | None = None
+    runs: tuple[str, ...] = ()
+    degraded: bool = False
+
+
+def block(reproduction: Reproduction, *, stem: str) -> Block:
+    """The block of a study.
+
+    Args:
+        reproduction: as it came out on one machine.
+        stem: begins the names of its figures.
+    """
+    ran = sum(cell.status == "ran" for cell in reproduction.cells)
+    return Block(
+        anchor=anchor("study", stem),
+        title=f"{reproduction.study}: {reproduction.title}",
+        lead=f"{ran} of {len(reproduction.cells)} cells ran; {text.counted(reproduction.judgements, reproduction.comparisons)}",
+        lines=(
+            f"{text.where(reproduction.machine, reproduction.scale, reproduction.cells)}, {reproduction.made_at:%Y-%m-%d}",
+            "published values are those of the source's hardware; on other hardware only shapes are compared",
+        ),
+        figures=figures(reproduction, stem=stem),
+        tables=tables(reproduction),
+        notes=reproduction.notes,
+        runs=tuple(dict.fromkeys(run for one in reproduction.observations for run in one.runs)),
+        stem=stem,
+    )
+
+
+def figures(reproduction: Reproduction, *, stem: str) -> tuple[Figure, ...]:
+    """Every quantity that the source printed or concluded something of: its points and the measured ones on one axis."""
+    shown = {one.metric for one in reproduction.comparisons}
+    shown |= {metric for one in reproduction.judgements for metric in _metrics(one.finding.predicate)}
+    steady = {
+        one.finding.predicate.metric for one in reproduction.judgements if isinstance(one.finding.predicate, Steady)
+    }
+    groups: dict[tuple[str, ...], list[Point]] = {}
+    for (metric, unit), point in _points(reproduction):
+        # Over time, by epoch, of kernels: figures of their own beside those of whole runs.
+        apart = tuple(name for name in ("iterations", "epoch", "name") if name in point.where)
+        if metric in shown - COUNTED and ("iterations" not in apart or metric in steady):
+            groups.setdefault((metric, unit, *apart), []).append(point)
+    found: list[Figure] = []
+    for (metric, unit, *parts), points in groups.items():
+        found += _of_metric(metric, unit, points, stem="-".join((stem, *(["by", *parts] if parts else []))))
+    return tuple(found)
+
+
+def _metrics(predicate: Predicate) -> Iterable[str]:
+    for part in predicate.of if isinstance(predicate, All) else (predicate,):
+        if metric := getattr(part, "metric", None):
+            yield metric
+
+
+def _points(reproduction: Reproduction) -> Iterable[tuple[tuple[str, str], Point]]:
+    for compared in reproduction.comparisons:
+        if compared.published is not None:
+            where = _telling(compared.conditions.stated)
+            yield (compared.metric, compared.unit), Point(where, float(compared.published), published=True)
+    for seen in _observed(reproduction):
+        more = {"case": seen.case, "epoch": seen.epoch, "name": seen.name, "iterations": seen.iterations}
+        more["state"] = "idle" if seen.state == "idle" else None
+        known = {name: value for name, value in more.items() if value is not None}
+        where = _telling({**seen.where.stated, **known})
+        degraded = seen.degraded > 0
+        point = Point(where, seen.value, published=False, ci95=seen.ci95, runs=seen.runs, degraded=degraded)
+        yield (seen.metric, seen.unit), point
+
+
+def _observed(reproduction: Reproduction) -> Iterable[Observation]:
+    """What was measured, and what was made of that to be held against a figure: a ratio has no observation of its own."""
+    known = list(reproduction.observations)
+    yield from known
+    for compared in reproduction.comparisons:
+        made = compared.measured
+        if made and (made.metric, made.unit) == (compared.metric, compared.unit) and made not in known:
+            known.append(made)
+            yield made
+
+
+def _telling(stated: Mapping[str, Hashable]) -> dict[str, Hashable]:
+    return {name: stated[name] for name in TELLING if name in stated}
+
+
+def _in_words(metric: str) -> str:
+    """`fp32_utilisation` as people write it."""
+    return " ".join(word.upper() if word in ABBREVIATED else word for word in metric.split("_"))
+
+
+def _of_metric(metric: str, unit: str, points: Sequence[Point], *, stem: str) -> list[Figure]:
+    """The figure of one quantity; one for each network where the curves would be too many."""
+    if len({point.where.get("gpu") for point in points} - {None}) < 2:  # noqa: PLR2004 - then it tells nothing apart
+        points = [replace(point, where={k: v for k, v in point.where.items() if k != "gpu"}) for point in points]
+    axis = "gpus" if metric in OF_DEVICES else _axis(points)
+    models = list(dict.fromkeys(point.where.get("model") for point in points))
+    parted = len(_curves(points, axis)) > CURVES and len(models) > 1
+    found = []
+    for model in models if parted else [None]:
+        own = [point for point in points if not parted or point.where.get("model") == model]
+        quantity = _in_words(metric)
+        of = f", {model}" if parted and model else ""
+        name = anchor(stem, metric, unit if unit not in {"%", "x"} else "", str(model) if parted else "")[:LONGEST]
+        y = quantity if unit in {"unstated", "x"} else f"{quantity} ({unit})"
+        title = f"{quantity[0].upper()}{quantity[1:]}{of}"
+        drawn = _lines(own, axis, name=name, title=title, y=y, metric=metric) if axis else _bars(own, name, title, y)
+        if sum(len(one.x) for one in drawn.series if one.kind != "ideal") > 1:
+            found.append(drawn)
+    return found
+
+
+def _axis(points: Sequence[Point]) -> str | None:
+    """The number along which most figures stand in curves of two or more; None where none does."""
+    on: dict[str, tuple[int, int]] = {}
+    for axis in AXES:
+        curves = _curves(points, axis).values()
+        joined = sum(len(own) for own in curves if len({point.where[axis] for point in own}) > 1)
+        on[axis] = (joined, -len(curves))  # of two that join as many, that which needs fewer curves
+    best = max(on, key=lambda axis: on[axis])
+    return best if on[best][0] else None
+
+
+def _curves(points: Sequence[Point], axis: str | None) -> dict[tuple[object, ...], list[Point]]:
+    """Points that differ along the axis alone; with the number of devices may go the batch, where each number has its own."""
+    placed = [point for point in points if axis is None or isinstance(point.where.get(axis), (int, float))]
+    dropped = {axis or ""}
+    for name in GROWS if axis == "gpus" else ():
+        if _apart(placed, dropped | {name}):
+            dropped.add(name)
+    found: dict[tuple[object, ...], list[Point]] = {}
+    for point in placed:
+        found.setdefault((point.published, *_rest(point, dropped)), []).append(point)
+    return found
+
+
+def _apart(points: Sequence[Point], dropped: set[str]) -> bool:
+    """Whether no two batches at one number of devices fall into one curve without these conditions."""
+    batches: dict[tuple[object, ...], set[tuple[Hashable, ...]]] = {}
+    for point in points:
+        place = (point.published, point.where["gpus"], *_rest(point, dropped))
+        if batch := tuple(point.where[name] for name in GROWS if name in point.where):
+            batches.setdefault(place, set()).add(batch)
+    return all(len(own) == 1 for own in batches.values())
+
+
+def _rest(point: Point, dropped: set[str]) -> tuple[tuple[str, Hashable], ...]:
+    return tuple((name, value) for name, value in point.where.items() if name not in dropped)
+
+
+def _lines(points: Sequence[Point], axis: str, *, name: str, title: str, y: str, metric: str) -> Figure:
+    curves = _curves(points, axis)
+    series = []
+    for (published, *rest), own in curves.items():
+        if metric in OF_DEVICES and len(own) == 1 and own[0].where[axis] == 1:
+            continue  # a baseline alone is no curve
+        ordered = sorted(own, key=lambda point: _number(point.where[axis]))
+        label = _label(dict(rest), [dict(other) for kind, *other in curves if kind == published])  # type: ignore[arg-type]
+        series.append(_series(ordered, label, bool(published), tuple(_number(one.where[axis]) for one in ordered)))
+    places = sorted({place for one in series for place in one.x if isinstance(place, float)})
+    left = sum(axis not in point.where for point in points if point.published)
+    if metric == "speedup" and axis == "gpus" and places:
+        scales = tuple(place for place in places if place)  # 0 devices are a CPU
+        series.append(Series(name="ideal", kind="ideal", x=scales, y=scales))
+    return Figure(
+        name=name,
+        title=title,
+        x=AXES[axis],
+        y=y,
+        log=len(places) > 1 and places[0] > 0 and places[-1] / places[0] > 8,  # noqa: PLR2004 - as in a matrix' PNG
+        series=tuple(series),
+        interval=error_bars(*series),
+        notes=(f"{left} published figures without {AXES[axis]} are in the table alone",) if left else (),
+    )
+
+
+def _bars(points: Sequence[Point], name: str, title: str, y: str) -> Figure:
+    every = [point.where for point in points]
+    series = []
+    for published in (True, False):
+        own = [point for point in points if point.published is published]
+        if own:
+            places = tuple(_label(point.where, every) for point in own)
+            series.append(_series(own, "published" if published else "measured", published, places))
+    return Figure(
+        name=name,
+        title=title,
+        shape="lying",
+        x="configuration",
+        y=y,
+        series=tuple(series),
+        interval=error_bars(*series),
+    )
+
+
+def _series(points: Sequence[Point], label: str, published: bool, places: tuple[float | str, ...]) -> Series:  # noqa: FBT001
+    low, high = bounds([point.ci95 for point in points])
+    return Series(
+        name=label,
+        kind="published" if published else "measured",
+        x=places,
+        y=tuple(point.value for point in points),
+        low=low,
+        high=high,
+        degraded=tuple(point.degraded for point in points) if any(point.degraded for point in points) else (),
+        runs=() if published else tuple(point.runs for point in points),
+    )
+
+
+def _label(own: Mapping[str, Hashable], every: Sequence[Mapping[str, Hashable]]) -> str:
+    """What tells a curve, or a bar, from the others: as few conditions as do."""
+    rest, told = [other for other in every if other != own], []
+    for name in TELLING:
+        left = [other for other in rest if other.get(name) == own.get(name)]
+        if len(left) < len(rest) and name in own:
+            told.append(f"{name.replace('_', ' ')} {own[name]}" if name in NUMBERED else str(own[name]))
+            rest = left
+    return ", ".join(told) or "all runs"
+
+
+def _number(value: Hashable) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0

@@ -1,0 +1,36 @@
+"""`Asked`: what a user wants reproduced, before any default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from runner.core.frozen import Frozen
+from runner.core.request import Device, EngineName
+
+Scale = Literal["full", "small"]
+
+
+class Asked(Frozen):
+    """What was asked for; None leaves the choice to the suite.
+
+    Attributes:
+        study: its name; None for all of them.
+        hosts: as in `Request`.
+        framework: taken in place of the source's.
+        data: real images for every run that takes images.
+        out: where records and tables go.
+        cells: run only those whose id begins with one of these.
+        dry_run: say what would run, and start nothing.
+    """
+
+    study: str | None = None
+    scale: Scale = "full"
+    device: Device | None = None
+    hosts: str | None = None
+    framework: str | None = None
+    engine: EngineName | None = None
+    data: Path | None = None
+    out: Path | None = None
+    cells: tuple[str, ...] = ()
+    dry_run: bool = False

@@ -1,0 +1,285 @@
+"""The shape of `workloads/studies/<id>.yaml`: the run matrix of a published source, in the source's own terms.
+
+A study says what ran there, which image and model stand for it here, how a short run of it looks, and how near a figure has to come. It
+has no figures: those, and the findings, are in `results/published/<source>.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, model_validator
+
+from runner.core.errors import RequestError
+from runner.core.events.profile import ProfileKind, Region
+from runner.core.frozen import Frozen
+from runner.core.request import Device, Interconnect, KvStore, Mode, Precision, StrategyName
+from runner.core.trial import Case
+from runner.results.published.model import Conditions
+from runner.results.published.source import Identifier
+
+Count = Annotated[int, Field(ge=1)]
+BatchOf = Literal["device", "node", "all"]
+ShortenedName = Literal[
+    "iterations", "epochs", "samples", "warmup", "fit", "image_size", "profile_after", "profile_iterations"
+]
+# Three ways to say how long a run is; a short one may say it in another.
+LENGTHS: Final[tuple[ShortenedName, ...]] = ("samples", "epochs", "iterations")
+NOT_STATED: Final = "not stated"
+"""What stands for a setting that a source leaves out."""
+
+
+class Difference(Frozen):
+    """Where the runs of a block are not those of its source, whatever they run on.
+
+    Attributes:
+        field: what differs; a setting has the name of its key (`batches` is `batch`), so that what a small scale makes of it takes the place
+            of `here`.
+        published: in the source; `not stated` where it is left out there, and was decided by the study.
+        here: in this suite.
+        models: the networks that it is of, as the source calls them; all of the block's where there are none.
+    """
+
+    field: Annotated[str, Field(min_length=1)]
+    published: Annotated[str, Field(min_length=1)]
+    here: Annotated[str, Field(min_length=1)]
+    models: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _differs(self) -> Difference:
+        if self.published == self.here:
+            raise ValueError(f"{self.field}: `published` and `here` are the same; leave it out")
+        return self
+
+
+class Point(Frozen):
+    """One scale of a block, with its batch as the source prints it.
+
+    Attributes:
+        gpus: of all nodes together.
+        batch: None where it is one of the block's `batches`.
+    """
+
+    gpus: Count
+    nodes: Count = 1
+    batch: Count | None = None
+
+
+class Small(Frozen):
+    """How `--scale small` shortens a block: less of everything, but the same axes.
+
+    Attributes:
+        iterations, epochs, samples, warmup, fit: in place of the block's; `iterations` are those of one device.
+        image_size: in place of the block's.
+        models: a smaller network of the same kind that stands for one of the source: `{deepspeech2: deepspeech2-small}`.
+        batch_divisor: by what every batch is divided, so that they keep their proportions; none gets below 1.
+        profile_after, profile_iterations: in place of the block's.
+        also: scales beside the source's, for machines that are too small for those; findings may be tested on them, no figure is.
+    """
+
+    iterations: Count | None = None
+    epochs: Count | None = None
+    samples: Count | None = None
+    warmup: Count | None = None
+    fit: Count | None = None
+    image_size: Count | None = None
+    models: Mapping[str, str] = {}
+    batch_divisor: Count = 1
+    profile_after: Count | None = None
+    profile_iterations: Count | None = None
+    also: tuple[Point, ...] = ()
+
+
+class Network(Frozen):
+    """What stands for a network of the source.
+
+    Attributes:
+        interconnect: between hosts.
+        rate: what links between emulated nodes are held to, in tc's words; None for links as they are.
+    """
+
+    interconnect: Interconnect
+    rate: str | None = None
+
+
+class Block(Frozen):
+    """Runs of one kind: every combination of models, points, batches, precisions, networks and cases.
+
+    Attributes:
+        id: begins the ids of its cells.
+        says: what it is, in a line of the plan.
+        where: what all its figures have in common, in the source's terms.
+        framework: the suite's, where it is not the source's.
+        device: `cpu` where the source used no GPU; all cores of the machine are one device then.
+        versions: by kind of device, the images that stand for the source's software, the first one that runs here is taken.
+        models: what the source calls each network → MODEL.
+        gpu_only: why it means nothing without a GPU, as half a sentence.
+        points: scales.
+        batches: as printed.
+        batch_of: whose a batch is: of a device, of a node, or of all devices together.
+        batch_term: by which condition the source's figures name it.
+        image_size: height and width in pixels; None where samples are no images.
+        iterations: measured iterations on one device; several share them, so that all runs of a curve take as many samples.
+        epochs: passes over the training samples, in place of iterations.
+        samples: in all, in place of iterations: of inference at several batches.
+        networks: names of `Study.networks`, of runs on several nodes, which are repeated over each.
+        profile, profile_after, profile_iterations, profile_region: passes under a profiler.
+        passes_only: whether the measured runs beside those passes are left out.
+        cases: what the source calls each way to run `concurrent` trainings → the suite's name of it.
+        fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
+        differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
+            wires) is compared with them, and what a small scale changes is known, so that neither is declared.
+        note: what had to be decided since the source leaves it out.
+    """
+
+    id: Identifier
+    says: str
+    where: Conditions
+    framework: str | None = None
+    device: Device = "gpu"
+    versions: Mapping[Device, Annotated[tuple[str, ...], Field(min_length=1)]]
+    models: Annotated[Mapping[str, str], Field(min_length=1)]
+    mode: Mode = "train"
+    strategy: StrategyName | None = None
+    kvstore: KvStore | None = None
+    gpu_only: str | None = None
+    points: Annotated[tuple[Point, ...], Field(min_length=1)] = (Point(gpus=1),)
+    batches: tuple[Count, ...] = ()
+    batch_of: BatchOf = "device"
+    batch_term: Literal["batch", "batch_per_gpu", "global_batch"] = "batch"
+    image_size: Count | None = None
+    precisions: Annotated[tuple[Precision, ...], Field(min_length=1)] = ("fp32",)
+    iterations: Count | None = None
+    epochs: Count | None = None
+    samples: Count | None = None
+    warmup: Count | None = None
+    networks: tuple[Identifier, ...] = ()
+    profile: tuple[ProfileKind, ...] = ()
+    profile_after: Count | None = None
+    profile_iterations: Count | None = None
+    profile_region: Region | None = None
+    passes_only: bool = False
+    concurrent: Count | None = None
+    cases: Mapping[str, Case] = {}
+    fit: Count | None = None
+    small: Small = Small()
+    differs: tuple[Difference, ...] = ()
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Block:
+        """Refuse a block of which no run, or two different ones, could be made."""
+        own = [point for point in self.points if point.batch is not None]
+        if bool(self.batches) == bool(own) or len(own) not in (0, len(self.points)):
+            raise ValueError(f"{self.id}: give `batches`, or a batch to every one of the points")
+        if bool(self.cases) != (self.concurrent is not None):
+            raise ValueError(
+                f"{self.id}: `concurrent` says how many trainings, `cases` in which ways; give both or none"
+            )
+        if self.passes_only and not self.profile:
+            raise ValueError(f"{self.id}: `passes_only` without `profile` leaves nothing to run")
+        if any(point.nodes > 1 for point in self.points) and not self.networks:
+            raise ValueError(f"{self.id}: runs on several nodes need `networks`")
+        if any(point.gpus % point.nodes for point in (*self.points, *self.small.also)):
+            raise ValueError(f"{self.id}: the devices of a point are shared out equally to its nodes")
+        if self.device not in self.versions:
+            raise ValueError(f"{self.id}: `versions` has none for {self.device}")
+        if self.framework is None and self.where.framework is None:
+            raise ValueError(f"{self.id}: `where` names no framework")
+        if [self.iterations, self.epochs, self.samples].count(None) < 2:  # noqa: PLR2004 - of three, one
+            raise ValueError(f"{self.id}: iterations, epochs and samples say the same thing; give one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _differs_in_its_own_models(self) -> Block:
+        for difference in self.differs:
+            if unknown := set(difference.models) - set(self.models):
+                raise ValueError(
+                    f"{self.id}: {difference.field} differs for {min(unknown)!r}, which is none of `models`"
+                )
+        return self
+
+
+class Same(Frozen):
+    """What counts as the same hardware as the source's, so that a figure can be called reproduced.
+
+    Attributes:
+        gpus: by the source's id of a GPU, what the driver calls it.
+        why: the reason.
+    """
+
+    gpus: Mapping[Identifier, tuple[str, ...]] = {}
+    why: str
+
+
+class Tolerance(Frozen):
+    """How far measured ÷ published may be from 1.
+
+    Attributes:
+        metrics: of which quantities.
+        share: 0.1 allows 0.9 to 1.1.
+        why: the reason, since no source states one.
+    """
+
+    metrics: Annotated[tuple[str, ...], Field(min_length=1)]
+    share: Annotated[float, Field(gt=0, lt=1)]
+    why: str
+
+
+class Study(Frozen):
+    """One study.
+
+    Attributes:
+        id: the file's name; what STUDY calls it.
+        source: id of the published source.
+        networks: what stands for each of the source's networks.
+        same: what counts as the source's hardware.
+        tolerances: the first that names a metric counts.
+        repeat: process-level repeats of each run at full scale; a small one has one.
+        differs: what is so in every block, as `Block.differs`.
+        notes: what a reader of the table has to know.
+    """
+
+    id: Identifier
+    source: Identifier
+    title: str
+    networks: Mapping[Identifier, Network] = {}
+    same: Same
+    tolerances: tuple[Tolerance, ...]
+    repeat: Count = 3
+    differs: tuple[Difference, ...] = ()
+    blocks: Annotated[tuple[Block, ...], Field(min_length=1)]
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _differs_once_in_each(self) -> Study:
+        models = {model for block in self.blocks for model in block.models}
+        for difference in self.differs:
+            if unknown := set(difference.models) - models:
+                raise ValueError(f"{difference.field} differs for {min(unknown)!r}, which no block has")
+        for block in self.blocks:
+            for model in block.models:
+                fields = [one.field for one in self.declared(block, model)]
+                if twice := next((field for field in fields if fields.count(field) > 1), None):
+                    raise ValueError(f"{block.id}: `differs` has {twice} more than once for {model}; keep one")
+        return self
+
+    def block(self, name: str) -> Block:
+        """The block of a cell.
+
+        Raises:
+            RequestError: the study has none of that name, any more.
+        """
+        for block in self.blocks:
+            if block.id == name:
+                return block
+        raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
+
+    def declared(self, block: Block, model: str | None) -> tuple[Difference, ...]:
+        """How the runs of a network in a block differ from the source's."""
+        return tuple(one for one in (*self.differs, *block.differs) if not one.models or model in one.models)
+
+    def tolerance(self, metric: str) -> Tolerance | None:
+        """How near a figure of this quantity has to come; None where the study does not say."""
+        return next((one for one in self.tolerances if metric in one.metrics), None)

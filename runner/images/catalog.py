@@ -1,0 +1,235 @@
+"""Which images there are, and which of them can run on given GPUs. Reads images/versions.yaml; starts, pulls and builds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from packaging.version import Version
+
+from runner.core import yamlfile
+from runner.core.errors import RequestError, nearest
+from runner.core.frozen import Frozen
+from runner.core.node import Gpu
+from runner.images.spec import ImageSpec, capability_number
+from runner.images.versions import BaseSpec, Device, Entry, Horovod, VersionsFile
+
+IMAGES: Final = Path("images")
+
+
+class Catalog(Frozen):
+    """Every image of the suite.
+
+    Attributes:
+        root: the checkout.
+        bases: the systems below them.
+        images: the plain ones, in the order of versions.yaml.
+        extended: those with something added, which are only used when it is asked for.
+    """
+
+    root: Path
+    bases: tuple[BaseSpec, ...]
+    images: tuple[ImageSpec, ...]
+    extended: tuple[ImageSpec, ...]
+
+    @property
+    def everything(self) -> tuple[ImageSpec, ...]:
+        """Plain and extended images, each extended one right after its parent."""
+        return tuple(
+            image
+            for plain in self.images
+            for image in (plain, *(other for other in self.extended if other.parent == plain))
+        )
+
+    def base(self, name: str) -> BaseSpec:
+        """The base of this name, one of images/versions.yaml."""
+        return next(base for base in self.bases if base.name == name)
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """Their names, in order."""
+        return tuple(sorted({image.framework for image in self.images}))
+
+    def of(self, framework: str, device: Device | None = None) -> tuple[ImageSpec, ...]:
+        """A framework's images for a device (for any if None), newest first.
+
+        Raises:
+            RequestError: unknown framework.
+        """
+        if framework not in self.frameworks:
+            raise RequestError(f"unknown FRAMEWORK {framework!r}; known: {nearest(framework, self.frameworks)}")
+        found = [i for i in self.images if i.framework == framework and device in (None, i.device)]
+        return tuple(sorted(found, key=lambda image: _release(image.version), reverse=True))
+
+    def find(
+        self,
+        framework: str,
+        version: str | None,
+        device: Device,
+        *,
+        gpus: Sequence[Gpu] = (),
+        driver: str | None = None,
+    ) -> ImageSpec:
+        """The image that a request means.
+
+        Args:
+            framework: its name.
+            version: its version; the newest for the device when None, or the newest that fits where GPUs are given.
+            device: what it is to run on.
+            gpus: the GPUs present, to choose a default by.
+            driver: their driver's version.
+
+        Raises:
+            RequestError: unknown framework or version, or no such image for the device.
+        """
+        offered = self.of(framework, device)
+        if version is None:
+            if not offered:
+                other = ", ".join(sorted({i.framework for i in self.images if i.device == device})) or "none"
+                raise RequestError(f"{framework} has no image for DEVICE={device}; frameworks that do: {other}")
+            return next((image for image in offered if misfit(image, gpus, driver) is None), offered[0])
+        for image in offered:
+            if image.version == version:
+                return image
+        everywhere = {image.version: image.device for image in self.of(framework)}
+        if version in everywhere:
+            versions = ", ".join(image.version for image in offered) or "none"
+            raise RequestError(
+                f"{framework} {version} is built for DEVICE={everywhere[version]}, not {device}; versions for {device}: {versions}"
+            )
+        raise RequestError(f"unknown VERSION {version!r} of {framework}; known: {nearest(version, everywhere)}")
+
+    def with_horovod(self, image: ImageSpec) -> ImageSpec:
+        """The image that is `image` with Horovod in it.
+
+        Raises:
+            RequestError: there is none; the sentence names the versions that have one.
+        """
+        for other in self.extended:
+            if other.parent == image:
+                return other
+        own = ", ".join(i.version for i in self.extended if i.framework == image.framework)
+        others = ", ".join(f"{i.framework} {i.version}" for i in self.extended)
+        step = f"versions of {image.framework} that have: {own}" if own else f"these have: {others or 'none'}"
+        raise RequestError(f"{image.name} has no image with Horovod; {step}")
+
+    def smallest(self, device: Device) -> ImageSpec:
+        """The image that is quickest to have: the default where nothing is asked for.
+
+        Raises:
+            RequestError: there is no image for the device.
+        """
+        offered = [image for image in self.images if image.device == device]
+        if not offered:
+            raise RequestError(f"{self.root / IMAGES / 'versions.yaml'}: has no image for DEVICE={device}; add one")
+        return min(offered, key=lambda image: image.size_mib)
+
+    def check_fit(self, image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> None:
+        """Hold an image's architectures and minimum driver against the GPUs present.
+
+        Raises:
+            RequestError: it can't run there; the sentence names what can.
+        """
+        problem = misfit(image, gpus, driver)
+        if problem is None:
+            return
+        fitting = [
+            other for other in self.images if other.device == image.device and misfit(other, gpus, driver) is None
+        ]
+        own = [other.version for other in fitting if other.framework == image.framework]
+        if own:
+            raise RequestError(f"{problem}; versions that do: {', '.join(own)}")
+        others = ", ".join(other.name for other in fitting)
+        step = (
+            f"none of {image.framework} does, these do: {others}"
+            if others
+            else "no image of this suite does; ask for DEVICE=cpu"
+        )
+        raise RequestError(f"{problem}; {step}")
+
+
+def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | None:
+    """Why an image can't run on these GPUs, as half a sentence; None if it can. A CPU image runs anywhere."""
+    if image.device == "cpu":
+        return None
+    lacking = sorted(
+        {gpu.compute_capability for gpu in gpus if not image.supports(gpu.compute_capability)},
+        key=capability_number,
+    )
+    if lacking:
+        return f"{image.name} has no code for compute capability {', '.join(lacking)}"
+    if driver is not None and not image.runs_with(driver):
+        return f"{image.name} does not run on driver {driver} (CUDA {image.cuda} needs {image.minimum_driver} or newer)"
+    return None
+
+
+def load_images(root: Path) -> Catalog:
+    """Read `images/versions.yaml` of the checkout at `root`.
+
+    Raises:
+        RequestError: the file is absent or wrong; the sentence names file, line and key.
+    """
+    file = yamlfile.load(root / IMAGES / "versions.yaml", VersionsFile)
+    pairs = [
+        (_plain(file, root, framework, entry), entry) for framework, entries in file.images.items() for entry in entries
+    ]
+    return Catalog(
+        root=root,
+        bases=tuple(file.base(name) for name in file.bases),
+        images=tuple(image for image, _ in pairs),
+        extended=tuple(_with_horovod(file, image, entry.horovod) for image, entry in pairs if entry.horovod),
+    )
+
+
+def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> ImageSpec:
+    base = None if entry.container else file.base(entry.base)
+    python = entry.container.python if entry.container else file.base(entry.base).python
+    return ImageSpec(
+        framework=framework,
+        version=entry.version,
+        reference=f"dlscale/{framework}:{entry.version}",
+        device=entry.device,
+        kind=entry.kind,
+        base=base,
+        container=entry.container.image if entry.container else None,
+        python=python,
+        requires_python=entry.requires_python or f"=={python}.*",
+        compute_capabilities=tuple(sorted(entry.compute_capabilities, key=capability_number)),
+        ptx=entry.ptx,
+        cuda=entry.cuda,
+        minimum_driver=file.cuda[entry.cuda].minimum_driver if entry.cuda else None,
+        requirements=entry.requirements,
+        extra_index=entry.extra_index,
+        library_path=entry.library_path,
+        wheels_mib=entry.wheels_mib,
+        size_mib=entry.size_mib,
+        strategies=entry.strategies,
+        directory=root / IMAGES / framework / entry.version,
+    )
+
+
+def _with_horovod(file: VersionsFile, plain: ImageSpec, entry: Horovod) -> ImageSpec:
+    base = file.base(file.horovod.base)
+    return plain.model_copy(
+        update={
+            "reference": f"{plain.reference}-horovod",
+            "base": base,
+            "requires_python": f"=={base.python}.*",
+            "requirements": (*file.horovod.requirements, *entry.build_requirements),
+            "build_requirements": tuple(requirement.partition("==")[0] for requirement in entry.build_requirements),
+            "extra_index": None,
+            "wheels_mib": entry.wheels_mib,
+            "size_mib": entry.size_mib,
+            "directory": plain.directory / "horovod",
+            "extension": "horovod",
+            "extension_version": file.horovod.version,
+            "parent": plain,
+            "build_base": file.base(file.horovod.build_base),
+        }
+    )
+
+
+def _release(version: str) -> Version:
+    """The framework's own version: `1.9.1-cu112` is a build of 1.9.1."""
+    return Version(version.partition("-")[0])

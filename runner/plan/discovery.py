@@ -1,0 +1,266 @@
+"""What a request stands on: the machines, the image, the data, and the engine that will run it. Looks; builds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from runner.cluster.cluster import Fleet, assemble
+from runner.cluster.machine.provenance import programs_sha256
+from runner.core import dataset
+from runner.core.container_spec import IMAGE_USER, Mount
+from runner.core.errors import RequestError
+from runner.core.node import Node
+from runner.core.provenance import SUITE_ROOT
+from runner.core.request import BARE_ENGINES, Device, EngineName, Request
+from runner.core.trial import Dataset
+from runner.core.workload import Workload, choose_workload, load_workloads
+from runner.engines import docker, podman
+from runner.engines.base import EngineError
+from runner.engines.user import job_user
+from runner.images.catalog import Catalog, load_images, misfit
+from runner.images.given import AnyImage, GivenImage, look_up
+from runner.images.own import OwnSoftware, own_software
+from runner.images.spec import ImageSpec
+from runner.plan.counting import Nsight
+from runner.plan.launch import STRATEGIES
+from runner.plan.nsight import find_nsight
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+WORKLOADS: Final = SUITE_ROOT / "workloads"
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """The engine to use.
+
+    Attributes:
+        reason: why it when it is not the first choice.
+        podman: Podman by its version where that answers in Docker's place.
+    """
+
+    name: EngineName
+    reason: str | None
+    podman: str | None = None
+
+    @property
+    def in_containers(self) -> bool:
+        """Whether jobs run in containers."""
+        return self.name not in BARE_ENGINES
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Everything that planning needs to know.
+
+    Attributes:
+        fleet: the machines.
+        workloads_sha256: digest of the training programs.
+        out: directory of the run directories.
+        nsight: what this machine has to read the GPU's counters with; looked for where a pass needs them.
+    """
+
+    fleet: Fleet
+    device: Device
+    engine: EngineChoice
+    image: AnyImage
+    workload: Workload
+    dataset: Dataset | None
+    workloads_sha256: str
+    out: Path
+    nsight: Nsight = field(default_factory=Nsight)
+
+    @property
+    def node(self) -> Node:
+        """The first node: the only one, or the one where one-device trials run."""
+        return self.fleet.members[0].node
+
+    def check_engine(self) -> None:
+        """Refuse an image that runs in a container only where there is none.
+
+        Raises:
+            RequestError: with why that is.
+        """
+        if self.image.needs_container and not self.engine.in_containers:
+            why = f" ({self.engine.reason})" if self.engine.reason else ""
+            raise RequestError(
+                f"{self.image.needs_container}, and ENGINE={self.engine.name} has none{why}; start Docker and ask for ENGINE=docker"
+            )
+
+
+def look(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Ground:
+    """Look at the machines, the catalog, the data and the engines that a request needs.
+
+    Args:
+        request: what was asked.
+        contact: whether hosts are asked what they are; a dry run believes their list.
+        say: told what is looked at.
+
+    Raises:
+        RequestError: a file of the suite is wrong, the image is unknown or does not fit the GPUs, DATA is no data set, or the
+            engine does not answer.
+    """
+    fleet = assemble(request, contact=contact, say=say)
+    with ExitStack() as undo:
+        undo.callback(fleet.close)
+        ground = _look(request, fleet)
+        undo.pop_all()
+    if ground.engine.podman:
+        say(podman.note(ground.engine.podman))
+    return ground
+
+
+def _look(request: Request, fleet: Fleet) -> Ground:
+    node = fleet.members[0].node
+    device = device_of(request, node)
+    engine = _engine(request, fleet)
+    if device == "gpu":
+        podman.refuse_gpus(engine.podman)
+    workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
+    catalog = load_images(SUITE_ROOT)
+    image: AnyImage
+    if request.image:
+        image = _given(catalog, request, request.image, device=device, source=image_source(fleet))
+    elif request.engine == "host":
+        image = _own(catalog, request, device)
+    else:
+        image = _image(catalog, request, device, node)
+        for member in fleet.members:
+            catalog.check_fit(image, member.node.gpus, member.node.driver)
+    by_others = read_by_others(in_containers=engine.in_containers, on_hosts=fleet.way == "hosts")
+    ground = Ground(
+        fleet=fleet,
+        device=device,
+        engine=engine,
+        image=image,
+        workload=workload,
+        dataset=_dataset(request.data, workload, by_others=by_others) if request.data else None,
+        workloads_sha256=programs_sha256(WORKLOADS),
+        out=request.out or SUITE_ROOT / "results" / fleet.machine,
+        nsight=find_nsight() if "metrics" in request.profile and device == "gpu" else Nsight(),
+    )
+    ground.check_engine()
+    return ground
+
+
+def _dataset(path: Path, workload: Workload, *, by_others: bool) -> Dataset:
+    """Look at the data that a workload is to read.
+
+    Raises:
+        RequestError: it is not what the workload reads or not for the job to read, or the workload reads none.
+    """
+    if workload.data == "none":
+        raise RequestError(f"DATA={path} asked, but {workload.name} draws its own samples; leave it out")
+    return dataset.inspect(path, workload.data, by_others=by_others)
+
+
+def _given(catalog: Catalog, request: Request, reference: str, *, device: Device, source: DockerClient) -> GivenImage:
+    """The image that was given; the GPUs that it has code for, it shows when it runs.
+
+    Raises:
+        RequestError: the engine does not have it, the framework is none of the suite's, or a job can't see what is to be shown in it.
+    """
+    framework = catalog.of(request.framework or "")[0].framework
+    refuse_hidden(request.mounts)
+    return GivenImage(found=look_up(source, reference), framework=framework, device=device, mounts=request.mounts)
+
+
+def _own(catalog: Catalog, request: Request, device: Device) -> OwnSoftware:
+    """The machine's own framework; the GPUs that it has code for, it shows when it runs.
+
+    Raises:
+        RequestError: the framework is none of the suite's, or not installed.
+    """
+    framework = catalog.of(request.framework or "")[0].framework
+    return own_software(framework, device=device, horovod=request.strategy == "horovod")
+
+
+def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> ImageSpec:
+    """The image that was asked for; the smallest that runs here when none was.
+
+    Raises:
+        RequestError: unknown, or it can't run on the GPUs present.
+    """
+    if request.framework is None and request.version:
+        raise RequestError(
+            f"VERSION={request.version} without FRAMEWORK; say which framework's, for example FRAMEWORK=mxnet"
+        )
+    if request.framework:
+        image = catalog.find(request.framework, request.version, device, gpus=node.gpus, driver=node.driver)
+    else:
+        fitting = [i for i in catalog.images if i.device == device and misfit(i, node.gpus, node.driver) is None]
+        image = min(fitting, key=lambda i: i.size_mib) if fitting else catalog.smallest(device)
+    # A framework that Horovod does not know is refused with the strategies that it has, when the plan is made.
+    wanted = request.strategy == "horovod" and image.framework in STRATEGIES["horovod"].frameworks
+    return catalog.with_horovod(image) if wanted else image
+
+
+def _engine(request: Request, fleet: Fleet) -> EngineChoice:
+    """Hosts have Docker or are none; nodes are emulated by it; this machine alone can do without."""
+    if fleet.way == "hosts":
+        return EngineChoice("docker", None)
+    return choose_engine("docker" if fleet.way == "emulated" else request.engine)
+
+
+def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
+    """Whether data are read by somebody else than who runs the suite: on hosts, and by jobs of root in containers."""
+    return in_containers and (on_hosts or job_user() == IMAGE_USER)
+
+
+def image_source(fleet: Fleet) -> DockerClient:
+    """The engine that images are taken from: this machine's, or where that has none the first host's.
+
+    Raises:
+        RequestError: no engine answers.
+    """
+    if not fleet.surveyed:
+        return docker.connect_or_refuse()
+    try:
+        return docker.connect()
+    except EngineError:
+        return fleet.surveyed[0].connection.client
+
+
+def refuse_hidden(mounts: Sequence[Mount]) -> None:
+    """Refuse to show a job folders that it may not read.
+
+    Raises:
+        RequestError: with the command that opens one.
+    """
+    for mount in mounts:
+        if job_user() == IMAGE_USER and Path(mount.source).is_dir():
+            dataset.refuse_closed(Path(mount.source))
+
+
+def device_of(request: Request, node: Node) -> Device:
+    """CPU or GPU: what was asked, else GPUs where there are some."""
+    if request.device:
+        return request.device
+    if request.workers:
+        return "cpu"
+    return "gpu" if request.gpus or node.gpus else "cpu"
+
+
+def choose_engine(asked: EngineName | None) -> EngineChoice:
+    """Docker where it answers, else the suite's own virtual environment, with the reason; the machine's own software never by itself.
+
+    Raises:
+        RequestError: Docker was asked for and does not answer.
+    """
+    if asked in BARE_ENGINES:
+        return EngineChoice(asked, f"asked for with ENGINE={asked}")
+    try:
+        client = docker.connect()
+    except EngineError as error:
+        if asked == "docker":
+            raise RequestError(
+                f"ENGINE=docker asked, but {error}; start it (`dlscale doctor` says more) or ask for ENGINE=venv"
+            ) from error
+        return EngineChoice("venv", str(error))
+    with closing(client):
+        return EngineChoice("docker", None, podman.behind(client))

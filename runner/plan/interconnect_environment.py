@@ -1,0 +1,157 @@
+"""Request → environment: the variables that bind each library which carries gradients to the wire that was chosen. Pure.
+
+Every variable that the suite sets about wires is in this file, but for the interfaces of all nodes that mpirun has to know
+(launch/horovod.py); where the ranks meet (addresses, ports, roles) is the launchers' business. On one host there is no wire: sockets
+are bound to the loopback.
+
+Sources, by library:
+NCCL        its user guide, "Environment Variables"; NCCL_HOSTID is `getHostHash` in its src/misc/utils.cc; NCCL_IBEXT_DISABLE belongs
+            to the plugin in NVIDIA's containers, which does not heed NCCL_IB_DISABLE (github.com/NVIDIA/nccl/issues/676)
+Gloo        pytorch.org/docs/stable/distributed.html, "Choosing the network interface to use"
+Horovod     `horovodrun --network-interfaces` sets HOROVOD_GLOO_IFACE (horovod/runner/gloo_run.py)
+ps-lite     mxnet.apache.org/versions/1.9.1/api/faq/distributed_training
+gRPC        github.com/grpc/grpc, doc/environment_variables.md
+Open MPI    open-mpi.org/faq/?category=tcp, ?category=sm; docs.open-mpi.org, "InfiniBand / RoCE support"
+UCX         openucx.readthedocs.io and `ucx_info -c -f`: UCX_NET_DEVICES, UCX_TLS
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from runner.core.carrier import Carrier, carrier
+from runner.core.trial import Trial
+from runner.core.wire import Wire
+
+# Reductions within the NVLink switches are no peer-to-peer channel to NCCL: without that, they go on.
+_NO_NVLS: Final = {"NCCL_NVLS_ENABLE": "0"}
+
+
+@dataclass(frozen=True)
+class _Seat:
+    """What the variables of one node depend on; `wire` and `node` are None on the only one."""
+
+    trial: Trial
+    wire: Wire | None
+    node: str | None
+
+    @property
+    def iface(self) -> str:
+        return self.wire.iface if self.wire else "lo"
+
+    @property
+    def hcas(self) -> tuple[str, ...]:
+        return self.wire.hcas if self.wire else ()
+
+
+def environment(trial: Trial, wire: Wire | None, *, node: str | None = None) -> dict[str, str]:
+    """Translate the request into the variables of the libraries that carry gradients.
+
+    Args:
+        trial: what runs.
+        wire: how the other nodes reach this one; None on the only one.
+        node: the runner's name of this node; None on the only one.
+    """
+    seat = _Seat(trial, wire, node)
+    carries = carrier(trial)
+    found = dict(_BY_CARRIER[carries](seat)) if carries in _BY_CARRIER else {}
+    if trial.horovod and trial.world_size > 1:
+        found |= _horovod(seat)
+    if trial.strategy == "multiworker" and wire:
+        # A proxy that the engine's client sets in every container would get the workers' own talk.
+        found["no_grpc_proxy"] = ",".join(placed.wire.address for placed in trial.placement if placed.wire)
+    return found
+
+
+def _nccl(seat: _Seat) -> Mapping[str, str]:
+    """NCCL_NET stays unset, so that NCCL chooses, and evidence and not a variable says what it chose.
+
+    Nor is NCCL_IB_GID_INDEX set: since 2.21 NCCL finds the RoCE v2 entry by itself, and what an index means is each host's own.
+    """
+    found = {
+        # NCCL writes a log per process, which the program reports; standard output stays clean.
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH",
+        "NCCL_DEBUG_FILE": "/tmp/nccl.%h.%p.log",  # noqa: S108 - the one writable place of a read-only container
+        # With "=" it is the name itself; eth1 alone would take eth10 too.
+        "NCCL_SOCKET_IFNAME": f"={seat.iface}" if seat.wire else seat.iface,
+        "GLOO_SOCKET_IFNAME": seat.iface,
+    }
+    if seat.node:
+        # Two nodes of one machine would find each other's GPUs and never touch the wire.
+        found["NCCL_HOSTID"] = seat.node
+    if seat.hcas:
+        found["NCCL_IB_HCA"] = "=" + ",".join(seat.hcas)
+    elif seat.wire:
+        found |= {"NCCL_IB_DISABLE": "1", "NCCL_IBEXT_DISABLE": "1"}
+    match seat.trial.interconnect:
+        case "shm":
+            found |= {"NCCL_P2P_DISABLE": "1", **_NO_NVLS}
+        case "loopback":
+            found |= {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", **_NO_NVLS}
+        case "nvlink":
+            found["NCCL_P2P_LEVEL"] = "NVL"
+        case _:
+            pass
+    return found
+
+
+def _gloo(seat: _Seat) -> Mapping[str, str]:
+    return {} if seat.trial.horovod else {"GLOO_SOCKET_IFNAME": seat.iface}
+
+
+def _ps_lite(seat: _Seat) -> Mapping[str, str]:
+    return {"DMLC_INTERFACE": seat.iface}
+
+
+def _horovod(seat: _Seat) -> Mapping[str, str]:
+    """Horovod's own: what its controller is bound to, and what carries tensors in host memory."""
+    horovod = seat.trial.horovod
+    assert horovod is not None  # noqa: S101 - its caller looked
+    found = {"HOROVOD_GLOO_IFACE": seat.iface}
+    if horovod.operations != "nccl":
+        found["HOROVOD_CPU_OPERATIONS"] = horovod.operations
+    if horovod.controller == "mpi":
+        found |= _rdma(seat) if seat.hcas and horovod.operations == "mpi" else _tcp(seat)
+    return found
+
+
+def _rdma(seat: _Seat) -> Mapping[str, str]:
+    """Open MPI over UCX, which Debian's is built with: verbs between nodes, mapped memory within one."""
+    return {
+        "OMPI_MCA_pml": "ucx",
+        "OMPI_MCA_btl": "self",
+        "OMPI_MCA_oob_tcp_if_include": seat.iface,
+        "UCX_NET_DEVICES": ",".join(seat.hcas),
+        "UCX_TLS": "ib,mm,self",
+    }
+
+
+def _tcp(seat: _Seat) -> Mapping[str, str]:
+    """Open MPI over TCP between nodes and shared memory within one, without the reads of other processes' memory.
+
+    Docker's system call filter forbids those.
+    """
+    found = {
+        "OMPI_MCA_btl": "self,vader",
+        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+        "OMPI_MCA_oob_tcp_if_include": seat.iface,
+    }
+    if seat.wire:
+        found |= {
+            # Left alone, Open MPI takes UCX, which picks interfaces by its own mind (github.com/open-mpi/ompi/issues/8489).
+            "OMPI_MCA_pml": "ob1",
+            "OMPI_MCA_btl": "self,vader,tcp",
+            "OMPI_MCA_btl_tcp_if_include": seat.iface,
+        }
+    return found
+
+
+# MPI has nothing without Horovod, and gRPC is bound by the addresses that TF_CONFIG names.
+_BY_CARRIER: Final[Mapping[Carrier, Callable[[_Seat], Mapping[str, str]]]] = {
+    "nccl": _nccl,
+    "gloo": _gloo,
+    "ps-lite": _ps_lite,
+}

@@ -1,0 +1,274 @@
+"""What every launcher shares: a trial with the nodes that it runs on, the training program's argv and environment, and a container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, SHM_MIB, ContainerSpec, Mount, Role
+from runner.core.node import Node
+from runner.core.trial import Placed, Trial
+from runner.engines.base import Site
+from runner.plan import interconnect_environment
+
+Network = Literal["none", "host", "emulated"]
+
+LOOPBACK = "127.0.0.1"
+# Seconds after which a job on several hosts ends by itself when it has heard nothing from the runner.
+HEARTBEAT_S = 60
+# Flags that a program which only infers does not have.
+OF_TRAINING = frozenset({"strategy", "learning-rate", "momentum", "weight-decay"})
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One node's share of a job.
+
+    Attributes:
+        placed: its devices and its wire, as the trial has them.
+        first: number of its first rank in the job.
+        processes: its ranks.
+        cores, gpus: those of the node that the job has.
+        network: what its containers live in: `none`, `host`, or `emulated`, the namespace of a container that stands for the node.
+    """
+
+    node: Node
+    placed: Placed
+    first: int
+    processes: int
+    cores: tuple[int, ...]
+    gpus: tuple[int, ...]
+    network: Network
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """TCP ports of the node that nobody else uses."""
+        return self.node.ports
+
+    @property
+    def address(self) -> str:
+        """Where the other nodes, or the ranks of the only one, find it."""
+        return self.placed.wire.address if self.placed.wire else LOOPBACK
+
+    @property
+    def iface(self) -> str:
+        """The interface with that address."""
+        return self.placed.wire.iface if self.placed.wire else "lo"
+
+    @property
+    def memory_mib(self) -> int:
+        """All but an eighth of the node's memory, so that a leak ends the job and not the host."""
+        return self.node.memory_mib * 7 // 8
+
+    def worker_cores(self, worker: int, share: int | None) -> tuple[int, ...]:
+        """The cores of one worker that has a container of its own; handed out round and round where they are too few.
+
+        Args:
+            worker: number of the worker on this node.
+            share: cores that each worker has for itself; None for all of them.
+        """
+        if share is None:
+            return self.cores
+        places = (self.cores[(share * worker + core) % len(self.cores)] for core in range(share))
+        return tuple(sorted(set(places)))
+
+
+@dataclass(frozen=True)
+class Job:
+    """A trial with everything that launching it needs.
+
+    Attributes:
+        seats: the nodes, in the order of the ranks.
+        user: numeric `uid:gid` inside containers.
+        mounts: the directories that the engine has to bring in (programs, data).
+        compiled: where compilers keep what they make, as the job sees it; None where there are none, or nothing is kept.
+        remote: whether its nodes are other machines, which a cut network leaves alone.
+        tools: image that emulated nodes are made of, with Python and tc; None where there are none.
+        keys: folder where its containers find keys, in memory alone; None for none.
+        entrypoint: what the image puts before every command.
+    """
+
+    run_id: str
+    trial: Trial
+    seats: tuple[Seat, ...]
+    site: Site
+    image: str
+    user: str
+    mounts: tuple[Mount, ...]
+    remote: bool = False
+    tools: str | None = None
+    keys: str | None = None
+    entrypoint: tuple[str, ...] = ()
+    compiled: str | None = None
+
+    @property
+    def head(self) -> Seat:
+        """The node with rank 0, where the ranks meet."""
+        return self.seats[0]
+
+
+def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tuple[Seat, ...]:
+    """Give each node of a trial its ranks and its devices.
+
+    Args:
+        trial: with its placement.
+        nodes: by name.
+        network: of a job on several nodes; one on a single node has none.
+    """
+    seats: list[Seat] = []
+    share = trial.cpus_per_worker
+    for placed in trial.placement:
+        node = nodes[placed.node]
+        own = slice(trial.first_device, trial.first_device + placed.devices)
+        seats.append(
+            Seat(
+                node=node,
+                placed=placed,
+                first=sum(seat.processes for seat in seats),
+                processes=trial.processes * placed.devices // trial.world_size,
+                cores=node.cores if share is None else node.cores[share * own.start : share * own.stop],
+                gpus=tuple(gpu.index for gpu in node.gpus[own]) if trial.device == "gpu" else (),
+                network=network if len(trial.placement) > 1 else "none",
+            )
+        )
+    return tuple(seats)
+
+
+def leased(job: Job, *argv: str) -> tuple[str, ...]:
+    """Put a command under the lease: it ends when the runner's end of standard input closes, or on other machines falls silent."""
+    beat = (f"--heartbeat={HEARTBEAT_S}",) if job.remote else ()
+    keys = (f"--keys={job.keys}",) if job.keys else ()
+    return (job.site.python, f"{job.site.workloads}/lease.py", *beat, *keys, *argv)
+
+
+def program(job: Job) -> tuple[str, ...]:
+    """The training program and all its arguments; nothing is left to its defaults."""
+    trial = job.trial
+    flags: dict[str, str | int | float] = {
+        "model": trial.model,
+        "batch": trial.batch_per_device,
+        "iterations": trial.iterations,
+        **({} if trial.iterations else {"measure-seconds": trial.measure_s or 0.0}),
+        "warmup": trial.warmup,
+        "window": trial.window,
+        "precision": trial.precision,
+        "device": trial.device,
+        "devices": trial.world_size // trial.processes,
+        "strategy": trial.strategy,
+        "data": job.site.data or "synthetic",
+        "learning-rate": trial.learning_rate,
+        "seed": trial.seed,
+        "threads": trial.threads,
+        "cpus-per-worker": trial.cpus_per_worker or 0,
+        "loader-workers": trial.loader_workers,
+    }
+    of_workload = {
+        "image-size": trial.image_size,
+        "num-classes": trial.num_classes,
+        "momentum": trial.momentum,
+        "weight-decay": trial.weight_decay,
+        "epoch-iterations": trial.epoch_iterations,
+        "fit": trial.fit if trial.mode == "infer" else None,
+        "techniques": ",".join(trial.techniques) or None,
+        "compiled": job.compiled,
+        "decode": trial.decode if trial.decode != "cpu" else None,
+    }
+    flags |= {name: value for name, value in of_workload.items() if value is not None}
+    flags |= trial.settings
+    if trial.kvstore:
+        flags["kvstore"] = trial.kvstore
+    if trial.horovod:
+        flags["compression"] = trial.horovod.compression
+    if trial.probe_bytes:
+        flags["probe"] = ",".join(map(str, trial.probe_bytes))
+    if trial.profile:
+        asked = {"after": trial.profile.after, "iterations": trial.profile.iterations, "region": trial.profile.region}
+        flags["profile"] = trial.profile.kind
+        flags |= {f"profile-{name}": value for name, value in asked.items() if value is not None}
+    known = (name for name in flags if trial.mode != "infer" or name not in OF_TRAINING)
+    words = (f"--{name}={flags[name]}" for name in known)
+    return (f"{job.site.workloads}/{trial.program}", *words, *(("--xla",) if trial.xla else ()))
+
+
+def spec(
+    job: Job,
+    seat: Seat,
+    *,
+    role: Role,
+    number: int = 0,
+    processes: int = 1,
+    argv: tuple[str, ...],
+    cpus: tuple[int, ...] | None = None,
+    gpus: tuple[int, ...] | None = None,
+    env: dict[str, str] | None = None,
+    network: str | None = None,
+) -> ContainerSpec:
+    """A container of this job on one of its nodes, with the environment and limits that all of them have.
+
+    It has all cores and GPUs of the seat, and its network, unless told otherwise.
+    """
+    trial, wire = job.trial, seat.placed.wire
+    node = seat.node.name if wire else None
+    common = {
+        "HOME": HOME,
+        "USER": "bench",  # the runner's own uid has no name inside, and PyTorch's compiler asks for one
+        "OMP_NUM_THREADS": str(trial.threads),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        **({"DLSCALE_NODE": node} if node else {}),
+    }
+    if network is None:
+        network = f"container:{stand_in(job, seat)}" if seat.network == "emulated" else seat.network
+    return ContainerSpec(
+        name=name(job, role, number),
+        node=seat.node.name,
+        role=role,
+        number=number,
+        processes=processes,
+        image=job.image,
+        argv=leased(job, *job.entrypoint, *argv),
+        env={**common, **interconnect_environment.environment(trial, wire, node=node), **(env or {})},
+        mounts=job.mounts,
+        gpus=seat.gpus if gpus is None else gpus,
+        cpus=seat.cores if cpus is None else cpus,
+        memory_mib=seat.memory_mib,
+        shm_mib=_shm_mib(trial, seat),
+        user=job.user,
+        network=network,
+        hostname=seat.node.name if network == "host" else None,  # who joins another's namespace has its name too
+        keys=job.keys,
+        verbs=bool(wire and wire.hcas) and role in ("worker", "daemon"),  # ranks run in both
+        labels={LABEL_RUN: job.run_id, LABEL_ROLE: role},
+    )
+
+
+def _shm_mib(trial: Trial, seat: Seat) -> int:
+    """Room for what loader workers hand over: two batches each, of which a rank with 16 workers at batch 256 fills more than a GiB.
+
+    A limit and no reservation; what is used counts as the container's memory.
+    """
+    return max(SHM_MIB, seat.memory_mib // 2) if trial.loader_workers else SHM_MIB
+
+
+def worker_a_node(job: Job, argv: Callable[[int, Seat], tuple[str, ...]]) -> tuple[ContainerSpec, ...]:
+    """One container on each node that starts all ranks there.
+
+    Args:
+        job: the nodes.
+        argv: what it runs, by the node's number and its seat.
+    """
+    return tuple(
+        spec(job, seat, role="worker", number=number, processes=seat.processes, argv=argv(number, seat))
+        for number, seat in enumerate(job.seats)
+    )
+
+
+def name(job: Job, role: Role, number: int) -> str:
+    """The container's name: unique on every host of the job, and found again by eye."""
+    return f"dlscale-{job.run_id}-{role}{number}"
+
+
+def stand_in(job: Job, seat: Seat) -> str:
+    """Name of the container that an emulated node is."""
+    return f"dlscale-{job.run_id}-{seat.node.name}"

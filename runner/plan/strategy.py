@@ -1,0 +1,168 @@
+"""Request × framework × device → the strategy of a plan and its settings. Pure; whatever does not go together is refused here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runner.core.errors import RequestError
+from runner.core.request import Controller, Device, KvStore, Operations, Request, StrategyName
+from runner.core.trial import Horovod
+from runner.images.given import AnyImage, GivenImage
+from runner.plan.launch import DEFAULT_ON_NODES, DEFAULT_STRATEGY, STRATEGIES
+
+# What carries gradients under each controller of Horovod on CPUs (Horovod user guide, "Installation Guide"). It documents Gloo's
+# operations under MPI too; Horovod 0.28.1 dies of a segmentation fault in their first exchange, with all three frameworks.
+CPU_OPERATIONS: dict[Controller, tuple[Operations, ...]] = {"gloo": ("gloo",), "mpi": ("mpi",)}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A strategy with its settings, for the trials on several devices; one device is always `single`.
+
+    Attributes:
+        kvstore: with `kvstore` only.
+        horovod: with `horovod` only.
+        worker_a_node: whether the workers of a parameter server are one a node.
+    """
+
+    name: StrategyName
+    kvstore: KvStore | None = None
+    horovod: Horovod | None = None
+    worker_a_node: bool = False
+
+    def processes(self, scale: int, nodes: int) -> int:
+        """Processes that drive `scale` devices on `nodes` nodes.
+
+        The workers of a parameter server are one a device where a plan stays on one node. Else they are one a node, which adds up the
+        gradients of its own devices before they cross the wire, as MXNet's own launcher has it.
+        """
+        if self.name == "kvstore":
+            if not (self.kvstore and self.kvstore.startswith("dist")):
+                return 1
+            return nodes if self.worker_a_node else scale
+        return 1 if STRATEGIES[self.name].one_process else scale
+
+    def ip_only(self, device: Device) -> bool:
+        """Whether what carries the gradients speaks IP and nothing else: all but NCCL and MPI."""
+        return self.name == "kvstore" or (device == "cpu" and not (self.horovod and self.horovod.operations == "mpi"))
+
+
+def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
+    """Take the strategy that was asked for, or the one that the framework's users expect, with its settings.
+
+    Args:
+        request: what was asked.
+        image: what the trials run in.
+        asked: numbers of devices, ascending.
+        nodes: the largest number of nodes that a trial runs on.
+
+    Raises:
+        RequestError: a pair that does not exist, or a setting of another strategy.
+    """
+    default = default_strategy(image, nodes)
+    name = request.strategy or default
+    _refuse_pair(name, image)
+    if name == "single" and asked[-1] > 1 and (request.gpus or request.workers):
+        step = "ask for one" if default == "single" else f"ask for STRATEGY={default}"
+        raise RequestError(f"STRATEGY=single drives one device, {asked[-1]} asked; {step}")
+    _refuse_settings_of_others(request, name, image.framework)
+    if nodes > 1 and not STRATEGIES[name].several_nodes:
+        able = [other for other in offered(image) if STRATEGIES[other].several_nodes]
+        step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"
+        raise RequestError(f"STRATEGY={name} does not go beyond one node, {nodes} asked; {step}")
+    if nodes > 1 and name == "horovod" and isinstance(image, GivenImage):
+        raise RequestError(
+            f"STRATEGY=horovod reaches other nodes through the ssh server of the suite's own images, and {image.reference} is given; "
+            f"ask for STRATEGY={default}, or for one node"
+        )
+    return Chosen(
+        name=name,
+        kvstore=_kvstore(request, image.device, nodes) if name == "kvstore" else None,
+        horovod=_horovod(request, image.device) if name == "horovod" else None,
+        worker_a_node=nodes > 1,
+    )
+
+
+def default_strategy(image: AnyImage, nodes: int = 1) -> StrategyName:
+    """What a user of the framework expects on several devices; `single` where the image knows no other way."""
+    default = (DEFAULT_STRATEGY if nodes == 1 else DEFAULT_ON_NODES)[image.framework]
+    return default if default in offered(image) else "single"
+
+
+def offered(image: AnyImage) -> tuple[StrategyName, ...]:
+    """The strategies that an image can train with; with Horovod, where it has that, too."""
+    return tuple(
+        name
+        for name, strategy in STRATEGIES.items()
+        if image.framework in strategy.frameworks
+        and image.device in strategy.devices
+        and (image.strategies is None or name in image.strategies)
+    )
+
+
+def _refuse_pair(name: StrategyName, image: AnyImage) -> None:
+    if name in offered(image):
+        return
+    of_framework = [other for other, strategy in STRATEGIES.items() if image.framework in strategy.frameworks]
+    if name not in of_framework:
+        raise RequestError(
+            f"STRATEGY={name} is not offered by FRAMEWORK={image.framework}; {image.framework} offers {', '.join(of_framework)}, "
+            f"{name} is offered by {', '.join(STRATEGIES[name].frameworks)}"
+        )
+    raise RequestError(
+        f"STRATEGY={name} is not offered by {image.name} on DEVICE={image.device}; ask for STRATEGY={' or '.join(offered(image))}"
+    )
+
+
+def _refuse_settings_of_others(request: Request, name: StrategyName, framework: str) -> None:
+    """Refuse a setting that would be ignored."""
+    horovods = {
+        "CONTROLLER": request.controller,
+        "OPERATIONS": request.operations,
+        "FUSION_THRESHOLD": request.fusion_threshold_mib,
+        "CYCLE_TIME": request.cycle_time_ms,
+        "COMPRESSION": request.compression,
+    }
+    given = [variable for variable, value in horovods.items() if value is not None]
+    if given and name != "horovod":
+        raise RequestError(
+            f"{given[0]} is a setting of STRATEGY=horovod, not of {name}; add STRATEGY=horovod or leave it out"
+        )
+    if request.kvstore and name != "kvstore":
+        raise RequestError(f"KVSTORE={request.kvstore} is a setting of STRATEGY=kvstore, not of {name}; leave it out")
+    if request.xla and framework != "tensorflow":
+        raise RequestError(
+            f"XLA compiles TensorFlow's step, not {framework}'s; leave it out or ask for FRAMEWORK=tensorflow"
+        )
+
+
+def _kvstore(request: Request, device: Device, nodes: int) -> KvStore:
+    """MXNet's store: inside one process on the GPUs of one node, at parameter servers between CPU workers and between nodes."""
+    if request.kvstore == "nccl" and device == "cpu":
+        raise RequestError(
+            "KVSTORE=nccl joins GPUs, DEVICE=cpu asked; ask for KVSTORE=device, dist_sync, dist_sync_device or dist_async"
+        )
+    if nodes > 1 and request.kvstore in ("device", "nccl"):
+        raise RequestError(
+            f"KVSTORE={request.kvstore} joins the devices of one node, {nodes} nodes asked; "
+            "ask for KVSTORE=dist_sync_device, dist_sync or dist_async"
+        )
+    default: KvStore = "dist_sync" if device == "cpu" else "device" if nodes == 1 else "dist_sync_device"
+    return request.kvstore or default
+
+
+def _horovod(request: Request, device: Device) -> Horovod:
+    controller = request.controller or "gloo"
+    offered: tuple[Operations, ...] = ("nccl",) if device == "gpu" else CPU_OPERATIONS[controller]
+    if request.operations and request.operations not in offered:
+        raise RequestError(
+            f"OPERATIONS={request.operations} does not go with CONTROLLER={controller} on DEVICE={device}; "
+            f"ask for OPERATIONS={' or '.join(offered)}"
+        )
+    return Horovod(
+        controller=controller,
+        operations=request.operations or offered[0],
+        fusion_threshold_mib=request.fusion_threshold_mib,
+        cycle_time_ms=request.cycle_time_ms,
+        compression=request.compression or "none",
+    )

@@ -1,0 +1,101 @@
+"""What a training does to be faster than the plain program: by name with TECHNIQUES, or with PRESET=tuned all that its program offers here. Pure.
+
+`reference` is the program that a paper would have run. `tuned` is the best that the framework can do on the device; its precision is the
+fastest that keeps the range of fp32. Programs hold what each technique is (for PyTorch `workloads/with_pytorch/techniques.py`), a
+workload's file which of them go with it, in the order of the lines of an ablation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from runner.core.errors import RequestError, nearest
+from runner.core.request import Request, StrategyName, Technique
+from runner.images.spec import capability_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runner.plan.discovery import Ground
+
+# Compute capability from which on tensor cores take bf16 (CUDA C++ Programming Guide, "Arithmetic Instructions").
+_BF16_FROM: Final = (8, 0)
+_BETWEEN_RANKS: Final[frozenset[Technique]] = frozenset({"local-statistics", "one-message", "bf16-gradients"})
+# Between nodes, where an exchange takes as long as a backward pass, it has to be hidden by it.
+_WITHIN_A_NODE: Final[frozenset[Technique]] = frozenset({"one-message"})
+# What a graph can't record: Horovod sends from a thread of its own.
+_NOT_HOROVOD: Final[frozenset[Technique]] = frozenset({"cuda-graphs"})
+# Steps before the one that a graph records, and kinds of profiles that divide a step (workloads/with_pytorch/techniques.py).
+_EAGER_STEPS: Final = 11
+_OF_REGIONS: Final = frozenset({"memory", "region"})
+# What reads images as another one lays them out, and what only a compiler makes fast.
+_NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last", "kernel-search": "compile"}
+
+
+def settle(request: Request, ground: Ground) -> Request:
+    """Turn a preset into the precision and the techniques that it stands for on this ground.
+
+    Raises:
+        RequestError: the workload's program offers none of them here, or not those that were asked for.
+    """
+    offered = ground.workload.techniques.get(ground.image.framework, {}).get(ground.device, ())
+    if request.preset == "reference":
+        _refuse_unknown(request, offered, ground)
+        return request
+    if not offered:
+        raise RequestError(
+            f"PRESET=tuned of {ground.workload.name} is not offered by FRAMEWORK={ground.image.framework} on DEVICE={ground.device}; leave it out"
+        )
+    precision = request.precision
+    if "precision" not in request.model_fields_set and _has_bf16(ground):
+        precision = "bf16"
+    tuned = request.model_copy(update={"techniques": offered, "precision": precision})
+    slower = {"cuda-graphs"} if _no_graph(tuned) else set()
+    slower |= _WITHIN_A_NODE if len(ground.fleet.members) > 1 else set()
+    return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in slower)})
+
+
+def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
+    """Those of a request that mean something for one strategy: what is between ranks is of those that torchrun started.
+
+    Args:
+        request: settled.
+        strategy: how its devices train together.
+    """
+    idle = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
+    idle |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
+    return tuple(name for name in request.techniques if name not in idle)
+
+
+def _refuse_unknown(request: Request, offered: Sequence[Technique], ground: Ground) -> None:
+    where = f"FRAMEWORK={ground.image.framework} on DEVICE={ground.device}"
+    for name in request.techniques:
+        if name not in offered:
+            ask = f"ask for {nearest(name, offered)}" if offered else "leave it out"
+            raise RequestError(f"TECHNIQUES={name} of {ground.workload.name} is not offered by {where}; {ask}")
+        if (needed := _NEEDS.get(name)) and needed not in request.techniques:
+            raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
+    if "cuda-graphs" in request.techniques and (why := _no_graph(request)):
+        raise RequestError(f"TECHNIQUES=cuda-graphs does not go with {why}")
+
+
+def _no_graph(request: Request) -> str | None:
+    """Why a step can't be recorded as a graph, with what to ask for; None where it can."""
+    if request.warmup is not None and request.warmup <= _EAGER_STEPS:
+        return (
+            f"WARMUP={request.warmup}, which ends before a step is recorded; ask for WARMUP={_EAGER_STEPS + 1} or more"
+        )
+    if request.precision == "fp16":
+        return "PRECISION=fp16, whose loss scaling decides in every step; ask for PRECISION=bf16"
+    if request.profile_region:
+        return f"PROFILE_REGION={request.profile_region}, as it makes a step one launch; leave one of them out"
+    if whole := [kind for kind in request.profile if kind in _OF_REGIONS]:
+        return f"PROFILE={','.join(whole)}, as it makes a step one launch; leave one of them out"
+    return None
+
+
+def _has_bf16(ground: Ground) -> bool:
+    precisions = ground.workload.precisions.get(ground.image.framework, {}).get(ground.device, ())
+    gpus = [gpu for member in ground.fleet.members for gpu in member.node.gpus]
+    able = all(capability_number(gpu.compute_capability) >= _BF16_FROM for gpu in gpus)
+    return ground.device == "gpu" and "bf16" in precisions and able

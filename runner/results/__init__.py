@@ -1,0 +1,1 @@
+"""Everything on file: run directories, records, tables, published figures, SQL over all of them."""

@@ -1,0 +1,152 @@
+"""Reads `results/published/`, and refuses a file that contradicts itself.
+
+Every id it names exists, and once; what its figures contradict is what it says they do. So a slip of the copy can't pass for one of
+the source.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel
+
+from runner.core import yamlfile
+from runner.core.errors import RequestError
+from runner.core.provenance import SUITE_ROOT
+from runner.results.published.contradict import contradictions
+from runner.results.published.findings import All, Ends, Finding, Order, Predicate
+from runner.results.published.model import Conditions, Published
+from runner.results.published.selector import Selector
+
+DIRECTORY: Final = SUITE_ROOT / "results" / "published"
+
+
+def load_all(directory: Path = DIRECTORY) -> tuple[Published, ...]:
+    """Every source of a directory, by id.
+
+    Raises:
+        RequestError: a file can't be read, does not fit its model or contradicts itself; the sentence names file and line.
+    """
+    return tuple(load(path) for path in sorted(directory.glob("*.yaml")))
+
+
+def load(path: Path) -> Published:
+    """One source.
+
+    Raises:
+        RequestError: as of `load_all`.
+    """
+    published = yamlfile.load(path, Published)
+    if published.id != path.stem:
+        raise RequestError(f"{path}:1: id is {published.id!r}; name the file after it, or it after the file")
+    for wrong in (*_doubled(published), *_dangling(published), *_undeclared(published)):
+        raise RequestError(f"{path}:{line_of(path, wrong[0])}: {wrong[1]}")
+    return published
+
+
+def published_schema() -> str:
+    """JSON Schema of a source's file, as committed under `results/schema/`."""
+    return json.dumps(Published.model_json_schema(), indent=1, sort_keys=True) + "\n"
+
+
+Wrong = tuple[str, str]
+"""The id in whose line something is wrong, and the sentence about it."""
+
+
+def _doubled(published: Published) -> Iterator[Wrong]:
+    """Things with an id that another one has."""
+    hardware = published.hardware
+    for what, ids in (
+        ("figure", [figure.id for figure in published.figures]),
+        ("finding", [finding.id for finding in published.findings]),
+        ("GPU", [gpu.id for gpu in hardware.gpus]),
+        ("system", [system.id for system in hardware.systems]),
+        ("wire", [wire.id for wire in hardware.wires]),
+    ):
+        for name in sorted({name for name in ids if ids.count(name) > 1}):
+            yield name, f"another {what} has the id {name!r} as well; rename one of them"
+
+
+def _dangling(published: Published) -> Iterator[Wrong]:
+    """Names of things that the file does not have."""
+    hardware = published.hardware
+    known = {
+        "gpu": {gpu.id for gpu in hardware.gpus},
+        "system": {system.id for system in hardware.systems},
+        "network": {wire.id for wire in hardware.wires},
+        "case": {case for runs in published.runs for case in runs.cases},
+        "model": {model for runs in published.runs for model in runs.models}
+        | {figure.conditions.model for figure in published.figures if figure.conditions.model},
+    }
+    for figure in published.figures:
+        selectors = [figure.conditions.versus] if figure.conditions.versus else []
+        for field, names in [*_names(figure.conditions), *(pair for each in selectors for pair in _names(each))]:
+            yield from _missing(figure.id, field, names, known)
+    for runs in published.runs:
+        for name in runs.gpu:
+            yield from _missing(name, "gpu", (name,), known)
+    for finding in published.findings:
+        for field, names in _named_by(finding):
+            yield from _missing(finding.id, field, names, known)
+    figures = {figure.id for figure in published.figures} | {finding.id for finding in published.findings}
+    for declared in published.contradictions:
+        for name in declared.figures:
+            if name not in figures:
+                yield name, f"no figure has the id {name!r}; correct it, or remove it from `contradictions`"
+
+
+def _missing(id_: str, field: str, names: tuple[str, ...], known: dict[str, set[str]]) -> Iterator[Wrong]:
+    for name in names:
+        if field in known and name not in known[field]:
+            where = {"case": "`cases` of a run", "model": "figures and runs"}.get(field, "`hardware`")
+            have = ", ".join(sorted(known[field])) or "none"
+            yield id_, f"{id_} names the {field} {name!r}, which {where} of this file lack; known: {have}"
+
+
+def _names(conditions: Conditions | Selector) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for field in ("gpu", "system", "network", "case", "model"):
+        value = getattr(conditions, field, None)
+        if value is not None:
+            yield field, value if isinstance(value, tuple) else (value,)
+
+
+def _named_by(finding: Finding) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for predicate in _simple(finding.predicate):
+        for name in type(predicate).model_fields:
+            if isinstance(selector := getattr(predicate, name), Selector):
+                yield from _names(selector)
+        if isinstance(predicate, Order):
+            yield predicate.over, predicate.descending
+        if isinstance(predicate, Ends):
+            yield predicate.over, (predicate.first, predicate.last)
+
+
+def _simple(predicate: Predicate) -> tuple[BaseModel, ...]:
+    return predicate.of if isinstance(predicate, All) else (predicate,)
+
+
+def _undeclared(published: Published) -> Iterator[Wrong]:
+    """Contradictions that the file does not own up to, and those that it owns up to but that are none."""
+    found = {(each.check, each.figure): each for each in contradictions(published)}
+    declared = {(each.check, figure) for each in published.contradictions for figure in each.figures}
+    for check, figure in sorted(found.keys() - declared):
+        each = found[check, figure]
+        makes = f"{figure} is {each.printed:g} {each.unit}, but {' and '.join(each.against)} make it {each.recomputed:g} ({check})"
+        yield figure, f"{makes}; correct what was copied, or add it to `contradictions` if the source has it so"
+    for check, figure in sorted(declared - found.keys()):
+        yield figure, f"{figure} contradicts nothing here ({check}); remove it from `contradictions`"
+
+
+def line_of(path: Path, id_: str) -> int:
+    """The line in which something gets its id, else the one that mentions it; from 1."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    name = rf"{re.escape(id_)}(?![\w.-])"
+    for pattern in (rf"\bid: {name}", rf"(?<![\w.-]){name}"):
+        for number, line in enumerate(lines, start=1):
+            if re.search(pattern, line):
+                return number
+    return 1

@@ -1,0 +1,171 @@
+"""The tables that SQL can ask: their columns, and their rows from records and published sources. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from runner.core.columns import COLUMNS, Kind, TableName
+from runner.core.measurement import EpochFigures, RawWindow
+from runner.core.record import RunRecord
+from runner.results.find import Run
+from runner.results.published.derive import scaled
+from runner.results.published.model import Conditions, Published, Row
+from runner.results.query.columns import Column, columns_of, meanings
+
+Rows = Iterator[Mapping[str, Any]]
+
+# What has tables of its own, is a list for every iteration, or an interval, which takes several runs.
+_LEFT_OUT: Final = frozenset(
+    {"measurement.windows", "measurement.epochs", "measurement.losses", "measurement.evaluations"}
+    | {"measurement.throughput.ci95", "scaling.speedup.ci95", "scaling.efficiency.ci95"}
+)
+_RUN_ID: Final = Column(name="run_id", type="VARCHAR", path=("run_id",), meaning="the run, as in table runs")
+_RAW: Final[Mapping[Kind, str]] = {
+    "number": "DOUBLE",
+    "whole": "BIGINT",
+    "text": "VARCHAR",
+    "numbers": "FLOAT[]",
+    "processes": "STRUCT(pid BIGINT, memory_mib DOUBLE, cgroup VARCHAR, session BIGINT)[]",
+}
+_COUNTED: Final = Column(
+    name="counted", type="BOOLEAN", meaning="whether it is of the steady state, which throughput is taken over"
+)
+_OF_LOSSES: Final = (
+    Column(name="rank", type="BIGINT"),
+    Column(name="iteration", type="BIGINT", meaning="from 0"),
+    Column(name="loss", type="DOUBLE", meaning="null where it was not finite"),
+)
+_OF_RUNS: Final = (
+    Column(name="directory", type="VARCHAR", meaning="the run directory"),
+    Column(name="machine", type="VARCHAR", meaning="the folder that it is in"),
+)
+
+
+def _raw(table: TableName) -> tuple[Column, ...]:
+    """The columns of a table that runs leave beside their events."""
+    return (_RUN_ID, *(Column(name=name, type=_RAW[kind]) for name, kind in COLUMNS[table].items()))
+
+
+_OF_PUBLISHED: Final = (
+    Column(name="source", type="VARCHAR", meaning="the source's id"),
+    Column(name="title", type="VARCHAR"),
+    Column(name="year", type="BIGINT"),
+    *(
+        Column(name=name, type=kind, path=(name,), meaning=meanings(Row).get(name, ""))
+        for name, kind in (("id", "VARCHAR"), ("metric", "VARCHAR"), ("unit", "VARCHAR"), ("kind", "VARCHAR"))
+    ),
+    Column(name="value", type="DOUBLE", meaning="as printed; null where there is a value for each run"),
+    Column(name="run_values", type="DOUBLE[]", meaning="the values of single runs, where those are printed"),
+    Column(name="approx", type="BOOLEAN", path=("approx",), meaning=meanings(Row)["approx"]),
+    Column(name="bound", type="VARCHAR", path=("bound",), meaning=meanings(Row)["bound"]),
+    Column(name="place", type="VARCHAR", path=("where",), meaning="where in the document it is printed"),
+    *columns_of(Conditions),
+    Column(name="baseline", type="VARCHAR", meaning="id of the figure on the fewest devices, otherwise alike"),
+    Column(name="speedup", type="DOUBLE", meaning="the figure ÷ its baseline, computed again"),
+    Column(name="efficiency_percent", type="DOUBLE", meaning="of the ideal speedup"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table; `row` says what a row of it is."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+
+RUNS: Final = Table(
+    name="runs",
+    row="one run: its record, without what has a table of its own",
+    columns=(*_OF_RUNS, *columns_of(RunRecord, without=_LEFT_OUT)),
+)
+WINDOWS: Final = Table(
+    name="windows",
+    row="one window of one rank, between two points at which its devices were synchronized",
+    columns=(_RUN_ID, *columns_of(RawWindow), _COUNTED),
+)
+LOSSES: Final = Table(name="losses", row="one iteration of one rank, warm-up included", columns=(_RUN_ID, *_OF_LOSSES))
+EPOCHS: Final = Table(
+    name="epochs",
+    row="one epoch of a training that is watched to converge",
+    columns=(_RUN_ID, *columns_of(EpochFigures)),
+)
+TELEMETRY: Final = Table(name="telemetry", row="one sample of one device", columns=_raw("telemetry"))
+KERNELS: Final = Table(
+    name="kernels", row="one kernel, copy, call or operator of a pass under a profiler", columns=_raw("kernels")
+)
+PUBLISHED: Final = Table(name="published", row="one figure that somebody published", columns=_OF_PUBLISHED)
+TABLES: Final = (RUNS, WINDOWS, LOSSES, EPOCHS, TELEMETRY, KERNELS, PUBLISHED)
+
+
+def rows_of_runs(runs: Sequence[Run]) -> Rows:
+    """Rows of RUNS."""
+    for directory, record in runs:
+        fields = record.model_dump(mode="json", by_alias=True)
+        yield {
+            **_picked(RUNS.columns, fields),
+            "directory": str(directory),
+            "machine": directory.parent.name,
+        }
+
+
+def rows_of_windows(runs: Sequence[Run]) -> Rows:
+    """Rows of WINDOWS."""
+    for _, record in runs:
+        steady = record.measurement.steady
+        for window in record.measurement.windows:
+            fields = _picked(WINDOWS.columns, window.model_dump())
+            yield {
+                **fields,
+                "run_id": record.run_id,
+                "counted": steady is not None and window.index >= steady.first_window,
+            }
+
+
+def rows_of_losses(runs: Sequence[Run]) -> Rows:
+    """Rows of LOSSES."""
+    for _, record in runs:
+        for rank, curve in record.measurement.losses.items():
+            for iteration, loss in enumerate(curve):
+                yield {"run_id": record.run_id, "rank": int(rank), "iteration": iteration, "loss": loss}
+
+
+def rows_of_epochs(runs: Sequence[Run]) -> Rows:
+    """Rows of EPOCHS."""
+    for _, record in runs:
+        for epoch in record.measurement.epochs:
+            yield {**_picked(EPOCHS.columns, epoch.model_dump()), "run_id": record.run_id}
+
+
+def rows_of_published(sources: Sequence[Published]) -> Rows:
+    """Rows of PUBLISHED."""
+    for published in sources:
+        speedups = {each.figure.id: each for each in scaled(published)}
+        for figure in published.figures:
+            several = isinstance(figure.value, tuple)
+            speedup = speedups.get(figure.id)
+            fields = figure.model_dump(mode="json")
+            yield {
+                **_picked(PUBLISHED.columns, {**fields, **fields["conditions"]}),
+                "source": published.id,
+                "title": published.source.title,
+                "year": published.source.year,
+                "value": None if several else float(fields["value"]),
+                "run_values": [float(value) for value in fields["value"]] if several else None,
+                "baseline": speedup.baseline.id if speedup else None,
+                "speedup": speedup.speedup if speedup else None,
+                "efficiency_percent": speedup.efficiency_percent if speedup else None,
+            }
+
+
+def _picked(columns: Sequence[Column], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of columns from the JSON of a model, those that SQL has no type for as text."""
+    found = {column.name: (column.type, column.of(fields)) for column in columns if column.path}
+    return {
+        name: json.dumps(value) if kind == "JSON" and value is not None else value
+        for name, (kind, value) in found.items()
+    }

@@ -1,0 +1,287 @@
+"""The only room that reads and writes results: the run directory and `record.json`.
+
+A run directory holds `plan.json` (trial and containers), `events.jsonl`, `logs/` and, written last and atomically, `record.json`: its
+presence means that the run ended. A file without a name, which goes with the runner, keeps room for the record of a run that filled the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from pydantic import ValidationError
+
+from runner.core.columns import TableName
+from runner.core.errors import RequestError, RunFailedError, one_line
+from runner.core.events import Event
+from runner.core.events.parse import Rows, parse_events
+from runner.core.frozen import lean, load_fields, misfit, refuse_newer
+from runner.core.record import EVENTS, SCHEMA_VERSION, RunPlan, RunRecord
+from runner.core.trial import AnyTrial, of_older
+from runner.results import tables
+from runner.results.disk import Appended, draft, keep_room, written
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESERVE_BYTES: Final = 4 * 2**20
+# What no file has at its end already, so that only a disk with room gives it.
+BLOCK_BYTES: Final = 2**16
+RECORD: Final = "record.json"
+PLAN: Final = "plan.json"
+
+
+class RunWriter:
+    """Writes one run directory; every failure to write is a RunFailedError that names the place."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.failure: RunFailedError | None = None
+        self._room: IO[bytes] | None = None
+        self._open: dict[str, Appended] = {}
+        self._one_at_a_time = threading.Lock()  # samplers are heard in threads of their own
+
+    def create(self, plan: RunPlan) -> None:
+        """Make the directory, keep room for the record, write the plan; where that fails, the directory goes again."""
+        with written(self.directory), ExitStack() as undo:
+            self.directory.mkdir(parents=True)
+            undo.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            (self.directory / "logs").mkdir()
+            self._room = keep_room(self.directory, RESERVE_BYTES)
+            with draft(self.directory / PLAN) as own:
+                own.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            undo.pop_all()
+
+    def check(self) -> None:
+        """See whether the disk still takes anything, which a job that says nothing would never find out.
+
+        Raises:
+            RunFailedError: it does not, or did not take what a sampler had.
+        """
+        if self._room:
+            with self._writing():
+                os.posix_fallocate(self._room.fileno(), RESERVE_BYTES, BLOCK_BYTES)
+                self._room.truncate(RESERVE_BYTES)
+
+    def log(self, container: str, text: str) -> None:
+        """Append a line of ordinary output to the container's log."""
+        self._append(f"logs/{container}.log", text)
+
+    def event(self, event: Event) -> None:
+        """Append an event to `events.jsonl`."""
+        self._append(EVENTS, event.model_dump_json())
+
+    def rows(self, rows: Rows) -> None:
+        """Append rows of a table; `tables` turns the file into Parquet once the run has ended."""
+        self._append(f"{rows.table}.jsonl", rows.model_dump_json())
+
+    def _append(self, name: str, text: str) -> None:
+        with self._writing():
+            if name not in self._open:
+                self._open[name] = Appended(self.directory / name)
+            self._open[name].add(text)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write something, unless something could not be written before: a record with holes would look whole.
+
+        Raises:
+            RunFailedError: it could not be, now or before.
+        """
+        with self._one_at_a_time:
+            if self.failure:
+                raise self.failure
+            try:
+                with written(self.directory):
+                    yield
+            except RunFailedError as error:
+                self.failure = error
+                raise
+
+    def settle(self, plan: RunPlan) -> None:
+        """Turn the rows of tables into Parquet; whatever fails there, they stay readable as they came, and the record is still to be written."""
+        self.close()
+        with suppress(Exception):
+            tables.settle(self.directory, nodes=plan.nodes)
+
+    def table(self, table: TableName, *, report: Callable[[str], None]) -> pd.DataFrame | None:
+        """Read a table of this run for its grading; one that can't be read is reported, and does not cost the run its record."""
+        try:
+            return read_table(self.directory, table)
+        except RequestError as error:
+            report(f"left out of the figures: {error}")
+            return None
+
+    def close(self) -> None:
+        """Close the raw files."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def finish(self, record: RunRecord) -> Path:
+        """Give up the reserve and write the record; returns its path. Where even that fails, the error says first why the run did."""
+        self.close()
+        try:
+            with written(self.directory):
+                if self._room:
+                    self._room.close()
+                return write_record(self.directory, record)
+        except RunFailedError as error:
+            why = f"{record.outcome.reason}; " if record.outcome.reason else ""
+            raise RunFailedError(f"{why}{error}") from error
+
+
+def write_record(directory: Path, record: RunRecord) -> Path:
+    """Write `record.json` so that a reader sees either nothing or all of it."""
+    path = directory / RECORD
+    with draft(path) as own, own.open("w", encoding="utf-8") as file:
+        file.write(record.model_dump_json(indent=1, by_alias=True) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return path
+
+
+def read_record(directory: Path) -> RunRecord:
+    """Read the record of a run directory.
+
+    Raises:
+        RequestError: there is none, it is damaged, or a newer version of the suite wrote it.
+    """
+    path = directory / RECORD
+    try:
+        fields = load_fields(path.read_text(encoding="utf-8"))
+        refuse_newer(fields, path, newest=SCHEMA_VERSION)
+        trial = fields.get("trial")
+        if isinstance(trial, dict) and "techniques" not in trial:
+            trial |= {"techniques": of_older(trial)} if "framework" in trial else {}
+        return lean(RunRecord.model_validate(fields))
+    except FileNotFoundError as error:
+        raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory") from error
+    except ValidationError as error:
+        raise RequestError(f"{path}: does not fit the record schema {misfit(error)}") from error
+    # ValueError: no JSON, or no UTF-8.
+    except (OSError, ValueError, RecursionError, AttributeError) as error:
+        raise RequestError(f"{path}: is not a run record ({one_line(error)}); name another run directory") from error
+
+
+def read_events(directory: Path) -> tuple[Event, ...]:
+    """Read the raw events of a run directory.
+
+    Raises:
+        RequestError: the file is damaged or can't be read; the sentence names it.
+    """
+    path = directory / EVENTS
+    if not path.exists():  # the run failed before its first event
+        return ()
+    try:
+        return parse_events(path.read_text(encoding="utf-8").splitlines())
+    except ValidationError as error:
+        raise RequestError(
+            f"{path}: holds a line that is not an event, {misfit(error)}; the raw file is damaged"
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RequestError(f"{path}: can't be read ({one_line(error)}); the raw file is damaged") from error
+
+
+def read_plan(directory: Path) -> RunPlan:
+    """Read what was going to be run.
+
+    Raises:
+        RequestError: there is no plan, or it is damaged.
+    """
+    path = directory / PLAN
+    try:
+        return RunPlan.model_validate(load_fields(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise RequestError(f"{path}: is no plan of a run, {misfit(error)}; name a run directory") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RequestError(f"{path}: is no plan of a run ({one_line(error)}); name a run directory") from error
+
+
+def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
+    """Read a table of a run directory, with every column that it can have; None when the run has none.
+
+    Raises:
+        RequestError: a raw file is damaged; the sentence names the directory.
+    """
+    try:
+        return tables.read(directory, table, nodes=read_plan(directory).nodes)
+    except (OSError, ValueError, KeyError) as error:
+        raise RequestError(
+            f"{directory}: its table {table} can't be read ({one_line(error)}); the raw file is damaged"
+        ) from error
+
+
+def run_directories(folder: Path) -> list[Path]:
+    """The run directories in a folder, oldest first; those of unfinished runs are passed over."""
+    return sorted(path.parent for path in folder.glob(f"*/{RECORD}"))
+
+
+def folders_under(directory: Path) -> list[Path]:
+    """Every folder at or below a directory that holds run directories, by path; none is looked for within a run directory.
+
+    What belongs together (a run and its baseline, a sweep, a study) lies in one folder.
+    """
+    found: list[Path] = []
+    seen: set[str] = set()
+    # Results may lie on another disk, behind a link; a link back up would be walked for ever.
+    for place, names, _ in os.walk(directory, followlinks=True):
+        runs = {name for name in names if os.path.isfile(os.path.join(place, name, RECORD))}  # noqa: PTH113, PTH118 - of thousands
+        real = os.path.realpath(place)
+        names[:] = [] if real in seen else sorted(set(names) - runs)
+        if runs and real not in seen:
+            found.append(Path(place))
+        seen.add(real)
+    return sorted(found)
+
+
+def write_report(out: Path, name: str, content: str | bytes) -> Path:
+    """Write a report beside the run directories that it is made from; returns its path.
+
+    Raises:
+        RequestError: the name, which records have a say in, is no plain file name.
+        RunFailedError: it can't be written.
+    """
+    path = out / name
+    if path.name != name or not name.isprintable():
+        raise RequestError(f"{name!r} is no name for a file in {out}; a record in there asks for it, take it away")
+    whole = content.encode() if isinstance(content, str) else content
+    with suppress(OSError):  # to cut off a file is slow where there are thousands
+        if path.stat().st_size == len(whole) and path.read_bytes() == whole:
+            return path
+    with written(out), draft(path) as own:
+        own.write_bytes(whole)
+    return path
+
+
+def record_schema() -> str:
+    """JSON Schema of a record, as committed under `results/schema/`."""
+    return json.dumps(RunRecord.model_json_schema(by_alias=True), indent=1, sort_keys=True) + "\n"
+
+
+def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:
+    """The one-device run with the trial's key that it is held against, of those that no profiler slowed down and nothing ran beside.
+
+    A valid one goes before a degraded one, then the same repeat before others, then the newest.
+    """
+    found = [
+        (path, record)
+        for path, record in records
+        if record.trial.key == trial.key
+        and record.trial.world_size == 1
+        and record.validity.status != "invalid"
+        and not record.profiled
+        and not record.concurrent
+    ]
+
+    def fitness(run: tuple[Path, RunRecord]) -> tuple[bool, bool, str]:
+        _, record = run
+        return record.validity.status == "valid", record.trial.repeat == trial.repeat, record.run_id
+
+    return max(found, key=fitness, default=None)

@@ -1,0 +1,144 @@
+"""The main job, from a request to a report: look, plan, prepare, run every trial, publish. Each stage hands its result on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from runner.cluster.cleanup import remove_certain
+from runner.core.console import open_console
+from runner.core.errors import NoBaseError
+from runner.core.record import RunRecord
+from runner.core.request import Request
+from runner.core.trial import Trial, title
+from runner.engines import docker, shaper
+from runner.plan.discovery import EngineChoice, Ground, look
+from runner.plan.interconnect_sweep import settle
+from runner.plan.launch import launch
+from runner.plan.plan import plan
+from runner.report.progress import Progress, progress
+from runner.results import disk
+from runner.results.disk import check_writable
+from runner.results.store import RESERVE_BYTES
+from runner.run.prepare import Prepared, foresee, prepare
+from runner.run.trial_runner import Known, Matrix, Run, make_job, samplers
+
+
+def bench(request: Request, *, command: tuple[str, ...]) -> int:
+    """Run a request to its report and return the exit code.
+
+    Raises:
+        RequestError: it can't be met; nothing was started.
+        RunFailedError: a run could not be recorded.
+    """
+    name = stamp()
+    with progress(open_console(stderr=True)) as shown:
+        runs = run(request, command=command, name=name, shown=shown)
+    # pandas and matplotlib take a second to load: not before a job is under way (`report/ahead.py`).
+    from runner.report.publish import publish  # noqa: PLC0415
+
+    publish(runs, out=runs[0][0].parent, name=name, console=open_console(soft_wrap=True))
+    return exit_code([record for _, record in runs])
+
+
+def run(
+    request: Request,
+    *,
+    command: tuple[str, ...],
+    name: str,
+    shown: Progress,
+    known: Known = lambda _, __: None,
+    wanted: Callable[[Trial], bool] = lambda _: True,
+) -> list[Run]:
+    """Run a request to its records.
+
+    Args:
+        request: what was asked.
+        command: the command line, for the records.
+        name: begins every run id.
+        shown: told what happens.
+        known: asked before each trial; a run that it knows is taken instead.
+        wanted: which trials of the plan to run.
+
+    Raises:
+        RequestError: it can't be met; nothing was started.
+        RunFailedError: a run could not be recorded.
+    """
+    request = settle(request)
+    ground = look(request, say=shown.stage)
+    with closing(ground.fleet):
+        trials = plan(request, ground)
+        check_writable(ground.out, room=RESERVE_BYTES)
+        _tidy(ground, shown)
+        try:
+            prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
+        except NoBaseError as error:
+            if request.engine is not None or ground.fleet.way != "here":
+                raise
+            ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
+            ground.check_engine()
+            trials = plan(request, ground)
+            prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
+        try:
+            _check_links(trials, prepared)
+            matrix = Matrix(request, ground, prepared, shown, command, name, known)
+            return matrix.run_all([trial for trial in trials if wanted(trial)])
+        finally:
+            prepared.release()
+
+
+def _tidy(ground: Ground, shown: Progress) -> None:
+    """Remove what killed runners left where these runs are going to be."""
+    disk.remove_left(ground.out)
+    clients = [seen.connection.client for seen in ground.fleet.surveyed]
+    if ground.fleet.way != "hosts" and ground.engine.in_containers:
+        clients = [docker.connect_or_refuse()]
+    if said := remove_certain(clients):
+        shown.stage(said)
+
+
+def _check_links(trials: Sequence[Trial], prepared: Prepared) -> None:
+    """See whether the links of emulated nodes can be had here, before the first trial.
+
+    Raises:
+        RequestError: they can't.
+    """
+    if prepared.tools:
+        links = dict.fromkeys(trial.link for trial in trials if trial.link)
+        shaper.check(next(iter(prepared.engines.values())), image=prepared.tools, links=links)
+
+
+def dry_run(request: Request) -> int:
+    """Print the command lines that `bench` would run, and start nothing."""
+    request = settle(request)
+    ground = look(request, contact=False)
+    trials = plan(request, ground)
+    prepared = foresee(ground, packed_at=trials[0].packed_at)
+    for number, trial in enumerate(trials, start=1):
+        sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")
+        job = make_job(trial, ground, prepared, run_id=f"RUN{number}")
+        for spec in launch(job):
+            where = f"# on {spec.node}\n" if trial.nodes > 1 else ""
+            sys.stdout.write(f"{where}{prepared.describer.command_line(spec)}\n")
+        for spec in samplers(job, prepared, hz=request.telemetry_hz):
+            sys.stdout.write(f"# beside it on {spec.node}\n{prepared.samplers.describer.command_line(spec)}\n")
+    return 0
+
+
+def exit_code(records: Sequence[RunRecord]) -> int:
+    """0 when all is well, 3 when a run failed, 4 when one is invalid."""
+    if any(record.outcome.status != "ok" for record in records):
+        return 3
+    return 4 if any(record.validity.status == "invalid" for record in records) else 0
+
+
+def stamp(now: datetime | None = None) -> str:
+    """Sorts by time: UTC to the second, and what has passed of that second in 65,536ths, in hexadecimal.
+
+    Names of older runs end in two random bytes there; those of one second do not sort.
+    """
+    now = now or datetime.now(timezone.utc)
+    return f"{now:%Y%m%dT%H%M%SZ}-{now.microsecond * 2**16 // 10**6:04x}"

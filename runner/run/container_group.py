@@ -1,0 +1,173 @@
+"""The containers of one run while they run: started on all nodes at once, listened to, kept alive by signs of life, and ended."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from runner.analysis.grading.failures import explain
+from runner.core.container_spec import ContainerSpec
+from runner.core.record import Status
+from runner.engines.base import Container, Engine, EngineError, Line
+from runner.engines.lines import AHEAD
+
+# Lines of a container that are kept for a sentence on its end; torchrun alone writes 45 after a rank's last words.
+TAIL_LINES: Final = 200
+# Seconds between two signs of life on several nodes, either way, and how many an engine may miss in a row.
+BEAT_S: Final = 5.0
+POLL_S: Final = 0.25
+MISSED_SIGNS: Final = 3
+# What says to a lease that the runner is there.
+SIGN: Final = b"\n"
+# Characters of a line that are kept for a sentence.
+TAIL_LENGTH: Final = 2000
+
+
+class Stop(Exception):  # noqa: N818 - it ends a run in order; it is no error
+    """The run is over before its containers are."""
+
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status: Status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An engine does not answer any more; its last words, or those of the connection to it."""
+
+    why: str
+
+
+@dataclass
+class Running:
+    """The containers of a run by name, the node of each, what they have said so far, and the nodes that were lost."""
+
+    nodes: Mapping[str, str]
+    containers: dict[str, Container] = field(default_factory=dict)
+    said: queue.Queue[tuple[str, Line | int | Lost]] = field(default_factory=lambda: queue.Queue(maxsize=AHEAD))
+    tails: dict[str, deque[str]] = field(default_factory=dict)
+    exit_codes: dict[str, int] = field(default_factory=dict)
+    last_events: dict[str, dict[int, str]] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+    identifiers: dict[str, str] = field(default_factory=dict)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec], keys: Mapping[str, bytes]) -> None:
+        """Start every container: in order on its node, the nodes at once; the daemons of all nodes first, since the others count on them.
+
+        Args:
+            engines: by node.
+            specs: the containers.
+            keys: by container, what its lease is told before all else.
+
+        Raises:
+            Stop: an engine would not.
+        """
+        nodes = list(dict.fromkeys(spec.node for spec in specs))
+
+        def start_on(node: str, wave: Sequence[ContainerSpec]) -> None:
+            for spec in (spec for spec in wave if spec.node == node):
+                try:
+                    container = engines[node].start(spec)
+                except EngineError as error:
+                    engine = f"{node}: {engines[node].name}" if len(nodes) > 1 else engines[node].name
+                    raise Stop("failed", f"{engine} would not start {spec.name}: {error}") from error
+                self.follow(container)
+                if spec.keys:
+                    container.tell(keys[spec.name])
+
+        with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
+            for wave in ([s for s in specs if s.role == "daemon"], [s for s in specs if s.role != "daemon"]):
+                for started in [pool.submit(start_on, node, wave) for node in nodes]:
+                    started.result()
+
+    def follow(self, container: Container) -> None:
+        """Read a container's lines in a thread of their own; its exit code comes last."""
+        self.tails[container.name] = deque(maxlen=TAIL_LINES)
+        self.last_events[container.name] = {}
+        self.containers[container.name] = container
+        self.identifiers[container.name] = container.identifier
+        threading.Thread(target=self._read, args=(container,), daemon=True).start()
+
+    def _read(self, container: Container) -> None:
+        try:
+            for line in container.lines():
+                self._say(container.name, line)
+            self._say(container.name, container.wait())
+        except EngineError as error:
+            self._say(container.name, Lost(str(error)))
+
+    def _say(self, name: str, what: Line | int | Lost) -> None:
+        """Hand something over, as soon as there is room; nobody takes it in once the run is over."""
+        while not self.over.is_set():
+            with suppress(queue.Full):
+                self.said.put((name, what), timeout=POLL_S)
+                return
+
+    @contextmanager
+    def signs_of_life(self, engines: Mapping[str, Engine]) -> Iterator[None]:
+        """Let every container know that the runner is there, and ask the engine of every node whether it is.
+
+        A cable that is pulled closes no connection: it is missed signs that tell.
+        """
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(BEAT_S):
+                for container in tuple(self.containers.values()):
+                    container.tell(SIGN)
+
+        def watch(node: str, engine: Engine) -> None:
+            missed = 0
+            while not over.wait(BEAT_S):
+                try:
+                    engine.check()
+                    missed = 0
+                except EngineError as error:
+                    missed += 1
+                    if missed == MISSED_SIGNS:
+                        self._say(next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error)))
+
+        if engines:
+            threading.Thread(target=beat, daemon=True).start()
+        for node, engine in engines.items():
+            threading.Thread(target=watch, args=(node, engine), daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def keep(self, name: str, text: str) -> None:
+        """Keep a line among a container's last."""
+        self.tails[name].append(text[:TAIL_LENGTH])
+
+    def explain(self, name: str) -> str:
+        """Why a container ended as it did; with its node where there are several."""
+        where = f"{self.nodes[name]}: " if len(set(self.nodes.values())) > 1 else ""
+        why = explain(self.exit_codes[name], self.tails[name], last_events=self.last_events[name])
+        return f"{where}{name}: {why}"
+
+    def end(self) -> None:
+        """Stop all in parallel, the last started first, and remove them; a lost node's are let go. What has ended is left alone."""
+        self.over.set()
+        ends = [threading.Thread(target=self._end, args=(name,)) for name in reversed(self.containers)]
+        for end in ends:
+            end.start()
+        for end in ends:
+            end.join()
+
+    def _end(self, name: str) -> None:
+        container = self.containers[name]
+        if self.nodes[name] in self.lost:
+            container.let_go()
+        else:
+            container.stop()
+            container.remove()
+        self.containers.pop(name, None)

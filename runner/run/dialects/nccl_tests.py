@@ -1,0 +1,125 @@
+"""The tables of nccl-tests (github.com/NVIDIA/nccl-tests, src/common.cu): all_reduce_perf and its siblings. Pure.
+
+    #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+    #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+      1073741824     268435456     float     sum      -1   8139.9  131.91  230.84      0   8201.6  130.92  229.11      0
+    # Out of bounds values : 0 OK
+
+Every row becomes two `Bandwidth` events, one for each placement of the result; nothing here is a window, as nothing is trained. The
+figure that people quote is `bus_bandwidth`. Tables up to 2.11 have no root and a column `error`, the greatest relative difference,
+where newer ones count wrong elements; `-c 0` writes `N/A` there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import ClassVar, Final, Literal
+
+from runner.core.events import Event
+from runner.core.events.parse import Line
+from runner.core.events.wires import Bandwidth
+from runner.core.request import DialectName
+from runner.run.dialects.base import Facts, LogReader, Track, finite
+
+_HEADER: Final = re.compile(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw\s+(?P<check>#wrong|error)\s+time\b")
+_RESULT: Final = r"\s+(?P<time{0}>[\d.]+|N/A)\s+(?P<alg{0}>[\d.]+|N/A)\s+(?P<bus{0}>[\d.]+|N/A)\s+(?P<check{0}>\S+)"
+_ROW: Final = re.compile(
+    r"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w*)(?:\s+(?P<redop>[a-z]\w*))?(?:\s+(?P<root>-?\d+))?"
+    + _RESULT.format(0)
+    + _RESULT.format(1)
+    + "$"
+)
+_BOUNDS: Final = re.compile(r"^# Out of bounds values : (?P<count>\d+) (?P<verdict>OK|FAILED)")
+_DEVICE: Final = re.compile(r"^#\s+Rank\s+(?P<rank>\d+)\s.*\bdevice\s")
+
+
+class NcclTestsReader(LogReader):
+    """Reads the table of one benchmark."""
+
+    name: ClassVar[DialectName] = "nccl-tests"
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self._counts_wrong: bool | None = None  # None until the table's header
+        self._ranks: set[int] = set()
+        self._largest: tuple[int, float] = (0, 0.0)  # bytes, bus bandwidth out of place in GB/s
+
+    def _read(self, line: Line, received: float) -> list[Event]:
+        text = line.text
+        if match := _HEADER.match(text):
+            self._counts_wrong = match["check"] == "#wrong"
+        elif match := _DEVICE.match(text):
+            self._ranks.add(int(match["rank"]))
+        elif match := _BOUNDS.match(text):
+            if match["verdict"] == "FAILED":
+                self.complain(
+                    f"nccl-tests counted {match['count']} results out of bounds: data arrives damaged, so that its bandwidth "
+                    "means nothing; look for errors of the devices and links with `nvidia-smi -q` and `dmesg`"
+                )
+        elif self._counts_wrong is not None and (match := _ROW.match(text)):
+            return self._row(match, received)
+        return []
+
+    def _row(self, match: re.Match[str], received: float) -> list[Event]:
+        self._found = True
+        made = [self._result(match, column, received) for column in (0, 1)]
+        return [event for event in made if event is not None]
+
+    def _result(self, match: re.Match[str], column: Literal[0, 1], received: float) -> Bandwidth | None:
+        """One half of a row; None where the collective has no such placement."""
+        time, alg, bus = (finite(match[f"{name}{column}"]) for name in ("time", "alg", "bus"))
+        if time is None or alg is None or bus is None:
+            return None
+        check = match[f"check{column}"]
+        wrong = int(check) if self._counts_wrong and check.isdecimal() else None  # N/A or -1: not checked
+        size = int(match["size"])
+        if wrong:
+            self.complain(
+                f"nccl-tests found {wrong} wrong elements in a message of {size} bytes, so that its bandwidth means nothing; "
+                "look for errors of the devices and links with `nvidia-smi -q` and `dmesg`"
+            )
+        if column == 0:
+            self._largest = max(self._largest, (size, bus))
+        return Bandwidth(
+            event="bandwidth",
+            size_bytes=size,
+            elements=int(match["count"]),
+            dtype=match["type"],
+            operation=match["redop"],
+            root=int(match["root"]) if match["root"] else None,
+            placement="in-place" if column else "out-of-place",
+            time_us=time,
+            algbw_gb_s=alg,
+            busbw_gb_s=bus,
+            wrong=wrong,
+            rank=0,
+            t=received,
+            received=received,
+            container=self.facts.container,
+        )
+
+    def _end(self, received: float) -> list[Event]:
+        if self._ranks:
+            self.agree(devices=len(self._ranks))
+        if self._largest[1] == 0:
+            self.complain(
+                f"nccl-tests measured 0 GB/s for its largest message ({self._largest[0]} bytes); give it two devices or "
+                "more, and messages of megabytes with -e"
+            )
+        return [Track(self.facts.container).stop(received)]
+
+
+def bus_bandwidth(events: Sequence[Event]) -> float | None:
+    """Bus bandwidth in GB/s of the largest message out of place, the figure that people quote; None without such an event.
+
+    Where that message was measured more than once (other types, operations or roots, or the whole table again), all bytes count
+    over all seconds: the harmonic mean of the rates, as all are of equal bytes.
+    """
+    rows = [event for event in events if isinstance(event, Bandwidth) and event.placement == "out-of-place"]
+    largest = max((row.size_bytes for row in rows), default=None)
+    rates = [row.busbw_gb_s for row in rows if row.size_bytes == largest]
+    if not rates or min(rates) <= 0:
+        return None
+    return len(rates) / math.fsum(1 / rate for rate in rates)

@@ -1,0 +1,284 @@
+"""Runs the containers of one trial to their end and keeps every line that they write. The only stage that waits.
+
+The first container that fails ends the others. Each ends too at the wall-clock limit, after too long a silence, when the run is stopped
+(`interrupts.py`), when a node is lost, or when the record can't be written any more. Daemons are ended once all others have. Whatever happens, no container is left
+where an engine still answers; where none does, the lease ends the node's part.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from runner.analysis.grading.failures import explain
+from runner.core.container_spec import ContainerSpec
+from runner.core.errors import RunFailedError
+from runner.core.events import Event
+from runner.core.events.parse import EventError, Rows, parse_line
+from runner.core.interrupts import Stopped
+from runner.core.record import Outcome
+from runner.core.request import Request
+from runner.core.trial import Trial
+from runner.engines.base import Engine, EngineError, Line
+from runner.results.store import RunWriter
+from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, Lost, Running, Stop
+from runner.run.dialects.base import Reader
+from runner.run.mpi_output import Untangler
+
+# How long a run may stay silent. TorchInductor compiles a network of 50 layers and times its kernels for three minutes on 16 cores.
+SILENCE_S: Final = 600.0
+SEARCH_SILENCE_S: Final = 1800.0
+# How long scheduler and servers may outlive the last worker before they are ended.
+HELPERS_GRACE_S: Final = 30.0
+# Between two looks whether the record can still be written.
+WRITTEN_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Wall-clock seconds of a run, with the flag that says so, and seconds that it may stay silent."""
+
+    wall_s: float
+    silence_s: float
+    flag: str = "--timeout"
+
+    @classmethod
+    def of(cls, request: Request, trial: Trial | None = None) -> Limits:
+        """Those that were asked for, of one of the suite's own trainings, of a pass of it under a profiler, or of a command."""
+        searches = trial is not None and "kernel-search" in trial.techniques
+        silence_s = request.inactivity_timeout_s or (SEARCH_SILENCE_S if searches else SILENCE_S)
+        if trial and trial.profile:
+            return cls(request.profile_timeout_s, silence_s, flag="--profile-timeout")
+        return cls(request.timeout_s, silence_s)
+
+    def check(self, now: float, *, started: float, heard: float) -> None:
+        """Hold the time since the start and since the last line against the limits.
+
+        Raises:
+            Stop: one is reached.
+        """
+        if now - started > self.wall_s:
+            raise Stop("timeout", f"no end after {self.wall_s:.0f} s; give a longer {self.flag} if the job needs it")
+        if now - heard > self.silence_s:
+            raise Stop(
+                "silent", f"no output for {self.silence_s:.0f} s; the job hangs, or needs a longer --inactivity-timeout"
+            )
+
+
+@dataclass
+class _Hearing:
+    """Where what the containers say goes: events to the record and to `watch`, all else to the log and to a dialect's reader."""
+
+    running: Running
+    writer: RunWriter
+    watch: Callable[[Event], None]
+    readers: Mapping[str, Reader]
+    torn: defaultdict[tuple[str, str], Untangler] = field(default_factory=lambda: defaultdict(Untangler))
+
+    def line(self, name: str, line: Line, *, received: float) -> None:
+        """Take in one line, as it came.
+
+        Raises:
+            Stop: an event in it breaks the contract.
+        """
+        if not line.whole:
+            return
+        for text in self.torn[name, line.stream].feed(line.text):
+            self._whole(name, Line(stream=line.stream, text=text), received=received)
+
+    def rest(self, name: str) -> None:
+        """Log what a container that has ended never brought to the end of a line."""
+        for stream in ("stdout", "stderr"):
+            for text in self.torn[name, stream].close():
+                self.writer.log(name, text)
+                self.running.keep(name, text)
+
+    def _whole(self, name: str, line: Line, *, received: float) -> None:
+        try:
+            event = parse_line(line.text, received=received, container=name) if line.stream == "stdout" else None
+        except EventError as error:
+            raise Stop("failed", str(error)) from error
+        if isinstance(event, Rows):
+            self.writer.rows(event)
+            return
+        if event is not None:
+            self._event(event)
+            return
+        self.writer.log(name, line.text)
+        self.running.keep(name, line.text)
+        if reader := self.readers.get(name):
+            for event in reader.feed(line.text, received=received):
+                self._event(event)
+
+    def ended(self, name: str, *, received: float) -> None:
+        """Take note that a container ended well.
+
+        Raises:
+            DialectError: its log lacks what the figures need.
+        """
+        if reader := self.readers.get(name):
+            for event in reader.close(received=received):
+                self._event(event)
+
+    def _event(self, event: Event) -> None:
+        self.running.last_events[event.container][event.rank] = event.event
+        self.writer.event(event)
+        self.watch(event)
+
+
+def execute(
+    *,
+    engines: Mapping[str, Engine],
+    specs: Sequence[ContainerSpec],
+    writer: RunWriter,
+    limits: Limits,
+    watch: Callable[[Event], None],
+    readers: Mapping[str, Reader] | None = None,
+    keys: Mapping[str, bytes] | None = None,
+    remote: bool = False,
+    stopped: Stopped | None = None,
+) -> Outcome:
+    """Run all containers of a trial.
+
+    Args:
+        engines: by node, what starts its containers.
+        specs: the containers, in the order in which they start on their node.
+        writer: takes every line and event as it comes.
+        limits: when to give up.
+        watch: told of every event, for progress.
+        keys: by container, what its lease is told before all else; None for a job without.
+        remote: whether the engines are on other machines, so that both sides have to show that they are there.
+        readers: by container, what turns its ordinary lines into events; none for programs that write events themselves.
+        stopped: looked at every now and then; the run ends once it is marked.
+
+    Returns:
+        The outcome, whatever it is: a full disk is one too, only a bug raises.
+    """
+    started = time.monotonic()
+    stopped = stopped or Stopped()
+    running = Running({spec.name: spec.node for spec in specs})
+    phases: dict[str, float] = {}
+    try:
+        hearing = _Hearing(running, writer, watch, readers or {})
+        with running.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
+            _heed(stopped)
+            running.start(engines, specs, keys or {})
+            phases["create"] = time.monotonic() - started
+            _follow(running, hearing, specs=specs, limits=limits, started=started, stopped=stopped)
+        status, reason = "ok", None
+    except Stop as stop:
+        status, reason = stop.status, stop.reason
+    except RunFailedError as error:  # the record can't be written any more
+        status, reason = "failed", str(error)
+    finally:
+        running.end()
+    phases["total"] = time.monotonic() - started
+    return Outcome.model_validate(
+        {
+            "status": status,
+            "reason": reason,
+            "exit_codes": running.exit_codes,
+            "started": started,
+            "phases_s": phases,
+            "containers": running.identifiers,
+        }
+    )
+
+
+def _heed(stopped: Stopped) -> None:
+    """End a run that was stopped.
+
+    Raises:
+        Stop: it was.
+    """
+    if stopped.by:
+        raise Stop("interrupted", stopped.reason)
+
+
+def _follow(
+    running: Running,
+    hearing: _Hearing,
+    *,
+    specs: Sequence[ContainerSpec],
+    limits: Limits,
+    started: float,
+    stopped: Stopped,
+) -> None:
+    """Take in lines until every container but the daemons has ended.
+
+    Raises:
+        Stop: it was stopped, a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
+        RunFailedError: the record can't be written any more.
+    """
+    workers = {spec.name for spec in specs if spec.role == "worker"}
+    daemons = {spec.name for spec in specs if spec.role == "daemon"}
+    awaited = {spec.name for spec in specs} - daemons
+    heard = written = time.monotonic()
+    workers_ended: float | None = None
+    while not awaited <= set(running.exit_codes):
+        _heed(stopped)
+        now = time.monotonic()
+        if now - written > WRITTEN_S:
+            hearing.writer.check()
+            written = now
+        limits.check(now, started=started, heard=heard)
+        if workers_ended and now - workers_ended > HELPERS_GRACE_S:
+            left = ", ".join(sorted(awaited - set(running.exit_codes)))
+            raise Stop("failed", f"{left} did not end although every worker had")
+        try:
+            name, said = running.said.get(timeout=POLL_S)
+        except queue.Empty:
+            continue
+        heard = time.monotonic()
+        if isinstance(said, Line):
+            hearing.line(name, said, received=heard)
+            continue
+        if isinstance(said, Lost):
+            running.lost.add(running.nodes[name])
+            raise Stop(
+                "failed",
+                f"{running.nodes[name]} was lost: its engine does not answer any more ({said.why}); see whether the machine, its "
+                "network and its engine are up, then `dlscale clean` removes what a lost node kept",
+            )
+        running.exit_codes[name] = said
+        hearing.rest(name)
+        if name in daemons:
+            raise Stop("failed", f"{running.explain(name)}; it ended before those that it serves")
+        if said != 0:
+            raise Stop("failed", running.explain(name))
+        hearing.ended(name, received=heard)
+        if workers <= set(running.exit_codes):
+            workers_ended = heard
+
+
+def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) -> None:
+    """Run one container that prepares something to its end, telling every line that it writes.
+
+    Args:
+        engine: starts the container.
+        spec: the container.
+        say: told of every line.
+
+    Raises:
+        RunFailedError: it would not start or did not end well; the sentence carries its last words.
+    """
+    try:
+        container = engine.start(spec)
+    except EngineError as error:
+        raise RunFailedError(f"{engine.name} would not start {spec.name}: {error}") from error
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    try:
+        for line in container.lines():
+            if line.whole:
+                tail.append(line.text[:TAIL_LENGTH])
+                say(line.text)
+        code = container.wait()
+    finally:
+        container.stop()
+        container.remove()
+    if code != 0:
+        raise RunFailedError(f"{spec.name}: {explain(code, tail)}")

@@ -1,0 +1,79 @@
+"""Events that were read out of a log → figures and validity of a program that is not the suite's. Pure, so that regrading repeats it.
+
+Judged is what a log can show: that the program ended well, that it told times, and that its losses are finite. How many samples it
+should have taken, whether its ranks hold one model, and over which wire they met is in no log, and nothing is claimed of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from runner.analysis.grading import measure
+from runner.analysis.grading.grade import Graded, finite_losses, unsettled, watch, with_doubts
+from runner.core.events import Event
+from runner.core.measurement import Measurement, Throughput
+from runner.core.record import Outcome, Validity
+from runner.core.request import AskedDialect
+from runner.core.transport import Evidence, Transport
+from runner.core.trial import ForeignTrial
+from runner.run.dialects.nccl_tests import bus_bandwidth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What each log counts, in its own words; Caffe and MXNet train on whatever their input holds.
+UNITS: Final[Mapping[AskedDialect, str]] = MappingProxyType(
+    {
+        "auto": "samples/s",
+        "events": "samples/s",
+        "caffe": "samples/s",
+        "mxnet": "samples/s",
+        "tf_cnn_benchmarks": "images/s",
+        "horovod": "images/s",
+        "nccl-tests": "GB/s",
+    }
+)
+
+
+def grade(
+    *,
+    trial: ForeignTrial,
+    outcome: Outcome,
+    events: Sequence[Event],
+    samples: pd.DataFrame | None = None,
+    monitors: Mapping[str, str] = MappingProxyType({}),
+) -> Graded:
+    """Compute the figures of one run and judge whether they may be used; see `runner.analysis.grading.grade.grade`."""
+    unit = UNITS[trial.dialect]
+    measurement = measure.measure(events, started=outcome.started, unit=unit)
+    if trial.dialect == "nccl-tests":
+        bandwidth = bus_bandwidth(events)
+        found = Throughput(value=bandwidth, ci95=None, unit=unit) if bandwidth else None
+        measurement = measurement.model_copy(update={"throughput": found})
+    watched = watch(samples, events, monitors=monitors, outcome=outcome, measurement=measurement, device=trial.device)
+    return Graded(
+        outcome=outcome.model_copy(update={"phases_s": {**outcome.phases_s, **measure.phases(events)}}),
+        measurement=measurement,
+        transport=Transport(
+            requested="auto",
+            used="none" if trial.world_size == 1 else "unknown",
+            evidence=Evidence(traffic=(), nccl_lines=()),
+        ),
+        validity=with_doubts(judge(outcome, measurement), watched),
+        telemetry=watched,
+    )
+
+
+def judge(outcome: Outcome, measurement: Measurement) -> Validity:
+    """Hold a run against what its log can show; one reason makes it invalid, or degraded when it is only in doubt."""
+    against = outcome.against
+    if not against and measurement.throughput is None:
+        against = ("the log tells how long nothing took",)
+    if not against and not finite_losses(measurement):
+        against = ("a loss in the log is not finite; a smaller learning rate may train",)
+    if against:
+        return Validity(status="invalid", reasons=against)
+    doubts = unsettled(measurement)
+    return Validity(status="degraded" if doubts else "valid", reasons=tuple(doubts))

@@ -1,0 +1,184 @@
+"""The samplers of one run, from before its first container to after its last: started, heard, and ended whatever becomes of the job.
+
+A sampler only looks on: one that will not start, breaks the contract or dies leaves a `trouble` event, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from runner.analysis.grading.failures import explain
+from runner.core.container_spec import ContainerSpec
+from runner.core.errors import RunFailedError
+from runner.core.events import Event
+from runner.core.events.monitor import MonitorStart, MonitorStop, Trouble
+from runner.core.events.parse import EventError, Rows, parse_line
+from runner.core.interrupts import Stopped
+from runner.engines.base import Container, Engine, EngineError
+from runner.engines.local import LocalEngine
+from runner.results.store import RunWriter
+from runner.run.container_group import BEAT_S, SIGN, TAIL_LENGTH
+
+# Seconds that a sampler has to say its first word, and to say its last once it has been told to end.
+BEGIN_S: Final = 15.0
+END_S: Final = 5.0
+# A node that does not answer any more is not waited for longer: its sampler ends with its lease.
+LOST_S: Final = 30.0
+# A second with samples throughout, of which idle power is the mean.
+REST_S: Final = 1.5
+POLL_S: Final = 0.25
+# Where the kernel's counters of energy are (Documentation/power/powercap); AMD's too are called intel-rapl.
+POWERCAP: Final = Path("/sys/class/powercap")
+_LAST_WORDS: Final = 20
+
+
+@contextmanager
+def sampling(
+    specs: Sequence[ContainerSpec],
+    *,
+    engines: Mapping[str, Engine],
+    writer: RunWriter,
+    watch: Callable[[Event], None],
+    idle_s: float | None,
+    stopped: Stopped,
+    gpus_rest: bool = False,
+) -> Iterator[None]:
+    """Let samplers look on for as long as the block lasts.
+
+    Args:
+        specs: the samplers.
+        engines: by node, what starts its sampler.
+        writer: takes their rows and events.
+        watch: told of their events.
+        idle_s: seconds that they look at idle machines before the block begins, where one of them can measure power; None for as many as
+            idle power takes.
+        stopped: ends that look at idle machines once it is marked.
+        gpus_rest: whether the block leaves GPUs alone for so long at first.
+    """
+    samplers = [_Sampler(spec, engines[spec.node], writer, watch) for spec in specs]
+    over = threading.Event()
+    try:
+        for sampler in samplers:
+            sampler.begin(over)
+        if idle_s is not None or not gpus_rest or not all(_unmetered(engines[spec.node]) for spec in specs):
+            _rest(samplers, idle_s=idle_s, gpus_rest=gpus_rest, over=lambda: bool(stopped.by or writer.failure))
+        yield
+    finally:
+        over.set()
+        ends = [threading.Thread(target=sampler.end, daemon=True) for sampler in samplers]
+        for end in ends:
+            end.start()
+        deadline = time.monotonic() + LOST_S
+        for end in ends:
+            end.join(max(0.0, deadline - time.monotonic()))
+
+
+def _unmetered(engine: Engine) -> bool:
+    """Whether a sampler is sure to see no host's power: it is a process of this machine, whose kernel counts no energy."""
+    return isinstance(engine, LocalEngine) and not any(POWERCAP.glob("intel-rapl:*"))
+
+
+def _rest(samplers: Sequence[_Sampler], *, idle_s: float | None, gpus_rest: bool, over: Callable[[], bool]) -> None:
+    """Hear what the samplers can measure, and leave it alone for as long as idle power takes."""
+    deadline = time.monotonic() + BEGIN_S
+    for sampler in samplers:
+        sampler.spoke.wait(deadline - time.monotonic())
+    if idle_s is None:
+        idle_s = 0 if gpus_rest and not any(sampler.sees_host_power for sampler in samplers) else REST_S
+    if any(sampler.sees_host_power or sampler.sees_gpus for sampler in samplers):
+        left = idle_s
+        while left > 0 and not over():
+            time.sleep(min(left, POLL_S))
+            left -= POLL_S
+
+
+class _Sampler:
+    """One sampler, and the thread that hears it."""
+
+    def __init__(self, spec: ContainerSpec, engine: Engine, writer: RunWriter, watch: Callable[[Event], None]) -> None:
+        self.spoke = threading.Event()
+        self.sees_gpus = self.sees_host_power = False
+        self._spec, self._engine, self._writer, self._watch = spec, engine, writer, watch
+        self._container: Container | None = None
+        self._started = threading.Event()
+        self._said_goodbye = False
+        self._tail: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def begin(self, over: threading.Event) -> None:
+        """Start it, and let it know that the runner is there until `over` is set."""
+        self._thread.start()
+        threading.Thread(target=self._beat, args=(over,), daemon=True).start()
+
+    def end(self) -> None:
+        """Terminate it, which leaves its output open for its last words, hear those, and remove what is left of it."""
+        self._started.wait(BEGIN_S)
+        if self._container:
+            self._container.stop()
+            self._thread.join(END_S)
+            self._container.remove()
+
+    def _beat(self, over: threading.Event) -> None:
+        while not over.wait(BEAT_S):
+            if self._container:
+                self._container.tell(SIGN)
+
+    def _run(self) -> None:
+        try:
+            self._container = container = self._engine.start(self._spec)
+            self._started.set()
+            for line in container.lines():
+                if line.whole:
+                    self._hear(line.text, stdout=line.stream == "stdout")
+            code = container.wait()
+            if not self._said_goodbye:
+                self._complain(f"the sampler {explain(code, self._tail, trains=False)}")
+        except (EngineError, EventError) as error:
+            self._complain(f"the sampler could not be heard: {error}")
+        except RunFailedError:
+            pass  # the writer remembers, and the run ends
+        finally:
+            self._started.set()
+            self.spoke.set()
+
+    def _hear(self, text: str, *, stdout: bool) -> None:
+        heard = parse_line(text, received=time.monotonic(), container=self._spec.name) if stdout else None
+        if isinstance(heard, Rows):
+            self._writer.rows(heard)
+        elif heard is None:
+            self._tail.append(text[:TAIL_LENGTH])
+            self._writer.log(self._spec.name, text)
+        else:
+            self._event(heard)
+
+    def _event(self, event: Event) -> None:
+        self._writer.event(event)
+        self._watch(event)
+        if isinstance(event, MonitorStart):
+            self.sees_gpus = bool(event.gpus)
+            self.sees_host_power = event.sources.get("rapl", "") is None
+            self.spoke.set()
+        if isinstance(event, MonitorStop):
+            self._said_goodbye = True
+
+    def _complain(self, reason: str) -> None:
+        now = time.monotonic()
+        with suppress(RunFailedError):
+            self._event(
+                Trouble(
+                    event="trouble",
+                    rank=0,
+                    t=now,
+                    received=now,
+                    container=self._spec.name,
+                    device="host",
+                    fields=(),
+                    reason=reason,
+                )
+            )

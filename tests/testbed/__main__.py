@@ -1,0 +1,10 @@
+"""`python -m testbed`, which `make rig` calls: a user's mistake is one sentence and an exit code, as of `dlscale`."""
+
+import typer
+
+from runner.cli import main
+from testbed.cli import rig
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command()(rig)
+main(app)

@@ -1,0 +1,49 @@
+"""The programs of the machine that a rig is made with, and the one sentence that says what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import cache
+from typing import Final
+
+from runner.core.errors import RequestError
+
+# Program and the Debian package that has it.
+PACKAGES: Final = {
+    "containerd": "containerd",
+    "dockerd": "docker.io",
+    "hostname": "hostname",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "setsid": "util-linux",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "sshd": "openssh-server",
+    "tc": "iproute2",
+    "umount": "mount",
+    "unshare": "util-linux",
+}
+_SYSTEM: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # not on the PATH that `su` leaves
+
+
+@cache
+def tool(name: str) -> str:
+    """The path of a program; its bare name where there is none, for `refuse_unfit` has looked before."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM}") or name
+
+
+def refuse_unfit() -> None:
+    """Refuse a user or a machine that can't make a rig.
+
+    Raises:
+        RequestError: not root, or programs are missing; the sentence names their Debian packages.
+    """
+    if os.geteuid() != 0:
+        raise RequestError("a rig is made of network namespaces and engines, which need root; type it after sudo")
+    missing = [name for name in PACKAGES if "/" not in tool(name)]
+    if missing:
+        packages = " ".join(sorted({PACKAGES[name] for name in missing}))
+        raise RequestError(
+            f"a rig needs {', '.join(missing)}, not found on this machine; install them (Debian: apt-get install {packages})"
+        )
