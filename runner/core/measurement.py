@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from runner.core.frozen import Frozen
 
 StepMethod = Literal["step", "window-mean", "latency"]
+
+
 FEWEST_RUNS: Final = 3
 """Runs from which an interval is taken; what rests on fewer shows their number instead."""
 
@@ -241,50 +243,6 @@ class LatencyFigures(Frozen):
     without_transfer: Percentiles | None
 
 
-class Measurement(Frozen):
-    """All figures of one run, from its events; empty or None where the program tells nothing of them.
-
-    Attributes:
-        gradient_bytes: what a device hands over to be exchanged in one step.
-        probe: exchanges that were timed before the first step.
-        step_parts: where the time of a step went.
-        flop: what the arithmetic of the model came to, also from what its devices are.
-        epochs: how a training that is watched converged.
-        accuracy, batch, latency: what inference came to, and ran with.
-        in_flight: batches of inference that were under way at once while throughput was measured; with 1 each was answered before the next
-            was handed over, so that the throughput of a GPU is that of a host that waits.
-        input_alone_per_s: samples a second that the input pipelines of all ranks deliver while nobody trains.
-        compiled: how many graphs of the network compilers made, on all ranks.
-    """
-
-    throughput: Throughput | None
-    training_time_s: float | None
-    first_step_s: float | None
-    step_time_s: StepTime | None
-    samples: int
-    iterations: int
-    steady: Steadiness | None
-    windows: tuple[RawWindow, ...]
-    losses: dict[str, tuple[float | None, ...]]
-    evaluations: dict[str, tuple[Evaluation, ...]] = Field(default={})
-    parameter_norms: dict[str, float | None]
-    parameters: int | None
-    images_decoded: int | None
-    images_skipped: tuple[str, ...]
-    gradient_bytes: int | None = None
-    probe: tuple[Exchange, ...] = ()
-    step_parts: StepParts | None = None
-    used: dict[str, Used] = Field(default={})
-    flop: FlopFigures | None = None
-    epochs: tuple[EpochFigures, ...] = ()
-    accuracy: AccuracyFigures | None = None
-    batch: BatchUsed | None = None
-    latency: LatencyFigures | None = None
-    in_flight: int = 1
-    input_alone_per_s: float | None = None
-    compiled: CompiledGraphs | None = None
-
-
 class Peak(Frozen):
     """What all devices of a run could do together.
 
@@ -342,3 +300,47 @@ class FlopFigures(Frozen):
     ridge_flop_per_byte: float | None = None
     roofline: Literal["memory", "compute"] | None = None
     roofline_source: str
+
+
+class Measurement(Frozen):
+    """All figures of one run, from its events; empty or None where the program tells nothing of them.
+
+    Attributes:
+        gradient_bytes: what a device hands over to be exchanged in one step.
+        probe: exchanges that were timed before the first step.
+        step_parts: where the time of a step went.
+        flop: what the arithmetic of the model came to, also from what its devices are.
+        epochs: how a training that is watched converged.
+        accuracy, batch, latency: what inference came to, and ran with.
+        in_flight: batches of inference that were under way at once while throughput was measured; with 1 each was answered before the next
+            was handed over, so that the throughput of a GPU is that of a host that waits.
+        input_alone_per_s: samples a second that the input pipelines of all ranks deliver while nobody trains.
+        compiled: how many graphs of the network compilers made, on all ranks.
+    """
+
+    throughput: Throughput | None
+    training_time_s: float | None
+    first_step_s: float | None
+    step_time_s: StepTime | None
+    samples: int
+    iterations: int
+    steady: Steadiness | None
+    windows: tuple[RawWindow, ...]
+    losses: dict[str, tuple[float | None, ...]]
+    evaluations: dict[str, tuple[Evaluation, ...]] = Field(default={})
+    parameter_norms: dict[str, float | None]
+    parameters: int | None
+    images_decoded: int | None
+    images_skipped: tuple[str, ...]
+    gradient_bytes: int | None = None
+    probe: tuple[Exchange, ...] = ()
+    step_parts: StepParts | None = None
+    used: dict[str, Used] = Field(default={})
+    flop: FlopFigures | None = None
+    epochs: tuple[EpochFigures, ...] = ()
+    accuracy: AccuracyFigures | None = None
+    batch: BatchUsed | None = None
+    latency: LatencyFigures | None = None
+    in_flight: int = 1
+    input_alone_per_s: float | None = None
+    compiled: CompiledGraphs | None = None

@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
+
 from dataclasses import dataclass
+
+
 from typing import ClassVar, Final, Literal
 
+
 from runner.core.frozen import Frozen
+
+
 from runner.core.request import Device
+
+
 from runner.core.wire import NodeWires
-
-
-@dataclass(frozen=True)
-class Member:
-    """A node that a request may use.
-
-    Attributes:
-        said: what the hosts file says of its wires.
-        slots: devices of it that a job may use; None for all that it has.
-    """
-
-    node: Node
-    said: NodeWires
-    slots: int | None = None
-
-    def devices(self, device: Device) -> int:
-        """How many devices a job may have of it."""
-        there = len(self.node.gpus) if device == "gpu" else len(self.node.cores)
-        return there if self.slots is None else min(there, self.slots)
-
-
-class Node(Frozen):
-    """One machine, as far as this process may use it.
-
-    Attributes:
-        cores: ids of the logical CPUs that this process may run on, no more of them than `cpu_quota` can keep busy.
-        cpu_quota: cores' worth of CPU time that the control groups allow; None without a quota.
-        memory_mib: installed memory, or the control groups' limit where that is lower.
-        gpu_reason: why there are no GPUs; None when there are.
-        cuda_driver: the newest CUDA version that the driver speaks.
-        ports: TCP ports that were free a moment ago, where the ranks of a job find each other.
-    """
-
-    name: str
-    cores: tuple[int, ...]
-    cpu_quota: float | None
-    cpu_model: str | None
-    memory_mib: int
-    gpus: tuple[Gpu, ...]
-    gpu_reason: str | None
-    nics: tuple[Nic, ...]
-    hcas: tuple[Hca, ...]
-    driver: str | None
-    cuda_driver: str | None
-    ports: tuple[int, ...]
 
 
 NicKind = Literal["ethernet", "wireless", "infiniband", "bond", "loopback", "virtual", "other"]
@@ -152,3 +115,48 @@ class Processor(Frozen):
     model: int
     flags: tuple[str, ...]
     core_threads: tuple[str, ...]
+
+
+class Node(Frozen):
+    """One machine, as far as this process may use it.
+
+    Attributes:
+        cores: ids of the logical CPUs that this process may run on, no more of them than `cpu_quota` can keep busy.
+        cpu_quota: cores' worth of CPU time that the control groups allow; None without a quota.
+        memory_mib: installed memory, or the control groups' limit where that is lower.
+        gpu_reason: why there are no GPUs; None when there are.
+        cuda_driver: the newest CUDA version that the driver speaks.
+        ports: TCP ports that were free a moment ago, where the ranks of a job find each other.
+    """
+
+    name: str
+    cores: tuple[int, ...]
+    cpu_quota: float | None
+    cpu_model: str | None
+    memory_mib: int
+    gpus: tuple[Gpu, ...]
+    gpu_reason: str | None
+    nics: tuple[Nic, ...]
+    hcas: tuple[Hca, ...]
+    driver: str | None
+    cuda_driver: str | None
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node that a request may use.
+
+    Attributes:
+        said: what the hosts file says of its wires.
+        slots: devices of it that a job may use; None for all that it has.
+    """
+
+    node: Node
+    said: NodeWires
+    slots: int | None = None
+
+    def devices(self, device: Device) -> int:
+        """How many devices a job may have of it."""
+        there = len(self.node.gpus) if device == "gpu" else len(self.node.cores)
+        return there if self.slots is None else min(there, self.slots)

@@ -38,6 +38,26 @@ from runner.core.wire import Link, Wire
 SHOWN: Final = 60
 
 
+Case = Literal["one", "sequential", "together"]
+
+
+# What each kind of a pass under a profiler shows.
+SEEN: Final[Mapping[ProfileKind, str]] = {
+    "kernels": "kernels",
+    "metrics": "hardware counters",
+    "memory": "memory",
+    "region": "regions",
+}
+
+
+# What a training has to do with others.
+IN_WORDS: Final[Mapping[Case, str]] = {
+    "one": "alone",
+    "sequential": "{} of {} one after the other",
+    "together": "{} of {} at once",
+}
+
+
 class Dataset(Frozen):
     """A folder of class folders with JPEGs, what was packed from one, or a folder of utterances.
 
@@ -81,9 +101,6 @@ class Placed(Frozen):
     wire: Wire | None = None
 
 
-Case = Literal["one", "sequential", "together"]
-
-
 class Concurrent(Frozen):
     """A training beside others, or one of those that show what that is worth.
 
@@ -103,6 +120,24 @@ class Concurrent(Frozen):
     def label(self) -> str:
         """Case and number as part of a name: `one`, `sequential-1of2`, `together-2of2`."""
         return self.case if self.case == "one" else f"{self.case}-{self.number}of{self.trainings}"
+
+
+Source = Literal["ncu", "sampler", "none"]
+
+
+class Counting(Frozen):
+    """Who reads the counters.
+
+    Attributes:
+        program: path of `ncu`, where it is that.
+        folder: the host's folder that a container has to be given for it; None for none.
+        reason: why it is not `ncu`; None where it is.
+    """
+
+    source: Source
+    program: str | None = None
+    folder: str | None = None
+    reason: str | None = None
 
 
 class ProfilePass(Frozen):
@@ -307,23 +342,6 @@ def comparison_key(facts: dict[str, str | int | float | tuple[int, ...] | tuple[
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-# What each kind of a pass under a profiler shows.
-SEEN: Final[Mapping[ProfileKind, str]] = {
-    "kernels": "kernels",
-    "metrics": "hardware counters",
-    "memory": "memory",
-    "region": "regions",
-}
-
-
-# What a training has to do with others.
-IN_WORDS: Final[Mapping[Case, str]] = {
-    "one": "alone",
-    "sequential": "{} of {} one after the other",
-    "together": "{} of {} at once",
-}
-
-
 def title(trial: AnyTrial) -> str:
     """A trial in one line: what, on how many of which devices, and over what where there are several nodes."""
     what = f"{trial.framework} {trial.version} {trial.model}" if isinstance(trial, Trial) else trial.name
@@ -351,21 +369,3 @@ def of_older(trial: Mapping[str, Any]) -> tuple[Technique, ...]:
     if trial.get("workload") != "wgan":  # which has another optimizer
         found.append("fused-optimizer")
     return tuple(found)
-
-
-Source = Literal["ncu", "sampler", "none"]
-
-
-class Counting(Frozen):
-    """Who reads the counters.
-
-    Attributes:
-        program: path of `ncu`, where it is that.
-        folder: the host's folder that a container has to be given for it; None for none.
-        reason: why it is not `ncu`; None where it is.
-    """
-
-    source: Source
-    program: str | None = None
-    folder: str | None = None
-    reason: str | None = None

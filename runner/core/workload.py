@@ -19,13 +19,55 @@ from runner.core.frozen import Frozen
 from runner.core.request import Decode, Device, DialectName, Mode, Precision, Technique
 
 Count = Annotated[int, Field(ge=1)]
+
+
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 Setting = int | float | str
+
+
 ProgramMode = Literal["train", "infer"]
+
+
 DataKind = Literal["images", "audio", "none"]
+
 
 # The workload of a request that names no model.
 DEFAULT: Final = "imagenet_cnn"
+
+
+Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class SyntheticBand(Frozen):
+    """What the losses on random images with random labels must look like.
+
+    Attributes:
+        first_loss_factors: least and greatest first loss, in units of ln(classes): the cross-entropy of a guess that gives
+            every class the same probability, which is where a network with small last-layer weights starts.
+    """
+
+    first_loss_factors: tuple[Factor, Factor]
+
+
+class RealBand(Frozen):
+    """What the losses on real images must look like: the mean of the last ones lies below the mean of the first ones.
+
+    Attributes:
+        compared_share: share of all iterations that each of the two means covers.
+        minimum_iterations: fewer iterations than these are too noisy to judge, and are not judged.
+    """
+
+    compared_share: Annotated[float, Field(gt=0, le=0.5)]
+    minimum_iterations: Annotated[int, Field(ge=2)]
+
+
+class SanityBand(Frozen):
+    """The sanity band of a workload, for both kinds of data."""
+
+    synthetic: SyntheticBand
+    real: RealBand
 
 
 class Defaults(Frozen):
@@ -316,36 +358,3 @@ def choose_workload(workloads: Sequence[Workload], model: str | None) -> Workloa
     if model not in owners:
         raise RequestError(f"unknown MODEL {model!r}; known: {nearest(model, owners)}")
     return owners[model]
-
-
-Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class SyntheticBand(Frozen):
-    """What the losses on random images with random labels must look like.
-
-    Attributes:
-        first_loss_factors: least and greatest first loss, in units of ln(classes): the cross-entropy of a guess that gives
-            every class the same probability, which is where a network with small last-layer weights starts.
-    """
-
-    first_loss_factors: tuple[Factor, Factor]
-
-
-class RealBand(Frozen):
-    """What the losses on real images must look like: the mean of the last ones lies below the mean of the first ones.
-
-    Attributes:
-        compared_share: share of all iterations that each of the two means covers.
-        minimum_iterations: fewer iterations than these are too noisy to judge, and are not judged.
-    """
-
-    compared_share: Annotated[float, Field(gt=0, le=0.5)]
-    minimum_iterations: Annotated[int, Field(ge=2)]
-
-
-class SanityBand(Frozen):
-    """The sanity band of a workload, for both kinds of data."""
-
-    synthetic: SyntheticBand
-    real: RealBand

@@ -171,3 +171,12 @@ def test_a_catalog_names_no_folder_above_its_own(tmp_path, room):
     path.write_text(yaml.safe_dump(catalog))
     with pytest.raises(RequestError, match=room):
         yamlfile.load(path, VersionsFile)
+
+
+def test_a_word_that_reads_like_a_number_stays_a_word(folders, dlscale):
+    """`sleep infinity` in a command line made a record unreadable."""
+    path = folders["good"] / "record.json"
+    fields = json.loads(path.read_text())
+    fields["provenance"]["command"] = ["dlscale", "bench", "--image=x", "--", "sleep", "infinity"]
+    path.write_text(json.dumps(fields))
+    assert dlscale(("compare", "{good}", "{good}"))[0] == 0

@@ -286,12 +286,13 @@ def percentiles(seconds: Sequence[float]) -> Percentiles:
 
 
 def losses(events: Sequence[Event]) -> dict[str, tuple[float | None, ...]]:
-    """Loss curve of each rank, warm-up included, by iteration."""
+    """Loss curve of each rank, warm-up included, by iteration; None where a loss is not finite."""
     curves: dict[int, dict[int, float | None]] = {}
     for event in events:
         if isinstance(event, Loss):
             curve = curves.setdefault(event.rank, {})
-            curve.update({event.first_iteration + offset: value for offset, value in enumerate(event.values)})
+            finite = (value if value is not None and math.isfinite(value) else None for value in event.values)
+            curve.update({event.first_iteration + offset: value for offset, value in enumerate(finite)})
     return {str(rank): tuple(curve[i] for i in sorted(curve)) for rank, curve in sorted(curves.items())}
 
 
