@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass
-
-
 from typing import ClassVar, Final, Literal
 
-
 from runner.core.frozen import Frozen
-
-
 from runner.core.request import Device
-
-
 from runner.core.wire import NodeWires
-
 
 NicKind = Literal["ethernet", "wireless", "infiniband", "bond", "loopback", "virtual", "other"]
 
