@@ -17,14 +17,22 @@ from rich.text import Text as Shown
 from runner.commands.bench import bench
 from runner.commands.compare import compare
 from runner.commands.data import data_app
-from runner.commands.flags import Text, flag, named_directory
 from runner.commands.images import images_app
+from runner.commands.options import Text, flag, named_directory, takes
 from runner.commands.query import query
 from runner.commands.reproduce import reproduce, studies
-from runner.core import console, custom_image, interrupts
-from runner.core import request as ask
+from runner.core import console, interrupts, parsing
 from runner.core.console import open_console
 from runner.core.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
+from runner.core.request import Request
+
+# What both take of a request; samples, threads and rounds are those of one device.
+ALIKE = (
+    *("framework", "model", "gpus", "batch", "image_size", "precision", "threads", "iterations", "warmup", "repeat"),
+    *("engine", "image", "mounts", "out"),
+)
+OVERHEAD = (*ALIKE, "version", "preset", "techniques", "seed", "telemetry_hz")
+ABLATE = (*ALIKE, "workers", "data")
 
 app = typer.Typer(
     help="Measures how fast deep-learning training runs and how well it scales, in a way somebody else can repeat.",
@@ -124,7 +132,7 @@ def report(
         for directory in directories or [Path("results")]:
             check_page(directory)
         return
-    if ask.choice("FORMAT", form, Literal["mllog"]):
+    if parsing.choice("FORMAT", form, Literal["mllog"]):
         from runner.commands.mllog import write_logs  # noqa: PLC0415 - commands load what they need
 
         write_logs(directories or [Path("results")], out=Path(out) if out else None)
@@ -164,119 +172,37 @@ def clean(
 
 
 @app.command()
+@takes(*OVERHEAD, usual={"repeat": 5})
 def overhead(
+    request: Request,
     *,
-    framework: Annotated[
-        Text, flag("--framework", help="mxnet, pytorch or tensorflow (default: the smallest image)")
-    ] = None,
-    version: Annotated[Text, flag("--version", help="image version (default: the newest that fits)")] = None,
-    model: Annotated[Text, flag("--model", help="network, e.g. resnet18")] = None,
-    engine: Annotated[Text, flag("--engine", help="docker, venv or host (default: docker where it answers)")] = None,
     beside_host: Annotated[
         bool, typer.Option("--beside-host", help="add the same training by ENGINE=host: what the container costs")
     ] = False,
-    gpus: Annotated[Text, flag("--gpus", help="1: on a GPU (default: one CPU worker)")] = None,
-    batch: Annotated[Text, flag("--batch", help="samples at once", metavar="N")] = None,
-    image_size: Annotated[Text, flag("--image-size", help="height and width of the input", metavar="PIXELS")] = None,
-    precision: Annotated[Text, flag("--precision", help="fp32 (default), tf32, fp16 or bf16")] = None,
-    preset: Annotated[Text, flag("--preset", help="reference (default) or tuned")] = None,
-    techniques: Annotated[Text, flag("--techniques", help="some of those that --preset=tuned has")] = None,
-    threads: Annotated[Text, flag("--threads", help="of each process (default: one a core)", metavar="N")] = None,
-    iterations: Annotated[Text, flag("--iterations", help="measured iterations", metavar="N")] = None,
-    warmup: Annotated[Text, flag("--warmup", help="iterations before the measured ones", metavar="N")] = None,
-    seed: Annotated[Text, flag("--seed", help="seed of weights and data (default: 1)", metavar="N")] = None,
-    repeat: Annotated[Text, flag("--repeat", help="alternating rounds (default: 5)", metavar="N")] = None,
-    telemetry_hz: Annotated[Text, flag("--telemetry-hz", help="samples a second (default: 10)", metavar="N")] = None,
-    image: Annotated[Text, flag("--image", help="in this image instead, with --framework")] = None,
-    mount: Annotated[
-        list[str] | None,
-        flag("--mount", help="with --image: show a folder of this machine in it, read-only", metavar="SRC[:DST]"),
-    ] = None,
-    out: Annotated[Text, flag("--out", help="where records go (default: results/MACHINE)", metavar="DIR")] = None,
 ) -> None:
     """Measure what the suite itself costs: the same training with it, without telemetry and without it, in alternating rounds."""
-    asked = {
-        "framework": framework or None,
-        "version": version or None,
-        "model": model or None,
-        "engine": ask.choice("ENGINE", engine, ask.EngineName),
-        **({"gpus": ask.counts("GPUS", gpus)} if gpus else {"device": "cpu", "workers": (1,)}),
-        "batch": ask.count("BATCH", batch),
-        "image_size": ask.count("IMAGE_SIZE", image_size),
-        "precision": ask.choice("PRECISION", precision, ask.Precision),
-        "preset": ask.choice("PRESET", preset, ask.Preset),
-        "techniques": ask.choices("TECHNIQUES", techniques, ask.Technique),
-        "threads": ask.count("THREADS", threads),
-        "iterations": ask.count("ITERATIONS", iterations),
-        "warmup": ask.count("WARMUP", warmup),
-        "seed": ask.whole("SEED", seed),
-        "repeat": ask.count("REPEAT", repeat) or 5,
-        "telemetry_hz": ask.count("TELEMETRY_HZ", telemetry_hz) or 10,
-        "image": image or None,
-        "mounts": custom_image.mounts(mount),
-        "out": Path(out) if out else None,
-    }
-    request = custom_image.request_of(asked)
     from runner.experiments.overhead.flow import measure_overhead  # noqa: PLC0415 - commands load what they need
 
+    if not request.gpus:
+        request = request.model_copy(update={"device": "cpu", "workers": (1,)})
     measure_overhead(request, beside_host=beside_host, command=tuple(sys.argv))
 
 
 @app.command()
+@takes(*ABLATE, usual={"framework": "pytorch"})
 def ablate(
+    request: Request,
     *,
-    framework: Annotated[Text, flag("--framework", help="one whose programs have techniques")] = "pytorch",
-    model: Annotated[Text, flag("--model", help="network, e.g. resnet50")] = None,
-    gpus: Annotated[Text, flag("--gpus", help="so many GPUs", metavar="N")] = None,
-    workers: Annotated[Text, flag("--workers", help="so many CPU workers", metavar="N")] = None,
-    batch: Annotated[Text, flag("--batch", help="samples a device", metavar="N")] = None,
     batches: Annotated[
         Text, flag("--batches", help="further batches for the last line, e.g. 512,1024; grow doubles it while it gains")
     ] = None,
-    image_size: Annotated[Text, flag("--image-size", help="height and width of the input", metavar="PIXELS")] = None,
-    precision: Annotated[
-        Text, flag("--precision", help="of every line (default: fp32, then the fastest that keeps its range)")
-    ] = None,
-    data: Annotated[
-        Text, flag("--data", help="folder of JPEGs: compare losses too, plain ones of three seeds", metavar="PATH")
-    ] = None,
-    threads: Annotated[Text, flag("--threads", help="of each process (default: one a core)", metavar="N")] = None,
-    iterations: Annotated[Text, flag("--iterations", help="measured iterations", metavar="N")] = None,
-    warmup: Annotated[Text, flag("--warmup", help="iterations before the measured ones", metavar="N")] = None,
-    repeat: Annotated[Text, flag("--repeat", help="rounds through all lines (default: 3)", metavar="N")] = None,
-    engine: Annotated[Text, flag("--engine", help="docker, venv or host (default: docker where it answers)")] = None,
-    image: Annotated[Text, flag("--image", help="in this image instead")] = None,
-    mount: Annotated[
-        list[str] | None,
-        flag("--mount", help="with --image: show a folder of this machine in it, read-only", metavar="SRC[:DST]"),
-    ] = None,
-    out: Annotated[Text, flag("--out", help="where records go (default: results/MACHINE)", metavar="DIR")] = None,
 ) -> None:
     """Train plainly, then with one technique more a line: what each of those that PRESET=tuned has is worth."""
-    asked = {
-        "framework": framework or None,
-        "model": model or None,
-        "gpus": ask.counts("GPUS", gpus),
-        "workers": ask.counts("WORKERS", workers),
-        "batch": ask.count("BATCH", batch),
-        "image_size": ask.count("IMAGE_SIZE", image_size),
-        "precision": ask.choice("PRECISION", precision, ask.Precision),
-        "data": Path(data) if data else None,
-        "threads": ask.count("THREADS", threads),
-        "iterations": ask.count("ITERATIONS", iterations),
-        "warmup": ask.count("WARMUP", warmup),
-        "repeat": ask.count("REPEAT", repeat),
-        "engine": ask.choice("ENGINE", engine, ask.EngineName),
-        "image": image or None,
-        "mounts": custom_image.mounts(mount),
-        "out": Path(out) if out else None,
-    }
-    request = custom_image.request_of(asked)
     from runner.experiments.ablate import ablate as run  # noqa: PLC0415 - commands load what they need
 
     grow = batches == "grow"
-    given_batches = () if grow else ask.counts("BATCHES", batches) or ()
-    raise typer.Exit(run(request, batches=given_batches, grow=grow, command=tuple(sys.argv)))
+    given = () if grow else parsing.counts("BATCHES", batches) or ()
+    raise typer.Exit(run(request, batches=given, grow=grow, command=tuple(sys.argv)))
 
 
 @app.command()

@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from runner.commands.flags import named_directory
-from runner.core import dataset
+from runner.commands.options import named_directory
+from runner.core import dataset, parsing
 from runner.core import request as ask
 from runner.core.console import open_console
 from runner.core.errors import RequestError
@@ -48,8 +48,8 @@ def sample(
     ] = "{}-{}".format(*SMALL),
 ) -> None:
     """Write real JPEGs, cut from the photographs that ship inside scikit-image and scikit-learn, one class a photograph."""
-    count, number = ask.count("IMAGES", images), ask.whole("SEED", seed)
-    least, greatest = (ask.count("SIDE", word) or 0 for word in side.partition("-")[::2])
+    count, number = parsing.count("IMAGES", images), parsing.whole("SEED", seed)
+    least, greatest = (parsing.count("SIDE", word) or 0 for word in side.partition("-")[::2])
     if not 0 < least <= greatest:
         raise RequestError(f"SIDE={side} is no range of pixels; type for example --side=96-160")
     if count is None or count < FEWEST:
@@ -94,14 +94,14 @@ def pack(
             "framework": dataset.PACKED[out.suffix].framework,
             "device": "cpu",
             "data": directory,
-            "engine": ask.choice("ENGINE", engine, ask.EngineName),
+            "engine": parsing.choice("ENGINE", engine, ask.EngineName),
         }
     )
     from runner.run.prepare import pack_data  # noqa: PLC0415 - it loads numpy, which `--help` need not wait for
 
     ground = look(request)
     with progress(open_console(stderr=True)) as shown:
-        packed = pack_data(ground, shown, image_size=ask.count("IMAGE_SIZE", image_size) or 224)
+        packed = pack_data(ground, shown, image_size=parsing.count("IMAGE_SIZE", image_size) or 224)
     for suffix in dataset.PACKED[out.suffix].beside:
         shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))
     if packed.is_dir():

@@ -8,7 +8,8 @@ from typing import Annotated, cast
 import typer
 from rich.table import Table
 
-from runner.commands.flags import named_directory
+from runner.commands.options import named_directory
+from runner.core import parsing
 from runner.core import request as ask
 from runner.core.cache import cache_dir
 from runner.core.console import open_console
@@ -103,7 +104,7 @@ def base(
                 root=SUITE_ROOT,
                 cache=cache_dir(),
                 report=shown.stage,
-                way=cast("Way | None", ask.choice("--way", way, Way)),
+                way=cast("Way | None", parsing.choice("--way", way, Way)),
                 refresh=refresh,
             )
         _say(f"{spec.reference} {identifier}")
@@ -116,7 +117,7 @@ def build(names: Names = None, device: DeviceFlag = None) -> None:
     from runner.images.build import ensure  # noqa: PLC0415
 
     client = connect_or_refuse()
-    chosen = ask.choice("DEVICE", device, ask.Device) or (
+    chosen = parsing.choice("DEVICE", device, ask.Device) or (
         "cpu" if not any(":" in name for name in names or ()) else None
     )
     for image in select(load_images(SUITE_ROOT), names, chosen):

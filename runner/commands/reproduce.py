@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from runner.commands.flags import Text, flag
+from runner.commands.options import Text, flag
+from runner.core import parsing
 from runner.core import request as ask
 from runner.experiments.studies.request import Asked, Scale
 
@@ -72,9 +73,9 @@ def studies(
 
 def _where(*, scale: Text, device: Text, hosts: Text, engine: Text) -> Asked:
     given = {
-        "scale": ask.choice("SCALE", scale, Scale),
-        "device": ask.choice("DEVICE", device, ask.Device),
+        "scale": parsing.choice("SCALE", scale, Scale),
+        "device": parsing.choice("DEVICE", device, ask.Device),
         "hosts": hosts or None,
-        "engine": ask.choice("ENGINE", engine, ask.EngineName),
+        "engine": parsing.choice("ENGINE", engine, ask.EngineName),
     }
     return Asked.model_validate({name: value for name, value in given.items() if value is not None})

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from runner.cluster.machine.cluster import inspect_local
+from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
 from runner.core.node import Member, Node
-from runner.core.request import Device, Interconnect, Request, refuse_contradictions
+from runner.core.request import Device, Interconnect, Request
 from runner.core.wire import Link
 from runner.plan.wire import KINDS, Wanted, choose_wires
 

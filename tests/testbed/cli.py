@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from runner.core import request as ask
+from runner.core import parsing
 from runner.core.cache import alone
 from runner.core.console import open_console
 from runner.core.errors import RequestError
@@ -41,8 +41,8 @@ def rig(
     from testbed.tools import refuse_unfit
 
     link = read_link(rate, delay)
-    wanted = ask.whole("NODES", nodes)
-    which = ask.whole("NUMBER", number) or 0
+    wanted = parsing.whole("NODES", nodes)
+    which = parsing.whole("NUMBER", number) or 0
     if wanted is None:
         raise RequestError("NODES is empty; type for example NODES=2, or NODES=0 to take the rig down")
     if which not in USERS:

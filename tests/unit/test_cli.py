@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner import cli
-from runner.core import request as ask
+from runner.core import parsing
 from runner.core.errors import RequestError
 
 
@@ -310,7 +310,7 @@ def test_a_word_that_is_not_utf8_is_refused_before_anything_starts():
 @settings(max_examples=300)
 @given(st.text(max_size=12))
 def test_no_text_makes_a_number_parser_fail_otherwise_than_in_one_sentence(text):
-    for parse in (ask.count, ask.counts, ask.whole):
+    for parse in (parsing.count, parsing.counts, parsing.whole):
         try:
             value = parse("BATCH", text)
         except RequestError as error:

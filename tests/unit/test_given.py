@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from runner.cli import app
-from runner.core import custom_image
+from runner.core import contradictions, parsing
 from runner.core.container_spec import Mount
+from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
-from runner.core.request import Request, refuse_contradictions
+from runner.core.request import Request
 from runner.run import bench, external
 
 IMAGE = {"image": "corp/net:7"}
@@ -33,11 +34,11 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("nothing", [None, [], [""], [" , "]])
 def test_nothing_given_is_nothing(nothing):
-    assert custom_image.mounts(nothing) is None
+    assert parsing.mounts(nothing) is None
 
 
 def test_mounts_come_with_commas_and_one_after_the_other(here):
-    assert custom_image.mounts([f"{here}/venv:/venv/, venv/../link:/opt/x/../y", "one.conf:/etc/one.conf"]) == (
+    assert parsing.mounts([f"{here}/venv:/venv/, venv/../link:/opt/x/../y", "one.conf:/etc/one.conf"]) == (
         Mount(source=f"{here}/venv", target="/venv"),
         Mount(source=f"{here}/link", target="/opt/y"),  # as it is called, wherever it leads
         Mount(source=f"{here}/one.conf", target="/etc/one.conf"),
@@ -46,14 +47,14 @@ def test_mounts_come_with_commas_and_one_after_the_other(here):
 
 def test_a_folder_is_shown_where_it_is_unless_told_otherwise(monkeypatch):
     monkeypatch.chdir("/usr")
-    assert custom_image.mounts(["/usr/bin", "lib/"]) == (
+    assert parsing.mounts(["/usr/bin", "lib/"]) == (
         Mount(source="/usr/bin", target="/usr/bin"),
         Mount(source="/usr/lib", target="/usr/lib"),
     )
 
 
 def test_every_mount_is_read_only(here):
-    assert [mount.read_only for mount in custom_image.mounts(["venv:/a,one.conf:/b"])] == [True, True]
+    assert [mount.read_only for mount in parsing.mounts(["venv:/a,one.conf:/b"])] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -87,19 +88,19 @@ def test_every_mount_is_read_only(here):
 )
 def test_a_mount_that_can_not_be_is_refused_in_one_sentence(here, texts, says):
     with pytest.raises(RequestError) as caught:
-        custom_image.mounts(texts)
+        parsing.mounts(texts)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_name_that_only_begins_like_one_of_the_containers_own_is_free(here):
-    assert [mount.target for mount in custom_image.mounts(["venv:/device,venv:/tmpfiles"])] == ["/device", "/tmpfiles"]
+    assert [mount.target for mount in parsing.mounts(["venv:/device,venv:/tmpfiles"])] == ["/device", "/tmpfiles"]
 
 
 @for_all(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=3))
 def test_whatever_is_typed_is_refused_in_words_or_names_absolute_paths_of_their_own(texts):
     try:
-        found = custom_image.mounts(texts) or ()
+        found = parsing.mounts(texts) or ()
     except RequestError as error:
         assert str(error).startswith("MOUNT")
     else:
@@ -133,7 +134,7 @@ def test_whatever_is_typed_is_refused_in_words_or_names_absolute_paths_of_their_
 )
 def test_words_that_do_not_go_together_are_refused_in_one_sentence(asked, says):
     with pytest.raises(RequestError) as caught:
-        custom_image.refuse_mixture(Request.model_validate(asked))
+        contradictions.refuse_mixture(Request.model_validate(asked))
     assert str(caught.value).startswith(says)
     assert "\n" not in str(caught.value)
 
@@ -151,7 +152,7 @@ def test_words_that_do_not_go_together_are_refused_in_one_sentence(asked, says):
 def test_what_goes_together_does(asked):
     request = Request.model_validate(asked)
     refuse_contradictions(request)
-    custom_image.refuse_mixture(request)
+    contradictions.refuse_mixture(request)
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from runner.cluster import cluster
 from runner.commands import doctor
 from runner.commands.matrix import support_matrix
 from runner.core.container_spec import Mount
-from runner.core.custom_image import refuse_mixture
+from runner.core.contradictions import refuse_contradictions, refuse_mixture
 from runner.core.errors import RequestError
-from runner.core.request import Request, refuse_contradictions
+from runner.core.request import Request
 from runner.engines.local import LocalEngine
 from runner.experiments.studies import machine as of_studies
 from runner.images import own

@@ -2,10 +2,11 @@
 
 import pytest
 
-from runner.core import custom_image
+from runner.core import contradictions, parsing
 from runner.core import request as ask
+from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
-from runner.core.limits import MOST, MOST_OF_ALL, MOST_SLOTS
+from runner.core.parsing import MOST, MOST_OF_ALL, MOST_SLOTS
 from runner.core.request import Request
 from runner.core.wire import Link
 
@@ -17,34 +18,34 @@ def test_a_count_is_a_whole_number_of_at_least_one(text):
     with pytest.raises(
         RequestError, match=f"^BATCH={text} is not a whole number of at least 1; type for example BATCH=4$"
     ):
-        ask.count("BATCH", text)
+        parsing.count("BATCH", text)
 
 
 @pytest.mark.parametrize("text", [None, ""])
 def test_an_empty_variable_is_not_given(text):
-    assert ask.count("BATCH", text) is None
-    assert ask.counts("GPUS", text) is None
-    assert ask.choice("DEVICE", text, ask.Device) is None
+    assert parsing.count("BATCH", text) is None
+    assert parsing.counts("GPUS", text) is None
+    assert parsing.choice("DEVICE", text, ask.Device) is None
 
 
 def test_a_sweep_is_sorted_and_distinct():
-    assert ask.counts("GPUS", "4,1, 2,1") == (1, 2, 4)
+    assert parsing.counts("GPUS", "4,1, 2,1") == (1, 2, 4)
 
 
 def test_a_sweep_with_a_hole_is_refused():
     with pytest.raises(RequestError, match="has an empty place"):
-        ask.counts("GPUS", "1,,2")
+        parsing.counts("GPUS", "1,,2")
 
 
 @pytest.mark.parametrize(("text", "expected"), [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200)])
 def test_durations(text, expected):
-    assert ask.seconds("TIMEOUT", text) == expected
+    assert parsing.seconds("TIMEOUT", text) == expected
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "5d", "-3s", ""])
 def test_what_is_no_duration(text):
     with pytest.raises(RequestError, match="is not a duration"):
-        ask.seconds("TIMEOUT", text)
+        parsing.seconds("TIMEOUT", text)
 
 
 LONG = "9" * 5000
@@ -53,13 +54,13 @@ LONG = "9" * 5000
 @pytest.mark.parametrize(
     ("parse", "variable", "text", "most"),
     [
-        (ask.count, "BATCH", "99999999999999999999999", 10**6),
-        (ask.whole, "SEED", "18446744073709551616", 10**9),
-        (ask.count, "ITERATIONS", "0" * 5000 + "1000000001", 10**9),
-        (ask.counts, "GPUS", f"1,{LONG}", 10**9),
-        (ask.count, "IMAGE_SIZE", "65536", 65535),
-        (ask.seconds, "TIMEOUT", f"{LONG}h", 10**9),
-        (ask.seconds, "TIMEOUT", "1000000h", 10**9),
+        (parsing.count, "BATCH", "99999999999999999999999", 10**6),
+        (parsing.whole, "SEED", "18446744073709551616", 10**9),
+        (parsing.count, "ITERATIONS", "0" * 5000 + "1000000001", 10**9),
+        (parsing.counts, "GPUS", f"1,{LONG}", 10**9),
+        (parsing.count, "IMAGE_SIZE", "65536", 65535),
+        (parsing.seconds, "TIMEOUT", f"{LONG}h", 10**9),
+        (parsing.seconds, "TIMEOUT", "1000000h", 10**9),
     ],
 )
 def test_more_than_programs_can_take_is_refused(parse, variable, text, most):
@@ -73,9 +74,9 @@ def test_more_than_programs_can_take_is_refused(parse, variable, text, most):
 
 def test_the_most_of_each_is_taken():
     for variable, most in MOST.items():
-        assert ask.count(variable, str(most)) == most
-    assert ask.whole("SEED", str(MOST_OF_ALL)) == MOST_OF_ALL
-    assert ask.count("BATCH", "0" * 5000 + "7") == 7
+        assert parsing.count(variable, str(most)) == most
+    assert parsing.whole("SEED", str(MOST_OF_ALL)) == MOST_OF_ALL
+    assert parsing.count("BATCH", "0" * 5000 + "7") == 7
 
 
 def test_programs_can_take_the_largest_seed_on_the_largest_host():
@@ -87,41 +88,41 @@ def test_programs_can_take_the_largest_seed_on_the_largest_host():
 )
 def test_a_link_that_tc_can_not_make_is_refused(rate, delay):
     with pytest.raises(RequestError, match="is more than tc can"):
-        ask.links(rate, delay)
-    assert ask.links("10tbit", "1000s")
+        parsing.links(rate, delay)
+    assert parsing.links("10tbit", "1000s")
 
 
 def test_a_misspelt_word_gets_the_nearest_first():
     with pytest.raises(RequestError, match="^unknown PRECISION 'bf61'; known: bf16, "):
-        ask.choice("PRECISION", "bf61", ask.Precision)
+        parsing.choice("PRECISION", "bf61", ask.Precision)
 
 
 def test_a_sweep_of_words_keeps_its_order_and_counts_each_once():
-    assert ask.choices("INTERCONNECT", "infiniband, ethernet,infiniband", ask.Interconnect) == (
+    assert parsing.choices("INTERCONNECT", "infiniband, ethernet,infiniband", ask.Interconnect) == (
         "infiniband",
         "ethernet",
     )
-    assert ask.choices("INTERCONNECT", "", ask.Interconnect) is None
+    assert parsing.choices("INTERCONNECT", "", ask.Interconnect) is None
     with pytest.raises(RequestError, match="^unknown INTERCONNECT 'ethernot'; known: ethernet, "):
-        ask.choices("INTERCONNECT", "nvlink,ethernot", ask.Interconnect)
+        parsing.choices("INTERCONNECT", "nvlink,ethernot", ask.Interconnect)
     with pytest.raises(RequestError, match="^INTERCONNECT=ethernet, has an empty place; type for example"):
-        ask.choices("INTERCONNECT", "ethernet,", ask.Interconnect)
+        parsing.choices("INTERCONNECT", "ethernet,", ask.Interconnect)
 
 
 def test_links_are_rates_in_tcs_words_and_none_for_a_link_as_it_is():
-    assert ask.links("100mbit,none,1gbit", None) == (
+    assert parsing.links("100mbit,none,1gbit", None) == (
         Link(rate_mbit=100, emulated=True),
         None,
         Link(rate_mbit=1000, emulated=True),
     )
-    assert ask.links("none", "0.2ms") == (Link(delay_ms=0.2, emulated=True),)
-    assert ask.links(None, "") is None
+    assert parsing.links("none", "0.2ms") == (Link(delay_ms=0.2, emulated=True),)
+    assert parsing.links(None, "") is None
 
 
 @pytest.mark.parametrize(("rate", "delay"), [("fast", None), ("1gbps", None), ("0mbit", None), (None, "soon")])
 def test_what_is_no_link(rate, delay):
     with pytest.raises(RequestError, match="write for example"):
-        ask.links(rate, delay)
+        parsing.links(rate, delay)
 
 
 @pytest.mark.parametrize(
@@ -170,23 +171,23 @@ def test_what_is_no_link(rate, delay):
 )
 def test_requests_that_contradict_themselves(fields, sentence):
     with pytest.raises(RequestError) as caught:
-        ask.refuse_contradictions(Request(**fields))
+        refuse_contradictions(Request(**fields))
     assert str(caught.value).startswith(sentence)
     assert "\n" not in str(caught.value)
 
 
 def test_a_region_narrows_at_least_one_of_the_kinds_asked_for():
-    ask.refuse_contradictions(Request(profile=("memory", "kernels"), profile_region="forward"))
+    refuse_contradictions(Request(profile=("memory", "kernels"), profile_region="forward"))
 
 
 def test_a_command_of_yours_is_profiled_by_itself():
     with pytest.raises(RequestError, match="^--profile and --profile-timeout describe a training program of the suite"):
-        custom_image.refuse_mixture(Request(image="i:1", command=("t",), profile=("kernels",), profile_timeout_s=60))
+        contradictions.refuse_mixture(Request(image="i:1", command=("t",), profile=("kernels",), profile_timeout_s=60))
 
 
 def test_caffe_on_several_nodes_is_refused_for_what_caffe_is():
     with pytest.raises(RequestError, match="but Caffe has no distributed training; ask for one node and GPUS=n"):
-        ask.refuse_contradictions(Request(framework="caffe", nodes=2))
+        refuse_contradictions(Request(framework="caffe", nodes=2))
 
 
 @pytest.mark.parametrize(
@@ -204,4 +205,4 @@ def test_caffe_on_several_nodes_is_refused_for_what_caffe_is():
 )
 def test_what_a_mode_would_ignore_is_refused(asked, sentence):
     with pytest.raises(RequestError, match=f"^{sentence}"):
-        ask.refuse_contradictions(Request(**asked))
+        refuse_contradictions(Request(**asked))

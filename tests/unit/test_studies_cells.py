@@ -12,8 +12,7 @@ import examples
 import pytest
 from made_up_study import cpu_machine, gpu_machine
 
-from runner.core.custom_image import refuse_mixture
-from runner.core.request import refuse_contradictions
+from runner.core.contradictions import refuse_contradictions, refuse_mixture
 from runner.core.wire import Link
 from runner.core.yamlfile import load as read
 from runner.experiments.studies import load

@@ -8,8 +8,9 @@ import json
 import pytest
 from test_plan import Fleet, Member, NodeWires, examples, ground, of
 
+from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
-from runner.core.request import Request, refuse_contradictions
+from runner.core.request import Request
 from runner.core.trial import of_older
 from runner.plan.plan import plan
 from runner.plan.techniques import settle

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.core.errors import RequestError
-from runner.core.limits import MOST_SLOTS, bounded
+from runner.core.parsing import MOST_SLOTS, bounded
 
 _ENTRY: Final = re.compile(r"(?:(?P<user>[^@\s:]+)@)?(?P<name>[^@\s:]+)(?::(?P<slots>.*))?")
 _EQUALS: Final = re.compile(r"\s*=\s*")

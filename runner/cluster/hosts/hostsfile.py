@@ -19,7 +19,7 @@ from runner.cluster.hosts.model import DEFAULT_SOCKET, Endpoint, GpuClaim, Host,
 from runner.core import yamlfile
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
-from runner.core.limits import MOST_OF_ALL, MOST_SLOTS
+from runner.core.parsing import MOST_OF_ALL, MOST_SLOTS
 from runner.core.wire import Link, parse_delay, parse_rate
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)

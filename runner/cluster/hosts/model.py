@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from runner.core.frozen import Frozen
-from runner.core.limits import MOST_SLOTS
+from runner.core.parsing import MOST_SLOTS
 from runner.core.wire import Link
 
 Role = Literal["ethernet", "infiniband", "roce"]

@@ -1,0 +1,185 @@
+"""A word of the command line → a value, or one sentence that names the variable and says what to type instead."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, get_args
+
+from runner.core.container_spec import Mount
+from runner.core.errors import RequestError, nearest, shorten
+from runner.core.wire import Link, parse_delay, parse_rate
+
+# Programs keep numbers in 32 bits with a sign, and add ranks to some of them, to seeds for one.
+MOST_OF_ALL: Final = 10**9
+# Of these, far less is too much: a batch or an image for a memory, threads and processes for a kernel, runs for a life.
+MOST: Final[Mapping[str, int]] = {
+    "BATCH": 10**6,
+    "BATCHES": 10**6,
+    "IMAGES": 10**7,
+    "IMAGE_SIZE": 65_535,  # of a JPEG, too (ITU T.81, B.2.2)
+    "SIDE": 65_535,
+    "THREADS": 4096,
+    "LOADER_WORKERS": 4096,
+    "CONCURRENT": 4096,
+    "REPEAT": 1000,
+    "TELEMETRY_HZ": 1000,
+}
+MOST_SLOTS: Final = 4096
+"""Devices, or cores, of a host."""
+# What every container has of the kernel, of the engine and of the suite: nothing may lie over or in these.
+TAKEN: Final = ("/proc", "/sys", "/dev", "/tmp", "/dlscale")  # noqa: S108 - names inside the container
+_DURATION = re.compile(r"^(\d+)(s|m|h)?$", re.ASCII)
+_SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
+
+
+def bounded(name: str, digits: str, *, most: int | None = None) -> int:
+    """Read decimal digits as a number, however many they are.
+
+    Args:
+        name: what is asked for; a variable has its own limit.
+        digits: ASCII digits, one of them no zero.
+        most: the limit of what is no variable.
+
+    Raises:
+        RequestError: the number is larger than that.
+    """
+    limit = most or MOST.get(name, MOST_OF_ALL)
+    significant = digits.lstrip("0")
+    if len(significant) > len(str(limit)) or int(significant) > limit:
+        raise RequestError(f"{name}={shorten(digits)} is more than can be taken; {limit} is the most")
+    return int(significant)
+
+
+def count(variable: str, text: str | None) -> int | None:
+    """Parse a whole number of at least 1; None and the empty string mean "not given".
+
+    Raises:
+        RequestError: anything else, or more than can be taken (`runner/core/parsing.py`); the sentence names the variable.
+    """
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or not text.strip("0"):
+        raise RequestError(
+            f"{variable}={shorten(text)} is not a whole number of at least 1; type for example {variable}=4"
+        )
+    return bounded(variable, text)
+
+
+def counts(variable: str, text: str | None) -> tuple[int, ...] | None:
+    """Parse a comma-separated sweep of whole numbers, e.g. `1,2,4`, into ascending, distinct numbers."""
+    if not text:
+        return None
+    values = {count(variable, part.strip()) for part in text.split(",")}
+    found = sorted(value for value in values if value is not None)
+    if len(found) != len(values):
+        raise RequestError(f"{variable}={text} has an empty place; type for example {variable}=1,2,4")
+    return tuple(found)
+
+
+def whole(variable: str, text: str | None) -> int | None:
+    """Parse a whole number of at least 0; None and the empty string mean "not given"."""
+    return 0 if text == "0" else count(variable, text)
+
+
+def seconds(variable: str, text: str) -> int:
+    """Parse a duration such as `90`, `90s`, `15m` or `2h` into seconds."""
+    match = _DURATION.match(text)
+    if not match or not match[1].strip("0"):
+        raise RequestError(f"{variable}={shorten(text)} is not a duration; type for example {variable}=90s, 15m or 2h")
+    return bounded(variable, str(bounded(variable, match[1]) * _SECONDS[match[2]]))
+
+
+def choice(variable: str, text: str | None, allowed: object) -> str | None:
+    """Check a word against the values of a Literal type.
+
+    Raises:
+        RequestError: not one of them; the sentence lists them, nearest first.
+    """
+    if not text:
+        return None
+    known = get_args(allowed)
+    if text not in known:
+        raise RequestError(f"unknown {variable} {text!r}; known: {nearest(text, known)}")
+    return text
+
+
+def choices(variable: str, text: str | None, allowed: object) -> tuple[str, ...] | None:
+    """Check a comma-separated sweep of words against the values of a Literal type; each counts once, in the order given.
+
+    Raises:
+        RequestError: one of them is unknown, or a place is empty.
+    """
+    if not text:
+        return None
+    words = [choice(variable, part.strip(), allowed) for part in text.split(",")]
+    found = tuple(dict.fromkeys(word for word in words if word))
+    if not all(words):
+        raise RequestError(
+            f"{variable}={text} has an empty place; type for example {variable}={','.join(get_args(allowed)[:2])}"
+        )
+    return found
+
+
+def links(rate: str | None, delay: str | None) -> tuple[Link | None, ...] | None:
+    """Parse LINK_RATE, a comma-separated sweep of tc's rates in which `none` is a link as it is, and LINK_DELAY.
+
+    Raises:
+        RequestError: no rate or no delay.
+    """
+    if not rate and not delay:
+        return None
+    try:
+        delay_ms = parse_delay(delay) if delay else 0.0
+        words = [word.strip() for word in (rate or "none").split(",")]
+        rates = [None if word == "none" else parse_rate(word) for word in words]
+    except ValueError as error:
+        raise RequestError(f"LINK_RATE={rate or ''} LINK_DELAY={delay or ''}: {error}") from error
+    found = [
+        None if rate_mbit is None and not delay_ms else Link(rate_mbit=rate_mbit, delay_ms=delay_ms, emulated=True)
+        for rate_mbit in rates
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def mounts(texts: Iterable[str] | None) -> tuple[Mount, ...] | None:
+    """Parse MOUNT: `SRC[:DST]`, several with commas or one after the other; always read-only. None and empty strings mean "not given".
+
+    Returns:
+        Sources as absolute paths, symbolic links kept; targets as absolute paths inside the container.
+
+    Raises:
+        RequestError: a source that is not there, a target that is no path of its own, or two mounts with one target.
+    """
+    found: dict[str, Mount] = {}
+    for text in texts or ():
+        for word in filter(None, (part.strip() for part in text.split(","))):
+            mount = _mount(word)
+            if other := found.get(mount.target):
+                raise RequestError(
+                    f"MOUNT shows {other.source} and {mount.source} at one place, {mount.target}; give each a place of its own"
+                )
+            found[mount.target] = mount
+    return tuple(found.values()) or None
+
+
+def _mount(word: str) -> Mount:
+    source, _, target = word.partition(":")
+    if not source or ":" in target or word.endswith(":"):
+        raise RequestError(
+            f"MOUNT={word} is not SRC or SRC:DST; mounts are read-only anyway, type for example /opt:/opt"
+        )
+    path = Path(posixpath.abspath(source))
+    target = target or str(path)
+    if not path.exists():
+        raise RequestError(f"MOUNT={word}: {path} is not there; give a folder or file of this machine")
+    if not target.startswith("/"):
+        raise RequestError(f"MOUNT={word}: {target} is no absolute path; say where in the container with SRC:/DST")
+    target = posixpath.normpath("/" + target.lstrip("/"))
+    if target == "/" or any(posixpath.commonpath((place, target)) == place for place in TAKEN):
+        raise RequestError(
+            f"MOUNT={word}: {target} is the container's own, as are /, {', '.join(TAKEN)} and all below; name another place with SRC:/DST"
+        )
+    return Mount(source=str(path), target=target)
