@@ -46,7 +46,7 @@ def _leave(topic: Path, path: Path, text: str, replicate: int, chance: random.Ra
         measured["throughput"]["value"] /= slower
     directory = topic / fields["run_id"]
     directory.mkdir(parents=True)
-    (directory / "record.json").write_text(json.dumps(fields, indent=1))
+    (directory / "record.json").write_text(json.dumps(fields, indent=1, ensure_ascii=False))
     for name in BESIDE:
         if (path.parent / name).exists():
             try:

@@ -25,10 +25,12 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-
 """What files are named by: a folder of somebody else's records may not say where on this machine a report is written."""
 
 
-# What may be no figure, more than 64 bits hold, or a code to a terminal.
-_ODD: Final = re.compile(
-    r"NaN|Infinity|[eE]\+?\d{3}|\d{19}|\\(?:u(?:00[01789]|[dD][89a-fA-F])|[bfr])|[\x7f-\x9f\ud800-\udfff]"
-)
+# What may be no figure, more than 64 bits hold, or a code to a terminal; several quick searches, as each record is searched. The digits of
+# a digest end with a quote, a number does not.
+_WORDS: Final = ("NaN", "Infinity", "\\u", "\\b", "\\f", "\\r", "\x7f")
+_HUGE: Final = re.compile(r"[eE]\+?\d{3}\d*[\s,\]}]")
+_LONG: Final = re.compile(r'[\s:,\["]-?\d{19}')
+_CONTROLS: Final = re.compile(r"[\x80-\x9f\ud800-\udfff]")
 # A text that pydantic would take for such a number.
 _AS_NUMBER: Final = re.compile(r"\s*[+-]?[\d_]{19,}(?:\.\d*)?\s*")
 _MOST: Final = 2**63
@@ -90,7 +92,9 @@ def known(word: str) -> float | None:
 
 def is_plain(text: str) -> bool:
     """Whether nothing in a JSON is for `load_fields` to refuse or to take out."""
-    return not _ODD.search(text)
+    if any(word in text for word in _WORDS) or _HUGE.search(text) or _LONG.search(text):
+        return False
+    return text.isascii() or not _CONTROLS.search(text)
 
 
 def _finite(word: str) -> float:

@@ -21,7 +21,7 @@ from runner.core.columns import TableName
 from runner.core.errors import RequestError, RunFailedError, one_line
 from runner.core.events import Event
 from runner.core.events.parse import Rows, parse_events
-from runner.core.frozen import lean, load_fields, misfit, refuse_newer
+from runner.core.frozen import is_plain, lean, load_fields, misfit, refuse_newer
 from runner.core.record import EVENTS, SCHEMA_VERSION, RunPlan, RunRecord
 from runner.core.trial import AnyTrial, of_older
 from runner.results import tables
@@ -155,7 +155,13 @@ def read_record(directory: Path) -> RunRecord:
     """
     path = directory / RECORD
     try:
-        fields = load_fields(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if is_plain(text) and '"techniques"' in text:  # one of this version, read ten times faster
+            with suppress(ValidationError):
+                record = RunRecord.model_validate_json(text)
+                if record.schema_ == SCHEMA_VERSION:
+                    return lean(record)
+        fields = load_fields(text)
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         trial = fields.get("trial")
         if isinstance(trial, dict) and "techniques" not in trial:
