@@ -17,10 +17,9 @@ from runner.core.measurement import AccuracyFigures, EpochFigures, RawWindow
 from runner.core.profile import CallClassShare, CallShare, CategoryShare
 from runner.core.trial import Concurrent
 from runner.experiments.studies.cells import cells
-from runner.experiments.studies.load import DIRECTORY
 from runner.experiments.studies.model import CellRun, Machine, Observation, Run, Usable
 from runner.experiments.studies.reproduction import judge
-from runner.experiments.studies.study import Study
+from runner.experiments.studies.study import DIRECTORY, Study
 from runner.images.catalog import load_images
 from runner.results.published import load as published
 

@@ -7,8 +7,8 @@ once more; a table without a verdict, or with one that nothing was measured for;
 import pytest
 
 from runner.commands.regrade import regrade_all
-from runner.experiments.studies.load import load
 from runner.experiments.studies.model import Reproduction
+from runner.experiments.studies.study import load
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

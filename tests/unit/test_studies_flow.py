@@ -14,8 +14,7 @@ from records import record
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.record import ImageUsed
 from runner.experiments.studies import flow
-from runner.experiments.studies.eta import Pace
-from runner.experiments.studies.memory import Memory
+from runner.experiments.studies.flow import Memory, Pace
 from runner.experiments.studies.model import Reproduction
 from runner.experiments.studies.request import Asked
 from runner.results.store import read_record, write_record

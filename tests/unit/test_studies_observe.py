@@ -19,10 +19,9 @@ from runner.analysis.grading.measure import measure
 from runner.core.measurement import AccuracyFigures, EpochFigures, LatencyFigures, Percentiles, RawWindow
 from runner.core.profile import CallClassShare, CallShare, CategoryShare, Copies
 from runner.core.trial import Concurrent
+from runner.experiments.studies.measured import converged_at
 from runner.experiments.studies.model import Cell, CellRun, Run
-from runner.experiments.studies.observe import observed
-from runner.experiments.studies.observe.derived import derived
-from runner.experiments.studies.observe.runs import converged_at
+from runner.experiments.studies.observe import derived, observed
 from runner.results.published import load as published
 
 DELL = published.load(published.DIRECTORY / "dell-emc-2016-p100.yaml")

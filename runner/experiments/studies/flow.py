@@ -1,4 +1,4 @@
-"""`dlscale reproduce`: look, lay out the cells, run them, judge, write. Each stage hands its result on.
+"""`dlscale reproduce`: survey the machine, plan the cells, run them, judge, write. Each stage hands its result on.
 
 What was run before is taken from the directory, so that a study which was stopped goes on where it was.
 """
@@ -6,37 +6,124 @@ What was run before is taken from the directory, so that a study which was stopp
 from __future__ import annotations
 
 import shlex
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
+from runner.core.cache import alone, cache_dir
 from runner.core.console import open_console
 from runner.core.dataset import inspect
 from runner.core.errors import DlscaleError, RequestError, nearest
 from runner.core.provenance import SUITE_ROOT
+from runner.core.record import ImageUsed
 from runner.core.request import BARE_ENGINES, Request
-from runner.core.trial import Trial
+from runner.core.trial import AnyTrial, Trial
 from runner.engines.git import read_git
-from runner.experiments.studies import load, show
+from runner.experiments.studies import tables
 from runner.experiments.studies.cells import cells, requests
-from runner.experiments.studies.eta import Pace
 from runner.experiments.studies.machine import survey
-from runner.experiments.studies.memory import Memory
 from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, Run, is_baseline
-from runner.experiments.studies.rejudge import SUFFIX
-from runner.experiments.studies.reproduction import judge
-from runner.experiments.studies.request import Asked
-from runner.experiments.studies.sample import ensure_sample, sample_path
+from runner.experiments.studies.reproduction import SUFFIX, judge
+from runner.experiments.studies.request import Asked, Scale
+from runner.experiments.studies.study import load_study, study_names
 from runner.plan.discovery import read_by_others
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
+from runner.results.find import records_under
 from runner.results.store import write_report
 from runner.run import bench, trial_runner
+from runner.run.sample import make_sample
+
+
+class Pace:
+    """Told how long each request took; those still to come are taken to be like them."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._seconds: list[float] = []
+
+    def done(self, seconds: float) -> None:
+        """One more is done."""
+        self._seconds.append(seconds)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that the rest may take; None before the first is done."""
+        if not self._seconds:
+            return None
+        return sum(self._seconds) / len(self._seconds) * (self._total - len(self._seconds))
+
+    def said(self) -> str:
+        """`[3/22, about 6 min left]`, of the one that begins now."""
+        place = f"{len(self._seconds) + 1}/{self._total}"
+        if self.left_s is None:
+            return f"[{place}]"
+        minutes = max(1, round(self.left_s / 60))
+        return f"[{place}, about {minutes} min left]"
+
+
+class Memory:
+    """What `out` has of each trial.
+
+    A run counts for a trial that is equal to its own in every field: scale, batch, wires, link, profile, concurrent trainings, data. The
+    key in it covers machine, engine, lock and the programs' source; the image is held against that of the run.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self._runs: dict[str, list[trial_runner.Run]] = {}
+        for run in records_under(out):
+            self.add(run)
+
+    def add(self, run: trial_runner.Run) -> None:
+        """Remember a run that may be used; one that failed or is invalid is tried again."""
+        _, record = run
+        if record.outcome.status == "ok" and record.validity.status != "invalid" and isinstance(record.trial, Trial):
+            self._runs.setdefault(record.trial.key, []).append(run)
+
+    def find(self, trial: AnyTrial, image: ImageUsed) -> trial_runner.Run | None:
+        """The newest run of this trial in this image; None if there is none."""
+        return max(self._of(trial, image), key=lambda run: run[1].run_id, default=None)
+
+    def _of(self, trial: AnyTrial, image: ImageUsed) -> Iterator[trial_runner.Run]:
+        for run in self._runs.get(trial.key, []):
+            used = run[1].image
+            if run[1].trial == trial and (used.id, used.lock_sha256) == (image.id, image.lock_sha256):
+                yield run
+
+
+IMAGES: Final[dict[Scale, int]] = {"full": 2000, "small": 88}
+"""Enough for an accuracy; the small one has eight of each class, so that an epoch of ResNet-152 ends within seconds on two cores."""
+
+SEED: Final = 1
+
+
+def sample_path(scale: Scale) -> Path:
+    """Where it is, or will be."""
+    return cache_dir() / "samples" / f"photographs-{IMAGES[scale]}"
+
+
+def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
+    """Make it if it is not there; a half-made one never has its name.
+
+    Raises:
+        RequestError: what makes it can't be installed.
+    """
+    path = sample_path(scale)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with alone(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
+        if not path.exists():
+            draft = path.with_suffix(".draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            make_sample(draft, images=IMAGES[scale], seed=SEED, report=report)
+            draft.rename(path)
+    return path
 
 
 @dataclass(frozen=True)
@@ -54,8 +141,8 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
     Raises:
         RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
     """
-    console = show.screen()
-    study, source = load.load(asked.study or "")
+    console = tables.screen()
+    study, source = load_study(asked.study or "")
     with progress(open_console(stderr=True)) as shown:
         machine = survey(_where(asked), gpus=study.same.gpus, say=shown.stage)
     if asked.data:
@@ -71,7 +158,7 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
         stand_in=_stand_in(asked, machine),
     )
     found = _chosen(found, asked)
-    show.print_plan(console, study, found, machine=machine, scale=asked.scale)
+    tables.print_plan(console, study, found, machine=machine, scale=asked.scale)
     if not requests(found):
         raise RequestError(f"nothing of STUDY={study.id} can run on {machine.name}; the reasons are above")
     if asked.dry_run:
@@ -186,8 +273,8 @@ def _write(reproduction: Reproduction, out: Path, console: Console) -> None:
     """Print the tables, and leave them beside the runs."""
     name = f"{reproduction.made_at:%Y%m%dT%H%M%SZ}-{reproduction.study}"
     data = write_report(out, f"{name}{SUFFIX}", reproduction.model_dump_json(indent=1) + "\n")
-    text = write_report(out, f"{name}.md", show.markdown(reproduction))
-    show.print_reproduction(console, reproduction)
+    text = write_report(out, f"{name}.md", tables.markdown(reproduction))
+    tables.print_reproduction(console, reproduction)
     for path in (data, text):
         console.print(f"written: {path}", style="dim", markup=False, soft_wrap=True)
 
@@ -199,12 +286,12 @@ def _exit_code(reproduction: Reproduction, *, stopped: bool) -> int:
 
 def list_studies(asked: Asked) -> None:
     """Print every study with how many of its cells can run here, and why the others can't."""
-    console = show.screen()
+    console = tables.screen()
     found: list[tuple[str, str, Machine, tuple[Cell, ...]]] = []
-    for name in load.names():
-        study, source = load.load(name)
+    for name in study_names():
+        study, source = load_study(name)
         machine = survey(_where(asked), gpus=study.same.gpus)
         path = sample_path(asked.scale)
         own = cells(study, source=source, machine=machine, scale=asked.scale, sample=path, data=asked.data)
         found.append((name, study.title, machine, own))
-    show.print_studies(console, found)
+    tables.print_studies(console, found)

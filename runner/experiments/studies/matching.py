@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from runner.experiments.studies.model import Observation
+from runner.results.published.findings import Axis, Selector
 from runner.results.published.model import Conditions
-from runner.results.published.selector import Axis, Selector
 
 Value = str | int | float | bool | None
 Level = str | int | float

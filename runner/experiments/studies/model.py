@@ -21,8 +21,7 @@ from runner.core.trial import AnyTrial, Case, ForeignTrial, Trial
 from runner.core.wire import Link
 from runner.experiments.studies.request import Scale
 from runner.results.published.findings import Finding
-from runner.results.published.model import Conditions
-from runner.results.published.source import Identifier
+from runner.results.published.model import Conditions, Identifier
 from runner.results.published.units import METRICS
 
 State = Literal["training", "idle"]
