@@ -10,7 +10,7 @@ import typer
 
 from runner.commands.flags import Text, flag
 from runner.core import request as ask
-from runner.experiments.studies.request import Asked, Scale
+from runner.experiments.studies.request import Scale, StudyRequest
 
 _SCALE = flag("--scale", help="full (default), or small: shorter runs of the same shape")
 _DEVICE = flag("--device", help="cpu or gpu (default: GPUs where there are some)")
@@ -70,11 +70,11 @@ def studies(
     list_studies(_where(scale=scale, device=device, hosts=hosts, engine=engine))
 
 
-def _where(*, scale: Text, device: Text, hosts: Text, engine: Text) -> Asked:
+def _where(*, scale: Text, device: Text, hosts: Text, engine: Text) -> StudyRequest:
     given = {
         "scale": ask.choice("SCALE", scale, Scale),
         "device": ask.choice("DEVICE", device, ask.Device),
         "hosts": hosts or None,
         "engine": ask.choice("ENGINE", engine, ask.EngineName),
     }
-    return Asked.model_validate({name: value for name, value in given.items() if value is not None})
+    return StudyRequest.model_validate({name: value for name, value in given.items() if value is not None})

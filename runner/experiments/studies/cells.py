@@ -10,12 +10,12 @@ several nodes have a request of their own, a sweep over the networks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from runner.core.request import Device, Interconnect, Precision, Request, Scaling
+from runner.core.request import Device, Precision, Request, Scaling
 from runner.core.wire import Link, parse_rate
 from runner.experiments.studies.differences import merged
 from runner.experiments.studies.model import Altered, Cell, Machine, Pick, Usable
@@ -25,7 +25,7 @@ from runner.results.published.model import Conditions, Published
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leaf:
+class Setup:
     """One combination of what a block varies.
 
     Attributes:
@@ -105,7 +105,7 @@ class BlockContext:
             return number
         return self.printed(name) if number is None else number
 
-    def leaves(self) -> Iterator[Leaf]:
+    def setups(self) -> Iterator[Setup]:
         """Every combination; at a small scale with those beside the source's own."""
         block = self.block
         also = tuple(point for point in block.small.also if point not in block.points) if self.small else ()
@@ -115,7 +115,7 @@ class BlockContext:
             for printed, network, case in product(batches, networks, block.cases or (None,)):
                 batch = max(1, printed // block.small.batch_divisor) if self.small else printed
                 sharing = {"device": 1, "node": point.gpus // point.nodes, "all": point.gpus}[block.batch_of]
-                yield Leaf(
+                yield Setup(
                     name=name,
                     model=block.small.models.get(name, model) if self.small else model,
                     precision=precision,
@@ -135,16 +135,16 @@ class BlockContext:
         several = self.block.device == "gpu" and max(point.gpus for point in self.block.points) > 1
         return next((image for image in usable if not (several and image.alone)), usable[0] if usable else None)
 
-    def against(self, leaf: Leaf) -> str | None:
+    def against(self, setup: Setup) -> str | None:
         """Why this machine can't run it, as half a sentence; None where it can."""
         if self.machine.device == "cpu" and self.block.gpu_only:
             return self.block.gpu_only
         if self.image is None:
             misfits = [image.misfit for image in self._images() if image.misfit]
             return misfits[0] if misfits else f"no image of this suite stands for it on a {self.device.upper()}"
-        if leaf.each is None:
-            return f"a batch of {leaf.batch} is not shared equally by {leaf.point.gpus} devices"
-        return None if self.block.device == "cpu" else self._no_room(leaf.point, self.image)
+        if setup.each is None:
+            return f"a batch of {setup.batch} is not shared equally by {setup.point.gpus} devices"
+        return None if self.block.device == "cpu" else self._no_room(setup.point, self.image)
 
     def _images(self) -> tuple[Usable, ...]:
         if self.stand_in:
@@ -199,17 +199,20 @@ def cells(
         data: real images for every cell that takes images.
         stand_in: a framework to take in place of the source's.
     """
-    first = BlockContext(
-        study=study,
-        block=study.blocks[0],
-        source=source,
-        machine=machine,
-        scale=scale,
-        data=data,
-        sample=sample,
-        stand_in=stand_in,
-    )
-    return tuple(cell for block in study.blocks for cell in _of_block(replace(first, block=block)))
+    found: list[Cell] = []
+    for block in study.blocks:
+        context = BlockContext(
+            study=study,
+            block=block,
+            source=source,
+            machine=machine,
+            scale=scale,
+            data=data,
+            sample=sample,
+            stand_in=stand_in,
+        )
+        found += _of_block(context)
+    return tuple(found)
 
 
 def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
@@ -219,77 +222,79 @@ def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
 
 def _of_block(context: BlockContext) -> Iterator[Cell]:
     """A block's cells; scales beside the source's own only on a curve of which this machine can't run all."""
-    whys = {leaf: context.against(leaf) for leaf in context.leaves()}
-    curves: dict[Curve, list[Leaf]] = {}
-    for leaf in whys:
-        curves.setdefault((leaf.name, leaf.precision, leaf.printed if context.block.batches else None), []).append(leaf)
-    asked: dict[Leaf, Asked] = {}
+    whys = {setup: context.against(setup) for setup in context.setups()}
+    curves: dict[Curve, list[Setup]] = {}
+    for setup in whys:
+        curves.setdefault((setup.name, setup.precision, setup.printed if context.block.batches else None), []).append(
+            setup
+        )
+    planned: dict[Setup, Planned] = {}
     for curve in curves.values():
-        lacking = any(whys[leaf] for leaf in curve if not leaf.extra)
-        asked |= ask(context, [leaf for leaf in curve if not whys[leaf] and (lacking or not leaf.extra)])
-    for leaf, why in whys.items():
-        request, pick = asked.get(leaf, (None, None))
-        if request or not leaf.extra:
+        lacking = any(whys[setup] for setup in curve if not setup.extra)
+        planned |= plan_curve(context, [setup for setup in curve if not whys[setup] and (lacking or not setup.extra)])
+    for setup, why in whys.items():
+        request, pick = planned.get(setup, (None, None))
+        if request or not setup.extra:
             yield Cell(
-                id=_id(context, leaf),
+                id=_id(context, setup),
                 block=context.block.id,
-                where=_where(context, leaf),
-                case=leaf.case,
+                where=_where(context, setup),
+                case=setup.case,
                 request=request,
                 pick=pick,
                 why=why,
-                altered=merged(context.study.declared(context.block, leaf.name), _altered(context, leaf)),
-                extra=leaf.extra,
+                altered=merged(context.study.declared(context.block, setup.name), _altered(context, setup)),
+                extra=setup.extra,
             )
 
 
-def _id(context: BlockContext, leaf: Leaf) -> str:
+def _id(context: BlockContext, setup: Setup) -> str:
     """`mxnet.googlenet.8gpus.2nodes.ib`: what the block varies, in the source's terms."""
-    block, point = context.block, leaf.point
-    words = [block.id, leaf.name] if len(block.models) > 1 else [block.id]
+    block, point = context.block, setup.point
+    words = [block.id, setup.name] if len(block.models) > 1 else [block.id]
     words += [f"{point.gpus}gpus"] if block.device == "gpu" else ["cpu"]
     words += [f"{point.nodes}nodes"] if point.nodes > 1 else []
-    words += [f"batch{leaf.printed}"] if len(block.batches) > 1 else []
-    words += [leaf.precision] if len(block.precisions) > 1 else []
-    words += [leaf.network] if leaf.network else []
-    words += [block.cases[leaf.case]] if leaf.case else []
+    words += [f"batch{setup.printed}"] if len(block.batches) > 1 else []
+    words += [setup.precision] if len(block.precisions) > 1 else []
+    words += [setup.network] if setup.network else []
+    words += [block.cases[setup.case]] if setup.case else []
     return ".".join(words)
 
 
-def _where(context: BlockContext, leaf: Leaf) -> Conditions:
+def _where(context: BlockContext, setup: Setup) -> Conditions:
     """The source's terms; each source names a batch in its own way, and some a network where nothing crosses it."""
-    block, point = context.block, leaf.point
+    block, point = context.block, setup.point
     on_gpus = block.device == "gpu"
     own = {
-        "model": leaf.name,
+        "model": setup.name,
         "gpu": context.machine.gpu if context.device == "gpu" else None,
         "device": None if on_gpus else "cpu",
         "gpus": point.gpus if on_gpus else 0,
         "nodes": point.nodes,
-        block.batch_term: leaf.printed,
-        "network": leaf.network,
-        "precision": leaf.precision if len(block.precisions) > 1 else None,
+        block.batch_term: setup.printed,
+        "network": setup.network,
+        "precision": setup.precision if len(block.precisions) > 1 else None,
     }
     return Conditions.model_validate({**block.where.stated, **{name: it for name, it in own.items() if it is not None}})
 
 
-def _altered(context: BlockContext, leaf: Leaf) -> Iterator[Altered]:
+def _altered(context: BlockContext, setup: Setup) -> Iterator[Altered]:
     """Every difference to what the source ran that the study does not declare, but for the device itself."""
     block, where, image = context.block, context.block.where, context.image
     if where.framework and context.framework != where.framework:
         yield Altered(field="framework", published=where.framework, here=context.framework)
     if image and image.version != where.version:
         yield Altered(field="version", published=where.version or NOT_STATED, here=image.version)
-    if leaf.model != block.models[leaf.name]:
-        yield Altered(field="model", published=leaf.name, here=leaf.model)
-    if leaf.batch != leaf.printed:
-        yield Altered(field="batch", published=f"{leaf.printed:,}", here=f"{leaf.batch:,}")
+    if setup.model != block.models[setup.name]:
+        yield Altered(field="model", published=setup.name, here=setup.model)
+    if setup.batch != setup.printed:
+        yield Altered(field="batch", published=f"{setup.printed:,}", here=f"{setup.batch:,}")
     if where.data == "real" and block.image_size:
         here = f"images of {context.images.name}" if context.images else "synthetic images"
         yield Altered(field="data", published=where.dataset or "real images", here=here)
-    if leaf.network and not context.machine.hosts:
-        wire = next(wire.name for wire in context.source.hardware.wires if wire.id == leaf.network)
-        held = link(context, leaf.network)
+    if setup.network and not context.machine.hosts:
+        wire = next(wire.name for wire in context.source.hardware.wires if wire.id == setup.network)
+        held = link(context, setup.network)
         here = f"emulated nodes, {held.label.removeprefix('emulated ') if held else 'links as they are'}"
         yield Altered(field="network", published=wire, here=here)
     yield from _shorter(context)
@@ -319,25 +324,20 @@ def _said(value: int | None) -> str:
     return NOT_STATED if value is None else f"{value:,}"
 
 
-Asked = tuple[Request, Pick]
+Planned = tuple[Request, Pick]
 
 
-def ask(context: BlockContext, leaves: Sequence[Leaf]) -> dict[Leaf, Asked]:
-    """Requests for the leaves of one curve: equal in all but scale, network and case.
+def plan_curve(context: BlockContext, setups: Sequence[Setup]) -> dict[Setup, Planned]:
+    """Requests for the setups of one curve: equal in all but scale, network and case.
 
     Args:
         context: the block on this machine.
-        leaves: those that can run here.
+        setups: those that can run here.
     """
-    found = dict(_one_node(context, [leaf for leaf in leaves if leaf.point.nodes == 1]))
-    for point in dict.fromkeys(leaf.point for leaf in leaves if leaf.point.nodes > 1):
-        found |= dict(_several_nodes(context, [leaf for leaf in leaves if leaf.point == point]))
+    found = dict(_one_node(context, [setup for setup in setups if setup.point.nodes == 1]))
+    for point in dict.fromkeys(setup.point for setup in setups if setup.point.nodes > 1):
+        found |= dict(_several_nodes(context, [setup for setup in setups if setup.point == point]))
     return found
-
-
-def interconnect(context: BlockContext, network: str | None) -> Interconnect:
-    """What stands for a network of the source between real hosts."""
-    return context.study.networks[network].interconnect if network else "auto"
 
 
 def link(context: BlockContext, network: str | None) -> Link | None:
@@ -346,56 +346,57 @@ def link(context: BlockContext, network: str | None) -> Link | None:
     return Link(rate_mbit=parse_rate(rate), emulated=True) if rate else None
 
 
-def _one_node(context: BlockContext, leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Asked]]:
+def _one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
     """One request for all scales if the batch of a device is the same at each, or that of all devices; else one for each."""
-    if len({leaf.each for leaf in leaves}) == 1:
-        groups: list[tuple[Sequence[Leaf], Scaling]] = [(leaves, "weak")]
-    elif len({_of_all(leaf) for leaf in leaves}) == 1:
-        groups = [(leaves, "strong")]
+    if len({setup.each for setup in setups}) == 1:
+        groups: list[tuple[Sequence[Setup], Scaling]] = [(setups, "weak")]
+    elif len({_of_all(setup) for setup in setups}) == 1:
+        groups = [(setups, "strong")]
     else:
-        groups = [([leaf], "weak") for leaf in leaves]
+        groups = [([setup], "weak") for setup in setups]
     hosts = context.machine.hosts if context.block.networks else None
     more = {"hosts": hosts, "nodes": 1} if hosts else {}
     for group, scaling in groups:
-        scales = tuple(sorted({leaf.point.gpus for leaf in group}))
+        scales = tuple(sorted({setup.point.gpus for setup in group}))
         batch = group[0].each if scaling == "weak" else _of_all(group[0])
         request = _request(context, group[0], scales=scales, batch=batch, scaling=scaling, **more)
-        for leaf in group:
-            case = context.block.cases[leaf.case] if leaf.case else None
-            yield leaf, (request, _pick(context, leaf, case=case))
+        for setup in group:
+            case = context.block.cases[setup.case] if setup.case else None
+            yield setup, (request, _pick(context, setup, case=case))
 
 
-def _several_nodes(context: BlockContext, leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Asked]]:
-    """One request for a scale, a sweep over its networks."""
-    first, hosts = leaves[0], context.machine.hosts
-    point = first.point
-    if hosts:
-        kinds = tuple(dict.fromkeys(interconnect(context, leaf.network) for leaf in leaves))
-        more: dict[str, Any] = {"hosts": hosts, "interconnect": kinds}
-    else:
-        more = {"links": tuple(dict.fromkeys(link(context, leaf.network) for leaf in leaves))}
-    request = _request(
-        context, first, scales=(point.gpus,), batch=first.each, scaling="weak", nodes=point.nodes, **more
-    )
-    for leaf in leaves:
-        if hosts:
-            pick = _pick(context, leaf, interconnect=interconnect(context, leaf.network))
-        else:
-            pick = _pick(context, leaf, link=link(context, leaf.network))
-        yield leaf, (request, pick)
+def _several_nodes(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
+    """One request for a scale, a sweep over its networks: kinds of wire between real hosts, links between emulated nodes."""
+    first, hosts, study = setups[0], context.machine.hosts, context.study
+    wires: dict[Setup, Any] = {
+        setup: study.networks[setup.network].interconnect if hosts and setup.network else link(context, setup.network)
+        for setup in setups
+    }
+    swept = tuple(dict.fromkeys(wires.values()))
+    more = {"hosts": hosts, "interconnect": swept} if hosts else {"links": swept}
+    scales, nodes = (first.point.gpus,), first.point.nodes
+    request = _request(context, first, scales=scales, batch=first.each, scaling="weak", nodes=nodes, **more)
+    for setup, wire in wires.items():
+        yield setup, (request, _pick(context, setup, **{"interconnect" if hosts else "link": wire}))
 
 
-def _pick(context: BlockContext, leaf: Leaf, **more: Any) -> Pick:
+def _pick(context: BlockContext, setup: Setup, **more: Any) -> Pick:
     measured = not context.block.passes_only
-    return Pick(devices=leaf.point.gpus, nodes=leaf.point.nodes, measured=measured, **more)
+    return Pick(devices=setup.point.gpus, nodes=setup.point.nodes, measured=measured, **more)
 
 
-def _of_all(leaf: Leaf) -> int | None:
-    return leaf.each * leaf.point.gpus if leaf.each is not None else None
+def _of_all(setup: Setup) -> int | None:
+    return setup.each * setup.point.gpus if setup.each is not None else None
 
 
 def _request(
-    context: BlockContext, leaf: Leaf, *, scales: tuple[int, ...], batch: int | None, scaling: Scaling, **more: Any
+    context: BlockContext,
+    setup: Setup,
+    *,
+    scales: tuple[int, ...],
+    batch: int | None,
+    scaling: Scaling,
+    **more: Any,
 ) -> Request:
     """What the study says; all else stays at the suite's default. Several devices share the iterations of one."""
     block, image, device = context.block, context.image, context.device
@@ -406,7 +407,7 @@ def _request(
     asked: dict[str, Any] = {
         "framework": context.framework,
         "version": image.version if image else None,
-        "model": leaf.model,
+        "model": setup.model,
         "device": device,
         "gpus": scales if device == "gpu" else None,
         "workers": (scales if block.device == "gpu" else (1,)) if device == "cpu" else None,
@@ -416,9 +417,9 @@ def _request(
         "image_size": context.shortened("image_size"),
         "strategy": block.strategy if several else None,
         "kvstore": block.kvstore if several else None,
-        "precision": leaf.precision,
+        "precision": setup.precision,
         "mode": block.mode,
-        "iterations": -(-samples // leaf.batch) if samples else context.shortened("iterations"),
+        "iterations": -(-samples // setup.batch) if samples else context.shortened("iterations"),
         "epochs": context.shortened("epochs"),
         "warmup": context.shortened("warmup"),
         "fit": context.shortened("fit"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -31,7 +31,7 @@ from runner.experiments.studies.cells import cells, requests
 from runner.experiments.studies.machine import survey
 from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, Run, is_baseline
 from runner.experiments.studies.reproduction import SUFFIX, judge
-from runner.experiments.studies.request import Asked, Scale
+from runner.experiments.studies.request import Scale, StudyRequest
 from runner.experiments.studies.study import load_study, study_names
 from runner.plan.discovery import read_by_others
 from runner.report.progress import Progress, progress
@@ -42,34 +42,21 @@ from runner.run import bench, trial_runner
 from runner.run.sample import make_sample
 
 
-class Pace:
-    """Told how long each request took; those still to come are taken to be like them."""
+def place_in_study(seconds: Sequence[float], *, total: int) -> str:
+    """`[3/22, about 6 min left]`, of the request that begins now; those to come are taken to be like those that are done.
 
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._seconds: list[float] = []
-
-    def done(self, seconds: float) -> None:
-        """One more is done."""
-        self._seconds.append(seconds)
-
-    @property
-    def left_s(self) -> float | None:
-        """Seconds that the rest may take; None before the first is done."""
-        if not self._seconds:
-            return None
-        return sum(self._seconds) / len(self._seconds) * (self._total - len(self._seconds))
-
-    def said(self) -> str:
-        """`[3/22, about 6 min left]`, of the one that begins now."""
-        place = f"{len(self._seconds) + 1}/{self._total}"
-        if self.left_s is None:
-            return f"[{place}]"
-        minutes = max(1, round(self.left_s / 60))
-        return f"[{place}, about {minutes} min left]"
+    Args:
+        seconds: how long each request took that is done.
+        total: how many there are.
+    """
+    place = f"{len(seconds) + 1}/{total}"
+    if not seconds:
+        return f"[{place}]"
+    left_s = sum(seconds) / len(seconds) * (total - len(seconds))
+    return f"[{place}, about {max(1, round(left_s / 60))} min left]"
 
 
-class Memory:
+class RunsOnFile:
     """What `out` has of each trial.
 
     A run counts for a trial that is equal to its own in every field: scale, batch, wires, link, profile, concurrent trainings, data. The
@@ -89,13 +76,10 @@ class Memory:
 
     def find(self, trial: AnyTrial, image: ImageUsed) -> trial_runner.Run | None:
         """The newest run of this trial in this image; None if there is none."""
-        return max(self._of(trial, image), key=lambda run: run[1].run_id, default=None)
-
-    def _of(self, trial: AnyTrial, image: ImageUsed) -> Iterator[trial_runner.Run]:
-        for run in self._runs.get(trial.key, []):
-            used = run[1].image
-            if run[1].trial == trial and (used.id, used.lock_sha256) == (image.id, image.lock_sha256):
-                yield run
+        wanted = (trial, image.id, image.lock_sha256)
+        known = [(run, run[1].image) for run in self._runs.get(trial.key, [])]
+        own = [run for run, used in known if (run[1].trial, used.id, used.lock_sha256) == wanted]
+        return max(own, key=lambda run: run[1].run_id, default=None)
 
 
 IMAGES: Final[dict[Scale, int]] = {"full": 2000, "small": 88}
@@ -135,7 +119,7 @@ class _Ran:
     stopped: bool
 
 
-def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
+def reproduce(asked: StudyRequest, *, command: tuple[str, ...]) -> int:
     """Run a study's cells that this hardware can run, and hold what comes out against the source; returns the exit code.
 
     Raises:
@@ -183,12 +167,12 @@ def reproduce(asked: Asked, *, command: tuple[str, ...]) -> int:
     return _exit_code(reproduction, stopped=ran.stopped)
 
 
-def _where(asked: Asked) -> Request:
+def _where(asked: StudyRequest) -> Request:
     given = {"device": asked.device, "hosts": asked.hosts, "engine": asked.engine}
     return Request.model_validate({name: value for name, value in given.items() if value is not None})
 
 
-def _stand_in(asked: Asked, machine: Machine) -> str | None:
+def _stand_in(asked: StudyRequest, machine: Machine) -> str | None:
     """The framework that was asked for.
 
     Raises:
@@ -200,7 +184,7 @@ def _stand_in(asked: Asked, machine: Machine) -> str | None:
     return asked.framework
 
 
-def _chosen(found: Sequence[Cell], asked: Asked) -> tuple[Cell, ...]:
+def _chosen(found: Sequence[Cell], asked: StudyRequest) -> tuple[Cell, ...]:
     """The cells that were asked for, all of them where none was named.
 
     Raises:
@@ -213,14 +197,14 @@ def _chosen(found: Sequence[Cell], asked: Asked) -> tuple[Cell, ...]:
     return tuple(cell for cell in found if not asked.cells or cell.id.startswith(asked.cells))
 
 
-def _run(found: Sequence[Cell], asked: Asked, *, out: Path, command: tuple[str, ...], shown: Progress) -> _Ran:
+def _run(found: Sequence[Cell], asked: StudyRequest, *, out: Path, command: tuple[str, ...], shown: Progress) -> _Ran:
     """Run every request once. One that fails does not end the study; Ctrl-C does, and leaves what is done."""
-    memory, ran = Memory(out), _Ran({}, {}, stopped=False)
+    on_file, ran = RunsOnFile(out), _Ran({}, {}, stopped=False)
     todo = requests(found)
-    pace = Pace(len(todo))
+    seconds: list[float] = []
     for request in todo:
         own = [cell for cell in found if cell.request == request]
-        shown.stage(f"{pace.said()} {', '.join(cell.id for cell in own)}")
+        shown.stage(f"{place_in_study(seconds, total=len(todo))} {', '.join(cell.id for cell in own)}")
         began = time.monotonic()
         try:
             if request.data == sample_path(asked.scale):
@@ -230,7 +214,7 @@ def _run(found: Sequence[Cell], asked: Asked, *, out: Path, command: tuple[str, 
                 command=command,
                 name=bench.stamp(),
                 shown=shown,
-                known=memory.find,
+                known=on_file.find,
                 wanted=partial(_is_wanted, own),
             )
         except KeyboardInterrupt:
@@ -240,10 +224,10 @@ def _run(found: Sequence[Cell], asked: Asked, *, out: Path, command: tuple[str, 
             shown.stage(f"failed: {error}")
             continue
         finally:
-            pace.done(time.monotonic() - began)
+            seconds.append(time.monotonic() - began)
         ran.runs[request] = runs
         for run in runs:
-            memory.add(run)
+            on_file.add(run)
         if any(record.outcome.status == "interrupted" for _, record in runs):
             return _Ran(ran.runs, ran.whys, stopped=True)
     return ran
@@ -284,7 +268,7 @@ def _exit_code(reproduction: Reproduction, *, stopped: bool) -> int:
     return 3 if stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
 
 
-def list_studies(asked: Asked) -> None:
+def list_studies(asked: StudyRequest) -> None:
     """Print every study with how many of its cells can run here, and why the others can't."""
     console = tables.screen()
     found: list[tuple[str, str, Machine, tuple[Cell, ...]]] = []

@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean
 from typing import Final
 
@@ -24,7 +25,7 @@ from runner.analysis.summarize import latency, usable_windows
 from runner.core.measurement import Interval
 from runner.core.profile import COLLECTIVES, Category, Profile
 from runner.core.record import RunRecord
-from runner.core.telemetry import GpuTelemetry, HostTelemetry, Range, Telemetry
+from runner.core.telemetry import GpuTelemetry, Range, Telemetry
 from runner.core.trial import Trial
 from runner.experiments.studies.differences import device_names
 from runner.experiments.studies.model import CellRun, Machine, Missing, Observation, Run
@@ -271,63 +272,60 @@ def _mode(record: RunRecord) -> str:
 
 _UTILISATION: Final = ("gpu_utilisation", "gpu_utilisation_min", "gpu_utilisation_avg", "gpu_utilisation_max")
 _UNWATCHED: Final = "these runs were not watched (TELEMETRY_HZ=0)"
-_POWER: Final = ("power_min", "power_avg", "power_max")
 
-Device = GpuTelemetry | HostTelemetry
+Watched = Sequence[tuple[Run, Telemetry]]
 
 
 def _devices(cell: Gathered) -> None:
     """Everything that telemetry has, over all repeats; of each GPU by itself where there are several."""
-    told = [(one, telemetry) for one in cell.measured if (telemetry := one.record.telemetry)]
+    watched = [(one, telemetry) for one in cell.measured if (telemetry := one.record.telemetry)]
     if cell.on_cpu:
         cell.lack(NO_GPU, *_UTILISATION, "gpu_memory")
-    elif told:
-        _gpus(cell, told)
+    elif watched:
+        _gpus(cell, watched)
     else:
         cell.lack(_UNWATCHED, *_UTILISATION, "gpu_memory")
-    if not told:
-        cell.lack(_UNWATCHED, *_POWER, "power_idle")
+    if not watched:
+        cell.lack(_UNWATCHED, "power_min", "power_avg", "power_max", "power_idle")
         return
-    runs = [one for one, _ in told]
-    _power(cell, told)
-    idle = [_idle(telemetry) for _, telemetry in told]
-    known = [value for value in idle if value is not None]
-    if known:
-        cell.add_mean("power_idle", "W", known, runs)
-        cell.add_mean("power_avg", "W", known, runs, state="idle")
-    else:
-        cell.lack(_why(told[0][1], "power_w"), "power_idle")
-
-
-def _gpus(cell: Gathered, told: Sequence[tuple[Run, Telemetry]]) -> None:
-    runs = [one for one, _ in told]
-    spans = [[gpu.utilisation for gpu in telemetry.gpus] for _, telemetry in told]
-    if not _ranges(cell, "gpu_utilisation", "%", spans, runs):
-        cell.lack(_why(told[0][1], "utilisation"), *_UTILISATION)
-    else:
-        means = [fmean(one.avg for one in own if one) for own in spans]
-        cell.add_mean("gpu_utilisation", "%", means, runs)
-    peaks = [[gpu.memory_mib.max for gpu in telemetry.gpus if gpu.memory_mib] for _, telemetry in told]
-    if all(peaks):
-        cell.add_mean("gpu_memory", "MiB", [max(own) for own in peaks], runs, method="largest of the devices")
-        _each(cell, told, lambda gpu: gpu.memory_mib.max if gpu.memory_mib else None, "gpu_memory", "MiB")
-    else:
-        cell.lack(_why(told[0][1], "memory_mib"), "gpu_memory")
-    _each(cell, told, lambda gpu: gpu.utilisation.avg if gpu.utilisation else None, "gpu_utilisation_avg", "%")
-    _each(cell, told, lambda gpu: gpu.utilisation.min if gpu.utilisation else None, "gpu_utilisation_min", "%")
-    _each(cell, told, lambda gpu: gpu.utilisation.max if gpu.utilisation else None, "gpu_utilisation_max", "%")
-
-
-def _power(cell: Gathered, told: Sequence[tuple[Run, Telemetry]]) -> None:
-    runs = [one for one, _ in told]
+    on_cpu = watched[0][1].device == "cpu"
     method = (
         "energy of the processors' packages (RAPL) ÷ time; extremes between samples"
-        if told[0][1].device == "cpu"
+        if on_cpu
         else "energy ÷ time; extremes of samples, as the driver tells them"
     )
-    spans = [[one.power_w for one in telemetry.trained] for _, telemetry in told]
-    if not _ranges(cell, "power", "W", spans, runs, method=method):
-        cell.lack(_why(told[0][1], "power_w"), *_POWER)
+    spans = [[one.power_w for one in telemetry.trained] for _, telemetry in watched]
+    if not _ranges(cell, "power", "W", spans, watched, method=method):
+        cell.lack(_why(watched, "power_w"), "power_min", "power_avg", "power_max")
+    idle = [value for _, telemetry in watched if (value := _idle(telemetry)) is not None]
+    if idle:
+        runs = [one for one, _ in watched]
+        cell.add_mean("power_idle", "W", idle, runs)
+        cell.add_mean("power_avg", "W", idle, runs, state="idle")
+    else:
+        cell.lack(_why(watched, "power_w"), "power_idle")
+
+
+def _gpus(cell: Gathered, watched: Watched) -> None:
+    runs = [one for one, _ in watched]
+    spans = [[gpu.utilisation for gpu in telemetry.gpus] for _, telemetry in watched]
+    if _ranges(cell, "gpu_utilisation", "%", spans, watched):
+        means = [fmean(one.avg for one in own if one) for own in spans]
+        cell.add_mean("gpu_utilisation", "%", means, runs)
+    else:
+        cell.lack(_why(watched, "utilisation"), *_UTILISATION)
+    peaks = [[gpu.memory_mib.max for gpu in telemetry.gpus if gpu.memory_mib] for _, telemetry in watched]
+    if all(peaks):
+        cell.add_mean("gpu_memory", "MiB", [max(own) for own in peaks], runs, method="largest of the devices")
+        _each(cell, watched, "gpu_memory", "MiB", lambda gpu: gpu.memory_mib.max if gpu.memory_mib else None)
+    else:
+        cell.lack(_why(watched, "memory_mib"), "gpu_memory")
+    for name in ("avg", "min", "max"):
+        _each(cell, watched, f"gpu_utilisation_{name}", "%", partial(_utilisation, name))
+
+
+def _utilisation(name: str, gpu: GpuTelemetry) -> float | None:
+    return getattr(gpu.utilisation, name, None)
 
 
 def _ranges(
@@ -335,7 +333,7 @@ def _ranges(
     stem: str,
     unit: str,
     spans: Sequence[Sequence[Range | None]],
-    runs: Sequence[Run],
+    watched: Watched,
     *,
     method: str | None = None,
 ) -> bool:
@@ -343,28 +341,25 @@ def _ranges(
     known = [[one for one in own if one] for own in spans]
     if not all(own and len(own) == len(all_) for own, all_ in zip(known, spans, strict=True)):
         return False
-    cell.add_mean(f"{stem}_min", unit, [min(one.min for one in own) for own in known], runs, method=method)
-    cell.add_mean(f"{stem}_avg", unit, [fmean(one.avg for one in own) for own in known], runs, method=method)
-    cell.add_mean(f"{stem}_max", unit, [max(one.max for one in own) for own in known], runs, method=method)
+    for name, values in (
+        ("min", [min(one.min for one in own) for own in known]),
+        ("avg", [fmean(one.avg for one in own) for own in known]),
+        ("max", [max(one.max for one in own) for own in known]),
+    ):
+        cell.add_mean(f"{stem}_{name}", unit, values, [one for one, _ in watched], method=method)
     return True
 
 
 def _each(
-    cell: Gathered,
-    told: Sequence[tuple[Run, Telemetry]],
-    figure: Callable[[GpuTelemetry], float | None],
-    metric: str,
-    unit: str,
+    cell: Gathered, watched: Watched, metric: str, unit: str, figure: Callable[[GpuTelemetry], float | None]
 ) -> None:
     """A figure of each GPU, numbered from 1 in the order of nodes and devices, as `nvidia-smi` lists them."""
-    count = min(len(telemetry.gpus) for _, telemetry in told)
-    if count < 2:  # noqa: PLR2004 - one GPU is all of them
-        return
-    for place in range(count):
-        values = [figure(telemetry.gpus[place]) for _, telemetry in told]
+    count = min(len(telemetry.gpus) for _, telemetry in watched)
+    for place in range(count if count > 1 else 0):  # one GPU is all of them
+        values = [figure(telemetry.gpus[place]) for _, telemetry in watched]
         known = [value for value in values if value is not None]
         if len(known) == len(values):
-            cell.add_mean(metric, unit, known, [one for one, _ in told], gpu_index=place + 1)
+            cell.add_mean(metric, unit, known, [one for one, _ in watched], gpu_index=place + 1)
 
 
 def _idle(telemetry: Telemetry) -> float | None:
@@ -373,8 +368,9 @@ def _idle(telemetry: Telemetry) -> float | None:
     return fmean(known) if known and len(known) == len(telemetry.trained) else None
 
 
-def _why(telemetry: Telemetry, field: str) -> str:
+def _why(watched: Watched, field: str) -> str:
     """Why the devices that trained have no such figure."""
+    telemetry = watched[0][1]
     for one in telemetry.trained:
         name = f"gpu{one.index}" if isinstance(one, GpuTelemetry) else "host"
         if reason := telemetry.why_missing(one.node, name, field):
