@@ -44,7 +44,7 @@ def reproduce(
     from runner.experiments.studies.flow import reproduce as flow  # noqa: PLC0415 - commands load what they need
 
     where = _where(scale=scale, device=device, hosts=hosts, engine=engine)
-    asked = where.model_copy(
+    options = where.model_copy(
         update={
             "study": study,
             "framework": framework or None,
@@ -54,7 +54,7 @@ def reproduce(
             "dry_run": dry_run,
         }
     )
-    raise typer.Exit(flow(asked, command=tuple(sys.argv)))
+    raise typer.Exit(flow(options, command=tuple(sys.argv)))
 
 
 def studies(

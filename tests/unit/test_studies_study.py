@@ -86,12 +86,7 @@ def test_a_whole_file_is_read_with_its_source(tmp_path):
             19,
             "`published` and `here` are the same",
         ),
-        (
-            "  iterations: 10",
-            "  iterations: 10\n  differs: [{field: loss, here: b}]",
-            19,
-            "key 'published' is missing",
-        ),
+        ("  iterations: 10", "  iterations: 10\n  differs: [{field: loss, here: b}]", 19, "key 'published' is missing"),
         (
             "networks:\n",
             "differs: [{field: loss, published: a, here: b}, {field: loss, published: a, here: c}]\nnetworks:\n",

@@ -390,13 +390,7 @@ def _of_all(setup: Setup) -> int | None:
 
 
 def _request(
-    context: BlockContext,
-    setup: Setup,
-    *,
-    scales: tuple[int, ...],
-    batch: int | None,
-    scaling: Scaling,
-    **more: Any,
+    context: BlockContext, setup: Setup, *, scales: tuple[int, ...], batch: int | None, scaling: Scaling, **more: Any
 ) -> Request:
     """What the study says; all else stays at the suite's default. Several devices share the iterations of one."""
     block, image, device = context.block, context.image, context.device

@@ -119,45 +119,45 @@ class _Ran:
     stopped: bool
 
 
-def reproduce(asked: StudyRequest, *, command: tuple[str, ...]) -> int:
+def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     """Run a study's cells that this hardware can run, and hold what comes out against the source; returns the exit code.
 
     Raises:
         RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
     """
     console = tables.screen()
-    study, source = load_study(asked.study or "")
+    study, source = load_study(options.study or "")
     with progress(open_console(stderr=True)) as shown:
-        machine = survey(_where(asked), gpus=study.same.gpus, say=shown.stage)
-    if asked.data:
+        machine = survey(_where(options), gpus=study.same.gpus, say=shown.stage)
+    if options.data:
         containers = machine.engine not in BARE_ENGINES
-        inspect(asked.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
+        inspect(options.data, by_others=read_by_others(in_containers=containers, on_hosts=machine.hosts is not None))
     found = cells(
         study,
         source=source,
         machine=machine,
-        scale=asked.scale,
-        sample=sample_path(asked.scale),
-        data=asked.data.resolve() if asked.data else None,
-        stand_in=_stand_in(asked, machine),
+        scale=options.scale,
+        sample=sample_path(options.scale),
+        data=options.data.resolve() if options.data else None,
+        stand_in=_stand_in(options, machine),
     )
-    found = _chosen(found, asked)
-    tables.print_plan(console, study, found, machine=machine, scale=asked.scale)
+    found = _chosen(found, options)
+    tables.print_plan(console, study, found, machine=machine, scale=options.scale)
     if not requests(found):
         raise RequestError(f"nothing of STUDY={study.id} can run on {machine.name}; the reasons are above")
-    if asked.dry_run:
+    if options.dry_run:
         return 0
-    out = asked.out or SUITE_ROOT / "results" / machine.name
+    out = options.out or SUITE_ROOT / "results" / machine.name
     check_writable(out)
     with progress(open_console(stderr=True)) as shown:
-        ran = _run(found, asked, out=out, command=command, shown=shown)
+        ran = _run(found, options, out=out, command=command, shown=shown)
     runs = tuple(_cell_run(cell, ran) for cell in found)
     reproduction = judge(
         study,
         published=source,
         runs=runs,
         machine=machine,
-        scale=asked.scale,
+        scale=options.scale,
         made_at=datetime.now(timezone.utc),
         git=read_git(SUITE_ROOT).commit,
     )
@@ -167,37 +167,37 @@ def reproduce(asked: StudyRequest, *, command: tuple[str, ...]) -> int:
     return _exit_code(reproduction, stopped=ran.stopped)
 
 
-def _where(asked: StudyRequest) -> Request:
-    given = {"device": asked.device, "hosts": asked.hosts, "engine": asked.engine}
+def _where(options: StudyRequest) -> Request:
+    given = {"device": options.device, "hosts": options.hosts, "engine": options.engine}
     return Request.model_validate({name: value for name, value in given.items() if value is not None})
 
 
-def _stand_in(asked: StudyRequest, machine: Machine) -> str | None:
+def _stand_in(options: StudyRequest, machine: Machine) -> str | None:
     """The framework that was asked for.
 
     Raises:
         RequestError: the suite has none of that name.
     """
     known = {image.framework for image in machine.images}
-    if asked.framework and asked.framework not in known:
-        raise RequestError(f"unknown FRAMEWORK {asked.framework!r}; known: {nearest(asked.framework, known)}")
-    return asked.framework
+    if options.framework and options.framework not in known:
+        raise RequestError(f"unknown FRAMEWORK {options.framework!r}; known: {nearest(options.framework, known)}")
+    return options.framework
 
 
-def _chosen(found: Sequence[Cell], asked: StudyRequest) -> tuple[Cell, ...]:
+def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
     """The cells that were asked for, all of them where none was named.
 
     Raises:
         RequestError: a name that is no cell's.
     """
-    for name in asked.cells:
+    for name in options.cells:
         if not any(cell.id.startswith(name) for cell in found):
             blocks = ", ".join(dict.fromkeys(cell.block for cell in found))
-            raise RequestError(f"CELLS={name}: no cell of STUDY={asked.study} begins so; its blocks: {blocks}")
-    return tuple(cell for cell in found if not asked.cells or cell.id.startswith(asked.cells))
+            raise RequestError(f"CELLS={name}: no cell of STUDY={options.study} begins so; its blocks: {blocks}")
+    return tuple(cell for cell in found if not options.cells or cell.id.startswith(options.cells))
 
 
-def _run(found: Sequence[Cell], asked: StudyRequest, *, out: Path, command: tuple[str, ...], shown: Progress) -> _Ran:
+def _run(found: Sequence[Cell], options: StudyRequest, *, out: Path, command: tuple[str, ...], shown: Progress) -> _Ran:
     """Run every request once. One that fails does not end the study; Ctrl-C does, and leaves what is done."""
     on_file, ran = RunsOnFile(out), _Ran({}, {}, stopped=False)
     todo = requests(found)
@@ -207,10 +207,10 @@ def _run(found: Sequence[Cell], asked: StudyRequest, *, out: Path, command: tupl
         shown.stage(f"{place_in_study(seconds, total=len(todo))} {', '.join(cell.id for cell in own)}")
         began = time.monotonic()
         try:
-            if request.data == sample_path(asked.scale):
-                ensure_sample(asked.scale, report=shown.stage)
+            if request.data == sample_path(options.scale):
+                ensure_sample(options.scale, report=shown.stage)
             runs = bench.run(
-                request.model_copy(update={"out": out, "engine": asked.engine}),
+                request.model_copy(update={"out": out, "engine": options.engine}),
                 command=command,
                 name=bench.stamp(),
                 shown=shown,
@@ -268,14 +268,14 @@ def _exit_code(reproduction: Reproduction, *, stopped: bool) -> int:
     return 3 if stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
 
 
-def list_studies(asked: StudyRequest) -> None:
+def list_studies(options: StudyRequest) -> None:
     """Print every study with how many of its cells can run here, and why the others can't."""
     console = tables.screen()
     found: list[tuple[str, str, Machine, tuple[Cell, ...]]] = []
     for name in study_names():
         study, source = load_study(name)
-        machine = survey(_where(asked), gpus=study.same.gpus)
-        path = sample_path(asked.scale)
-        own = cells(study, source=source, machine=machine, scale=asked.scale, sample=path, data=asked.data)
+        machine = survey(_where(options), gpus=study.same.gpus)
+        path = sample_path(options.scale)
+        own = cells(study, source=source, machine=machine, scale=options.scale, sample=path, data=options.data)
         found.append((name, study.title, machine, own))
     tables.print_studies(console, found)

@@ -30,33 +30,9 @@ AXES: Final = {
 }
 """Conditions that are numbers, by preference, and what their axis is called."""
 TELLING: Final = (
-    *(
-        "framework",
-        "build",
-        "model",
-        "variant",
-        "mode",
-        "device",
-        "gpu",
-        "network",
-        "gpus",
-        "batch_per_gpu",
-        "batch",
-        "global_batch",
-    ),
-    *(
-        "precision",
-        "strategy",
-        "technique",
-        "case",
-        "state",
-        "name",
-        "epoch",
-        "iterations",
-        "gpu_index",
-        "system",
-        "run",
-    ),
+    *("framework", "build", "model", "variant", "mode", "device", "gpu", "network", "gpus", "batch_per_gpu", "batch"),
+    *("global_batch", "precision", "strategy", "technique", "case", "state", "name", "epoch", "iterations"),
+    *("gpu_index", "system", "run"),
 )
 """Conditions that tell curves apart, in the order in which a legend names them; figures that differ in others alone share a curve."""
 GROWS: Final = ("global_batch", "batch_per_gpu", "batch")
@@ -68,11 +44,9 @@ COUNTED: Final = frozenset(
 )
 """Settings that a source prints, which nobody measures."""
 CURVES: Final = 8
-ABBREVIATED: Final = frozenset({"api", "fp32", "fp64", "gpu", "nccl"})
 """More curves than that are parted by network."""
-NUMBERED: Final = frozenset(
-    {"gpus", "batch_per_gpu", "batch", "global_batch", "epoch", "iterations", "gpu_index", "run"}
-)
+ABBREVIATED: Final = frozenset({"api", "fp32", "fp64", "gpu", "nccl"})
+NUMBERED: Final = frozenset({*AXES, "run"})
 """Conditions whose value says nothing without their name."""
 
 

@@ -49,7 +49,7 @@ def compared(evidence: Evidence, study: Study) -> tuple[Comparison, ...]:
         if is_measured(figure) and figure.metric != "samples_per_run":  # which its settings make
             found.append(_figure(figure, evidence, study))
             if figure.id in curves and curves[figure.id].baseline is not figure:
-                found += _speedup(curves[figure.id], evidence, study)
+                found.append(_figure(_speedup(curves[figure.id]), evidence, study))
     return tuple(found)
 
 
@@ -61,14 +61,10 @@ def _figure(figure: Figure, evidence: Evidence, study: Study) -> Comparison:
     return _held(figure, list(partners(stand_in, own, free=_ELSEWHERE)), evidence, study)
 
 
-def _speedup(curve: Scaled, evidence: Evidence, study: Study) -> Iterator[Comparison]:
+def _speedup(curve: Scaled) -> Figure:
     """Absolute figures of other hardware say nothing; their curve does."""
-    figure = curve.figure.model_copy(
-        update={"metric": "speedup", "unit": "x", "kind": "derived", "value": Decimal(f"{curve.speedup:.4g}")}
-    )
-    stand_in = observation_of(figure)
-    own = [one for one in evidence.of("speedup") if not one.extra and one.method != BY_DEFINITION]
-    yield _held(figure, list(partners(stand_in, own, free=_ELSEWHERE)), evidence, study)
+    value = Decimal(f"{curve.speedup:.4g}")
+    return curve.figure.model_copy(update={"metric": "speedup", "unit": "x", "kind": "derived", "value": value})
 
 
 def _ratios(figure: Figure, evidence: Evidence) -> list[Observation]:
