@@ -108,6 +108,17 @@ def test_a_study_of_before_is_read_and_told_by_its_records(tmp_path):
     assert "2.15.0" not in tables.markdown(new)
 
 
+def test_a_finding_of_a_kind_that_is_no_more_is_that_of_its_source(copied):
+    """A reproduction of an earlier version could not be read, and was judged no more."""
+    fields = json.loads(copied.read_text())
+    known = fields["judgements"][0]["finding"]["predicate"]
+    fields["judgements"][0]["finding"]["predicate"] = {"type": "largest", "over": "gpu", "at": "v100"}
+    copied.write_text(json.dumps(fields))
+    old, new = judge_again(copied)
+    assert old.judgements[0].finding.predicate.type == known["type"]
+    assert new == old
+
+
 @pytest.mark.parametrize("content", [b"{}", b"\xff"], ids=["empty", "no UTF-8"])
 def test_a_file_that_is_none_is_refused(tmp_path, content):
     path = tmp_path / f"x{SUFFIX}"

@@ -288,7 +288,7 @@ class Figure(Frozen):
 
 
 class KnownContradiction(Frozen):
-    """A contradiction in the source itself, not in its copy here: `derive.Contradiction` finds it again in each of its `figures`."""
+    """A contradiction in the source itself, not in its copy here: `contradict.Contradiction` finds it again in each of its `figures`."""
 
     check: Literal["ratio", "cut", "sum", "per device", "twice", "range", "batch", "finding"]
     figures: Annotated[tuple[Identifier, ...], Field(min_length=1)]
