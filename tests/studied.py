@@ -59,7 +59,7 @@ def observation(value, *, metric="throughput", unit="images/s", ci95=None, devic
 
 def study_runs(name, here, *, scale="small", repeats=3):
     """A study with its source, and every cell, run where it can be."""
-    study = yamlfile.load(DIRECTORY / f"{name}.yaml", Study)  # not `load_study`: whether its programs exist is none of this
+    study = yamlfile.load(DIRECTORY / f"{name}.yaml", Study)  # its programs need not exist
     source = published.load(published.DIRECTORY / f"{study.source}.yaml")
     planned = cells(study, source=source, machine=here, scale=scale, sample=Path("sample"))
     found = [ran(cell, here, repeats=repeats) for cell in planned]

@@ -355,8 +355,8 @@ class TestDerived:
     def test_the_share_of_its_time_that_a_run_needs_for_its_samples_is_of_one_run(self):
         """1,000 samples at 100 a second are 10 s, of 12.5 s in all; those of another scale do not count."""
         samples = observation(1000, metric="samples_per_run", unit="images", gpus=1)
-        seconds = observation(12.5, metric="training_time", unit="s", gpus=1)
-        rates = [observation(100, gpus=1), observation(190, gpus=2)]
+        seconds = observation(12.5, metric="training_time", unit="s", gpus=1, ci95=(12, 13))
+        rates = [observation(100, gpus=1, ci95=(99, 101)), observation(190, gpus=2)]
         found = [one for one in derived([samples, seconds, *rates], DELL) if one.metric == "steady_time_share"]
-        assert [(one.value, one.where.gpus) for one in found] == [(80.0, 1)]
+        assert [(one.value, one.where.gpus, bool(one.ci95)) for one in found] == [(pytest.approx(80), 1, True)]
         assert not [one for one in derived([seconds, *rates], DELL) if one.metric == "steady_time_share"]

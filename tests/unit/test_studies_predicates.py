@@ -276,6 +276,12 @@ class TestAlongGpus:
         assert ask(alike, *self.on(30, 20, 10, half=1)).holds is False
         assert ask(alike, *self.on(30)).holds is None
 
+    def test_counts_need_no_interval_to_differ(self):
+        same = {"type": "no_difference", "metric": "samples_per_run", "over": ["gpus"]}
+        count = {"metric": "samples_per_run", "unit": "images", "repeats": 3}
+        assert ask(same, observation(1000, gpus=1, **count), observation(1040, gpus=2, **count)).holds is True
+        assert ask(same, observation(1000, gpus=1, **count), observation(1200, gpus=2, **count)).holds is False
+
     def test_no_difference_of_each_call_by_itself(self):
         alike = {"type": "no_difference", "metric": "memory_api_time_shares", "over": ["model"]}
         share = {"metric": "memory_api_time_shares", "unit": "%"}

@@ -158,8 +158,9 @@ def _needs(metric: str) -> tuple[str, ...]:
 
 
 def amount(one: Observation) -> Amount:
-    """The figure of an observation with its interval; exact where no run is behind it, as behind what a source prints."""
-    return Amount(one.value, one.ci95, one.freedom, exact=one.repeats == 0 or one.method == BY_DEFINITION)
+    """The figure of an observation with its interval; exact for a count, and where no run is behind it, as behind what a source prints."""
+    exact = one.repeats == 0 or one.method == BY_DEFINITION or one.metric in _COUNTS
+    return Amount(one.value, one.ci95, one.freedom, exact=exact)
 
 
 def shown(one: Observation, unit: str | None = None) -> str:

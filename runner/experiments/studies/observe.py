@@ -73,10 +73,11 @@ def _steady_share(whole: Sequence[Observation]) -> Iterator[Observation]:
             partners(one, [other for other in whole if other.metric == metric], free=frozenset())
             for metric in ("samples_per_run", "throughput")
         )
-        if len(samples) == len(rates) == 1 and rates[0].value and one.value:
-            seconds = samples[0].value / rates[0].value
-            share = Amount(100 * seconds / in_unit(one, "s").value)
-            yield made_of(one, samples[0], rates[0], metric=STEADY_SHARE, unit="%", figure=share)
+        if len(samples) == len(rates) == 1:
+            needed = ratio(amount(samples[0]), amount(rates[0]))
+            share = ratio(needed, in_unit(one, "s")) if needed else None
+            if share:
+                yield made_of(one, samples[0], rates[0], metric=STEADY_SHARE, unit="%", figure=share.scaled(100))
 
 
 def _full_training(rates: Sequence[Observation], published: Published) -> Iterator[Observation]:
