@@ -154,10 +154,10 @@ def published(
     plot: Annotated[Text, flag("--plot", help="draw their scaling curves, too", metavar="FILE.png")] = None,
 ) -> None:
     """List what others published: each figure with its source, speedups computed again, and what a source contradicts itself in."""
-    from runner.commands.published import Asked, show_published  # noqa: PLC0415 - commands load what they need
+    from runner.commands.published import Wanted, show_published  # noqa: PLC0415 - commands load what they need
 
-    asked = Asked(model=model or None, framework=framework or None, source=source or None)
-    show_published(asked, as_json=as_json, plot=Path(plot) if plot else None)
+    wanted = Wanted(model=model or None, framework=framework or None, source=source or None)
+    show_published(wanted, as_json=as_json, plot=Path(plot) if plot else None)
 
 
 @app.command()

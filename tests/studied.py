@@ -17,10 +17,9 @@ from runner.core.measurement import AccuracyFigures, EpochFigures, RawWindow
 from runner.core.profile import CallClassShare, CallShare, CategoryShare
 from runner.core.trial import Concurrent
 from runner.experiments.studies.cells import cells
-from runner.experiments.studies.load import DIRECTORY
 from runner.experiments.studies.model import CellRun, Machine, Observation, Run, Usable
 from runner.experiments.studies.reproduction import judge
-from runner.experiments.studies.study import Study
+from runner.experiments.studies.study import DIRECTORY, Study
 from runner.images.catalog import load_images
 from runner.results.published import load as published
 
@@ -60,7 +59,7 @@ def observation(value, *, metric="throughput", unit="images/s", ci95=None, devic
 
 def study_runs(name, here, *, scale="small", repeats=3):
     """A study with its source, and every cell, run where it can be."""
-    study = yamlfile.load(DIRECTORY / f"{name}.yaml", Study)  # not `load`: whether its programs exist is none of this
+    study = yamlfile.load(DIRECTORY / f"{name}.yaml", Study)  # its programs need not exist
     source = published.load(published.DIRECTORY / f"{study.source}.yaml")
     planned = cells(study, source=source, machine=here, scale=scale, sample=Path("sample"))
     found = [ran(cell, here, repeats=repeats) for cell in planned]

@@ -16,19 +16,19 @@ from rich.table import Table
 
 from runner.core.console import open_screen
 from runner.core.errors import RequestError, nearest
+from runner.core.units import ABSENT
 from runner.results.published.contradict import Contradiction, contradictions
 from runner.results.published.derive import Scaled, scaled
 from runner.results.published.load import load_all
 from runner.results.published.model import Conditions, Figure, Published
 
-ABSENT: Final = "\N{EN DASH}"
 _SUGGESTED: Final = 5
 _WIDTH_OF_A_FILE: Final = 240
 """Columns of a table that goes to a file or another program, where nothing has to fit a screen."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Wanted:
     """Which figures are wanted; None for any."""
 
     model: str | None = None
@@ -51,67 +51,62 @@ class Listed:
     contradictions: tuple[Contradiction, ...]
 
 
-def show_published(asked: Asked, *, as_json: bool, plot: Path | None) -> None:
+def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
     """Print the sources, or the figures that were asked for; with `plot`, draw their scaling curves as a PNG.
 
     Raises:
         RequestError: nothing has the name that was asked for, nothing of it scales, or a file of `results/published` is wrong.
     """
-    listed = select(load_all(), asked)
+    listed = select(load_all(), wanted)
     if as_json:
         sys.stdout.write(
             json.dumps([entry for each in listed for entry in _entries(each)], indent=1, default=float) + "\n"
         )
     else:
         console = open_screen(width_of_a_file=_WIDTH_OF_A_FILE)
-        for each in listed if asked.anything else ():
+        for each in listed if wanted.anything else ():
             _print_source(console, each)
-        if not asked.anything:
+        if not wanted.anything:
             _print_overview(console, listed)
     if plot is not None:
-        _draw(plot, listed, asked)
+        _draw(plot, listed, wanted)
 
 
-def select(sources: Iterable[Published], asked: Asked) -> tuple[Listed, ...]:
-    """The figures that fit what was asked, by source; sources without any are left out.
+def select(sources: Iterable[Published], wanted: Wanted) -> tuple[Listed, ...]:
+    """The wanted figures, by source; sources without any are left out.
 
     Raises:
-        RequestError: none fits; the sentence names those most like it.
+        RequestError: there are none; the sentence names the nearest names.
     """
     chosen = tuple(sources)
-    if asked.source is not None:
-        _known("source", asked.source, {each.id for each in chosen})
-        chosen = tuple(each for each in chosen if each.id == asked.source)
-    if asked.model is not None:
-        _known("model", asked.model, _names(chosen, "model"), among=asked.source)
-    if asked.framework is not None:
-        _known("framework", asked.framework, _names(chosen, "framework"), among=asked.source)
-    listed = tuple(found for each in chosen if (found := _listed(each, asked)).figures)
+    if wanted.source is not None:
+        _check("source", wanted.source, {each.id for each in chosen})
+        chosen = tuple(each for each in chosen if each.id == wanted.source)
+    where = f" in {wanted.source}" if wanted.source else ""
+    every = [figure.conditions for each in chosen for figure in each.figures]
+    if wanted.model is not None:
+        _check("model", wanted.model, {of.model for of in every if of.model}, where=where)
+    if wanted.framework is not None:
+        _check("framework", wanted.framework, {of.framework for of in every if of.framework}, where=where)
+    listed = tuple(found for each in chosen if (found := _listed(each, wanted)).figures)
     if not listed:
-        raise RequestError(
-            f"no published figure is of model {asked.model!r} and framework {asked.framework!r} at once; leave one of them out"
-        )
+        both = f"model {wanted.model!r} and framework {wanted.framework!r}"
+        raise RequestError(f"no published figure is of {both} at once; leave one of them out")
     return listed
 
 
-def _known(what: str, name: str, names: set[str], *, among: str | None = None) -> None:
+def _check(what: str, name: str, names: set[str], *, where: str = "") -> None:
     """Refuse a name that no figure has."""
     if name not in names:
         suggested = ", ".join(nearest(name, names).split(", ")[:_SUGGESTED]) or "none"
-        where = f" in {among}" if among else ""
         raise RequestError(f"no published figure{where} is of the {what} {name!r}; nearest: {suggested}")
 
 
-def _names(sources: Iterable[Published], condition: str) -> set[str]:
-    found = (getattr(figure.conditions, condition) for each in sources for figure in each.figures)
-    return {str(name) for name in found if name is not None}
-
-
-def _listed(published: Published, asked: Asked) -> Listed:
+def _listed(published: Published, wanted: Wanted) -> Listed:
     figures = tuple(
         figure
         for figure in published.figures
-        if asked.model in (None, figure.conditions.model) and asked.framework in (None, figure.conditions.framework)
+        if wanted.model in (None, figure.conditions.model) and wanted.framework in (None, figure.conditions.framework)
     )
     ids = {figure.id for figure in figures}
     return Listed(
@@ -142,27 +137,19 @@ def _entries(listed: Listed) -> Iterable[dict[str, object]]:
 
 def _print_overview(console: Console, listed: Sequence[Listed]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("source", no_wrap=True)
-    table.add_column("year", justify="right")
-    table.add_column("what")
-    for header in ("figures", "findings", "contradictions"):
-        table.add_column(header, justify="right")
+    for header in ("source", "year", "what", "figures", "findings", "contradictions"):
+        table.add_column(
+            header, justify="left" if header in {"source", "what"} else "right", no_wrap=header == "source"
+        )
     for each in listed:
         published = each.published
-        table.add_row(
-            published.id,
-            str(published.source.year or ABSENT),
-            published.source.title,
-            str(len(each.figures)),
-            str(len(published.findings)),
-            str(len(each.contradictions) or ABSENT),
-        )
+        counts = (len(each.figures), len(published.findings), len(each.contradictions) or ABSENT)
+        year = str(published.source.year or ABSENT)
+        table.add_row(published.id, year, published.source.title, *map(str, counts))
     console.print(table)
     total = sum(len(each.figures) for each in listed)
-    console.print(
-        f"{total} figures of {len(listed)} sources; name a --model, a --framework or a --source to see them",
-        style="dim",
-    )
+    hint = "name a --model, a --framework or a --source to see them"
+    console.print(f"{total} figures of {len(listed)} sources; {hint}", style="dim")
 
 
 def _print_source(console: Console, listed: Listed) -> None:
@@ -258,11 +245,11 @@ def _speedup(found: Scaled | None) -> str:
     return f"{found.speedup:.2f} ({found.efficiency_percent:.0f} %{ideal})"
 
 
-def _draw(path: Path, listed: Sequence[Listed], asked: Asked) -> None:
+def _draw(path: Path, listed: Sequence[Listed], wanted: Wanted) -> None:
     from runner.report.published_plot import curves, curves_png  # noqa: PLC0415 - not before it is known that there is something to draw
 
     found = tuple(curve for each in listed for curve in curves(each.published, each.scaled))
-    what = ", ".join(name for name in (asked.model, asked.framework, asked.source) if name) or "all sources"
+    what = ", ".join(name for name in (wanted.model, wanted.framework, wanted.source) if name) or "all sources"
     if not found:
         raise RequestError(
             f"no published figure of {what} is on several numbers of devices; ask for another, e.g. --model resnet50"

@@ -17,7 +17,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunRecord
 from runner.core.trial import ForeignTrial
 from runner.core.workload import load_workloads
-from runner.experiments.studies.rejudge import SUFFIX, judge_again, write_again
+from runner.experiments.studies.reproduction import SUFFIX, judge_again, write_again
 from runner.results.store import (
     RECORD,
     folders_under,

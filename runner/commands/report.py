@@ -32,7 +32,7 @@ from runner.experiments.overhead.rejudge import from_file
 from runner.experiments.overhead.report import OverheadReport
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.model import Reproduction
-from runner.experiments.studies.rejudge import SUFFIX, read_reproduction
+from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
 from runner.report import ablation as ablation_report
 from runner.report import cross_check, sweep
 from runner.report import devices as device_report

@@ -11,7 +11,7 @@ import typer
 from runner.commands.options import Text, flag
 from runner.core import parsing
 from runner.core import request as ask
-from runner.experiments.studies.request import Asked, Scale
+from runner.experiments.studies.request import Scale, StudyRequest
 
 _SCALE = flag("--scale", help="full (default), or small: shorter runs of the same shape")
 _DEVICE = flag("--device", help="cpu or gpu (default: GPUs where there are some)")
@@ -45,7 +45,7 @@ def reproduce(
     from runner.experiments.studies.flow import reproduce as flow  # noqa: PLC0415 - commands load what they need
 
     where = _where(scale=scale, device=device, hosts=hosts, engine=engine)
-    asked = where.model_copy(
+    options = where.model_copy(
         update={
             "study": study,
             "framework": framework or None,
@@ -55,7 +55,7 @@ def reproduce(
             "dry_run": dry_run,
         }
     )
-    raise typer.Exit(flow(asked, command=tuple(sys.argv)))
+    raise typer.Exit(flow(options, command=tuple(sys.argv)))
 
 
 def studies(
@@ -71,11 +71,11 @@ def studies(
     list_studies(_where(scale=scale, device=device, hosts=hosts, engine=engine))
 
 
-def _where(*, scale: Text, device: Text, hosts: Text, engine: Text) -> Asked:
+def _where(*, scale: Text, device: Text, hosts: Text, engine: Text) -> StudyRequest:
     given = {
         "scale": parsing.choice("SCALE", scale, Scale),
         "device": parsing.choice("DEVICE", device, ask.Device),
         "hosts": hosts or None,
         "engine": parsing.choice("ENGINE", engine, ask.EngineName),
     }
-    return Asked.model_validate({name: value for name, value in given.items() if value is not None})
+    return StudyRequest.model_validate({name: value for name, value in given.items() if value is not None})

@@ -7,8 +7,8 @@ once more; a table without a verdict, or with one that nothing was measured for;
 import pytest
 
 from runner.commands.regrade import regrade_all
-from runner.experiments.studies.load import load
 from runner.experiments.studies.model import Reproduction
+from runner.experiments.studies.study import load_study
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -57,7 +57,7 @@ def small(dlscale, study, out, *more):
 
 
 def every_finding_is_judged(made):
-    _, source = load(made.study)
+    _, source = load_study(made.study)
     assert [judged.finding.id for judged in made.judgements] == [finding.id for finding in source.findings]
     assert all(judged.why for judged in made.judgements)
 

@@ -11,8 +11,8 @@ import studied
 
 from runner.core.measurement import Interval
 from runner.experiments.studies import page
-from runner.experiments.studies.load import DIRECTORY
 from runner.experiments.studies.model import Comparison
+from runner.experiments.studies.study import DIRECTORY
 from runner.report.page import picture
 
 STUDIES = sorted(path.stem for path in DIRECTORY.glob("*.yaml"))

@@ -20,7 +20,6 @@ import yaml
 from runner.core.errors import RequestError
 from runner.results.published.contradict import contradictions
 from runner.results.published.derive import scaled
-from runner.results.published.findings import All
 from runner.results.published.load import DIRECTORY, load, load_all, published_schema
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(published_schema()))
@@ -196,15 +195,3 @@ def test_names_are_the_suite_s_own_where_it_has_the_network():
     assert not [
         name for name in models if re.search(r"resnet[-_]\d|vgg[-_]\d|inception[-_]?v?\d$|[A-Z_]", name)
     ] or models >= {"inception-v3"}
-
-
-def test_every_kind_of_finding_is_typed():
-    kinds = Counter(
-        part.type
-        for each in SOURCES.values()
-        for finding in each.findings
-        for part in (finding.predicate.of if isinstance(finding.predicate, All) else (finding.predicate,))
-    )
-    assert kinds["ratio"] == 31
-    assert kinds["monotonic"] == 14
-    assert set(kinds) >= {"compare", "bound", "order", "largest", "smallest", "hump", "valley", "steady", "runs_kernel"}

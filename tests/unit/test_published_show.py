@@ -13,7 +13,7 @@ import pytest
 from commands import Ended, to_its_end
 from made_up_source import rate, source, table
 
-from runner.commands.published import Asked, select, sentence
+from runner.commands.published import Wanted, select, sentence
 from runner.core.errors import RequestError
 from runner.report.published_plot import curves, curves_figure, curves_png
 from runner.results.published.contradict import contradictions
@@ -82,11 +82,11 @@ def test_a_plot_is_written_where_it_was_asked_for(tmp_path):
 
 
 def test_figures_fit_all_that_was_asked():
-    listed = select(load_all(), Asked(model="resnet50", framework="mxnet"))
+    listed = select(load_all(), Wanted(model="resnet50", framework="mxnet"))
     assert {figure.conditions.model for each in listed for figure in each.figures} == {"resnet50"}
     assert {figure.conditions.framework for each in listed for figure in each.figures} == {"mxnet"}
     with pytest.raises(RequestError):
-        select((), Asked(model="resnet50"))
+        select((), Wanted(model="resnet50"))
 
 
 def test_a_contradiction_in_words_has_both_figures_and_what_the_file_says():

@@ -15,16 +15,16 @@ from made_up_study import cpu_machine, gpu_machine
 from runner.core.contradictions import refuse_contradictions, refuse_mixture
 from runner.core.wire import Link
 from runner.core.yamlfile import load as read
-from runner.experiments.studies import load
 from runner.experiments.studies.cells import cells, requests
 from runner.experiments.studies.model import Altered, Pick
-from runner.experiments.studies.study import Block, Point, Same, Small, Study
+from runner.experiments.studies.study import DIRECTORY as OWN
+from runner.experiments.studies.study import Block, Point, Same, Small, Study, study_names
 from runner.results.published.load import DIRECTORY
 from runner.results.published.load import load as load_source
 
 PASS = {"kind": "kernels", "after": None, "iterations": 5, "region": None}
 SAMPLE = Path("/cache/photographs-400")
-STUDIES = {name: read(load.DIRECTORY / f"{name}.yaml", Study) for name in load.names()}
+STUDIES = {name: read(OWN / f"{name}.yaml", Study) for name in study_names()}
 MACHINES = {
     "2 cores": cpu_machine(),
     "64 cores": cpu_machine(64),

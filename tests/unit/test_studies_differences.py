@@ -15,15 +15,14 @@ from swept import H200
 
 from runner.core.record import ImageUsed
 from runner.core.request import Request
-from runner.experiments.studies import differences, load
+from runner.experiments.studies import differences
 from runner.experiments.studies.differences import as_ran, merged
 from runner.experiments.studies.model import Altered, Cell, CellRun, Pick, Run
 from runner.experiments.studies.reproduction import judge
-from runner.experiments.studies.study import Difference, Study
-from runner.experiments.studies.text import differences as rows
+from runner.experiments.studies.study import Difference, Study, load_study, study_names
+from runner.experiments.studies.tables import differences as table
 from runner.results.published import load as published
-from runner.results.published.model import Conditions
-from runner.results.published.source import Software
+from runner.results.published.model import Conditions, Software
 
 SOURCE = source(wires=[{"id": "bus", "name": "PCIe", "gbyte_s": 6}, {"id": "ib", "name": "InfiniBand", "gbit_s": 100}])
 LIBRARIES = {"CUDA": "8.0", "cuDNN": "7.1.3", "nvprof": None, "NCCL": "2.28.9"}
@@ -238,17 +237,17 @@ class TestWhatRan:
     ],
 )
 def test_the_studies_declare_where_they_differ(study, block, model, fields):
-    found, _ = load.load(study)
+    found, _ = load_study(study)
     assert fields <= {one.field for one in found.declared(found.block(block), model)}
 
 
-@pytest.mark.parametrize("name", load.names())
+@pytest.mark.parametrize("name", study_names())
 def test_no_study_declares_what_records_tell_and_every_cell_of_it_differs_in_something(name):
-    study, own = load.load(name)
+    study, own = load_study(name)
     declared = [one for block in study.blocks for model in block.models for one in study.declared(block, model)]
     assert not {one.field for one in declared} & {"framework", "version", "gpu", "cpu", "network", "CUDA", "cuDNN"}
     made = studied.reproduced(name, studied.machine(device="gpu", devices=(8,), device_name="NVIDIA H200"), repeats=1)
     assert all(cell.altered for cell in made.cells if cell.status == "ran")
-    assert rows(made.cells)
+    assert table(made.cells).rows
     assert not [one for one in made.comparisons if one.verdict in {"reproduced", "differs"}]
     assert own == published.load(published.DIRECTORY / f"{study.source}.yaml")

@@ -12,11 +12,10 @@ import examples
 import pytest
 import studied
 
-from runner.experiments.studies.evidence import Scene
+from runner.experiments.studies.evidence import Evidence
 from runner.experiments.studies.model import INDICATED, Cell, CellRun, Run
-from runner.experiments.studies.observe import observed
+from runner.experiments.studies.observe import observed, printed
 from runner.experiments.studies.predicates import judged
-from runner.experiments.studies.printed import printed
 from runner.experiments.studies.reproduction import judge
 from runner.results.find import records_under
 from runner.results.published import load as published
@@ -121,7 +120,7 @@ def seen(place, source, device):
     observations, missing = _observed(here, place)
     cells = recorded(place)
     own = {"observations": observations, "missing": missing, "cells": cells}
-    return Scene(published=source, device=device, device_name=place, **own)
+    return Evidence(published=source, device=device, device_name=place, **own)
 
 
 @functools.cache

@@ -14,10 +14,9 @@ from records import record
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.record import ImageUsed
 from runner.experiments.studies import flow
-from runner.experiments.studies.eta import Pace
-from runner.experiments.studies.memory import Memory
+from runner.experiments.studies.flow import RunsOnFile, place_in_study
 from runner.experiments.studies.model import Reproduction
-from runner.experiments.studies.request import Asked
+from runner.experiments.studies.request import StudyRequest
 from runner.results.store import read_record, write_record
 
 IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64)
@@ -33,7 +32,7 @@ def on_file(out, **changes):
 def test_the_newest_run_of_an_equal_trial_in_the_same_image_counts(tmp_path):
     on_file(tmp_path, run_id="20260101T000000Z-aaaa")
     newer = on_file(tmp_path, run_id="20260102T000000Z-aaaa")
-    found = Memory(tmp_path).find(examples.trial(), IMAGE)
+    found = RunsOnFile(tmp_path).find(examples.trial(), IMAGE)
     assert found == (tmp_path / newer.run_id, newer)
 
 
@@ -52,30 +51,26 @@ def test_the_newest_run_of_an_equal_trial_in_the_same_image_counts(tmp_path):
 )
 def test_a_run_of_another_trial_does_not(tmp_path, changes):
     on_file(tmp_path, trial=examples.trial())
-    assert Memory(tmp_path).find(examples.trial(**changes), IMAGE) is None
+    assert RunsOnFile(tmp_path).find(examples.trial(**changes), IMAGE) is None
 
 
 def test_a_run_in_another_image_does_not(tmp_path):
     on_file(tmp_path)
-    memory = Memory(tmp_path)
+    memory = RunsOnFile(tmp_path)
     assert memory.find(examples.trial(), IMAGE.model_copy(update={"id": "sha256:2"})) is None
     assert memory.find(examples.trial(), IMAGE.model_copy(update={"lock_sha256": "b" * 64})) is None
 
 
 def test_an_invalid_run_is_tried_again_and_a_degraded_one_is_not(tmp_path):
     on_file(tmp_path, run_id="invalid", status="invalid")
-    assert Memory(tmp_path).find(examples.trial(), IMAGE) is None
+    assert RunsOnFile(tmp_path).find(examples.trial(), IMAGE) is None
     on_file(tmp_path, run_id="degraded", status="degraded")
-    assert Memory(tmp_path).find(examples.trial(), IMAGE)[1].run_id == "degraded"
+    assert RunsOnFile(tmp_path).find(examples.trial(), IMAGE)[1].run_id == "degraded"
 
 
 def test_the_time_left_is_told_once_something_is_known_of_it():
-    pace = Pace(4)
-    assert pace.said() == "[1/4]"
-    pace.done(60)
-    pace.done(180)
-    assert pace.left_s == 240  # two more of 120 s
-    assert pace.said() == "[3/4, about 4 min left]"
+    assert place_in_study([], total=4) == "[1/4]"
+    assert place_in_study([60, 180], total=4) == "[3/4, about 4 min left]"  # two more of 120 s
 
 
 class Bench:
@@ -120,7 +115,7 @@ def run(monkeypatch, tmp_path):
 
     def begin(stand_in, **asked):
         monkeypatch.setattr(flow.bench, "run", stand_in)
-        whole = Asked.model_validate({"study": "dell-p100", "scale": "small", "out": tmp_path} | asked)
+        whole = StudyRequest.model_validate({"study": "dell-p100", "scale": "small", "out": tmp_path} | asked)
         return flow.reproduce(whole, command=("dlscale", "reproduce", "dell-p100"))
 
     return begin

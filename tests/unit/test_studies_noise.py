@@ -80,7 +80,7 @@ def test_exact_figures_are_equal_or_not():
 def test_a_figure_of_too_few_runs_differs_from_another_by_more_than_counts_as_none_or_not_at_all():
     """Prevents a finding told from two single runs that are a thousandth apart: nothing says that the next ones are."""
     assert [order(amount(value), amount(100.0)) for value in (104.0, 106.0, 96.0, 94.0)] == [
-        *("within noise", "above", "within noise", "below"),
+        *("within noise", "above", "within noise", "below")
     ]
     assert order(amount(104.0), exact(100.0)) == "within noise"
     assert order(amount(100.0, 0.1), amount(104.0)) == "within noise"

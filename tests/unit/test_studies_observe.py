@@ -19,10 +19,9 @@ from runner.analysis.grading.measure import measure
 from runner.core.measurement import AccuracyFigures, EpochFigures, LatencyFigures, Percentiles, RawWindow
 from runner.core.profile import CallClassShare, CallShare, CategoryShare, Copies
 from runner.core.trial import Concurrent
+from runner.experiments.studies.measured import converged_at
 from runner.experiments.studies.model import Cell, CellRun, Run
-from runner.experiments.studies.observe import observed
-from runner.experiments.studies.observe.derived import derived
-from runner.experiments.studies.observe.runs import converged_at
+from runner.experiments.studies.observe import derived, observed
 from runner.results.published import load as published
 
 DELL = published.load(published.DIRECTORY / "dell-emc-2016-p100.yaml")
@@ -352,3 +351,12 @@ class TestDerived:
     def test_smaller_images_tell_no_days(self):
         own = observation(1000, gpus=4, nodes=1, altered=("image_size",))
         assert not [one for one in derived([own], DELL) if one.metric == "full_training_time"]
+
+    def test_the_share_of_its_time_that_a_run_needs_for_its_samples_is_of_one_run(self):
+        """1,000 samples at 100 a second are 10 s, of 12.5 s in all; those of another scale do not count."""
+        samples = observation(1000, metric="samples_per_run", unit="images", gpus=1)
+        seconds = observation(12.5, metric="training_time", unit="s", gpus=1, ci95=(12, 13))
+        rates = [observation(100, gpus=1, ci95=(99, 101)), observation(190, gpus=2)]
+        found = [one for one in derived([samples, seconds, *rates], DELL) if one.metric == "steady_time_share"]
+        assert [(one.value, one.where.gpus, bool(one.ci95)) for one in found] == [(pytest.approx(80), 1, True)]
+        assert not [one for one in derived([seconds, *rates], DELL) if one.metric == "steady_time_share"]

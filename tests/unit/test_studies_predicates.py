@@ -1,7 +1,8 @@
 """A source's findings against observations.
 
 Prevents: a comparison that holds by noise; a trend claimed from one level; one GPU held against another because a finding forgot to name it;
-a CPU that stands for a GPU held against a CPU; a finding of one GPU tested on another; a case that fails hidden among those that hold.
+a CPU that stands for a GPU held against a CPU; a finding of one GPU tested on another; a case that fails hidden among those that hold; days
+compared with seconds; a run too short to be steady called steady.
 """
 
 from __future__ import annotations
@@ -11,10 +12,28 @@ import operator
 from typing import ClassVar
 
 import pytest
-from asking import BLOCK, ask
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_source import source
+from pydantic import TypeAdapter
 from studied import observation
+
+from runner.experiments.studies.evidence import Evidence
+from runner.experiments.studies.predicates import answered
+from runner.results.published.findings import Predicate
+from runner.results.published.model import Runs
+
+BLOCK = Runs(framework="pytorch", mode="training")
+
+
+def ask(predicate, *observations, device="gpu", runs=(), **hardware):
+    """The answer to a predicate as a file has it, of a source with one kind of GPU, `v100`; of the throughput unless it names another metric."""
+    metric = {} if predicate["type"] == "all" else {"metric": "throughput"}
+    parsed = TypeAdapter(Predicate).validate_python(metric | predicate)
+    made_up = source(findings=(), **hardware).model_copy(update={"runs": runs})
+    return answered(
+        parsed, Evidence(published=made_up, observations=observations, device=device, device_name="Example")
+    )
 
 
 def rates(*pairs, half=None, **more):
@@ -245,38 +264,23 @@ class TestAlongGpus:
         assert ask(falls, *self.on(30, 20)).why.endswith("(2 of 3 levels)")
         assert ask(falls, *self.on(30)).why == "no p100 and no k80 here, but Example"
 
-    def test_ends(self):
-        outer = {"type": "ends", "over": "gpu", "first": "v100", "last": "k80"}
-        assert ask(outer, *self.on(30, 20, 10)).holds is True
-        assert ask(outer, *self.on(30, 31, 10)).holds is False
-        assert ask(outer, *self.on(30, 9, 10)).holds is False
-        assert ask(outer, *self.on(30, 20)).holds is None
-
-    @pytest.mark.parametrize(
-        ("kind", "values", "holds"),
-        [
-            ("largest", (30, 20, 10), True),
-            ("largest", (30, 40, 10), False),
-            ("smallest", (5, 20, 10), True),
-            ("smallest", (15, 20, 10), False),
-        ],
-    )
-    def test_extreme(self, kind, values, holds):
-        extreme = {"type": kind, "over": "gpu", "at": "v100"}
-        assert ask(extreme, *self.on(*values)).holds is holds
-        assert ask(extreme, *self.on(values[0])).holds is None
-
     def test_differs(self):
-        differs = {"type": "differs", "over": "gpu", "lhs": "v100", "rhs": ["p100", "k80"]}
-        assert ask(differs, *self.on(30, 20, 10, half=1)).holds is True
-        assert ask(differs, *self.on(30, 30.5, 10, half=1)).holds is False
-        assert ask(differs, *self.on(30, 20, 10)).holds is None
+        differs = {"type": "no_difference", "over": ["gpu"], "levels": ["v100", "p100"], "differs": True}
+        assert ask(differs, *self.on(30, 20, half=1)).holds is True
+        assert ask(differs, *self.on(30, 30.5, half=1)).holds is False
+        assert ask(differs, *self.on(30, 20)).holds is None
 
     def test_no_difference(self):
         alike = {"type": "no_difference", "over": ["gpu"], "levels": ["v100", "p100"]}
         assert ask(alike, *self.on(30, 30.5, 10, half=1)).holds is True
         assert ask(alike, *self.on(30, 20, 10, half=1)).holds is False
         assert ask(alike, *self.on(30)).holds is None
+
+    def test_counts_need_no_interval_to_differ(self):
+        same = {"type": "no_difference", "metric": "samples_per_run", "over": ["gpus"]}
+        count = {"metric": "samples_per_run", "unit": "images", "repeats": 3}
+        assert ask(same, observation(1000, gpus=1, **count), observation(1040, gpus=2, **count)).holds is True
+        assert ask(same, observation(1000, gpus=1, **count), observation(1200, gpus=2, **count)).holds is False
 
     def test_no_difference_of_each_call_by_itself(self):
         alike = {"type": "no_difference", "metric": "memory_api_time_shares", "over": ["model"]}
@@ -299,43 +303,91 @@ class TestAlongGpus:
         assert ask(rises | {"for_all": {"gpu": "k80"}}, *here, runs=runs).why == "no k80 here, but Example"
 
 
-class TestHump:
-    HUMP: ClassVar = {
-        "type": "hump",
-        "metric": "winograd_time_share",
-        "over": "batch",
-        "levels": [4, 8, 16, 32, 64],
-        "near": 16,
-    }
+class TestBound:
+    BELOW: ClassVar = {"type": "bound", "metric": "gpu_utilisation_avg", "op": "<", "value": 100, "unit": "%"}
 
-    def shares(self, *values):
+    def util(self, value, half=None, **more):
+        ci95 = (value - half, value + half) if half else None
+        return observation(value, metric="gpu_utilisation_avg", unit="%", ci95=ci95, **more)
+
+    def test_below_beyond_noise(self):
+        assert ask(self.BELOW, self.util(90)).holds is True
+        assert ask(self.BELOW, self.util(99, 2)).holds is False
+        assert ask(self.BELOW | {"op": "<="}, self.util(101, 2)).holds is True
+        assert ask(self.BELOW | {"op": ">="}, self.util(97, 2)).holds is False
+        assert ask(self.BELOW | {"op": ">"}, self.util(103, 2)).holds is True
+
+    def test_between(self):
+        between = self.BELOW | {"op": "in", "value": [40, 60]}
+        assert ask(between, self.util(40)).holds is True
+        assert ask(between, self.util(60.1)).holds is False
+
+    def test_one_run_beyond_is_enough_and_the_others_do_not_count(self):
+        answer = ask(self.BELOW, self.util(90, model="a"), self.util(100, model="b"))
+        assert answer.holds is False
+        assert answer.why == "b: 100 %; but a: 90 %"
+        assert (
+            ask(self.BELOW | {"select": {"model": "a"}}, self.util(90, model="a"), self.util(100, model="b")).holds
+            is True
+        )
+
+    def test_units_are_converted(self):
+        day = {"type": "bound", "metric": "full_training_time", "op": "<", "value": 86400, "unit": "s"}
+        assert ask(day, observation(0.9, metric="full_training_time", unit="days")).holds is True
+        assert ask(day, observation(1.1, metric="full_training_time", unit="days")).holds is False
+
+    def test_a_speedup_of_one_device_is_nobodys_merit(self):
+        well = {"type": "bound", "metric": "scaling_efficiency", "op": ">=", "value": 80, "unit": "%"}
+        own = observation(100, metric="scaling_efficiency", unit="%", gpus=1, method="by definition")
+        assert ask(well, own).holds is None
+
+
+class TestSteady:
+    def windows(self, *seconds, every=10, begin=0):
         return [
-            observation(value, metric="winograd_time_share", unit="%", batch=batch)
-            for batch, value in zip((4, 8, 16, 32, 64), values, strict=False)
+            observation(value, metric="iteration_time", unit="s", iterations=begin + every * (place + 1), model="a")
+            for place, value in enumerate(seconds)
         ]
 
-    @pytest.mark.parametrize(
-        ("values", "holds"),
-        [
-            ((1, 2, 3, 2, 1), True),
-            ((1, 2, 3, 4, 1), True),
-            ((1, 2, 3, 4, 5), False),
-            ((1, 3, 2, 4, 1), False),
-            ((3, 1, 2, 1, 3), False),
-        ],
-    )
-    def test_rises_and_falls(self, values, holds):
-        assert ask(self.HUMP, *self.shares(*values)).holds is holds
+    def test_after_a_while(self):
+        steady = {"type": "steady", "metric": "iteration_time"}
+        assert ask(steady, *self.windows(9, 1, 1, 1, 1, 1)).holds is True
+        assert ask(steady, *self.windows(1, 1.1, 1.2, 1.3, 1.4, 1.5)).holds is False
+        assert ask(steady, *self.windows(1, 1, 1)).holds is None
 
-    def test_near_allows_one_level(self):
-        far = self.HUMP | {"near": 4}
-        assert ask(far, *self.shares(1, 3, 2, 2, 1)).holds is True
-        assert ask(far, *self.shares(1, 2, 3, 2, 1)).holds is False
+    def test_after_so_many(self):
+        steady = {"type": "steady", "metric": "iteration_time", "after_iterations": 300, "window": 5}
+        assert ask(steady, *self.windows(*[9] * 30, *[1] * 6)).holds is True
+        assert ask(steady, *self.windows(*[1] * 30, 1.5, *[1] * 7)).holds is False
+        short = ask(steady, *self.windows(1, 1, 1, 1))
+        assert short.holds is None
+        assert short.why == "40 iterations were run, and it speaks of those after 300"
 
-    def test_valley(self):
-        valley = {key: value for key, value in self.HUMP.items() if key != "near"} | {"type": "valley"}
-        assert ask(valley, *self.shares(3, 2, 1, 2, 3)).holds is True
-        assert ask(valley, *self.shares(1, 2, 3, 2, 1)).holds is False
 
-    def test_two_levels_show_none(self):
-        assert ask(self.HUMP, *self.shares(1, 2)).holds is None
+def test_a_kernel_is_looked_for_by_a_part_of_its_name_on_its_gpu():
+    runs = {"type": "names", "metric": "kernel_time_share", "names": ["winograd3x3Kernel"], "for_all": {"gpu": "k80"}}
+    kernel = {"metric": "kernel_time_share", "unit": "%"}
+    found = observation(30, name="void cudnn::winograd3x3Kernel<float>", gpu="k80", batch=4, **kernel)
+    other = observation(40, name="sgemm", gpu="k80", batch=8, **kernel)
+    assert ask(runs, found, other).holds is True
+    assert ask(runs, other).holds is False
+    assert ask(runs, observation(30, name="winograd3x3Kernel", **kernel)).holds is None
+
+
+def test_the_largest_go_by_size_in_any_order():
+    top = {"type": "names", "metric": "memory_api_time_shares", "names": ["b", "a"], "largest": 2}
+    calls = [
+        observation(value, metric="memory_api_time_shares", unit="%", name=name)
+        for name, value in (("a", 5), ("b", 4), ("c", 3))
+    ]
+    assert ask(top, *calls).holds is True
+    assert ask(top, *calls, observation(9, metric="memory_api_time_shares", unit="%", name="d")).holds is False
+
+
+def test_all_needs_each_of_its_parts():
+    low = {"type": "bound", "metric": "throughput", "op": "<", "value": 10, "unit": "images/s"}
+    both = {"type": "all", "of": [low | {"select": {"model": "a"}}, low | {"select": {"model": "b"}}]}
+    one, other, high = observation(1, model="a"), observation(2, model="b"), observation(99, model="b")
+    assert ask(both, one, other).holds is True
+    assert ask(both, one, high).holds is False
+    assert ask(both, one).holds is None

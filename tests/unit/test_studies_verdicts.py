@@ -19,7 +19,7 @@ from made_up_source import rate, source, table
 from studied import observation
 
 from runner.core.request import Request
-from runner.experiments.studies.evidence import Scene
+from runner.experiments.studies.evidence import Evidence
 from runner.experiments.studies.model import Altered, Cell, CellRun, Pick, Reproduction
 from runner.experiments.studies.reproduction import judge
 from runner.experiments.studies.study import Study
@@ -54,8 +54,10 @@ CURVE = table(rate(1, 100), rate(2, 190), rate(4, 360))
 
 def against(published, *observations, device="gpu", cells=()):
     """Comparisons by figure and metric."""
-    scene = Scene(published=published, observations=observations, cells=cells, device=device, device_name="Example CPU")
-    return {(one.figure, one.metric): one for one in compared(scene, STUDY)}
+    evidence = Evidence(
+        published=published, observations=observations, cells=cells, device=device, device_name="Example CPU"
+    )
+    return {(one.figure, one.metric): one for one in compared(evidence, STUDY)}
 
 
 def here(value, **more):

@@ -2,22 +2,178 @@
 
 On a machine without GPUs a source's n GPUs become n CPU workers, its nodes are emulated where there are no real ones, and its networks
 become rates of their links. Each such difference is in `Cell.altered`.
+
+Cells of one curve share a request, so that their devices are the same at every scale: a CPU worker has as many cores in each. Scales of
+several nodes have a request of their own, a sweep over the networks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from runner.core.request import Precision, Request
-from runner.experiments.studies.block_context import Leaf, Setting
+from runner.core.request import Device, Precision, Request, Scaling
+from runner.core.wire import Link, parse_rate
 from runner.experiments.studies.differences import merged
-from runner.experiments.studies.model import Altered, Cell, Machine
-from runner.experiments.studies.options import Asked, ask, link
+from runner.experiments.studies.model import Altered, Cell, Machine, Pick, Usable
 from runner.experiments.studies.request import Scale
-from runner.experiments.studies.study import LENGTHS, NOT_STATED, ShortenedName, Study
+from runner.experiments.studies.study import LENGTHS, NOT_STATED, Block, Point, ShortenedName, Study
 from runner.results.published.model import Conditions, Published
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """One combination of what a block varies.
+
+    Attributes:
+        name: the network as the source calls it.
+        model: MODEL that stands for it.
+        printed, batch: the batch as printed, and what it is here; not yet a device's.
+        each: the batch of a device; None where they can't share it equally.
+        extra: whether it stands beside the source's own.
+    """
+
+    name: str
+    model: str
+    precision: Precision
+    point: Point
+    printed: int
+    batch: int
+    each: int | None
+    network: str | None
+    case: str | None
+    extra: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockContext:
+    """A block, and everything that decides what it becomes here.
+
+    Attributes:
+        data: real images that were given, for every block that takes images.
+        sample: some that can be had, for blocks that can't do without.
+        stand_in: a framework that is taken in place of the source's.
+    """
+
+    study: Study
+    block: Block
+    source: Published
+    machine: Machine
+    scale: Scale
+    data: Path | None
+    sample: Path
+    stand_in: str | None = None
+
+    @property
+    def images(self) -> Path | None:
+        """The real images that it reads; None for synthetic data, or where samples are no images."""
+        if self.block.image_size is None:
+            return None
+        learns = self.block.mode == "converge" or self.block.fit is not None
+        return self.data or (self.sample if learns else None)
+
+    @property
+    def small(self) -> bool:
+        """Whether runs are shortened."""
+        return self.scale == "small"
+
+    @property
+    def device(self) -> Device:
+        """What the block runs on here."""
+        return "cpu" if self.block.device == "cpu" else self.machine.device
+
+    @property
+    def framework(self) -> str:
+        """The suite's name of it."""
+        return self.stand_in or self.block.framework or self.block.where.framework or ""
+
+    def printed(self, name: ShortenedName) -> int | None:
+        """A number of the block."""
+        number: int | None = getattr(self.block, name)
+        return number
+
+    def shortened(self, name: ShortenedName) -> int | None:
+        """The same, or what stands for it at a small scale."""
+        if not self.small:
+            return self.printed(name)
+        short = self.block.small
+        number: int | None = getattr(short, name)
+        if name in LENGTHS and any(getattr(short, other) for other in LENGTHS):
+            return number
+        return self.printed(name) if number is None else number
+
+    def setups(self) -> Iterator[Setup]:
+        """Every combination; at a small scale with those beside the source's own."""
+        block = self.block
+        also = tuple(point for point in block.small.also if point not in block.points) if self.small else ()
+        for (name, model), precision, point in product(block.models.items(), block.precisions, (*block.points, *also)):
+            batches = (point.batch,) if point.batch is not None else block.batches
+            networks = block.networks if point.nodes > 1 else (None,)
+            for printed, network, case in product(batches, networks, block.cases or (None,)):
+                batch = max(1, printed // block.small.batch_divisor) if self.small else printed
+                sharing = {"device": 1, "node": point.gpus // point.nodes, "all": point.gpus}[block.batch_of]
+                yield Setup(
+                    name=name,
+                    model=block.small.models.get(name, model) if self.small else model,
+                    precision=precision,
+                    point=point,
+                    printed=printed,
+                    batch=batch,
+                    each=None if batch % sharing else batch // sharing,
+                    network=network,
+                    case=case,
+                    extra=point in also,
+                )
+
+    @property
+    def image(self) -> Usable | None:
+        """The first of the block's versions that runs here, one for several devices where the source had several; None if none does."""
+        usable = [image for image in self._images() if image.misfit is None]
+        several = self.block.device == "gpu" and max(point.gpus for point in self.block.points) > 1
+        return next((image for image in usable if not (several and image.alone)), usable[0] if usable else None)
+
+    def against(self, setup: Setup) -> str | None:
+        """Why this machine can't run it, as half a sentence; None where it can."""
+        if self.machine.device == "cpu" and self.block.gpu_only:
+            return self.block.gpu_only
+        if self.image is None:
+            misfits = [image.misfit for image in self._images() if image.misfit]
+            return misfits[0] if misfits else f"no image of this suite stands for it on a {self.device.upper()}"
+        if setup.each is None:
+            return f"a batch of {setup.batch} is not shared equally by {setup.point.gpus} devices"
+        return None if self.block.device == "cpu" else self._no_room(setup.point, self.image)
+
+    def _images(self) -> tuple[Usable, ...]:
+        if self.stand_in:
+            return tuple(
+                image
+                for image in reversed(self.machine.images)  # the newest is listed last
+                if (image.framework, image.device) == (self.stand_in, self.device)
+            )
+        known = {(image.framework, image.version): image for image in self.machine.images}
+        return tuple(known[self.framework, version] for version in self.block.versions.get(self.device, ()))
+
+    def _no_room(self, point: Point, image: Usable) -> str | None:
+        """Whether there are so many devices and nodes, and an image that knows them."""
+        machine, each = self.machine, point.gpus // point.nodes
+        asked = f"{point.gpus} GPUs" + (f" on {point.nodes} nodes" if point.nodes > 1 else "")
+        if (point.gpus > 1 and image.alone) or (point.nodes > 1 and image.one_node):
+            most = "trains on one device" if image.alone else "does not go beyond one node"
+            return f"{asked}, and {image.framework} {image.version} {most}"
+        emulated = point.nodes > 1 and machine.hosts is None
+        if emulated:
+            fits = machine.devices[0] >= point.gpus and machine.cores >= point.nodes
+        else:
+            fits = sum(count >= each for count in machine.devices) >= point.nodes
+        if fits and emulated and not machine.may_emulate:
+            return f"{asked}, and nodes are emulated in containers, for which no engine answers here"
+        verb = "is" if sum(machine.devices) == 1 else "are"
+        nodes = f" on {len(machine.devices)} nodes" if len(machine.devices) > 1 else ""
+        return None if fits else f"{asked}, here {verb} {machine.in_words}{nodes}"
+
 
 Curve = tuple[str, Precision, int | None]
 
@@ -43,17 +199,20 @@ def cells(
         data: real images for every cell that takes images.
         stand_in: a framework to take in place of the source's.
     """
-    first = Setting(
-        study=study,
-        block=study.blocks[0],
-        source=source,
-        machine=machine,
-        scale=scale,
-        data=data,
-        sample=sample,
-        stand_in=stand_in,
-    )
-    return tuple(cell for block in study.blocks for cell in _of_block(replace(first, block=block)))
+    found: list[Cell] = []
+    for block in study.blocks:
+        context = BlockContext(
+            study=study,
+            block=block,
+            source=source,
+            machine=machine,
+            scale=scale,
+            data=data,
+            sample=sample,
+            stand_in=stand_in,
+        )
+        found += _of_block(context)
+    return tuple(found)
 
 
 def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
@@ -61,92 +220,94 @@ def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
     return tuple(dict.fromkeys(cell.request for cell in found if cell.request))
 
 
-def _of_block(setting: Setting) -> Iterator[Cell]:
+def _of_block(context: BlockContext) -> Iterator[Cell]:
     """A block's cells; scales beside the source's own only on a curve of which this machine can't run all."""
-    whys = {leaf: setting.against(leaf) for leaf in setting.leaves()}
-    curves: dict[Curve, list[Leaf]] = {}
-    for leaf in whys:
-        curves.setdefault((leaf.name, leaf.precision, leaf.printed if setting.block.batches else None), []).append(leaf)
-    asked: dict[Leaf, Asked] = {}
+    whys = {setup: context.against(setup) for setup in context.setups()}
+    curves: dict[Curve, list[Setup]] = {}
+    for setup in whys:
+        curves.setdefault((setup.name, setup.precision, setup.printed if context.block.batches else None), []).append(
+            setup
+        )
+    planned: dict[Setup, Planned] = {}
     for curve in curves.values():
-        lacking = any(whys[leaf] for leaf in curve if not leaf.extra)
-        asked |= ask(setting, [leaf for leaf in curve if not whys[leaf] and (lacking or not leaf.extra)])
-    for leaf, why in whys.items():
-        request, pick = asked.get(leaf, (None, None))
-        if request or not leaf.extra:
+        lacking = any(whys[setup] for setup in curve if not setup.extra)
+        planned |= plan_curve(context, [setup for setup in curve if not whys[setup] and (lacking or not setup.extra)])
+    for setup, why in whys.items():
+        request, pick = planned.get(setup, (None, None))
+        if request or not setup.extra:
             yield Cell(
-                id=_id(setting, leaf),
-                block=setting.block.id,
-                where=_where(setting, leaf),
-                case=leaf.case,
+                id=_id(context, setup),
+                block=context.block.id,
+                where=_where(context, setup),
+                case=setup.case,
                 request=request,
                 pick=pick,
                 why=why,
-                altered=merged(setting.study.declared(setting.block, leaf.name), _altered(setting, leaf)),
-                extra=leaf.extra,
+                altered=merged(context.study.declared(context.block, setup.name), _altered(context, setup)),
+                extra=setup.extra,
             )
 
 
-def _id(setting: Setting, leaf: Leaf) -> str:
+def _id(context: BlockContext, setup: Setup) -> str:
     """`mxnet.googlenet.8gpus.2nodes.ib`: what the block varies, in the source's terms."""
-    block, point = setting.block, leaf.point
-    words = [block.id, leaf.name] if len(block.models) > 1 else [block.id]
+    block, point = context.block, setup.point
+    words = [block.id, setup.name] if len(block.models) > 1 else [block.id]
     words += [f"{point.gpus}gpus"] if block.device == "gpu" else ["cpu"]
     words += [f"{point.nodes}nodes"] if point.nodes > 1 else []
-    words += [f"batch{leaf.printed}"] if len(block.batches) > 1 else []
-    words += [leaf.precision] if len(block.precisions) > 1 else []
-    words += [leaf.network] if leaf.network else []
-    words += [block.cases[leaf.case]] if leaf.case else []
+    words += [f"batch{setup.printed}"] if len(block.batches) > 1 else []
+    words += [setup.precision] if len(block.precisions) > 1 else []
+    words += [setup.network] if setup.network else []
+    words += [block.cases[setup.case]] if setup.case else []
     return ".".join(words)
 
 
-def _where(setting: Setting, leaf: Leaf) -> Conditions:
+def _where(context: BlockContext, setup: Setup) -> Conditions:
     """The source's terms; each source names a batch in its own way, and some a network where nothing crosses it."""
-    block, point = setting.block, leaf.point
+    block, point = context.block, setup.point
     on_gpus = block.device == "gpu"
     own = {
-        "model": leaf.name,
-        "gpu": setting.machine.gpu if setting.device == "gpu" else None,
+        "model": setup.name,
+        "gpu": context.machine.gpu if context.device == "gpu" else None,
         "device": None if on_gpus else "cpu",
         "gpus": point.gpus if on_gpus else 0,
         "nodes": point.nodes,
-        block.batch_term: leaf.printed,
-        "network": leaf.network,
-        "precision": leaf.precision if len(block.precisions) > 1 else None,
+        block.batch_term: setup.printed,
+        "network": setup.network,
+        "precision": setup.precision if len(block.precisions) > 1 else None,
     }
     return Conditions.model_validate({**block.where.stated, **{name: it for name, it in own.items() if it is not None}})
 
 
-def _altered(setting: Setting, leaf: Leaf) -> Iterator[Altered]:
+def _altered(context: BlockContext, setup: Setup) -> Iterator[Altered]:
     """Every difference to what the source ran that the study does not declare, but for the device itself."""
-    block, where, image = setting.block, setting.block.where, setting.image
-    if where.framework and setting.framework != where.framework:
-        yield Altered(field="framework", published=where.framework, here=setting.framework)
+    block, where, image = context.block, context.block.where, context.image
+    if where.framework and context.framework != where.framework:
+        yield Altered(field="framework", published=where.framework, here=context.framework)
     if image and image.version != where.version:
         yield Altered(field="version", published=where.version or NOT_STATED, here=image.version)
-    if leaf.model != block.models[leaf.name]:
-        yield Altered(field="model", published=leaf.name, here=leaf.model)
-    if leaf.batch != leaf.printed:
-        yield Altered(field="batch", published=f"{leaf.printed:,}", here=f"{leaf.batch:,}")
+    if setup.model != block.models[setup.name]:
+        yield Altered(field="model", published=setup.name, here=setup.model)
+    if setup.batch != setup.printed:
+        yield Altered(field="batch", published=f"{setup.printed:,}", here=f"{setup.batch:,}")
     if where.data == "real" and block.image_size:
-        here = f"images of {setting.images.name}" if setting.images else "synthetic images"
+        here = f"images of {context.images.name}" if context.images else "synthetic images"
         yield Altered(field="data", published=where.dataset or "real images", here=here)
-    if leaf.network and not setting.machine.hosts:
-        wire = next(wire.name for wire in setting.source.hardware.wires if wire.id == leaf.network)
-        held = link(setting, leaf.network)
+    if setup.network and not context.machine.hosts:
+        wire = next(wire.name for wire in context.source.hardware.wires if wire.id == setup.network)
+        held = link(context, setup.network)
         here = f"emulated nodes, {held.label.removeprefix('emulated ') if held else 'links as they are'}"
         yield Altered(field="network", published=wire, here=here)
-    yield from _shorter(setting)
+    yield from _shorter(context)
 
 
-def _shorter(setting: Setting) -> Iterator[Altered]:
+def _shorter(context: BlockContext) -> Iterator[Altered]:
     """What a small scale makes less of; warm-up aside, of which no source speaks."""
-    before, after = _length(setting.printed), _length(setting.shortened)
+    before, after = _length(context.printed), _length(context.shortened)
     if before != after:
         yield Altered(field="iterations", published=before, here=after)
     names: tuple[ShortenedName, ...] = ("image_size", "fit", "profile_after", "profile_iterations")
     for name in names:
-        was, here = setting.printed(name), setting.shortened(name)
+        was, here = context.printed(name), context.shortened(name)
         if was != here:
             yield Altered(field=name, published=_said(was), here=_said(here))
 
@@ -161,3 +322,112 @@ def _length(of: Callable[[ShortenedName], int | None]) -> str:
 
 def _said(value: int | None) -> str:
     return NOT_STATED if value is None else f"{value:,}"
+
+
+Planned = tuple[Request, Pick]
+
+
+def plan_curve(context: BlockContext, setups: Sequence[Setup]) -> dict[Setup, Planned]:
+    """Requests for the setups of one curve: equal in all but scale, network and case.
+
+    Args:
+        context: the block on this machine.
+        setups: those that can run here.
+    """
+    found = dict(_one_node(context, [setup for setup in setups if setup.point.nodes == 1]))
+    for point in dict.fromkeys(setup.point for setup in setups if setup.point.nodes > 1):
+        found |= dict(_several_nodes(context, [setup for setup in setups if setup.point == point]))
+    return found
+
+
+def link(context: BlockContext, network: str | None) -> Link | None:
+    """What stands for it between emulated nodes; None for links as they are."""
+    rate = context.study.networks[network].rate if network else None
+    return Link(rate_mbit=parse_rate(rate), emulated=True) if rate else None
+
+
+def _one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
+    """One request for all scales if the batch of a device is the same at each, or that of all devices; else one for each."""
+    if len({setup.each for setup in setups}) == 1:
+        groups: list[tuple[Sequence[Setup], Scaling]] = [(setups, "weak")]
+    elif len({_of_all(setup) for setup in setups}) == 1:
+        groups = [(setups, "strong")]
+    else:
+        groups = [([setup], "weak") for setup in setups]
+    hosts = context.machine.hosts if context.block.networks else None
+    more = {"hosts": hosts, "nodes": 1} if hosts else {}
+    for group, scaling in groups:
+        scales = tuple(sorted({setup.point.gpus for setup in group}))
+        batch = group[0].each if scaling == "weak" else _of_all(group[0])
+        request = _request(context, group[0], scales=scales, batch=batch, scaling=scaling, **more)
+        for setup in group:
+            case = context.block.cases[setup.case] if setup.case else None
+            yield setup, (request, _pick(context, setup, case=case))
+
+
+def _several_nodes(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
+    """One request for a scale, a sweep over its networks: kinds of wire between real hosts, links between emulated nodes."""
+    first, hosts, study = setups[0], context.machine.hosts, context.study
+    wires: dict[Setup, Any] = {
+        setup: study.networks[setup.network].interconnect if hosts and setup.network else link(context, setup.network)
+        for setup in setups
+    }
+    swept = tuple(dict.fromkeys(wires.values()))
+    more = {"hosts": hosts, "interconnect": swept} if hosts else {"links": swept}
+    scales, nodes = (first.point.gpus,), first.point.nodes
+    request = _request(context, first, scales=scales, batch=first.each, scaling="weak", nodes=nodes, **more)
+    for setup, wire in wires.items():
+        yield setup, (request, _pick(context, setup, **{"interconnect" if hosts else "link": wire}))
+
+
+def _pick(context: BlockContext, setup: Setup, **more: Any) -> Pick:
+    measured = not context.block.passes_only
+    return Pick(devices=setup.point.gpus, nodes=setup.point.nodes, measured=measured, **more)
+
+
+def _of_all(setup: Setup) -> int | None:
+    return setup.each * setup.point.gpus if setup.each is not None else None
+
+
+def _request(
+    context: BlockContext, setup: Setup, *, scales: tuple[int, ...], batch: int | None, scaling: Scaling, **more: Any
+) -> Request:
+    """What the study says; all else stays at the suite's default. Several devices share the iterations of one."""
+    block, image, device = context.block, context.image, context.device
+    several = scales[-1] > 1 and block.device == "gpu"
+    # A sampler counts nothing on a CPU, so that a pass for its counters would find nothing there.
+    profile = tuple(kind for kind in block.profile if device == "gpu" or kind != "metrics")
+    samples = context.shortened("samples")
+    asked: dict[str, Any] = {
+        "framework": context.framework,
+        "version": image.version if image else None,
+        "model": setup.model,
+        "device": device,
+        "gpus": scales if device == "gpu" else None,
+        "workers": (scales if block.device == "gpu" else (1,)) if device == "cpu" else None,
+        # A core in place of a GPU, also where it is alone.
+        "threads": 1 if device == "cpu" and block.device == "gpu" else None,
+        "batch": batch,
+        "image_size": context.shortened("image_size"),
+        "strategy": block.strategy if several else None,
+        "kvstore": block.kvstore if several else None,
+        "precision": setup.precision,
+        "mode": block.mode,
+        "iterations": -(-samples // setup.batch) if samples else context.shortened("iterations"),
+        "epochs": context.shortened("epochs"),
+        "warmup": context.shortened("warmup"),
+        "fit": context.shortened("fit"),
+        "concurrent": block.concurrent,
+        "scaling": scaling,
+        "repeat": 1 if context.small else context.study.repeat,
+        "data": context.images,
+        **more,
+    }
+    if profile:
+        asked |= {
+            "profile": profile,
+            "profile_after": context.shortened("profile_after"),
+            "profile_iterations": context.shortened("profile_iterations"),
+            "profile_region": block.profile_region,
+        }
+    return Request.model_validate({name: value for name, value in asked.items() if value is not None})

@@ -18,8 +18,7 @@ from runner.core.request import Device
 from runner.core.trial import Trial
 from runner.experiments.studies.model import Altered, CellRun
 from runner.experiments.studies.study import NOT_STATED, Block, Difference, Study
-from runner.results.published.model import Conditions, Published
-from runner.results.published.source import Identifier
+from runner.results.published.model import Conditions, Identifier, Published
 
 _LIBRARIES: Final[dict[str, Callable[[Provenance], str | None]]] = {
     "CUDA": lambda of: of.cuda,

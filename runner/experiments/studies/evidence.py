@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.request import Device
 from runner.experiments.studies.matching import described, selects
 from runner.experiments.studies.model import CellRun, Missing, Observation
 from runner.experiments.studies.noise import Amount
+from runner.results.published.findings import Selector
 from runner.results.published.model import Published
-from runner.results.published.selector import Selector
 from runner.results.published.units import METRICS
 
 SHOWN: Final = 6
@@ -65,7 +65,7 @@ def answer(holds: bool | None, why: str, *observations: Observation) -> Answer: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class Evidence:
     """Everything that was measured for a study, or that its source printed.
 
     Attributes:
@@ -158,8 +158,9 @@ def _needs(metric: str) -> tuple[str, ...]:
 
 
 def amount(one: Observation) -> Amount:
-    """The figure of an observation with its interval; exact where no run is behind it, as behind what a source prints."""
-    return Amount(one.value, one.ci95, one.freedom, exact=one.repeats == 0 or one.method == BY_DEFINITION)
+    """The figure of an observation with its interval; exact for a count, and where no run is behind it, as behind what a source prints."""
+    exact = one.repeats == 0 or one.method == BY_DEFINITION or one.metric in _COUNTS
+    return Amount(one.value, one.ci95, one.freedom, exact=exact)
 
 
 def shown(one: Observation, unit: str | None = None) -> str:
@@ -197,14 +198,24 @@ def runs_of(*observations: Observation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(run for one in observations for run in one.runs))
 
 
-def behind(*observations: Observation) -> dict[str, Any]:
-    """What a figure made of others stands on, as fields of it: the fewest repeats of them, and all else of each."""
-    return {
-        "repeats": min(one.repeats for one in observations),
-        "degraded": sum(one.degraded for one in observations),
-        "runs": runs_of(*observations),
-        "altered": tuple(dict.fromkeys(field for one in observations for field in one.altered)),
-    }
+def made_of(
+    *observations: Observation, metric: str, unit: str, figure: Amount, method: str | None = None
+) -> Observation:
+    """A figure made of others, under the conditions of the first: with the fewest repeats of them, and all else of each."""
+    return observations[0].model_copy(
+        update={
+            "metric": metric,
+            "unit": unit,
+            "value": figure.value,
+            "ci95": figure.ci95,
+            "freedom": figure.freedom,
+            "method": method,
+            "repeats": min(one.repeats for one in observations),
+            "degraded": sum(one.degraded for one in observations),
+            "runs": runs_of(*observations),
+            "altered": tuple(dict.fromkeys(field for one in observations for field in one.altered)),
+        }
+    )
 
 
 def doubts(*observations: Observation) -> tuple[str, ...]:

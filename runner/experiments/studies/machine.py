@@ -18,7 +18,7 @@ from runner.images.spec import ImageSpec
 from runner.plan.discovery import EngineChoice, choose_engine, device_of
 from runner.plan.launch import STRATEGIES
 from runner.plan.strategy import offered
-from runner.results.published.source import Identifier
+from runner.results.published.model import Identifier
 
 
 def survey(

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from runner.experiments.studies.model import Observation
+from runner.results.published.findings import Axis, Selector
 from runner.results.published.model import Conditions
-from runner.results.published.selector import Axis, Selector
 
 Value = str | int | float | bool | None
 Level = str | int | float
@@ -42,10 +42,7 @@ FREES: Final[Mapping[str, frozenset[str]]] = {
 _NO_CONDITION: Final = frozenset({"versus", "note", "run", "container", "memory", "theory_tflops"})
 TERMS: Final = (
     *(name for name in Conditions.model_fields if name not in _NO_CONDITION),
-    "case",
-    "state",
-    "epoch",
-    "name",
+    *("case", "state", "epoch", "name"),
 )
 """Everything in which two observations can agree."""
 
@@ -53,6 +50,11 @@ _TELLING: Final = ("framework", "model", "gpu", "device", "gpus", "nodes", "netw
 """What a reader tells runs apart by, the first first."""
 
 _TOLD_BY_OTHERS: Final = frozenset({"batch_per_gpu", "global_batch", "dataset"})
+
+_BARE: Final = frozenset(
+    {"framework", "build", "model", "gpu", "device", "case", "mode", "precision", "network", "technique", "state"}
+)
+"""Conditions whose value says all."""
 
 _MODES: Final = {"train": "training", "converge": "training", "infer": "inference"}
 
@@ -211,20 +213,7 @@ def described(selector: Selector) -> str:
     for name, value in _named(selector).items():
         text = " or ".join(map(str, value)) if isinstance(value, tuple) else str(value)
         above = getattr(selector, f"{name}_above", None) is not None
-        bare = name in {
-            "framework",
-            "build",
-            "model",
-            "gpu",
-            "device",
-            "case",
-            "mode",
-            "precision",
-            "network",
-            "technique",
-            "state",
-        }
-        words.append(text if bare else f"{name} above {text}" if above else f"{name} {text}")
+        words.append(text if name in _BARE else f"{name} above {text}" if above else f"{name} {text}")
     return ", ".join(words)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-from pydantic import AfterValidator, field_validator
+from pydantic import field_validator
 
 from runner.core.frozen import FileName, Frozen
 from runner.core.measurement import Interval
@@ -21,9 +21,8 @@ from runner.core.trial import AnyTrial, Case, ForeignTrial, Trial
 from runner.core.wire import Link
 from runner.experiments.studies.request import Scale
 from runner.results.published.findings import Finding
-from runner.results.published.model import Conditions
-from runner.results.published.source import Identifier
-from runner.results.published.units import METRICS
+from runner.results.published.model import Conditions, Identifier
+from runner.results.published.units import Metric
 
 State = Literal["training", "idle"]
 Indicated = Literal["indicated", "not indicated"]
@@ -41,15 +40,6 @@ INDICATED: Final[Mapping[FigureVerdict | FindingVerdict, Indicated]] = {
     "does not hold": "not indicated",
 }
 """What verdicts become that rest on degraded runs, or on too few to tell how far to trust them."""
-
-
-def _known(metric: str) -> str:
-    if metric not in METRICS:
-        raise ValueError(f"{metric!r} is no quantity of the suite")
-    return metric
-
-
-Metric = Annotated[str, AfterValidator(_known)]
 
 
 class Usable(Frozen):

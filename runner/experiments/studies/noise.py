@@ -151,7 +151,7 @@ def contrast(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> Contrast:
         p = _permuted(blocks, levels)
         return Contrast(differs=p <= SIGNIFICANCE, spread=spread, how=f"permutation test, p = {p:.2g}")
     amounts = [one for block in blocks for group in block.values() for one in group]
-    if all(one.ci95 for one in amounts):
+    if all(one.known for one in amounts):
         pairs = sum(_pairs(block) for block in blocks)
         apart = any(_apart(block, pairs=pairs) for block in blocks)
         return Contrast(differs=apart, spread=spread, how="95 % intervals, for all pairs together")

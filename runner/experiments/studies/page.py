@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from runner.analysis.comparisons.alike import LONGEST
-from runner.experiments.studies import text
-from runner.experiments.studies.page_verdicts import tables
+from runner.experiments.studies.tables import counted, page_tables, place
 from runner.report.page.blocks import anchor
 from runner.report.page.model import Block, Figure, Series, bounds, error_bars
-from runner.results.published.findings import All, Predicate, Steady
+from runner.results.published.findings import Steady
 
 if TYPE_CHECKING:
     from runner.core.measurement import Interval
@@ -31,33 +30,9 @@ AXES: Final = {
 }
 """Conditions that are numbers, by preference, and what their axis is called."""
 TELLING: Final = (
-    *(
-        "framework",
-        "build",
-        "model",
-        "variant",
-        "mode",
-        "device",
-        "gpu",
-        "network",
-        "gpus",
-        "batch_per_gpu",
-        "batch",
-        "global_batch",
-    ),
-    *(
-        "precision",
-        "strategy",
-        "technique",
-        "case",
-        "state",
-        "name",
-        "epoch",
-        "iterations",
-        "gpu_index",
-        "system",
-        "run",
-    ),
+    *("framework", "build", "model", "variant", "mode", "device", "gpu", "network", "gpus", "batch_per_gpu", "batch"),
+    *("global_batch", "precision", "strategy", "technique", "case", "state", "name", "epoch", "iterations"),
+    *("gpu_index", "system", "run"),
 )
 """Conditions that tell curves apart, in the order in which a legend names them; figures that differ in others alone share a curve."""
 GROWS: Final = ("global_batch", "batch_per_gpu", "batch")
@@ -69,11 +44,9 @@ COUNTED: Final = frozenset(
 )
 """Settings that a source prints, which nobody measures."""
 CURVES: Final = 8
-ABBREVIATED: Final = frozenset({"api", "fp32", "fp64", "gpu", "nccl"})
 """More curves than that are parted by network."""
-NUMBERED: Final = frozenset(
-    {"gpus", "batch_per_gpu", "batch", "global_batch", "epoch", "iterations", "gpu_index", "run"}
-)
+ABBREVIATED: Final = frozenset({"api", "fp32", "fp64", "gpu", "nccl"})
+NUMBERED: Final = frozenset({*AXES, "run"})
 """Conditions whose value says nothing without their name."""
 
 
@@ -100,13 +73,13 @@ def block(reproduction: Reproduction, *, stem: str) -> Block:
     return Block(
         anchor=anchor("study", stem),
         title=f"{reproduction.study}: {reproduction.title}",
-        lead=f"{ran} of {len(reproduction.cells)} cells ran; {text.counted(reproduction.judgements, reproduction.comparisons)}",
+        lead=f"{ran} of {len(reproduction.cells)} cells ran; {counted(reproduction.judgements, reproduction.comparisons)}",
         lines=(
-            f"{text.where(reproduction.machine, reproduction.scale, reproduction.cells)}, {reproduction.made_at:%Y-%m-%d}",
+            f"{place(reproduction.machine, reproduction.scale, reproduction.cells)}, {reproduction.made_at:%Y-%m-%d}",
             "published values are those of the source's hardware; on other hardware only shapes are compared",
         ),
         figures=figures(reproduction, stem=stem),
-        tables=tables(reproduction),
+        tables=page_tables(reproduction),
         notes=reproduction.notes,
         runs=tuple(dict.fromkeys(run for one in reproduction.observations for run in one.runs)),
         stem=stem,
@@ -116,10 +89,9 @@ def block(reproduction: Reproduction, *, stem: str) -> Block:
 def figures(reproduction: Reproduction, *, stem: str) -> tuple[Figure, ...]:
     """Every quantity that the source printed or concluded something of: its points and the measured ones on one axis."""
     shown = {one.metric for one in reproduction.comparisons}
-    shown |= {metric for one in reproduction.judgements for metric in _metrics(one.finding.predicate)}
-    steady = {
-        one.finding.predicate.metric for one in reproduction.judgements if isinstance(one.finding.predicate, Steady)
-    }
+    claims = [part for one in reproduction.judgements for part in one.finding.parts]
+    shown |= {part.metric for part in claims}
+    steady = {part.metric for part in claims if isinstance(part, Steady)}
     groups: dict[tuple[str, ...], list[Point]] = {}
     for (metric, unit), point in _points(reproduction):
         # Over time, by epoch, of kernels: figures of their own beside those of whole runs.
@@ -130,12 +102,6 @@ def figures(reproduction: Reproduction, *, stem: str) -> tuple[Figure, ...]:
     for (metric, unit, *parts), points in groups.items():
         found += _of_metric(metric, unit, points, stem="-".join((stem, *(["by", *parts] if parts else []))))
     return tuple(found)
-
-
-def _metrics(predicate: Predicate) -> Iterable[str]:
-    for part in predicate.of if isinstance(predicate, All) else (predicate,):
-        if metric := getattr(part, "metric", None):
-            yield metric
 
 
 def _points(reproduction: Reproduction) -> Iterable[tuple[tuple[str, str], Point]]:

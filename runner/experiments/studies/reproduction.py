@@ -1,21 +1,43 @@
-"""Cells with their runs → the `Reproduction`: what was observed, each figure beside its own, and what became of each finding. Pure."""
+"""Cells with their runs → the `Reproduction`: what was observed, each figure beside its own, and the verdict on each finding.
+
+`judge` is pure; `judge_again` reads the records of a reproduction on file and judges them again, as `dlscale regrade` does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
 
 from runner.analysis.summarize import machine as machine_of
+from runner.core.errors import RequestError, one_line
+from runner.core.frozen import load_fields, misfit
+from runner.experiments.studies import tables
 from runner.experiments.studies.differences import as_ran, counted, software
-from runner.experiments.studies.evidence import Scene
-from runner.experiments.studies.model import CellOutcome, CellRun, Machine, Observation, Reproduction
+from runner.experiments.studies.evidence import Evidence
+from runner.experiments.studies.model import (
+    Cell,
+    CellOutcome,
+    CellRun,
+    Machine,
+    Observation,
+    Reproduction,
+    Run,
+    is_baseline,
+)
 from runner.experiments.studies.observe import observed
 from runner.experiments.studies.predicates import judged
 from runner.experiments.studies.request import Scale
-from runner.experiments.studies.study import Study
+from runner.experiments.studies.study import Study, load_study
 from runner.experiments.studies.verdicts import compared
-from runner.results.published.findings import All, Predicate, Steady
+from runner.results.find import records_under
+from runner.results.published.findings import Steady
+from runner.results.published.load import load_all
 from runner.results.published.model import Published
+from runner.results.store import read_record, write_report
 
 
 def judge(
@@ -44,7 +66,7 @@ def judge(
     """
     runs = [as_ran(run, study=study, published=published) for run in runs]
     observations, missing = observed(runs, published=published, machine=machine)
-    scene = Scene(
+    evidence = Evidence(
         published=published,
         observations=observations,
         missing=missing,
@@ -63,8 +85,8 @@ def judge(
         cells=tuple(_outcome(run) for run in runs),
         observations=tuple(one for one in observations if _is_kept(one, published)),
         missing=missing,
-        comparisons=compared(scene, study),
-        judgements=tuple(judged(finding, scene) for finding in published.findings),
+        comparisons=compared(evidence, study),
+        judgements=tuple(judged(finding, evidence) for finding in published.findings),
         notes=(*study.notes, *_notes(machine)),
     )
 
@@ -98,14 +120,8 @@ def _outcome(run: CellRun) -> CellOutcome:
 
 def _is_kept(one: Observation, published: Published) -> bool:
     """Windows one by one are kept only for quantities that a finding follows over time."""
-    followed = {
-        part.metric for finding in published.findings for part in _parts(finding.predicate) if isinstance(part, Steady)
-    }
-    return one.iterations is None or one.metric in followed
-
-
-def _parts(predicate: Predicate) -> tuple[object, ...]:
-    return predicate.of if isinstance(predicate, All) else (predicate,)
+    parts = (part for finding in published.findings for part in finding.parts)
+    return one.iterations is None or one.metric in {part.metric for part in parts if isinstance(part, Steady)}
 
 
 def _notes(machine: Machine) -> tuple[str, ...]:
@@ -114,3 +130,91 @@ def _notes(machine: Machine) -> tuple[str, ...]:
     return (
         f"CPU workers of {machine.device_name} stand for the source's GPUs: curves and ratios can be compared, figures of a device can't",
     )
+
+
+SUFFIX: Final = ".reproduction.json"
+"""What the files of reproductions end with, beside the directories of their runs."""
+
+
+def read_reproduction(path: Path) -> Reproduction:
+    """A reproduction on file.
+
+    Raises:
+        RequestError: it can't be read, or another version of the suite wrote it.
+    """
+    try:
+        fields = load_fields(path.read_text(encoding="utf-8"))
+        try:
+            return Reproduction.model_validate(fields)
+        except ValidationError:  # an earlier version of the suite had other kinds of predicates
+            return Reproduction.model_validate(_with_present_findings(fields))
+    except ValidationError as error:
+        raise RequestError(f"{path}: is no reproduction of a study, {misfit(error)}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RequestError(f"{path}: is no reproduction of a study ({one_line(error)})") from error
+
+
+def _with_present_findings(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a reproduction with each finding as its source's file has it now."""
+    try:
+        source = next(one for one in load_all() if one.id == fields["source"])
+        present = {finding.id: finding.model_dump() for finding in source.findings}
+        found = [{**one, "finding": present[one["finding"]["id"]]} for one in fields["judgements"]]
+    except (StopIteration, LookupError, TypeError):
+        return fields
+    return {**fields, "judgements": found}
+
+
+def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
+    """(reproduction on file, the same as its runs' records and its study give it now).
+
+    Raises:
+        RequestError: it can't be read, or its study, a block of that or a run of it is gone.
+    """
+    old = read_reproduction(path)
+    study, published = load_study(old.study)
+    baselines = tuple(
+        Run(directory=directory.name, record=record)
+        for directory, record in records_under(path.parent)
+        if is_baseline(record.trial)
+    )
+    new = judge(
+        study,
+        published=published,
+        runs=[_cell_run(cell, path.parent, baselines) for cell in old.cells],
+        machine=old.machine,
+        scale=old.scale,
+        made_at=old.made_at,
+        git=old.git,
+    )
+    cells = tuple(_kept_status(was, now) for was, now in zip(old.cells, new.cells, strict=True))
+    return old, new.model_copy(update={"cells": cells})
+
+
+def _kept_status(was: CellOutcome, now: CellOutcome) -> CellOutcome:
+    """A cell by its records; whether one without any was to run, and why it did not, is known to the machine that it was for."""
+    if was.runs and now.measured + now.passes:
+        return now if was.status == "ran" else now.model_copy(update={"why": None})
+    return now.model_copy(update={"status": "failed" if was.runs else was.status, "why": now.why or was.why})
+
+
+def write_again(path: Path, reproduction: Reproduction) -> None:
+    """Write a reproduction and its tables in place of those on file."""
+    write_report(path.parent, path.name, reproduction.model_dump_json(indent=1) + "\n")
+    write_report(path.parent, path.name.removesuffix(SUFFIX) + ".md", tables.markdown(reproduction))
+
+
+def _cell_run(outcome: CellOutcome, folder: Path, baselines: tuple[Run, ...]) -> CellRun:
+    runs = tuple(Run(directory=name, record=read_record(folder / name)) for name in outcome.runs)
+    keys = {run.record.trial.key for run in runs}
+    cell = Cell(
+        id=outcome.id,
+        block=outcome.block,
+        where=outcome.where,
+        case=outcome.case,
+        why=outcome.why,
+        altered=outcome.altered,
+        extra=outcome.extra,
+    )
+    own = tuple(run for run in baselines if run.record.trial.key in keys)
+    return CellRun(cell=cell, runs=runs, baseline=own, why=outcome.why)

@@ -1,4 +1,4 @@
-"""`Asked`: what a user wants reproduced, before any default."""
+"""`StudyRequest`: what a user wants reproduced, before any default."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runner.core.request import Device, EngineName
 Scale = Literal["full", "small"]
 
 
-class Asked(Frozen):
+class StudyRequest(Frozen):
     """What was asked for; None leaves the choice to the suite.
 
     Attributes:

@@ -14,16 +14,16 @@ from statistics import median_low
 from typing import Final
 
 from runner.experiments.studies.differences import hardware
-from runner.experiments.studies.evidence import BY_DEFINITION, Scene, amount, behind, doubts, in_unit, not_run
+from runner.experiments.studies.evidence import BY_DEFINITION, Evidence, amount, doubts, in_unit, made_of, not_run
 from runner.experiments.studies.matching import Value, agreement, partners, term
 from runner.experiments.studies.model import INDICATED, Comparison, FigureVerdict, Observation
 from runner.experiments.studies.noise import Amount, ratio
-from runner.experiments.studies.predicates.pairs import pairs_of
-from runner.experiments.studies.printed import is_measured, observation_of
+from runner.experiments.studies.observe import is_measured, observation_of
+from runner.experiments.studies.predicates import pairs_of
 from runner.experiments.studies.study import NOT_STATED, Study
 from runner.results.published.derive import Scaled, scaled
+from runner.results.published.findings import Selector
 from runner.results.published.model import Conditions, Figure
-from runner.results.published.selector import Selector
 from runner.results.published.units import RATE
 
 SHAPES: Final = frozenset(
@@ -41,37 +41,33 @@ _ELSEWHERE: Final = frozenset(
 """What may differ between a figure and what stands in its place; each difference is named."""
 
 
-def compared(scene: Scene, study: Study) -> tuple[Comparison, ...]:
+def compared(evidence: Evidence, study: Study) -> tuple[Comparison, ...]:
     """Every measured figure of the source, in the order of its file, each followed by the speedup that follows from it."""
-    curves = {one.figure.id: one for one in scaled(scene.published)}
+    curves = {one.figure.id: one for one in scaled(evidence.published)}
     found: list[Comparison] = []
-    for figure in scene.published.figures:
+    for figure in evidence.published.figures:
         if is_measured(figure) and figure.metric != "samples_per_run":  # which its settings make
-            found.append(_figure(figure, scene, study))
+            found.append(_figure(figure, evidence, study))
             if figure.id in curves and curves[figure.id].baseline is not figure:
-                found += _speedup(curves[figure.id], scene, study)
+                found.append(_figure(_speedup(curves[figure.id]), evidence, study))
     return tuple(found)
 
 
-def _figure(figure: Figure, scene: Scene, study: Study) -> Comparison:
+def _figure(figure: Figure, evidence: Evidence, study: Study) -> Comparison:
     if figure.metric in _OF_RATIOS:
-        return _held(figure, _ratios(figure, scene), scene, study)
+        return _held(figure, _ratios(figure, evidence), evidence, study)
     stand_in = observation_of(figure)
-    own = [one for one in scene.of(figure.metric) if not one.extra and one.method != BY_DEFINITION]
-    return _held(figure, list(partners(stand_in, own, free=_ELSEWHERE)), scene, study)
+    own = [one for one in evidence.of(figure.metric) if not one.extra and one.method != BY_DEFINITION]
+    return _held(figure, list(partners(stand_in, own, free=_ELSEWHERE)), evidence, study)
 
 
-def _speedup(curve: Scaled, scene: Scene, study: Study) -> Iterator[Comparison]:
+def _speedup(curve: Scaled) -> Figure:
     """Absolute figures of other hardware say nothing; their curve does."""
-    figure = curve.figure.model_copy(
-        update={"metric": "speedup", "unit": "x", "kind": "derived", "value": Decimal(f"{curve.speedup:.4g}")}
-    )
-    stand_in = observation_of(figure)
-    own = [one for one in scene.of("speedup") if not one.extra and one.method != BY_DEFINITION]
-    yield _held(figure, list(partners(stand_in, own, free=_ELSEWHERE)), scene, study)
+    value = Decimal(f"{curve.speedup:.4g}")
+    return curve.figure.model_copy(update={"metric": "speedup", "unit": "x", "kind": "derived", "value": value})
 
 
-def _ratios(figure: Figure, scene: Scene) -> list[Observation]:
+def _ratios(figure: Figure, evidence: Evidence) -> list[Observation]:
     """What is measured in place of a ratio: the middle one of all pairs of cells that it may be of."""
     conditions = figure.conditions
     if conditions.versus is None:
@@ -79,7 +75,7 @@ def _ratios(figure: Figure, scene: Scene) -> list[Observation]:
     names = [name for name in Selector.model_fields if name in Conditions.model_fields and name not in {"gpu", "data"}]
     above = Selector.model_validate({name: value for name in names if (value := getattr(conditions, name)) is not None})
     below = above.model_copy(update=conditions.versus.stated)
-    pool = [one for one in scene.of(_OF_RATIOS[figure.metric]) if not one.extra]
+    pool = [one for one in evidence.of(_OF_RATIOS[figure.metric]) if not one.extra]
     pairs = {
         made.value: (one, other, made)
         for one, other in pairs_of(above, below, pool)
@@ -89,18 +85,10 @@ def _ratios(figure: Figure, scene: Scene) -> list[Observation]:
         return []
     one, other, made = pairs[median_low(pairs)]
     method = f"middle one of {len(pairs)} pairs" if len(pairs) > 1 else None
-    update = {
-        "metric": figure.metric,
-        "unit": "x",
-        "value": made.value,
-        "ci95": made.ci95,
-        "freedom": made.freedom,
-        "method": method,
-    }
-    return [one.model_copy(update={**update, **behind(one, other)})]
+    return [made_of(one, other, metric=figure.metric, unit="x", figure=made, method=method)]
 
 
-def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: Study) -> Comparison:
+def _held(figure: Figure, measured: Sequence[Observation], evidence: Evidence, study: Study) -> Comparison:
     """A figure against the observations that are equally near to it."""
     printed = figure.value if isinstance(figure.value, Decimal) else None
     comparison = Comparison(
@@ -115,10 +103,10 @@ def _held(figure: Figure, measured: Sequence[Observation], scene: Scene, study: 
         verdict="not measured",
     )
     if not measured:
-        return comparison.model_copy(update={"why": _why_not(figure, scene)})
+        return comparison.model_copy(update={"why": _why_not(figure, evidence)})
     one = max(measured, key=lambda each: term(each, "batch") or 0)
     unclear = {field.partition(" ")[0]: field for field in _unclear(figure, measured)}
-    fields = (*(field for field in _differing(figure, one, scene) if field not in unclear), *unclear.values())
+    fields = (*(field for field in _differing(figure, one, evidence) if field not in unclear), *unclear.values())
     own = _own_unit(one, figure)
     if printed is None or own is None:
         fields = (*fields, "unit" if own is None else "several values there")
@@ -169,9 +157,11 @@ def _own_unit(one: Observation, figure: Figure) -> Amount | None:
     return in_unit(one, figure.unit)
 
 
-def _differing(figure: Figure, one: Observation, scene: Scene) -> Iterator[str]:
+def _differing(figure: Figure, one: Observation, evidence: Evidence) -> Iterator[str]:
     """Everything in which the two runs differ: the device in words, `gpu (Tesla P100 there, Tesla V100 here)`, of the rest its name."""
-    devices = hardware(scene.published, figure.conditions, gpu=one.where.gpu, device=one.device, name=one.device_name)
+    devices = hardware(
+        evidence.published, figure.conditions, gpu=one.where.gpu, device=one.device, name=one.device_name
+    )
     named = {each.field: f"{each.field} ({each.published} there, {each.here} here)" for each in devices}
     yield from named.values()
     yield from (field for field in one.altered if field not in named)
@@ -190,22 +180,22 @@ def _sorted(value: Value) -> tuple[float, str]:
     return (float(value), "") if isinstance(value, int) else (0.0, str(value))
 
 
-def _why_not(figure: Figure, scene: Scene) -> str:
+def _why_not(figure: Figure, evidence: Evidence) -> str:
     """Why nothing stands in the place of a figure."""
     if figure.metric in _OF_RATIOS and figure.conditions.versus is None:
         return "the source does not say in figures what it is against; a finding may"
     versus = figure.conditions.versus
-    if figure.metric in _OF_RATIOS and versus and versus.device and scene.device == "cpu":
-        return f"a GPU is to be held against a CPU, and here is only {scene.device_name}"
+    if figure.metric in _OF_RATIOS and versus and versus.device and evidence.device == "cpu":
+        return f"a GPU is to be held against a CPU, and here is only {evidence.device_name}"
     stand_in = observation_of(figure)
     own = [
         run
-        for run in scene.cells
+        for run in evidence.cells
         if agreement(stand_in, stand_in.model_copy(update={"where": run.cell.where}), free=_ELSEWHERE) is not None
     ]
     ids = {run.cell.id for run in own}
     for reason in (
-        *(one.why for one in scene.missing if one.cell in ids and one.metric == figure.metric),
+        *(one.why for one in evidence.missing if one.cell in ids and one.metric == figure.metric),
         *(not_run(run) for run in own if not run.runs),
     ):
         if reason:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Final, Literal
 
 from runner.results.published.derive import devices, number
+from runner.results.published.findings import Ratio
 from runner.results.published.model import Figure, Published
 
 Check = Literal["ratio", "cut", "sum", "per device", "twice", "range", "batch", "finding"]
@@ -230,7 +231,7 @@ def _findings(published: Published) -> Iterator[Contradiction]:
     """Ratios that the source states, against the two figures of its own that they are of, where it has exactly those."""
     for finding in published.findings:
         predicate = finding.predicate
-        if predicate.type != "ratio":
+        if not isinstance(predicate, Ratio):
             continue
         everywhere = predicate.for_all.stated
         of_metric = [figure for figure in _exact(published.figures) if figure.metric == predicate.metric]

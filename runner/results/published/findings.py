@@ -7,30 +7,91 @@ source states one.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from runner.core.frozen import Frozen
-from runner.results.published.selector import Axis, Selector
-from runner.results.published.units import METRICS, Unit
+from runner.results.published.units import Metric, Unit
 
 Level = str | int
 Comparison = Literal["<", "<=", ">", ">="]
 
 
+def _several(value: Any) -> Any:
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...])]
+Counts = Annotated[tuple[int, ...], BeforeValidator(_several, json_schema_input_type=int | tuple[int, ...])]
+
+
+class Selector(Frozen):
+    """Conditions that all hold; one with several values holds for each of them, one that is None for any.
+
+    Attributes:
+        gpus_above, nodes_above: more than so many.
+        epoch: after so many.
+        state: `training` or `idle`.
+        case: one of those that a block of the run matrix lists.
+        others: as in `model.Conditions`.
+    """
+
+    framework: Names | None = None
+    build: Names | None = None
+    technique: Names | None = None
+    model: Names | None = None
+    mode: Names | None = None
+    gpu: Names | None = None
+    device: Names | None = None
+    gpus: Counts | None = None
+    gpus_above: PositiveInt | None = None
+    nodes: Counts | None = None
+    nodes_above: PositiveInt | None = None
+    system: Names | None = None
+    network: Names | None = None
+    batch_per_gpu: Counts | None = None
+    batch: Counts | None = None
+    precision: Names | None = None
+    data: Names | None = None
+    epoch: PositiveInt | None = None
+    state: Literal["training", "idle"] | None = None
+    case: Names | None = None
+
+    @property
+    def stated(self) -> dict[str, tuple[Any, ...]]:
+        """The allowed values of each condition that is named, without `..._above`."""
+        return {name: value for name in type(self).model_fields if isinstance(value := getattr(self, name), tuple)}
+
+
+Axis = Literal[
+    "framework",
+    "model",
+    "model_size",
+    "mode",
+    "gpu",
+    "gpu_index",
+    "gpus",
+    "nodes",
+    "batch",
+    "batch_per_gpu",
+    "precision",
+    "learning_rate",
+    "iterations",
+]
+"""What a finding lets vary; `model_size` is the number of parameters."""
+
+
 class _OfMetric(Frozen):
     """Speaks of one quantity, in the runs that `for_all` allows; each combination of its values is a case of its own."""
 
-    metric: str
+    metric: Metric
     for_all: Selector = Selector()
 
-    @field_validator("metric")
-    @classmethod
-    def _is_known(cls, metric: str) -> str:
-        if metric not in METRICS:
-            raise ValueError(f"no such metric; known: {', '.join(sorted(METRICS))}")
-        return metric
+    @property
+    def selectors(self) -> tuple[Selector, ...]:
+        """Everything in it that selects figures."""
+        return tuple(value for name in type(self).model_fields if isinstance(value := getattr(self, name), Selector))
 
 
 class Monotonic(_OfMetric):
@@ -73,65 +134,29 @@ class Bound(_OfMetric):
     limit_by: Literal["source", "project"] = "source"
 
 
-class Approximately(_OfMetric):
-    """Is `value`, give or take `abs_tol` in the same unit."""
-
-    type: Literal["approximately"]
-    select: Selector
-    value: Decimal
-    unit: Unit
-    abs_tol: float
-
-
 class Order(_OfMetric):
     """Falls from each of `descending` to the next."""
 
     type: Literal["order"]
     over: Axis
-    descending: tuple[str, ...]
-
-
-class Ends(_OfMetric):
-    """Is largest at `first` and smallest at `last`."""
-
-    type: Literal["ends"]
-    over: Axis
-    first: str
-    last: str
-
-
-class Extreme(_OfMetric):
-    """Is largest, or smallest, at one place of an axis."""
-
-    type: Literal["largest", "smallest"]
-    over: Axis
-    at: Level
+    descending: tuple[Level, ...]
 
 
 class NoDifference(_OfMetric):
-    """Does not differ significantly along any of these axes, at their `levels` or at all."""
+    """Does not differ significantly along any of these axes, at their `levels` or at all; with `differs`, does differ."""
 
     type: Literal["no_difference"]
     over: tuple[Axis, ...]
     levels: tuple[Level, ...] = ()
+    differs: bool = False
 
 
-class Differs(_OfMetric):
-    """Is another at `lhs` than at each of `rhs`, in a direction that is not stated."""
+class Named(_OfMetric):
+    """Each of these is part of the name of a kernel or call that has a value: among so many `largest` of each run, or anywhere."""
 
-    type: Literal["differs"]
-    over: Axis
-    lhs: str
-    rhs: tuple[str, ...]
-
-
-class Hump(_OfMetric):
-    """First rises and then falls along the levels (`hump`), or the other way round (`valley`)."""
-
-    type: Literal["hump", "valley"]
-    over: Axis
-    levels: tuple[Level, ...]
-    near: int | None = None
+    type: Literal["names"]
+    names: Annotated[tuple[str, ...], Field(min_length=1)]
+    largest: PositiveInt | None = None
 
 
 class Steady(_OfMetric):
@@ -142,67 +167,7 @@ class Steady(_OfMetric):
     window: int | None = None
 
 
-class RunsKernel(Frozen):
-    """A kernel of this name runs on this GPU."""
-
-    type: Literal["runs_kernel"]
-    gpu: str
-    kernel: str
-
-
-class Top(_OfMetric):
-    """These are the largest."""
-
-    type: Literal["top"]
-    names: tuple[str, ...]
-
-
-class Flags(Frozen):
-    """The profiler raises these remarks."""
-
-    type: Literal["flags"]
-    names: tuple[str, ...]
-    select: Selector = Selector()
-
-
-class Product(Frozen):
-    """The product of these settings is the same along an axis."""
-
-    type: Literal["constant_product"]
-    of: tuple[Literal["batch", "iterations"], ...]
-    over: Axis
-    for_all: Selector = Selector()
-
-
-class Quotient(Frozen):
-    """`whole` is `numerator` ÷ `denominator`, give or take the share `rel_tol` of it."""
-
-    type: Literal["quotient"]
-    whole: str
-    numerator: str
-    denominator: str
-    rel_tol: float
-
-
-Simple = (
-    Monotonic
-    | Compare
-    | Ratio
-    | Bound
-    | Approximately
-    | Order
-    | Ends
-    | Extreme
-    | NoDifference
-    | Differs
-    | Hump
-    | Steady
-    | RunsKernel
-    | Top
-    | Flags
-    | Product
-    | Quotient
-)
+Simple = Monotonic | Compare | Ratio | Bound | Order | NoDifference | Named | Steady
 
 
 class All(Frozen):
@@ -230,3 +195,8 @@ class Finding(Frozen):
     basis: Literal["stated", "table", "computed", "assumed", "extrapolated", "reading"]
     where: str
     predicate: Predicate
+
+    @property
+    def parts(self) -> tuple[Simple, ...]:
+        """What it claims, one by one."""
+        return self.predicate.of if isinstance(self.predicate, All) else (self.predicate,)

@@ -12,15 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel
-
 from runner.core import yamlfile
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.results.published.contradict import contradictions
-from runner.results.published.findings import All, Ends, Finding, Order, Predicate
+from runner.results.published.findings import Finding, Order, Selector
 from runner.results.published.model import Conditions, Published
-from runner.results.published.selector import Selector
 
 DIRECTORY: Final = SUITE_ROOT / "results" / "published"
 
@@ -115,18 +112,11 @@ def _names(conditions: Conditions | Selector) -> Iterator[tuple[str, tuple[str, 
 
 
 def _named_by(finding: Finding) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for predicate in _simple(finding.predicate):
-        for name in type(predicate).model_fields:
-            if isinstance(selector := getattr(predicate, name), Selector):
-                yield from _names(selector)
-        if isinstance(predicate, Order):
-            yield predicate.over, predicate.descending
-        if isinstance(predicate, Ends):
-            yield predicate.over, (predicate.first, predicate.last)
-
-
-def _simple(predicate: Predicate) -> tuple[BaseModel, ...]:
-    return predicate.of if isinstance(predicate, All) else (predicate,)
+    for part in finding.parts:
+        for selector in part.selectors:
+            yield from _names(selector)
+        if isinstance(part, Order):
+            yield part.over, tuple(map(str, part.descending))
 
 
 def _undeclared(published: Published) -> Iterator[Wrong]:

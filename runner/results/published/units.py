@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator
 
 Unit = Literal[
     "images/s",
@@ -54,6 +56,7 @@ METRICS: Final[Mapping[str, tuple[Unit, ...]]] = {
     "total_time": TIME,
     "full_training_time": TIME,
     "iteration_time": TIME,
+    "steady_time_share": PERCENT,
     "inference_time": TIME,
     "time_per_batch": TIME,
     "time_forward": TIME,
@@ -134,3 +137,12 @@ METRICS: Final[Mapping[str, tuple[Unit, ...]]] = {
     "job_time_limit": TIME,
 }
 """Every quantity that a figure or a finding may name, with its units."""
+
+
+def _known(metric: str) -> str:
+    if metric not in METRICS:
+        raise ValueError(f"no such metric; known: {', '.join(sorted(METRICS))}")
+    return metric
+
+
+Metric = Annotated[str, AfterValidator(_known)]

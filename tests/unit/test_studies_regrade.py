@@ -10,9 +10,9 @@ import studied
 from runner.commands.regrade import regrade_all
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
-from runner.experiments.studies import load, show
-from runner.experiments.studies.rejudge import SUFFIX, judge_again
-from runner.experiments.studies.reproduction import judge
+from runner.experiments.studies import tables
+from runner.experiments.studies.reproduction import SUFFIX, judge, judge_again
+from runner.experiments.studies.study import study_names
 from runner.results.store import read_record, write_record
 
 COMMITTED = sorted((SUITE_ROOT / "results").rglob(f"*{SUFFIX}"))
@@ -70,7 +70,7 @@ def on_file(out, name, here):
     return path
 
 
-@pytest.mark.parametrize("name", load.names())
+@pytest.mark.parametrize("name", study_names())
 def test_every_study_comes_out_the_same_from_its_file(tmp_path, name):
     """What a study looked at beside its records was asked of the plan, which is gone: of the backward pass, launches of whole steps came."""
     old, new = judge_again(
@@ -105,7 +105,18 @@ def test_a_study_of_before_is_read_and_told_by_its_records(tmp_path):
     assert told["version"] == ("1.3.0", "2.11.0+cu130")
     assert told["framework"] == ("tensorflow", "pytorch")
     assert "2.15.0" not in new.model_dump_json(exclude={"machine"})
-    assert "2.15.0" not in show.markdown(new)
+    assert "2.15.0" not in tables.markdown(new)
+
+
+def test_a_finding_of_a_kind_that_is_no_more_is_that_of_its_source(copied):
+    """A reproduction of an earlier version could not be read, and was judged no more."""
+    fields = json.loads(copied.read_text())
+    known = fields["judgements"][0]["finding"]["predicate"]
+    fields["judgements"][0]["finding"]["predicate"] = {"type": "largest", "over": "gpu", "at": "v100"}
+    copied.write_text(json.dumps(fields))
+    old, new = judge_again(copied)
+    assert old.judgements[0].finding.predicate.type == known["type"]
+    assert new == old
 
 
 @pytest.mark.parametrize("content", [b"{}", b"\xff"], ids=["empty", "no UTF-8"])

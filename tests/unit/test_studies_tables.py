@@ -13,8 +13,8 @@ from made_up_study import cpu_machine
 from rich.console import Console
 
 from runner.core.measurement import Interval
-from runner.experiments.studies import show
-from runner.experiments.studies import text as words
+from runner.core.units import ABSENT
+from runner.experiments.studies import tables
 from runner.experiments.studies.model import Altered, CellOutcome, Comparison, Judgement, Observation, Reproduction
 from runner.results.published.findings import Finding
 from runner.results.published.model import Conditions
@@ -96,18 +96,18 @@ def made(**changes):
 
 
 def test_published_stands_beside_measured_with_interval_and_verdict():
-    assert words.figures(made()) == [
-        ("googlenet.1", "Figure 3", "220 images/s", "235 ± 5 images/s", "2, 1 degraded", "1.07 ± 0.023", "reproduced")
-    ]
+    assert tables.figures(made()).rows == (
+        ("googlenet.1", "Figure 3", "220 images/s", "235 ± 5 images/s", "2, 1 degraded", "1.07 ± 0.023", "reproduced"),
+    )
 
 
 def test_what_is_in_doubt_says_why_before_what_differs():
     doubted = comparison(verdict="indicated", doubts=("degraded runs", "2 runs"), fields=("image_size",))
-    assert words.figures(made(comparisons=(doubted,)))[0][-1] == "indicated: degraded runs; 2 runs; image size"
+    assert tables.figures(made(comparisons=(doubted,))).rows[0][-1] == "indicated: degraded runs; 2 runs; image size"
     judgement = Judgement(finding=FINDING, verdict="not indicated", why="1, 2", runs=("a", "b"), doubts=("1 run",))
-    assert words.findings(made(judgements=(judgement,))) == [
-        ("more GPUs | more speed", "not indicated: 1 run", "2", "1, 2")
-    ]
+    assert tables.findings(made(judgements=(judgement,))).rows == (
+        ("more GPUs | more speed", "not indicated: 1 run", "2", "1, 2"),
+    )
 
 
 def test_what_can_not_be_compared_names_the_fields_and_what_was_not_measured_says_why():
@@ -123,17 +123,17 @@ def test_what_can_not_be_compared_names_the_fields_and_what_was_not_measured_say
             comparison(approx=True),
         )
     )
-    rows = words.figures(other)
+    rows = tables.figures(other).rows
     assert rows[0][-1] == "not comparable: gpu (P100 there, Example CPU here); version (0.7.0 there, 1.9.1 here)"
-    assert rows[1][3:] == (words.ABSENT, words.ABSENT, words.ABSENT, "not measured: no NVIDIA device")
+    assert rows[1][3:] == (ABSENT, ABSENT, ABSENT, "not measured: no NVIDIA device")
     assert [row[2] for row in rows[2:]] == ["several values", "< 220 images/s", "about 220 images/s"]
     assert rows[3][5] == "1.07"
 
 
 def test_runs_are_listed_with_what_they_ran_in_but_those_that_can_not_be():
     """All software is said where the runs of a cell differ in it."""
-    nothing = (words.ABSENT,) * 4
-    assert words.runs(made()) == [
+    nothing = (ABSENT,) * 4
+    assert list(tables.runs(made()).rows) == [
         (
             "one",
             "235 ± 5 images/s",
@@ -157,11 +157,11 @@ def test_each_reason_and_each_change_is_said_once():
         for number in (1, 2)
         for cell in made().cells
     ]
-    assert words.reasons(cells) == [
+    assert tables.reasons(cells) == [
         "4 GPUs, here are 2 CPU cores: three-1, four-1, three-2, four-2",
         "a rank died: five-1, five-2",
     ]
-    assert words.differences(cells) == [
+    assert list(tables.differences(cells).rows) == [
         ("iterations", "1 epoch", "4 iterations", "b"),
         ("image size", "224", "32", "b"),
     ]
@@ -173,7 +173,7 @@ def test_what_several_cells_have_otherwise_is_one_row_a_block():
         return CellOutcome(id=f"{block}{number}", block=block, where=WHERE, status="ran", altered=altered)
 
     cells = [cell("a", 1, "16"), cell("a", 2, "64"), cell("b", 1, "8"), cell("c", 1, "8")]
-    assert words.differences(cells) == [
+    assert list(tables.differences(cells).rows) == [
         ("batch", "not stated", "16, 64", "a"),
         ("batch", "not stated", "8", "b, c"),
     ]
@@ -181,14 +181,14 @@ def test_what_several_cells_have_otherwise_is_one_row_a_block():
 
 def test_the_verdicts_are_counted():
     other = made()
-    assert words.counted(other.judgements, other.comparisons) == (
+    assert tables.counted(other.judgements, other.comparisons) == (
         "1 of 1 findings hold, 0 do not; on degraded or too few runs 0 are indicated and 0 are not; 0 can't be tested here; "
         "figures: 1 reproduced"
     )
 
 
 def test_markdown_has_every_table_and_no_broken_row():
-    text = show.markdown(made(notes=("a note",)))
+    text = tables.markdown(made(notes=("a note",)))
     assert text.startswith("# Made up\n")
     assert (
         "Study `made-up`, small, on here: Example CPU, 2 cores in place of GPUs, 2026-01-02, commit cccccccccccc"
@@ -202,7 +202,7 @@ def test_markdown_has_every_table_and_no_broken_row():
 
 def test_a_terminal_gets_the_same():
     console = Console(file=io.StringIO(), width=240)
-    show.print_reproduction(console, made())
+    tables.print_reproduction(console, made())
     printed = console.file.getvalue()
-    for row in (*words.figures(made()), *words.findings(made()), *words.runs(made())):
+    for row in (row for table in (tables.figures, tables.findings, tables.runs) for row in table(made()).rows):
         assert all(cell in printed for cell in row)

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from runner.core.errors import RequestError
-from runner.experiments.studies import load
+from runner.experiments.studies.study import load_study, study_names
 
 WHOLE = """\
 id: whole
@@ -36,7 +36,7 @@ blocks:
 
 def loaded(tmp_path, text):
     (tmp_path / "whole.yaml").write_text(text, encoding="utf-8")
-    return load.load("whole", tmp_path)
+    return load_study("whole", tmp_path)
 
 
 def test_a_whole_file_is_read_with_its_source(tmp_path):
@@ -86,12 +86,7 @@ def test_a_whole_file_is_read_with_its_source(tmp_path):
             19,
             "`published` and `here` are the same",
         ),
-        (
-            "  iterations: 10",
-            "  iterations: 10\n  differs: [{field: loss, here: b}]",
-            19,
-            "key 'published' is missing",
-        ),
+        ("  iterations: 10", "  iterations: 10\n  differs: [{field: loss, here: b}]", 19, "key 'published' is missing"),
         (
             "networks:\n",
             "differs: [{field: loss, published: a, here: b}, {field: loss, published: a, here: c}]\nnetworks:\n",
@@ -133,23 +128,23 @@ def test_two_blocks_of_one_name_are_refused(tmp_path):
 
 def test_an_unknown_study_is_answered_with_those_that_there_are():
     with pytest.raises(RequestError, match=r"unknown STUDY 'dell-p10'; known: dell-p100, "):
-        load.load("dell-p10")
+        load_study("dell-p10")
 
 
-@pytest.mark.parametrize("name", load.names())
+@pytest.mark.parametrize("name", study_names())
 def test_every_study_of_the_suite_loads(name):
-    study, source = load.load(name)
+    study, source = load_study(name)
     assert study.id == name
     assert source.id == study.source
 
 
 def test_the_five_studies_are_there():
-    assert load.names() == ("cern-wgan", "dell-p100", "nyu-profiling", "tbd-analysis", "uw-hardware")
+    assert study_names() == ("cern-wgan", "dell-p100", "nyu-profiling", "tbd-analysis", "uw-hardware")
 
 
-@pytest.mark.parametrize("name", load.names())
+@pytest.mark.parametrize("name", study_names())
 def test_every_framework_and_model_of_the_source_is_run(name):
-    study, source = load.load(name)
+    study, source = load_study(name)
     run = {(block.where.framework, model) for block in study.blocks for model in block.models}
     listed = {(runs.framework, model) for runs in source.runs for model in runs.models if runs.framework}
     assert listed <= run

@@ -1,0 +1,175 @@
+"""Everything that the cells of a study show, or that its source printed, as observations in the vocabulary of published metrics. Pure.
+
+Repeats are pooled as everywhere: samples of all ÷ seconds of all, with an interval over runs; of what a run gives one number for, their
+mean with Student's. A quantity that a cell was to give and did not is `Missing`, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Final
+
+from runner.experiments.studies.evidence import BY_DEFINITION, Evidence, amount, in_unit, made_of
+from runner.experiments.studies.matching import freed, mode, partners, term
+from runner.experiments.studies.measured import measured
+from runner.experiments.studies.model import CellRun, Machine, Missing, Observation
+from runner.experiments.studies.noise import Amount, ratio
+from runner.experiments.studies.study import NOT_STATED
+from runner.results.published.derive import number
+from runner.results.published.model import Conditions, Figure, Published, Runs
+
+
+def observed(
+    found: Sequence[CellRun], *, published: Published, machine: Machine
+) -> tuple[tuple[Observation, ...], tuple[Missing, ...]]:
+    """Everything that the cells give, and what they do not."""
+    observations: list[Observation] = []
+    missing: list[Missing] = []
+    backward_apart = any(run.cell.where.technique == "backward" for run in found)
+    for run in found:
+        if run.runs:
+            cell = measured(run, machine=machine, backward_apart=backward_apart)
+            observations += cell.observations
+            missing += cell.missing
+    return (*observations, *derived(observations, published)), tuple(missing)
+
+
+STEADY_SHARE: Final = "steady_time_share"
+
+
+def derived(observations: Sequence[Observation], published: Published) -> Iterator[Observation]:
+    """Quantities that take more than one cell, or more than was run: speedup, efficiency, the time of a full training."""
+    whole = [one for one in observations if one.iterations is None]
+    rates = [one for one in whole if one.metric == "throughput"]
+    yield from _scaling(rates)
+    yield from _full_training(rates, published)
+    if any(part.metric == STEADY_SHARE for finding in published.findings for part in finding.parts):
+        yield from _steady_share(whole)
+
+
+def _scaling(rates: Sequence[Observation]) -> Iterator[Observation]:
+    """Speedup against the cell on one device that differs in scale only, and its share of the ideal; never clamped."""
+    singles = [one for one in rates if term(one, "gpus") == 1]
+    for one in rates:
+        gpus = one.where.gpus
+        base = partners(one, singles, free=freed({"gpus"})) if gpus else ()
+        if not gpus or not base:
+            continue
+        made = Amount(1.0, exact=True) if gpus == 1 else ratio(amount(one), amount(base[0]))
+        if made is not None:
+            method = BY_DEFINITION if gpus == 1 else f"against {base[0].where.gpus} device"
+            yield made_of(one, base[0], metric="speedup", unit="x", figure=made, method=method)
+            share = made.scaled(100 / gpus)
+            yield made_of(one, base[0], metric="scaling_efficiency", unit="%", figure=share, method=method)
+
+
+def _steady_share(whole: Sequence[Observation]) -> Iterator[Observation]:
+    """How much of its training time a run needs for its samples at its own throughput; the rest is start-up and input."""
+    for one in whole:
+        if one.metric != "training_time":
+            continue
+        samples, rates = (
+            partners(one, [other for other in whole if other.metric == metric], free=frozenset())
+            for metric in ("samples_per_run", "throughput")
+        )
+        if len(samples) == len(rates) == 1:
+            needed = ratio(amount(samples[0]), amount(rates[0]))
+            share = ratio(needed, in_unit(one, "s")) if needed else None
+            if share:
+                yield made_of(one, samples[0], rates[0], metric=STEADY_SHARE, unit="%", figure=share.scaled(100))
+
+
+def _full_training(rates: Sequence[Observation], published: Published) -> Iterator[Observation]:
+    """The source's epochs over its own training images at the rate of the fastest cell on one node, for GPUs and for CPUs: extrapolated."""
+    settings = {figure.metric: float(number(figure)) for figure in published.figures if figure.kind == "setting"}
+    epochs, images = settings.get("full_training_epochs"), settings.get("training_images")
+    if not epochs or not images:
+        return
+    for on_cpu in (False, True):
+        own = [one for one in rates if (term(one, "device") == "cpu") is on_cpu and _is_like_the_source(one)]
+        best = max(own, key=lambda one: one.value, default=None)
+        seconds = ratio(Amount(epochs * images, exact=True), amount(best)) if best else None
+        if best and seconds:
+            method = (
+                f"extrapolated: {epochs:g} epochs of {images:,.0f} images at the rate of the fastest cell on one node"
+            )
+            yield made_of(best, metric="full_training_time", unit="s", figure=seconds, method=method)
+
+
+def _is_like_the_source(one: Observation) -> bool:
+    """Whether a run on one node was of the source's network on images of its size; one on smaller images says nothing of its days."""
+    return (one.where.nodes or 1) == 1 and not {"image_size", "model"} & set(one.altered)
+
+
+_MEASURED = frozenset({"reported", "logged", "derived"})
+_SINGLE_VALUED = ("framework", "build", "version", "mode", "precision")
+
+
+def printed(published: Published) -> Evidence:
+    """Everything that a source printed as exact values, with the speedups that follow from it."""
+    own = [observation_of(figure) for figure in published.figures if _is_exact(figure)]
+    own += [
+        one.model_copy(update={"metric": "power_avg", "state": "idle"}) for one in own if one.metric == "power_idle"
+    ]
+    own += _samples(published)
+    return Evidence(
+        published=published,
+        observations=(*own, *derived(own, published)),
+        device="gpu",
+        device_name="the source's own figures",
+    )
+
+
+def is_measured(figure: Figure) -> bool:
+    """Whether somebody measured it; specifications, settings and quotations are none."""
+    return figure.kind in _MEASURED
+
+
+def _is_exact(figure: Figure) -> bool:
+    return is_measured(figure) and isinstance(figure.value, Decimal) and figure.bound is None
+
+
+def observation_of(figure: Figure) -> Observation:
+    """A printed figure as if it had been measured; of several values none, so 0."""
+    on_cpu = figure.conditions.device == "cpu"
+    return Observation(
+        metric=figure.metric,
+        unit=figure.unit,
+        value=float(figure.value) if isinstance(figure.value, Decimal) else 0.0,
+        where=figure.conditions,
+        device="cpu" if on_cpu else "gpu",
+        device_name=figure.conditions.gpu or figure.conditions.device or NOT_STATED,
+        repeats=0,
+        runs=(figure.id,),
+    )
+
+
+def _samples(published: Published) -> Iterator[Observation]:
+    images = [number(figure) for figure in published.figures if figure.metric == "training_images"]
+    for block in published.runs:
+        for point in block.points:
+            if point.iterations:
+                samples = float(point.batch * point.iterations)
+            elif block.epochs and images:
+                samples = float(block.epochs * images[0])
+            else:
+                continue
+            for model in block.models:
+                yield Observation(
+                    metric="samples_per_run",
+                    unit="images",
+                    value=samples,
+                    where=_where(
+                        block, model=model, gpus=point.gpus, nodes=point.nodes or next(iter(block.nodes), None)
+                    ),
+                    device="gpu",
+                    device_name=NOT_STATED,
+                    repeats=0,
+                    runs=(),
+                )
+
+
+def _where(block: Runs, **own: object) -> Conditions:
+    stated = {name: value for name in _SINGLE_VALUED if (value := getattr(block, name)) is not None}
+    return Conditions.model_validate({**stated, "mode": mode(block.mode), **own})

@@ -1,0 +1,444 @@
+"""Test a source's findings against observations: each `holds`, `does not hold` or is `not testable here`. Pure.
+
+What rests on degraded runs, on fewer than three runs of a cell, or on a figure without an interval is at most `indicated`, or `not indicated`.
+
+A finding is tested once for each combination of the values that its `for_all` lists; one failing case fails it, and cases without figures
+are named. Without a mode it speaks of training, if there are such figures; without a network, of the fastest one. What a source says of all
+the GPUs that it tried is tested on the GPU that is here; what it says of some of them only on those.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from runner.analysis.grading.metrics import MIN_STEADY_WINDOWS, STEADY_TOLERANCE, GlobalWindows, drift_of, steadiness
+from runner.experiments.studies.evidence import (
+    BY_DEFINITION,
+    Answer,
+    Evidence,
+    amount,
+    answer,
+    in_doubt,
+    in_unit,
+    shown,
+    together,
+    worded,
+    written,
+)
+from runner.experiments.studies.matching import (
+    TERMS,
+    curves,
+    described,
+    differing,
+    expand,
+    freed,
+    mode,
+    partners,
+    selects,
+    term,
+    told_apart,
+)
+from runner.experiments.studies.model import INDICATED, FindingVerdict, Judgement, Observation
+from runner.experiments.studies.noise import Amount, contrast, order, ratio
+from runner.experiments.studies.noise import Order as Standing
+from runner.results.published.findings import (
+    All,
+    Axis,
+    Bound,
+    Compare,
+    Comparison,
+    Finding,
+    Level,
+    Monotonic,
+    Named,
+    NoDifference,
+    Order,
+    Predicate,
+    Ratio,
+    Selector,
+    Steady,
+)
+
+_VERDICTS: Final[dict[bool | None, FindingVerdict]] = {True: "holds", False: "does not hold", None: "not testable here"}
+_HOLDS: Final[dict[Comparison, frozenset[Standing]]] = {
+    "<": frozenset({"below"}),
+    ">": frozenset({"above"}),
+    "<=": frozenset({"below", "equal", "within noise"}),
+    ">=": frozenset({"above", "equal", "within noise"}),
+}
+_LISTED: Final = 4
+"""Levels that a sentence names one by one."""
+
+Pair = tuple[Observation, Observation]
+_Metric = Monotonic | Compare | Ratio | Bound | Order | NoDifference | Named
+
+
+def judged(finding: Finding, evidence: Evidence) -> Judgement:
+    """The verdict on a finding."""
+    found = answered(finding.predicate, evidence)
+    verdict = _VERDICTS[found.holds]
+    return Judgement(
+        finding=finding,
+        verdict=INDICATED.get(verdict, verdict) if found.doubts else verdict,
+        why=found.why,
+        runs=found.runs,
+        doubts=found.doubts if verdict in INDICATED else (),
+    )
+
+
+def answered(predicate: Predicate, evidence: Evidence) -> Answer:
+    """What observations say to a predicate."""
+    if isinstance(predicate, All):
+        return _all([answered(part, evidence) for part in predicate.of])
+    if isinstance(predicate, Steady):
+        return together(_steady(predicate, evidence))
+    for_all, on = _tested_for(predicate.for_all, evidence)
+    found = together([one for case in expand(for_all) for one in _case(predicate, case, evidence, of=for_all)])
+    return replace(found, why=f"{found.why} ({on})") if on and found.holds is not None else found
+
+
+def _all(parts: Sequence[Answer]) -> Answer:
+    """A conjunction: decided only if all parts are, or if one fails."""
+    failed = [part for part in parts if part.holds is False]
+    untold = [part for part in parts if part.holds is None]
+    why = "; ".join(dict.fromkeys(part.why for part in failed or parts))
+    runs = tuple(dict.fromkeys(run for part in parts for run in part.runs))
+    holds = None if untold and not failed else not failed
+    return Answer(holds=holds, why=why, runs=runs, doubts=in_doubt(failed or untold or list(parts)))
+
+
+def _tested_for(for_all: Selector, evidence: Evidence) -> tuple[Selector, str | None]:
+    """For what a finding is tested, and where, if not on one of the source's GPUs.
+
+    Its GPUs are dropped if they are all of those in some block of the source's runs, and none of them is here.
+    """
+    if not for_all.gpu or len(absent := evidence.gpus_not_here(for_all.gpu)) < len(for_all.gpu):
+        return for_all, None
+    blocks = [
+        set(runs.gpu)
+        for runs in evidence.published.runs
+        if runs.gpu and (not for_all.model or set(for_all.model) & set(runs.models))
+    ]
+    if not any(gpus <= set(for_all.gpu) for gpus in blocks):
+        return for_all, None
+    return for_all.model_copy(update={"gpu": None}), f"on {evidence.device_name} in place of {' and '.join(absent)}"
+
+
+def _case(predicate: _Metric, case: Selector, evidence: Evidence, *, of: Selector) -> list[Answer]:
+    """Test one combination of what `for_all` allows; where there are several, each answer is labelled with its own."""
+    many = {name for name, values in of.stated.items() if len(values) > 1}
+    label = described(Selector.model_validate({name: values for name, values in case.stated.items() if name in many}))
+    label = label.replace(",", "")  # a comma stands between cases
+    pool = evidence.of(predicate.metric, case.model_copy(update={"state": None}))
+    if isinstance(predicate, Compare | Ratio):  # whose sides name the state that they mean
+        pool += evidence.of(predicate.metric, case.model_copy(update={"state": "idle"}))
+    if not pool:
+        return [Answer(None, evidence.nothing(predicate.metric, case, case=many), case=label)]
+    own = replace(evidence, cells=[run for run in evidence.cells if evidence.means(case, run)])
+    answers: list[Answer] = []
+    for some in _by_mode(predicate, _over_the_fastest(predicate, pool, evidence)):
+        answers = _test(predicate, some, own)
+        if any(one.holds is not None for one in answers):
+            break
+    return [replace(one, case=label) for one in answers]
+
+
+def _over_the_fastest(predicate: _Metric, pool: Sequence[Observation], evidence: Evidence) -> Sequence[Observation]:
+    """Where a predicate names no network: runs on several nodes over the fastest that was measured, and those on one node."""
+    if any(selector.network for selector in predicate.selectors):
+        return pool
+    speeds = {wire.id: wire.gbit_s or 0.0 for wire in evidence.published.hardware.wires}
+    between = {one.where.network for one in pool if one.where.network and (one.where.nodes or 1) > 1}
+    fastest = max(between, key=lambda name: speeds.get(name, 0.0), default=None)
+    return tuple(one for one in pool if (one.where.nodes or 1) == 1 or one.where.network in {None, fastest})
+
+
+def _by_mode(predicate: _Metric, pool: Sequence[Observation]) -> list[Sequence[Observation]]:
+    """The figures to try in turn: training, then inference; all at once where the predicate names the mode."""
+    if isinstance(predicate, NoDifference) and "mode" in predicate.over:
+        wanted = {mode(str(level)) for level in predicate.levels}
+        return [tuple(one for one in pool if not wanted or term(one, "mode") in wanted)]
+    over = predicate.over if isinstance(predicate, Monotonic | Order) else None
+    if over == "mode" or any(selector.mode for selector in predicate.selectors):
+        return [pool]
+    training = tuple(one for one in pool if term(one, "mode") in {None, "training"})
+    rest = tuple(one for one in pool if one not in training)
+    return [some for some in (training, rest) if some]
+
+
+def _test(predicate: _Metric, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+    if isinstance(predicate, Compare):
+        return _compare(predicate, pool, evidence)
+    if isinstance(predicate, Ratio):
+        return _ratio(predicate, pool, evidence)
+    if isinstance(predicate, Monotonic):
+        return _monotonic(predicate, pool, evidence)
+    if isinstance(predicate, Order):
+        return _ordered(predicate, pool, evidence)
+    if isinstance(predicate, NoDifference):
+        return _no_difference(predicate, pool, evidence)
+    return _bound(predicate, pool, evidence) if isinstance(predicate, Bound) else _named(predicate, pool)
+
+
+def _compare(predicate: Compare, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+    """A strict comparison holds if `noise.order` says so; `<=` and `>=` unless it says the opposite."""
+    answers = []
+    for lhs, rhs in _sides(predicate.lhs, predicate.rhs):
+        pairs = list(pairs_of(lhs, rhs, pool, same=predicate.same))
+        for left, right in pairs:
+            stands = order(amount(left), amount(right))
+            noise = " (within noise)" if stands == "within noise" else ""
+            why = f"{_pair_label(left, right, lhs, pairs)}{shown(left)} against {shown(right)}{noise}"
+            answers.append(answer(stands in _HOLDS[predicate.op], why, left, right))
+        if not pairs:
+            answers.append(_no_pair(predicate.metric, lhs, rhs, pool, evidence))
+    return answers
+
+
+def _ratio(predicate: Ratio, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+    """Whether num ÷ den is within the tolerance; its interval is shown, and does not widen it."""
+    answers = []
+    wanted = float(predicate.value)
+    for num, den in _sides(predicate.num, predicate.den):
+        pairs = list(pairs_of(num, den, pool))
+        for above, below in pairs:
+            label = _pair_label(above, below, num, pairs)
+            made = ratio(amount(above), amount(below))
+            if made is None:
+                answers.append(Answer(None, f"{label}÷ 0"))
+                continue
+            near = abs(made.value / wanted - 1) <= predicate.rel_tol
+            target = f"{'within' if near else 'not within'} {predicate.rel_tol:.0%} of {wanted:g}"
+            answers.append(answer(near, f"{label}{written(made, 'x')}, {target}", above, below))
+        if not pairs:
+            answers.append(_no_pair(predicate.metric, num, den, pool, evidence))
+    return answers
+
+
+def pairs_of(lhs: Selector, rhs: Selector, pool: Sequence[Observation], *, same: Sequence[str] = ()) -> Iterator[Pair]:
+    """Figures of both sides that are nearest to each other, and differ in nothing but what the sides name.
+
+    A CPU that stands for GPUs is held against other such, never against what the source ran on a CPU: both would be the same machine.
+    """
+    free = differing(lhs, rhs)
+    measured = [one for one in pool if one.method != BY_DEFINITION]
+    left = [one for one in measured if selects(lhs, one)]
+    right = [one for one in measured if selects(rhs, one)]
+    for one in left:
+        for other in partners(one, right, free=free, same=same):
+            back = partners(other, left, free=free, same=same)
+            if other is not one and one in back and not _stands_for_a_gpu(one, other):
+                yield one, other
+
+
+def _stands_for_a_gpu(one: Observation, other: Observation) -> bool:
+    on_cpu, its = term(one, "device") == "cpu", term(other, "device") == "cpu"
+    return on_cpu != its and (other if on_cpu else one).device == "cpu"
+
+
+def _sides(lhs: Selector, rhs: Selector) -> Iterator[tuple[Selector, Selector]]:
+    """Both sides value by value; a condition that allows the same values on both is the same on both."""
+    left, right = lhs.stated, rhs.stated
+    shared = [name for name, values in left.items() if right.get(name) == values]
+    for one in expand(lhs):
+        for other in expand(rhs):
+            if all(getattr(one, name) == getattr(other, name) for name in shared):
+                yield one, other
+
+
+def _pair_label(one: Observation, other: Observation, lhs: Selector, pairs: Sequence[Pair]) -> str:
+    """Which pair it is, where the predicate has several."""
+    apart = told_apart([pair[0] for pair in pairs], one)
+    words = ", ".join(dict.fromkeys(word for word in (described(lhs), apart) if word))
+    against = told_apart([pair[1] for pair in pairs if pair[0] is one], other)
+    return f"{words}{' against ' + against if against else ''}: " if words or against else ""
+
+
+def _no_pair(metric: str, lhs: Selector, rhs: Selector, pool: Sequence[Observation], evidence: Evidence) -> Answer:
+    for selector in (lhs, rhs):
+        if not any(selects(selector, one) for one in pool):
+            return Answer(None, evidence.nothing(metric, selector))
+    if evidence.device == "cpu" and "device" in differing(lhs, rhs):
+        return Answer(None, f"a GPU is to be held against a CPU, and here is only {evidence.device_name}")
+    sides = f"{described(lhs)} and of {described(rhs)}"
+    return Answer(None, f"no {worded(metric)} of {sides} under otherwise the same conditions")
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """The points of a curve in the order of their levels, and a sentence about them: `gpus 1, 2: 468, 894 images/s`."""
+
+    points: tuple[Observation, ...]
+    told: str
+
+
+def _monotonic(predicate: Monotonic, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+    """Never the wrong way beyond noise, and further at the end than at the beginning."""
+    forward, back = ("above", "below") if predicate.direction == "increasing" else ("below", "above")
+    answers = []
+    for curve in _curves(pool, predicate.over, predicate.levels):
+        wrong = [
+            f"from {term(a, predicate.over)} to {term(b, predicate.over)}"
+            for a, b in pairwise(curve.points)
+            if order(amount(b), amount(a)) == back
+        ]
+        ends = order(amount(curve.points[-1]), amount(curve.points[0]))
+        noted = f", wrong way {' and '.join(wrong)}" if wrong else " (within noise)" if ends == "within noise" else ""
+        answers.append(answer(not wrong and ends == forward, f"{curve.told}{noted}", *curve.points))
+    return answers or [_too_few(predicate.metric, predicate.over, predicate.levels, pool, evidence)]
+
+
+def _ordered(predicate: Order, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+    """Each above the next one beyond noise."""
+    answers = []
+    for curve in _curves(pool, predicate.over, predicate.descending):
+        holds = all(order(amount(a), amount(b)) == "above" for a, b in pairwise(curve.points))
+        answers.append(answer(holds, curve.told, *curve.points))
+    return answers or [_too_few(predicate.metric, predicate.over, predicate.descending, pool, evidence)]
+
+
+def _curves(pool: Sequence[Observation], axis: Axis, levels: Sequence[Level]) -> list[_Curve]:
+    """Those of two points or more: two levels are enough to tell a direction."""
+    found = []
+    every = curves(pool, axis)
+    ranks = {level: place for place, level in enumerate(levels) if isinstance(level, str)}
+
+    def rank(one: Observation) -> tuple[float, str]:
+        level = term(one, axis)
+        if isinstance(level, (int, float)) and not isinstance(level, bool):
+            return float(level), ""
+        return (float(ranks[level]), "") if isinstance(level, str) and level in ranks else (0.0, str(level))
+
+    for curve in every:
+        own = sorted((one for one in curve if not levels or term(one, axis) in levels), key=rank)
+        if len(own) > 1:
+            label = told_apart([one[0] for one in every], curve[0], but=freed({axis}))
+            unit = own[0].unit
+            values = ", ".join(shown(one).removesuffix(unit).rstrip() for one in own)
+            places = ", ".join(str(term(one, axis)) for one in own)
+            some = f" ({len(own)} of {len(levels)} levels)" if len(own) < len(levels) else ""
+            listed = f"{axis} {places}: {values}{'' if unit == 'x' else ' ' + unit}{some}"
+            found.append(_Curve(tuple(own), f"{label}: {listed}" if label else listed))
+    return found
+
+
+def _too_few(
+    metric: str, axis: Axis, levels: Sequence[Level], pool: Sequence[Observation], evidence: Evidence
+) -> Answer:
+    """Why there is no curve."""
+    absent = evidence.gpus_not_here([str(level) for level in levels]) if axis == "gpu" else ()
+    if absent:
+        return Answer(None, f"no {' and no '.join(absent)} here, but {evidence.device_name}")
+    if not pool:
+        return Answer(None, evidence.nothing(metric, Selector()))
+    have = sorted({str(level) for one in pool if (level := term(one, axis)) is not None})
+    of_which = f"of {', '.join(map(str, levels))}" if len(levels) > 1 else f"values of {worded(axis)}"
+    what = f"{worded(metric)} is needed at 2 or more {of_which}"
+    return Answer(None, f"{what}, and was measured at {', '.join(have) or 'none'}")
+
+
+def _no_difference(predicate: NoDifference, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+    """An answer for each name that the metric has values of (calls, kernels), or one."""
+    axes, levels, free = predicate.over, predicate.levels, freed(predicate.over)
+    by_name: dict[str | None, dict[tuple[object, ...], dict[str, list[Observation]]]] = defaultdict(dict)
+    for one in pool:
+        values = tuple(term(one, axis) for axis in axes)
+        if None in values or (levels and not set(values) <= set(levels)):
+            continue
+        block = by_name[one.name].setdefault(tuple(term(one, name) for name in TERMS if name not in free), {})
+        block.setdefault(" ".join(map(str, values)), []).append(one)
+    answers = []
+    for name, own in by_name.items():
+        blocks = [block for block in own.values() if len(block) > 1]
+        if not blocks:
+            continue
+        found = contrast([{level: list(map(amount, group)) for level, group in block.items()} for block in blocks])
+        used = [one for block in blocks for group in block.values() for one in group]
+        distinct = list(dict.fromkeys(level for block in blocks for level in block))
+        listed = " and ".join(distinct) if len(distinct) <= _LISTED else f"{len(distinct)} of {' and '.join(axes)}"
+        why = f"{name + ': ' if name else ''}{listed} are {found.spread:.0%} apart ({found.how})"
+        holds = None if found.differs is None else found.differs is predicate.differs
+        answers.append(answer(holds, why, *used))
+    return answers or [_too_few(predicate.metric, axes[0], levels, pool, evidence)]
+
+
+def _bound(predicate: Bound, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+    """On the right side of the value beyond noise (`<`, `>`), or not on the wrong one (`<=`, `>=`); `in`: between both, ends included."""
+    own = [one for one in pool if selects(predicate.select, one) and one.method != BY_DEFINITION]
+    answers = []
+    for one in own:
+        figure = in_unit(one, predicate.unit)
+        label = told_apart(own, one)
+        why = f"{label + ': ' if label else ''}{written(figure, predicate.unit)}"
+        if isinstance(predicate.value, tuple):
+            low, high = (float(end) for end in predicate.value)
+            holds = low <= figure.value <= high
+        else:
+            stands = order(figure, Amount(float(predicate.value), exact=True))
+            holds = predicate.op != "in" and stands in _HOLDS[predicate.op]
+        answers.append(answer(holds, why, one))
+    return answers or [Answer(None, evidence.nothing(predicate.metric, predicate.select))]
+
+
+def _named(predicate: Named, pool: Sequence[Observation]) -> list[Answer]:
+    """Whether each name is part of one that has a value: among the `largest` of each run, or anywhere."""
+    groups: dict[object, list[Observation]] = {}
+    for one in sorted(pool, key=lambda one: -one.value):
+        groups.setdefault((one.where, one.case) if predicate.largest else None, []).append(one)
+    firsts = [group[0] for group in groups.values()]
+    answers = []
+    for group in groups.values():
+        kept = group[: predicate.largest]
+        found = [[one for one in kept if one.name and name in one.name] for name in predicate.names]
+        label = told_apart(firsts, group[0], but={"name"}) if len(firsts) > 1 else ""
+        told = [one for own in found for one in own] if all(found) and not predicate.largest else kept
+        listed = ", ".join(f"{one.name} {shown(one)}" for one in told[:_LISTED])
+        answers.append(answer(all(found), f"{label + ': ' if label else ''}{listed}", *told))
+    return answers
+
+
+def _steady(predicate: Steady, evidence: Evidence) -> list[Answer]:
+    """The later half of the windows is within 5 % of the earlier, once those that warm up are left out (`metrics.steadiness`).
+
+    After a given number of iterations none is left out; and with a `window` of them, the first window that holds as many is within 5 % of all.
+    """
+    answers = []
+    for selector in expand(predicate.for_all):
+        found: dict[tuple[object, ...], list[Observation]] = {}
+        for one in evidence.over_time(predicate.metric, selector):
+            found.setdefault((one.where, one.case), []).append(one)
+        firsts = [curve[0] for curve in found.values()]
+        answers += [_settled(predicate, curve, told_apart(firsts, curve[0])) for curve in found.values()]
+    return answers or [Answer(None, evidence.nothing(f"{predicate.metric} over time", predicate.for_all))]
+
+
+def _settled(predicate: Steady, curve: Sequence[Observation], label: str) -> Answer:
+    after = predicate.after_iterations or 0
+    length = (curve[1].iterations or 0) - (curve[0].iterations or 0) if len(curve) > 1 else 0
+    kept = [one for one in curve if (one.iterations or 0) - length >= after]
+    prefix = f"{label}: " if label else ""
+    last = curve[-1].iterations or 0
+    if len(kept) < MIN_STEADY_WINDOWS:
+        needed = f"{last} iterations were run" if last <= after else f"{len(kept)} windows are left"
+        of_which = f"those after {after}" if after else f"{MIN_STEADY_WINDOWS} windows or more"
+        return Answer(None, f"{prefix}{needed}, and it speaks of {of_which}")
+    seconds = np.array([1 / one.value if predicate.metric == "throughput" else one.value for one in kept])
+    windows = GlobalWindows(np.ones(len(seconds)), seconds)
+    if after:
+        drift = drift_of(windows)
+        holds = abs(drift) <= STEADY_TOLERANCE
+    else:
+        state = steadiness(windows, most_left_out=1.0)  # a source says of no time how long its `after a while` is
+        drift, holds = state.drift, state.steady
+    why = f"{prefix}later half {drift:+.1%} off the earlier over {len(kept)} windows"
+    if after and predicate.window:
+        share = float(seconds[0] / seconds.mean() - 1)
+        holds = holds and abs(share) <= STEADY_TOLERANCE
+        why += f"; the first one {share:+.1%} off all"
+    return answer(holds, why, *kept)
