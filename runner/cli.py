@@ -208,12 +208,12 @@ def ablate(
 @app.command()
 def matrix(
     *,
-    check: Annotated[bool, typer.Option("--check", help="fail if the README has another one")] = False,
+    check: Annotated[bool, typer.Option("--check", help="fail if one of them is out of date")] = False,
 ) -> None:
-    """Write the support matrix into the README, from the catalog and the records in results/."""
-    from runner.commands.matrix import export  # noqa: PLC0415 - commands load what they need
+    """Write the generated tables of docs/: the support matrix, figures of the H200s, and the reference of options."""
+    from runner.commands.documents import export  # noqa: PLC0415 - commands load what they need
 
-    export(check=check)
+    export(typer.main.get_command(app), check=check)
 
 
 @app.command()

@@ -30,7 +30,7 @@ def test_they_are_drawn_again_to_the_byte(folder, tmp_path, monkeypatch):
     assert [name for name in drawn if drawn[name] != kept[name]] == []
 
 
-def test_the_picture_of_emulated_links_in_readme_is_the_one_beside_its_records():
+def test_the_picture_of_emulated_links_is_the_one_beside_its_records():
     (drawn,) = (RESULTS / "epyc-2core").glob("*-transports.png")
     assert (RESULTS.parent / "docs/interconnects.png").read_bytes() == drawn.read_bytes()
 

@@ -18,7 +18,7 @@ SWEEP = sorted(
     (record for record in RECORDS if record.trial.precision == "bf16" and record.validity.status == "valid"),
     key=lambda record: record.trial.batch_per_device,
 )
-README = " ".join((RESULTS.parent / "README.md").read_text("utf-8").split())
+PAGE = " ".join((RESULTS.parent / "docs/telemetry.md").read_text("utf-8").split())
 SATURATED = 95  # percent of time in which some kernel ran; NVML's figure is of a sixth of a second, and behind at the beginning of a span
 
 
@@ -32,11 +32,11 @@ def test_the_energy_counter_and_power_over_time_agree(record):
         assert gpu.idle_power_w < gpu.power_w.avg
 
 
-def test_what_readme_says_of_the_two():
+def test_what_the_page_says_of_the_two():
     runs = [record for record in WATCHED if record.trial.workload == "imagenet_cnn" and not record.profiled]
     apart_by = [abs(100 * (gpu.integrated_power_j / gpu.energy_j - 1)) for r in runs for gpu in r.telemetry.gpus]
     assert len(apart_by) == 7
-    assert f"power over time differed by {min(apart_by):.1f} to {max(apart_by):.1f} % in [seven runs]" in README
+    assert f"power over time differed by {min(apart_by):.1f} to {max(apart_by):.1f} % in [seven runs]" in PAGE
 
 
 @pytest.mark.parametrize("record", WATCHED, ids=lambda record: record.run_id)
@@ -65,7 +65,7 @@ def test_the_union_of_the_kernels_tells_the_same_as_the_driver():
     """NVML counts a moment as busy in which any kernel ran; a profiled step is synchronized at its end, a measured one is not."""
     passes = [r for r in SWEEP if r.profiled and r.trial.workload == "imagenet_cnn"]
     assert [r.trial.batch_per_device for r in passes] == [4, 16, 64, 256, 512]
-    assert f"by at most {max(map(apart, passes)):.1f} points at batch 4 to 512 where the pass is valid" in README
+    assert f"by at most {max(map(apart, passes)):.1f} points at batch 4 to 512 where the pass is valid" in PAGE
 
 
 def test_a_pass_that_never_settled_tells_something_else():
@@ -75,7 +75,7 @@ def test_a_pass_that_never_settled_tells_something_else():
         for r in RECORDS
         if r.profiled and r.profile.gpu_total and r.validity.status != "valid" and r.trial.precision == "bf16"
     )
-    assert f"and by {apart(unsettled):.1f} where its rate never settled" in README
+    assert f"and by {apart(unsettled):.1f} where its rate never settled" in PAGE
 
 
 def apart(record):

@@ -1,0 +1,130 @@
+"""`dlscale matrix`: writes the generated tables of docs/, each between two marks, or says which one is out of date."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from runner.analysis.comparisons.transports import across
+from runner.commands.matrix import support_matrix
+from runner.core.errors import DlscaleError
+from runner.core.provenance import SUITE_ROOT
+from runner.images.catalog import load_images
+from runner.report import transports
+from runner.report.block import escaped
+from runner.report.page.overview import overview
+from runner.report.publish import Measured
+from runner.results.find import records_under
+from runner.results.store import folders_under
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Parameter  # typer's own copy of click; it names these nowhere else
+
+DOCS: Final = SUITE_ROOT / "docs"
+RESULTS: Final = SUITE_ROOT / "results"
+H200: Final = RESULTS / "h200"
+FASTEST: Final = ("network", "devices", "cell", "runs", "throughput ±", "speedup ±", "validity")
+
+
+def export(command: Command, *, check: bool) -> None:
+    """Write every generated table; with `check`, only compare them with the pages.
+
+    Raises:
+        DlscaleError: a page lacks its marks, or holds another table.
+    """
+    records = [record for folder in folders_under(RESULTS) for _, record in records_under(folder)]
+    _place("images.md", "support matrix", support_matrix(load_images(SUITE_ROOT).everything, records), check=check)
+    _place("results-h200.md", "wires", _wires(), check=check)
+    _place("results-h200.md", "fastest", _fastest(), check=check)
+    variables = make_variables((SUITE_ROOT / "Makefile").read_text("utf-8"))
+    _place("options.md", "options", "\n".join(options(command, variables)), check=check)
+
+
+def _place(page: str, name: str, table: str, *, check: bool) -> None:
+    path = DOCS / page
+    text = path.read_text("utf-8")
+    begin, end = f"<!-- {name}, written by `dlscale matrix`: do not edit -->\n", f"<!-- end of {name} -->\n"
+    before, opened, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not opened or not closed:
+        raise DlscaleError(f"{path}: lacks the marks {begin.strip()!r} and {end.strip()!r}; restore them")
+    current = f"{before}{begin}{table.rstrip()}\n{end}{after}"
+    if current == text:
+        return
+    if check:
+        raise DlscaleError(f"{path}: its table `{name}` is out of date; run `dlscale matrix`")
+    path.write_text(current, "utf-8")
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells that are Markdown already."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, [":--"] * len(columns), *rows))
+
+
+def _wires() -> str:
+    """VGG-16 on four GPUs over each transport."""
+    comparisons = across(list(records_under(H200 / "wires")))
+    (runs,) = [runs for name, runs in comparisons.items() if "vgg16" in name and "4gpu" in name]
+    comparison = Measured.across(runs).comparison
+    if comparison is None:
+        raise DlscaleError(f"{H200 / 'wires'}: fewer than two transports of VGG-16 on four GPUs; restore the records")
+    return f"{escaped(comparison.setting)}.\n\n{transports.table(comparison)}"
+
+
+def _fastest() -> str:
+    records = [record for folder in folders_under(H200) for _, record in records_under(folder)]
+    table = next(table for table in overview(records).tables if table.title.startswith("Fastest"))
+    chosen = [table.columns.index(name) for name in FASTEST]
+    rows = _table(FASTEST, ([escaped(row[at]) for at in chosen] for row in table.rows))
+    return f"{rows}\n\n{escaped(table.legend)}"
+
+
+def make_variables(makefile: str) -> dict[str, tuple[str, ...]]:
+    """The variables that each target of the Makefile takes."""
+    lists = {
+        name: words.split()
+        for name, words in re.findall(r"^([\w.-]+) := (.*)$", makefile.replace("\\\n", " "), re.MULTILINE)
+    }
+
+    def expanded(words: Sequence[str]) -> Iterator[str]:
+        for word in words:
+            if listed := re.fullmatch(r"\$\(([\w.-]+)\)", word):
+                yield from expanded(lists[listed[1]])
+            else:
+                yield word
+
+    return {name.removeprefix("TAKES."): tuple(expanded(lists[name])) for name in lists if name.startswith("TAKES.")}
+
+
+def options(command: Command, variables: Mapping[str, Sequence[str]], *, name: str = "dlscale") -> Iterator[str]:
+    """A section for each command: what it does, and its arguments and options with their Make variables."""
+    subcommands: Mapping[str, Command] = getattr(command, "commands", {})
+    for word, one in sorted(subcommands.items()):
+        yield from options(one, variables, name=f"{name} {word}")
+    if subcommands:
+        return
+    taken = variables.get(name.rpartition(" ")[2], ())
+    yield f"### {name}\n"
+    yield f"{' '.join((command.help or '').split())}\n"
+    if rows := list(_rows(command, taken)):
+        yield _table(("option", "Make variable", "meaning"), rows) + "\n"
+
+
+def _rows(command: Command, taken: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """An option has the variable of its name; arguments have those that are left, in the Makefile's order."""
+    named = {_variable(one) for one in command.params if one.param_type_name == "option"}
+    left = iter([variable for variable in taken if variable not in named])
+    for one in command.params:
+        if one.param_type_name == "argument":
+            names, variable = [one.metavar or (one.name or "").upper()], next(left, "")
+        else:
+            names, variable = sorted(one.opts, key=len, reverse=True), _variable(one)
+            names[0] += f" {one.metavar}" if one.metavar else ""
+        shown = ", ".join(f"`{name}`" for name in names).replace("|", "\\|")
+        meaning = (getattr(one, "help", None) or "").replace("|", "\\|")
+        yield shown, f"`{variable}`" if variable in taken else "", meaning
+
+
+def _variable(option: Parameter) -> str:
+    return max(option.opts, key=len).removeprefix("--").replace("-", "_").upper()
