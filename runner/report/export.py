@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Final
 
 from runner.core import units
 from runner.core.measurement import StepParts
 from runner.report import figures, modes, telemetry
-from runner.report.block import escaped, line, listed
+from runner.report.block import csv_text, escaped, line, listed
 
 if TYPE_CHECKING:
     from runner.analysis.summary import Row, Summary
@@ -73,34 +71,31 @@ def to_csv(summary: Summary) -> str:
     intervals, mfu_percent, repeats, of inference the batches in flight, latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/analysis/grading/attribution.py`), mean utilisation in percent and power in
     watts of all devices, their energy in joules and samples per joule over all repeats, status, reasons (joined by "; "), wires.
     """
-    rows = [
-        {
-            "scale": row.scale,
-            "device": row.device,
-            "throughput": row.throughput,
-            **units.ends_by_column("throughput", row.throughput_ci95),
-            "unit": row.unit,
-            "training_time_s": row.training_time_s,
-            "speedup": row.speedup,
-            **units.ends_by_column("speedup", row.speedup_ci95),
-            "efficiency": row.efficiency,
-            **units.ends_by_column("efficiency", row.efficiency_ci95),
-            "mfu_percent": row.mfu_percent,
-            "repeats": row.repeats,
-            **_answered(row),
-            **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
-            **{name: getattr(row.telemetry, name, None) for name in WATCHED},
-            "status": row.status,
-            "reasons": "; ".join(row.reasons),
-            "wires": summary.wires,
-        }
-        for row in summary.rows
-    ]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(
+        [
+            {
+                "scale": row.scale,
+                "device": row.device,
+                "throughput": row.throughput,
+                **units.ends_by_column("throughput", row.throughput_ci95),
+                "unit": row.unit,
+                "training_time_s": row.training_time_s,
+                "speedup": row.speedup,
+                **units.ends_by_column("speedup", row.speedup_ci95),
+                "efficiency": row.efficiency,
+                **units.ends_by_column("efficiency", row.efficiency_ci95),
+                "mfu_percent": row.mfu_percent,
+                "repeats": row.repeats,
+                **_answered(row),
+                **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
+                **{name: getattr(row.telemetry, name, None) for name in WATCHED},
+                "status": row.status,
+                "reasons": "; ".join(row.reasons),
+                "wires": summary.wires,
+            }
+            for row in summary.rows
+        ]
+    )
 
 
 def _answered(row: Row) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""Passes under a profiler as PNGs: where the time of one went, and how a figure goes with the batch size over several."""
+"""A pass under a profiler as a PNG: where its time went."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from runner.core.units import figure as written
 from runner.report import canvas
 from runner.report.canvas import BLUE, INK
 from runner.report.kept import kept
@@ -68,64 +67,3 @@ def shares(profile: Profile) -> tuple[tuple[str, float], ...]:
     bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:BARS]]
     left = math.fsum(one.share_percent for one in profile.categories[BARS:])
     return (*bars, *([(f"{len(profile.categories) - BARS} others", left)] if left else []))
-
-
-@kept
-def sweep_png(
-    points: Sequence[tuple[int, float, str]], *, title: str, setting: str, axis: str, small_print: Sequence[str]
-) -> bytes | None:
-    """Draw a figure against the batch size as a PNG, 1280 pixels wide; None without a point.
-
-    Args:
-        points: (samples of a device's batch, value, label of its curve).
-        title: above the plot, in bold.
-        setting: below the title.
-        axis: what the value is, with its unit: "GPU compute utilisation (%)". One that ends so is drawn up to 100.
-        small_print: lines under the plot.
-    """
-    return canvas.png(sweep_figure(points, title=title, setting=setting, axis=axis, small_print=small_print))
-
-
-def sweep_figure(
-    points: Sequence[tuple[int, float, str]], *, title: str, setting: str, axis: str, small_print: Sequence[str]
-) -> Figure | None:
-    """Draw a figure against the batch size, a curve for each label; None without a point."""
-    if not points:
-        return None
-    figure = canvas.sheet(8, 5, top=0.87, margins=(0.18, 0.1))
-    axes = figure.subplots()
-    percent = axis.endswith("(%)")
-    labels = list(dict.fromkeys(label for _, _, label in points))
-    for number, label in enumerate(labels):
-        curve = sorted((batch, value) for batch, value, other in points if other == label)
-        colour = canvas.SERIES[number % len(canvas.SERIES)]
-        axes.plot(
-            [batch for batch, _ in curve], [value for _, value in curve], "o-", color=colour, linewidth=1.5, label=label
-        )
-        if len(labels) == 1:  # beside several curves the figures would cover each other
-            for batch, value in curve:
-                axes.annotate(
-                    f"{value:.1f}" if percent else written(value),
-                    (batch, value),
-                    xytext=(0, 8),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=9.5,
-                    color=INK,
-                    path_effects=canvas.halo(),
-                )
-    batches = sorted({batch for batch, _, _ in points})
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(batches[0] / 1.35, batches[-1] * 1.35)
-    axes.set_xticks(batches, [str(batch) for batch in batches])
-    axes.minorticks_off()
-    axes.set_xlabel("batch of a device", fontsize=11, color=INK)
-    axes.set_ylim(0, 105 if percent else 1.15 * max(value for _, value, _ in points))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
-    canvas.dress(axes, axis, along="y")
-    if len(labels) > 1:
-        # Beside the plot: curves near 100 % leave no room in it.
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=10)
-    canvas.title(figure, title, setting)
-    canvas.footer(figure, small_print, characters=112)
-    return figure

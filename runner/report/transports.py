@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
 from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, percent
-from runner.report.block import escaped, known, line, listed
+from runner.report.block import Block, section
 from runner.report.figures import runs
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def transports_table(comparison: Comparison) -> RenderableType:
     parts: list[RenderableType] = [
         Text(f"{comparison.title}: transports", style="bold"),
         Text(comparison.setting),
-        Text(comparison.ground, style="dim"),
+        Text(comparison.ran_on, style="dim"),
         Text(legend(comparison), style="dim"),
     ]
     for devices in dict.fromkeys(row.row.devices for row in comparison.rows):
@@ -147,25 +148,18 @@ def _columns(comparison: Comparison, shown: Sequence[ComparedRow], chosen: Seque
 
 def markdown(comparison: Comparison) -> str:
     """A section with the table and every reservation; ends with a newline."""
-    said = listed(notes(comparison))
-    lines = [
-        f"### {escaped(comparison.title)}: transports",
-        "",
-        f"{escaped(comparison.setting)}  ",  # two spaces: a line break
-        f"{escaped(comparison.ground)}  ",
-        escaped(legend(comparison)),
-        "",
-        table(comparison),
-        *(["", *said] if said else []),
-    ]
-    return "\n".join(lines) + "\n"
+    return section(
+        f"{comparison.title}: transports",
+        (comparison.setting, comparison.ran_on, legend(comparison)),
+        (table(comparison),),
+        notes=notes(comparison),
+    )
 
 
-def table(comparison: Comparison) -> str:
-    """The lines of the table in Markdown, without columns that hold nothing."""
-    told = known(dict(zip(headers(comparison), zip(*rows(comparison), strict=True), strict=True)))
-    align = tuple(":--" if name in WORDS else "--:" for name in told)
-    return "\n".join(map(line, (tuple(told), align, *zip(*told.values(), strict=True))))
+def table(comparison: Comparison) -> Block:
+    """The table without columns that hold nothing."""
+    columns = {name: itemgetter(number) for number, name in enumerate(headers(comparison))}
+    return Block.of(rows(comparison), columns, words=WORDS)
 
 
 def to_csv(comparison: Comparison) -> str:

@@ -136,5 +136,5 @@ def _footer(figure: Figure, comparison: Comparison) -> None:
         if not row.row.usable
     ]
     said = f"bars: throughput with its {units.INTERVAL}, where it has one; ×: ratio to {comparison.first}; Gbit/s: what was reached"
-    lines = [comparison.ground, said, *omitted]
+    lines = [comparison.ran_on, said, *omitted]
     canvas.footer(figure, lines, characters=124)

@@ -20,7 +20,7 @@ from rich.console import Console
 from runner.analysis.profile import analyse
 from runner.core.events.profile import Memory
 from runner.report.profile import markdown, profile_report, spelt
-from runner.report.profile_plot import share_figure, share_png, sweep_figure, sweep_png
+from runner.report.profile_plot import share_figure, share_png
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -149,35 +149,3 @@ class TestShare:
     def test_a_pass_without_work_has_none(self):
         nothing = analyse(None, [env(), start(kind="memory"), stop()])
         assert share_png(nothing, title="resnet50", ground=["2 × NVIDIA H200"]) is None
-
-
-class TestSweep:
-    POINTS = ((64, 80.0, "fp32"), (4, 30.0, "fp32"), (16, 55.5, "fp32"), (4, 20.0, "bf16"))
-
-    def test_curves_in_order_of_the_batch(self):
-        axes = sweep_figure(
-            self.POINTS,
-            title="ResNet-50",
-            setting="1 GPU",
-            axis="GPU compute utilisation (%)",
-            small_print=["NVIDIA H200"],
-        ).axes[0]
-        curves = {line.get_label(): [tuple(point) for point in line.get_xydata().tolist()] for line in axes.get_lines()}
-        assert curves == {"fp32": [(4, 30), (16, 55.5), (64, 80)], "bf16": [(4, 20)]}
-        assert [label.get_text() for label in axes.get_xticklabels()] == ["4", "16", "64"]
-        assert axes.get_ylim() == (0, 105)
-
-    def test_what_is_no_percentage_has_a_scale_of_its_own(self):
-        axes = sweep_figure(
-            [(4, 1000.0, "fp32")], title="ResNet-50", setting="1 GPU", axis="images/s", small_print=["NVIDIA H200"]
-        ).axes[0]
-        assert axes.get_ylim() == (0, pytest.approx(1150))
-
-    def test_png(self):
-        assert (
-            width_of(
-                sweep_png(self.POINTS, title="ResNet-50", setting="1 GPU", axis="images/s", small_print=["NVIDIA H200"])
-            )
-            == 1280
-        )
-        assert sweep_png([], title="ResNet-50", setting="1 GPU", axis="images/s", small_print=["NVIDIA H200"]) is None

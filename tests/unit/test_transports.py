@@ -275,7 +275,7 @@ def test_efficiency_is_against_the_same_training_on_one_device(compared):
     fast, slow, _ = compared.rows
     assert compared.baseline.throughput == pytest.approx(320)
     assert (fast.row.efficiency, slow.row.efficiency) == (pytest.approx(8 / 9), pytest.approx(0.25))
-    table = transports.table(compared).splitlines()
+    table = transports.table(compared).markdown()
     assert table[2].startswith("| one CPU worker | 1 worker × 1 core | 1 | 320.0")
     assert [line.split(" | ")[2] for line in table[2:]] == ["1", "2", "1", "–"]  # runs
 

@@ -110,7 +110,7 @@ def _report(kind: _Kind, curves: Sequence[Sequence[Run]], *, name: str) -> Netwo
         title=f"{kind.framework} {kind.version}: {len(own)} networks",
         setting=f"{kind.precision}, {kind.scaling} scaling, {kind.way} over {over}, {data}",
         techniques=kind.techniques,
-        ground=summarize([largest]).ran_on,
+        ran_on=summarize([largest]).ran_on,
         networks=own,
         notes=tuple(f"{network.label}, {note}" for network in own for note in network.notes),
     )
@@ -164,7 +164,7 @@ class Networks(Frozen):
         title: framework, version, how many networks.
         setting: how they were trained, in one line, but for
         techniques: what those on several devices did to be faster than the plain program.
-        ground: what the largest scale ran on, in one line.
+        ran_on: what the largest scale ran on, in one line.
         networks: by name.
         notes: what the figures alone would hide.
     """
@@ -173,7 +173,7 @@ class Networks(Frozen):
     title: str
     setting: str
     techniques: tuple[str, ...]
-    ground: str
+    ran_on: str
     networks: tuple[Network, ...]
     notes: tuple[str, ...]
 

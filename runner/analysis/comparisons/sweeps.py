@@ -130,7 +130,7 @@ def _sweep(kind: _Kind, runs: Sequence[Run], points: tuple[Point, ...], *, name:
         name=name,
         title=summary.title,
         setting=f"{kind.model}{size}, {summary.rows[0].devices}{where}{way}, {data}",
-        ground=summary.ran_on,
+        ran_on=summary.ran_on,
         device=runs[0][1].trial.device,
         unit=summary.rate_unit,
         points=points,
@@ -249,7 +249,7 @@ class Sweep(Frozen):
         name: begins the names of its reports.
         title: framework, version, model.
         setting: on how many of which devices, in one line.
-        ground: what it ran on, in one line.
+        ran_on: what it ran on, in one line.
         unit: of the throughput.
         points: by precision, then by batch.
         notes: what the figures alone would hide.
@@ -258,7 +258,7 @@ class Sweep(Frozen):
     name: str
     title: str
     setting: str
-    ground: str
+    ran_on: str
     device: Literal["cpu", "gpu"]
     unit: str
     points: tuple[Point, ...]

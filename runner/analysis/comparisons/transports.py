@@ -86,14 +86,14 @@ class Comparison(Frozen):
 
     Attributes:
         rows: by scale, the transports in the order in which they ran.
-        setting, ground: what was run, and on what, in one line each.
+        setting, ran_on: what was run, and on what, in one line each.
         first: the transport that the ratios are to.
         baseline: the same training on one device, which efficiency is against; None where none is on file.
     """
 
     title: str
     setting: str
-    ground: str
+    ran_on: str
     unit: str
     first: str
     rows: tuple[ComparedRow, ...]
@@ -234,7 +234,7 @@ def compare(found: Sequence[Curve]) -> Comparison:
     return Comparison(
         title=summaries[0].title,
         setting=summaries[0].setting,
-        ground=summaries[0].ran_on,
+        ran_on=summaries[0].ran_on,
         unit=summaries[0].rate_unit,
         first=found[0].label,
         rows=tuple(row.model_copy(update={"not_the_limit": _not_the_limit(row, rows)}) for row in rows),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from runner.analysis.comparisons.alike import LONGEST
 from runner.experiments.studies import text
 from runner.experiments.studies.page_verdicts import tables
-from runner.report.page.blocks import anchor
+from runner.report.comparison import anchor
 from runner.report.page.model import Block, Figure, Series, bounds, error_bars
 from runner.results.published.findings import All, Predicate, Steady
 

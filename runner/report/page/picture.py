@@ -24,8 +24,13 @@ _DENSE: Final = 60
 
 
 @kept
-def png(figure: Figure) -> bytes | None:
-    """Draw a figure as a PNG 1280 pixels wide, 1680 with a legend beside it; None where it has no value to draw."""
+def png(figure: Figure, *, lines: tuple[str, ...] = ()) -> bytes | None:
+    """Draw a figure as a PNG 1280 pixels wide, 1680 with a legend beside it; None where it has no value to draw.
+
+    Args:
+        figure: what to draw.
+        lines: what ran on what, in the small print.
+    """
     if not any(value is not None for series in figure.series for value in series.y):
         return None
     several = len(figure.series) > 1
@@ -40,7 +45,7 @@ def png(figure: Figure) -> bytes | None:
     first, *more = textwrap.wrap(figure.title, 74)
     canvas.title(sheet, first, *more)
     said = [f"error bars: {figure.interval}"] if figure.interval else []
-    canvas.footer(sheet, [*said, *figure.notes], characters=112)
+    canvas.footer(sheet, [*said, *figure.notes, *lines], characters=112)
     return canvas.png(sheet)
 
 
