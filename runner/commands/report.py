@@ -27,11 +27,12 @@ from runner.experiments.overhead.report import OverheadReport
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.model import Reproduction
 from runner.experiments.studies.rejudge import SUFFIX, read_reproduction
+from runner.report import picture
 from runner.report.comparison import ComparisonReport
 from runner.report.comparisons import across_matrices
 from runner.report.comparisons import devices as device_report
 from runner.report.kept import prune
-from runner.report.page import blocks, export, picture, render
+from runner.report.page import blocks, export, render
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import markdown
 from runner.report.page.model import Page

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from runner.report import picture
 from runner.report.block import Block, csv_text, laid_out, section
-from runner.report.page import picture
 from runner.report.page.model import Block as PageBlock
 from runner.report.page.model import Figure, Table
 

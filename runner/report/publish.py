@@ -23,11 +23,9 @@ from runner.core.telemetry import Telemetry
 from runner.core.trial import title
 from runner.report import concurrent, modes, pass_notes, profile, transports
 from runner.report.export import markdown, to_csv
-from runner.report.plot import scaling_png
+from runner.report.pictures import scaling_png, share_png, transports_png
 from runner.report.power_plot import power_png
-from runner.report.profile_plot import share_png
 from runner.report.table import print_report
-from runner.report.transports_plot import transports_png
 from runner.results.store import read_table, write_report
 
 if TYPE_CHECKING:
@@ -167,7 +165,7 @@ def _of_pass(run: Run, *, pictures: bool) -> Reports:
     what = title(record.trial)
     return {
         f"{record.run_id}.md": profile.markdown(record.profile, title=what, ground=ground, notes=notes),
-        f"{record.run_id}.png": share_png(record.profile, title=summary.title, ground=ground) if pictures else None,
+        f"{record.run_id}.png": share_png(record.profile, title=summary.title, lines=ground) if pictures else None,
     }
 
 

@@ -105,7 +105,8 @@ def figures(found: Sweep) -> tuple[Figure, ...]:
 
 def _series(found: Sweep, plot: _Plot) -> Iterator[Series]:
     """A curve for each precision."""
-    for precision in dict.fromkeys(point.precision for point in found.points):
+    precisions = dict.fromkeys(point.precision for point in found.points)
+    for precision in precisions:
         own = [point for point in found.points if point.precision == precision and plot.value(point) is not None]
         if own:
             low, high = bounds([plot.interval(point) if plot.interval else None for point in own])
@@ -117,6 +118,8 @@ def _series(found: Sweep, plot: _Plot) -> Iterator[Series]:
                 high=high,
                 degraded=tuple(plot.status(point) == "degraded" for point in own),
                 runs=tuple(point.runs for point in own),
+                # Beside several curves the figures would cover each other.
+                labels=() if len(precisions) > 1 else tuple(figure(plot.value(point)) for point in own),
             )
 
 

@@ -101,11 +101,10 @@ def test_a_batch_without_a_figure_is_no_point():
 
 def test_shares_of_time_are_those_of_the_pass():
     _, record = traced(4, 0.3, 0.1)
-    (figure,) = figures.time_shares(record, title="t")
+    (figure,) = figures.time_shares(record.profile, name="n", title="t", run=record.run_id)
     (shares,) = figure.series
     assert shares.y == pytest.approx((75, 25))
     assert shares.runs == ((record.run_id,),) * 2
-    assert figures.time_shares(measured(4, 400.0)[1], title="t") == ()
 
 
 def test_power_over_time_begins_where_the_measured_windows_do():

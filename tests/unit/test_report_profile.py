@@ -19,8 +19,9 @@ from rich.console import Console
 
 from runner.analysis.profile import analyse
 from runner.core.events.profile import Memory
+from runner.report.page.figures import time_shares
+from runner.report.pictures import share_png
 from runner.report.profile import markdown, profile_report, spelt
-from runner.report.profile_plot import share_figure, share_png
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -127,25 +128,23 @@ def width_of(png):
 
 class TestShare:
     def test_a_bar_for_each_category(self):
-        axes = share_figure(GPUS, title="resnet50", ground=["2 × NVIDIA H200"]).axes[0]
-        assert [label.get_text() for label in axes.get_yticklabels()] == [
-            spelt(one.category) for one in GPUS.categories
-        ]
-        assert [bar.get_width() for bar in axes.patches] == [one.share_percent for one in GPUS.categories]
+        (figure,) = time_shares(GPUS, name="n", title="resnet50")
+        assert figure.series[0].x == tuple(spelt(one.category) for one in GPUS.categories)
+        assert figure.series[0].y == tuple(one.share_percent for one in GPUS.categories)
 
     def test_categories_without_room_share_a_bar(self):
         first = GPUS.categories[0].model_copy(update={"share_percent": 5.0})
         many = GPUS.model_copy(update={"categories": (first,) * 20})
-        axes = share_figure(many, title="resnet50", ground=["2 × NVIDIA H200"]).axes[0]
-        assert axes.get_yticklabels()[-1].get_text() == "6 others"
-        assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(100)
+        (figure,) = time_shares(many, name="n", title="resnet50")
+        assert figure.series[0].x[-1] == "6 others"
+        assert sum(figure.series[0].y) == pytest.approx(100)
 
     def test_png(self):
-        assert width_of(share_png(GPUS, title="resnet50", ground=["2 × NVIDIA H200"])) == 1280
-        assert share_png(GPUS, title="resnet50", ground=["2 × NVIDIA H200"]) == share_png(
-            GPUS, title="resnet50", ground=["2 × NVIDIA H200"]
+        assert width_of(share_png(GPUS, title="resnet50", lines=["2 × NVIDIA H200"])) == 1280
+        assert share_png(GPUS, title="resnet50", lines=["2 × NVIDIA H200"]) == share_png(
+            GPUS, title="resnet50", lines=["2 × NVIDIA H200"]
         )
 
     def test_a_pass_without_work_has_none(self):
         nothing = analyse(None, [env(), start(kind="memory"), stop()])
-        assert share_png(nothing, title="resnet50", ground=["2 × NVIDIA H200"]) is None
+        assert share_png(nothing, title="resnet50", lines=["2 × NVIDIA H200"]) is None

@@ -86,7 +86,13 @@ def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
             title=what,
             lead=first,
             lines=(*more, summary.setting, summary.ran_on),
-            figures=drawn.time_shares(record, title=what),
+            figures=drawn.time_shares(
+                record.profile,
+                name=f"{record.run_id}-shares",
+                title=what,
+                run=record.run_id,
+                degraded=record.validity.status == "degraded",
+            ),
             tables=tuple(
                 Table(title=part.title, columns=part.columns, rows=part.rows, legend=part.legend)
                 for part in profile.sections(record.profile)

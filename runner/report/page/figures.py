@@ -6,12 +6,13 @@ taken further.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from runner.report import profile_plot
+from runner.core import units
 from runner.report.page.model import Figure, Series, bounds, error_bars
-from runner.report.profile import worked
+from runner.report.profile import spelt, worked
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.alike import TrainingComparison
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from runner.analysis.comparisons.transports import ComparedRow, Comparison
     from runner.analysis.summary import Row, Summary
     from runner.core.measurement import Interval
-    from runner.core.record import RunRecord
+    from runner.core.profile import Profile
 
 Runs = Mapping[int, tuple[str, ...]]
 """By scale, the ids of the runs of a row."""
@@ -30,8 +31,8 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
     rows = [row for row in summary.rows if row.usable and row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004 - one figure is no curve
         return ()
-    notes = _left_out(summary.rows)
-    measured = _of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
+    notes = left_out(summary.rows)
+    measured = of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
     found = [
         Figure(
             name=f"{name}-throughput",
@@ -53,7 +54,7 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
                 shape="bars",
                 x="devices",
                 y="training time (s), median of the repeats",
-                series=(_of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None),),
+                series=(of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None),),
                 notes=notes,
             )
         )
@@ -65,7 +66,7 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
 
 def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, notes: tuple[str, ...]) -> Figure:
     scales = tuple(float(row.scale) for row in rows)
-    measured = _of_rows(rows, runs, lambda row: row.speedup, lambda row: row.speedup_ci95)
+    measured = of_rows(rows, runs, lambda row: row.speedup, lambda row: row.speedup_ci95)
     return Figure(
         name=f"{name}-speedup",
         title=f"Speedup, {summary.title}",
@@ -78,12 +79,13 @@ def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, no
     )
 
 
-def _of_rows(
+def of_rows(
     rows: Sequence[Row],
     runs: Runs,
     value: Callable[[Row], float | None],
     interval: Callable[[Row], Interval | None],
 ) -> Series:
+    """One series of usable rows."""
     low, high = bounds([interval(row) for row in rows])
     return Series(
         name="measured",
@@ -96,7 +98,8 @@ def _of_rows(
     )
 
 
-def _left_out(rows: Sequence[Row]) -> tuple[str, ...]:
+def left_out(rows: Sequence[Row]) -> tuple[str, ...]:
+    """A note for each row that is not drawn."""
     return tuple(f"not drawn: {row.devices} {row.status} ({'; '.join(row.reasons)})" for row in rows if not row.usable)
 
 
@@ -130,6 +133,7 @@ def transports(
             high=high,
             degraded=tuple(row.row.status == "degraded" for row in drawn),
             runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
+            labels=tuple(map(_rate_and_ratio, drawn)) if interval else (),
         )
         title = f"{what}, {comparison.title}"
         said = error_bars(series) if interval else ""
@@ -170,6 +174,7 @@ def _bytes(
         x=places,
         y=tuple((row.sent_bytes or 0) / 1e6 for row in drawn),
         runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
+        labels=tuple(map(_sent_and_rate, drawn)),
     )
     needed = [
         Series(name=f"what {words}", kind="ideal", x=places, y=tuple(value and value / 1e6 for value in values))
@@ -183,6 +188,19 @@ def _bytes(
         y="sent in a step (MB), by a GPU or a node",
         series=(sent, *needed),
     )
+
+
+def _rate_and_ratio(row: ComparedRow) -> str:
+    ends = row.row.throughput_ci95
+    words = [units.figure(row.row.throughput, units.half_width(ends)).split(" ±")[0]]
+    words += [] if row.ratio is None else [f" (×{units.figure(row.ratio, units.half_width(row.ratio_ci95))})"]
+    words += [] if ends else [f", {units.counted(row.row.repeats)}"]
+    return "".join((*words, ", not the limit" if row.not_the_limit else ""))
+
+
+def _sent_and_rate(row: ComparedRow) -> str:
+    rate = "" if row.reached_gbit is None else f" ({units.figure(row.reached_gbit)} Gbit/s)"
+    return units.figure((row.sent_bytes or 0) / 1e6) + rate
 
 
 def _needed(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:
@@ -262,27 +280,34 @@ def throughput_by(
     )
 
 
-def time_shares(record: RunRecord, *, title: str) -> tuple[Figure, ...]:
+BARS: Final = 14
+"""Categories that have a bar of their own; the rest share one."""
+
+
+def time_shares(
+    profile: Profile, *, name: str, title: str, run: str = "", degraded: bool = False
+) -> tuple[Figure, ...]:
     """Where the time of a pass under a profiler went, by category; none of a pass that saw no work."""
-    profile = record.profile
-    bars = profile_plot.shares(profile) if profile else ()
-    if profile is None or not bars:
+    bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:BARS]]
+    if others := profile.categories[BARS:]:
+        bars.append((f"{len(others)} others", math.fsum(one.share_percent for one in others)))
+    if not bars:
         return ()
     series = Series(
         name="share",
-        x=tuple(name for name, _ in bars),
+        x=tuple(category for category, _ in bars),
         y=tuple(share for _, share in bars),
-        degraded=(record.validity.status == "degraded",) * len(bars),
-        runs=((record.run_id,),) * len(bars),
+        degraded=(degraded,) * len(bars),
+        runs=((run,),) * len(bars) if run else (),
+        labels=tuple(f"{share:.1f} %" for _, share in bars),
     )
-    axis = f"share of the time of all {worked(profile)} (%)"
     return (
         Figure(
-            name=f"{record.run_id}-shares",
+            name=name,
             title=f"Time by category, {title}",
             shape="lying",
             x="category",
-            y=axis,
+            y=f"share of the time of all {worked(profile)} (%)",
             series=(series,),
         ),
     )
