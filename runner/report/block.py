@@ -103,10 +103,11 @@ def laid_out(title: str, lead: Sequence[str], block: Block, *, legend: str, note
     )
 
 
-def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows as CSV below the names of all their columns: full precision, an empty field where there is no figure."""
+def csv_text(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str] = ()) -> str:
+    """Rows as CSV below `columns` and the names of all others that a row has: full precision, an empty field where there is no figure."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
+    names = dict.fromkeys((*columns, *(name for row in rows for name in row)))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from runner.core import units
 from runner.core.measurement import StepParts
 from runner.report import figures, modes, telemetry
-from runner.report.block import csv_text, escaped, line, listed
+from runner.report.block import csv_text, escaped, listed
 
 if TYPE_CHECKING:
     from runner.analysis.summary import Row, Summary
@@ -18,10 +18,6 @@ WATCHED: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_jou
 
 def markdown(summary: Summary) -> str:
     """A section: what ran where, what `±` is, the table, and every reservation; ends with a newline."""
-    names = figures.headers(summary).in_order()
-    align = [":--" if name in ("devices", "validity") else "--:" for name in names]
-    mfu = summary.peak is not None
-    table = [names, align, *(figures.cells(row, mfu=mfu).in_order() for row in summary.rows)]
     notes = listed(figures.notes(summary))
     lines = [
         f"### {escaped(summary.title)}",
@@ -32,7 +28,7 @@ def markdown(summary: Summary) -> str:
         *([f"{escaped(summary.engine_reason)}  "] if summary.engine_reason else []),
         "  \n".join((figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary)))),
         "",
-        *(line(row) for row in table),
+        *figures.scaling(summary).markdown(),
         *_modes(summary),
         *_parts(summary),
         *_watched(summary),

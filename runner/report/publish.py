@@ -160,12 +160,12 @@ def _of_pass(run: Run, *, pictures: bool) -> Reports:
     if record.profile is None or record.validity.status == "invalid":
         return {}
     summary = summarize([run])
-    ground = (summary.setting, summary.ran_on)
+    ran_on = (summary.setting, summary.ran_on)
     notes = (*pass_notes.reservations(record), *pass_notes.sampled(record))
     what = title(record.trial)
     return {
-        f"{record.run_id}.md": profile.markdown(record.profile, title=what, ground=ground, notes=notes),
-        f"{record.run_id}.png": share_png(record.profile, title=summary.title, lines=ground) if pictures else None,
+        f"{record.run_id}.md": profile.markdown(record.profile, title=what, ran_on=ran_on, notes=notes),
+        f"{record.run_id}.png": share_png(record.profile, title=summary.title, lines=ran_on) if pictures else None,
     }
 
 

@@ -89,11 +89,11 @@ def printed(profile, *, width):
             markdown(
                 GPUS,
                 title="resnet50, 2 GPUs",
-                ground=["batch 64", "2 × NVIDIA H200"],
+                ran_on=["batch 64", "2 × NVIDIA H200"],
                 notes=["the rate had not settled"],
             ),
         ),
-        ("profile-cpu.md", markdown(CPU, title="lenet, 1 CPU worker", ground=["batch 32"])),
+        ("profile-cpu.md", markdown(CPU, title="lenet, 1 CPU worker", ran_on=["batch 32"])),
     ],
 )
 def test_golden(name, text):

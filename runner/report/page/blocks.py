@@ -93,10 +93,7 @@ def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
                 run=record.run_id,
                 degraded=record.validity.status == "degraded",
             ),
-            tables=tuple(
-                Table(title=part.title, columns=part.columns, rows=part.rows, legend=part.legend)
-                for part in profile.sections(record.profile)
-            ),
+            tables=profile.sections(record.profile),
             notes=(
                 *pass_notes.reservations(record),
                 *pass_notes.sampled(record),
@@ -140,14 +137,8 @@ def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None
 
 
 def _tables(summary: Summary) -> list[Table]:
-    mfu = summary.peak is not None
-    found = [
-        Table(
-            title="Scaling",
-            columns=figures.headers(summary).in_order(),
-            rows=tuple(figures.cells(row, mfu=mfu).in_order() for row in summary.rows),
-        )
-    ]
+    scaling = figures.scaling(summary)
+    found = [Table(title="Scaling", columns=scaling.headers, rows=scaling.rows)]
     if parts := figures.parts(summary):
         found.append(
             Table(title="Parts of a step", columns=parts.headers, rows=parts.rows, legend=figures.PARTS_LEGEND)

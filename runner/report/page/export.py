@@ -11,19 +11,19 @@ def to_csv(figure: Figure) -> str:
 
     The first line names x and y with their units: `x: devices`.
     """
-    return csv_text(
-        [
-            {
-                "series": series.name,
-                "kind": series.kind,
-                f"x: {figure.x}": x,
-                f"y: {figure.y}": y,
-                "ci95_low": series.low[at] if series.low else None,
-                "ci95_high": series.high[at] if series.high else None,
-                "degraded": "yes" if series.degraded and series.degraded[at] else "",
-                "runs": " ".join(series.runs[at]) if series.runs else "",
-            }
-            for series in figure.series
-            for at, (x, y) in enumerate(zip(series.x, series.y, strict=True))
-        ]
-    )
+    x_name, y_name = f"x: {figure.x}", f"y: {figure.y}"
+    rows = [
+        {
+            "series": series.name,
+            "kind": series.kind,
+            x_name: x,
+            y_name: y,
+            "ci95_low": series.low[at] if series.low else None,
+            "ci95_high": series.high[at] if series.high else None,
+            "degraded": "yes" if series.degraded and series.degraded[at] else "",
+            "runs": " ".join(series.runs[at]) if series.runs else "",
+        }
+        for series in figure.series
+        for at, (x, y) in enumerate(zip(series.x, series.y, strict=True))
+    ]
+    return csv_text(rows, columns=("series", "kind", x_name, y_name, "ci95_low", "ci95_high", "degraded", "runs"))
