@@ -46,6 +46,7 @@ def comparison(measured: Measured, *, name: str) -> tuple[Block, ...]:
     compared = measured.comparison
     if compared is None:
         return ()
+    columns = transports.columns(compared)
     own: dict[tuple[str, int], tuple[str, ...]] = {}
     for curve, _ in measured.curves:
         for _, record in curve.own:
@@ -61,8 +62,8 @@ def comparison(measured: Measured, *, name: str) -> tuple[Block, ...]:
             tables=(
                 Table(
                     title="Transports",
-                    columns=transports.headers(compared),
-                    rows=transports.rows(compared),
+                    columns=tuple(columns),
+                    rows=tuple(tuple(cell(row) for cell in columns.values()) for row in transports.every_row(compared)),
                 ),
             ),
             notes=transports.notes(compared),
