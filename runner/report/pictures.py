@@ -1,4 +1,4 @@
-"""The PNGs beside the records: the scaling curve, transports side by side, and where the time of a pass under a profiler went.
+"""The PNGs beside the records: the scaling curve, power over time, transports side by side, and where the time of a pass under a profiler went.
 
 Only usable rows are drawn: valid ones filled, degraded ones hollow. Those left out are named under the plot, because a curve that silently
 stops reads like one that was never taken further.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner.core import units
 from runner.report import picture
-from runner.report.page import figures, words
+from runner.report.page import curves, figures, words
 from runner.report.page.model import Figure, Series
 from runner.report.profile import summary as summary_of
 from runner.report.profile import unavailable
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from runner.analysis.comparisons.transports import Comparison
     from runner.analysis.summary import Summary
     from runner.core.profile import Profile
+    from runner.report.publish import Watched
 
+PICTURE_POINTS = 1500
+"""Points of a curve over time: more than a picture has pixels for."""
 LINEAR_UP_TO = 8
 """Largest scale drawn on linear axes; beyond it powers of two would crowd at the origin."""
 
@@ -77,6 +80,16 @@ def scaling_panels(summary: Summary) -> tuple[Figure, ...]:
             )
         )
     return tuple(found)
+
+
+def power_png(seen: Watched, *, title: str, ran_on: str) -> bytes | None:
+    """What devices did over the time of a run: power and utilisation, each where it is known, the measured windows shaded; None where neither is."""
+    return picture.png(
+        *curves.over_time(seen, name="power", title=title, points=PICTURE_POINTS),
+        title=title,
+        lead=("what the devices did over time; the measured windows are shaded",),
+        lines=(ran_on,),
+    )
 
 
 def transports_png(comparison: Comparison) -> bytes | None:

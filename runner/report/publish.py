@@ -23,8 +23,7 @@ from runner.core.telemetry import Telemetry
 from runner.core.trial import title
 from runner.report import concurrent, modes, pass_notes, profile, transports
 from runner.report.export import markdown, to_csv
-from runner.report.pictures import scaling_png, share_png, transports_png
-from runner.report.power_plot import power_png
+from runner.report.pictures import power_png, scaling_png, share_png, transports_png
 from runner.report.table import print_report
 from runner.results.store import read_table, write_report
 
@@ -189,5 +188,4 @@ def _power(runs: Sequence[Run], summary: Summary, *, console: Console) -> bytes 
     seen = watched(runs, console=console)
     if seen is None:
         return None
-    ground = f"{seen.record.run_id} · {summary.ran_on}"
-    return power_png(seen.frame, seen.telemetry, title=summary.title, ground=ground)
+    return power_png(seen, title=summary.title, ran_on=summary.ran_on)
