@@ -69,7 +69,7 @@ def _wires() -> str:
     comparison = Measured.across(runs).comparison
     if comparison is None:
         raise DlscaleError(f"{H200 / 'wires'}: fewer than two transports of VGG-16 on four GPUs; restore the records")
-    return f"{escaped(comparison.setting)}.\n\n{transports.table(comparison)}"
+    return "\n".join([f"{escaped(comparison.setting)}.", "", *transports.table(comparison).markdown()])
 
 
 def _fastest() -> str:

@@ -5,23 +5,17 @@ from __future__ import annotations
 import functools
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import quote
 
 from rich.console import Console
 
 import runner
-from runner.analysis.comparisons.ablation import ablations
-from runner.analysis.comparisons.cross_check import cross_checks
 from runner.analysis.comparisons.devices import devices
-from runner.analysis.comparisons.inputs import inputs
-from runner.analysis.comparisons.networks import networks
-from runner.analysis.comparisons.strategies import strategies
-from runner.analysis.comparisons.sweeps import sweeps
 from runner.analysis.comparisons.transports import across
 from runner.analysis.summarize import thin
 from runner.core.console import complain, no_console, open_console
@@ -33,14 +27,12 @@ from runner.experiments.overhead.report import OverheadReport
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.model import Reproduction
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
-from runner.report import ablation as ablation_report
-from runner.report import cross_check, sweep
-from runner.report import devices as device_report
-from runner.report import inputs as input_report
-from runner.report import networks as network_report
-from runner.report import strategies as strategy_report
+from runner.report import picture
+from runner.report.comparison import ComparisonReport
+from runner.report.comparisons import across_matrices
+from runner.report.comparisons import devices as device_report
 from runner.report.kept import prune
-from runner.report.page import export, picture, render
+from runner.report.page import blocks, export, render
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import markdown
 from runner.report.page.model import Page
@@ -50,7 +42,6 @@ from runner.results.disk import check_writable
 from runner.results.find import Run, read_runs
 from runner.results.store import RECORD, folders_under, read_record, run_directories, write_report
 
-Found = TypeVar("Found")
 PAGE: Final = "report.html"
 KEPT_PAGE: Final = "report.md"
 """The page without figures, which is kept with the records."""
@@ -211,7 +202,7 @@ def _read(
             continue
         seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves if pictures}
         found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
-        found.passes(own)
+        found.add("passes", *(block for run in own for block in blocks.profiled(run)))
     if out and not every_one:
         console.print(f"reports: {len(matrices(runs)):,} matrices in {out}", style="dim", markup=False)
     _draw_across(runs, found, out=out, console=console)
@@ -226,43 +217,27 @@ def _read(
 
 def _draw_across(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
     """Add what shows only across matrices, and write its reports; none where `out` is None."""
-
-    def keep(reports: Mapping[str, str | bytes | None]) -> None:
-        if out:
-            save(reports, out=out, console=console)
-
     for name, joined in across(runs).items():
         measured = Measured.across(joined)
-        if measured.comparison:
-            keep(of_comparison(measured.comparison, name=name))
-        found.wires(measured, name=name)
-
-    def add(
-        own: Sequence[Found],
-        reports_of: Callable[[Found], Mapping[str, str | bytes | None]],
-        to: Callable[[Sequence[Found]], None],
-    ) -> None:
-        for one in own:
-            keep(reports_of(one))
-        to(own)
-
-    add(networks(runs), network_report.reports, found.networks)
-    add(strategies(runs), strategy_report.reports, found.strategies)
-    add(sweeps(runs), sweep.reports, found.sweeps)
-    add(inputs(runs), input_report.reports, found.inputs)
-    add(ablations(runs), ablation_report.reports, found.ablations)
-    add(cross_checks(runs), cross_check.reports, found.engines)
+        if measured.comparison and out:
+            save(of_comparison(measured.comparison, name=name), out=out, console=console)
+        found.add("comparisons", *blocks.comparison(measured, name=name))
+    _add(across_matrices(runs), found, out=out, console=console)
 
 
 def _across_folders(folders: Sequence[tuple[Path, Sequence[Run]]], *, out: Path | None, console: Console) -> Collected:
     """Collect what GPUs of a kind made of the same trainings, in whichever folder these lie, and write its reports; none where `out` is None."""
-    found = devices([run for _, runs in folders for run in runs])
-    for one in found:
-        if out:
-            save(device_report.reports(one), out=out, console=console)
     collected = Collected()
-    collected.devices(found)
+    found = devices([run for _, runs in folders for run in runs])
+    _add(map(device_report, found), collected, out=out, console=console)
     return collected
+
+
+def _add(reports: Iterable[ComparisonReport], found: Collected, *, out: Path | None, console: Console) -> None:
+    for one in reports:
+        if out:
+            save(one.files(), out=out, console=console)
+        found.add(one.chapter, one.page_block())
 
 
 def _link(path: Path, page: Path) -> str:

@@ -19,7 +19,7 @@ from runner.core.request import Request
 from runner.plan import techniques
 from runner.plan.discovery import Ground, look
 from runner.plan.length import counted
-from runner.report import ablation as report
+from runner.report.comparisons import ablation
 from runner.report.progress import progress
 from runner.report.publish import save
 from runner.run import bench
@@ -82,9 +82,9 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
         except _InterruptedError:
             shown.stage("stopped; the table has what ran")
     console = open_console(soft_wrap=True)
-    for found in ablations(runs):
-        console.print(report.table(found))
-        save(report.reports(found), out=runs[0][0].parent, console=console)
+    for found in map(ablation, ablations(runs)):
+        console.print(found.terminal())
+        save(found.files(), out=runs[0][0].parent, console=console)
     return bench.exit_code([record for _, record in runs])
 
 

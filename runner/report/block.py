@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from rich import box
 from rich.console import Group
@@ -15,22 +17,27 @@ from rich.text import Text
 from runner.core.errors import printable
 from runner.core.units import ABSENT
 
+Entry = TypeVar("Entry")
 # What Markdown or HTML would take for markup; underscores within a word are none (https://spec.commonmark.org/0.31.2/#left-flanking-delimiter-run).
 _MARKUP: Final = re.compile(r"[\\`*\[\]~&|]|<(?=[A-Za-z/!?])|(?<!\w)_|_(?!\w)|^\s*(?:[#>+-]|\d+[.)])(?=\s)")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A table as text; the first column is words, all others are figures."""
+    """A table as text; the first column and those named in `words` are text, all others are figures."""
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    words: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, columns: Mapping[str, Sequence[str]]) -> Block:
-        """Make it of columns by their headers; those of which nothing is known are left out."""
-        told = known(columns)
-        return cls(headers=tuple(told), rows=tuple(zip(*told.values(), strict=True)))
+    def of(
+        cls, rows: Sequence[Entry], columns: Mapping[str, Callable[[Entry], str]], *, words: tuple[str, ...] = ()
+    ) -> Block:
+        """Lay out a row for each entry; columns of which nothing is known are left out."""
+        cells = {header: [cell(row) for row in rows] for header, cell in columns.items()}
+        known = {header: column for header, column in cells.items() if any(cell != ABSENT for cell in column)}
+        return cls(headers=tuple(known), rows=tuple(zip(*known.values(), strict=True)), words=words)
 
     def table(self) -> Table:
         """Lay it out for a terminal: headers break after their first word, figures never do, so that 80 columns hold it."""
@@ -43,13 +50,8 @@ class Block:
 
     def markdown(self) -> list[str]:
         """Lines of it."""
-        align = (":--", *["--:"] * (len(self.headers) - 1))
+        align = [":--" if not number or name in self.words else "--:" for number, name in enumerate(self.headers)]
         return [line(row) for row in (self.headers, align, *self.rows)]
-
-
-def known(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Those of some columns, by their headers, that hold anything."""
-    return {header: cells for header, cells in columns.items() if any(cell != ABSENT for cell in cells)}
 
 
 def section(
@@ -57,7 +59,7 @@ def section(
     lead: Sequence[str],
     blocks: Sequence[Block],
     *,
-    legend: str,
+    legend: str = "",
     notes: Sequence[str],
     measured: Sequence[str] = (),
 ) -> str:
@@ -67,18 +69,18 @@ def section(
         title: text, as `lead` and `notes`, whatever is in it.
         lead: a line each.
         blocks: the tables.
-        legend: what they mean, in Markdown.
+        legend: what they mean, in Markdown; empty where `lead` says it.
         notes: every reservation.
         measured: what follows the lead, in Markdown.
     """
-    above = (*map(escaped, lead), *measured)
-    lines = [f"### {escaped(title)}", "", "  \n".join(above), ""]  # two spaces: a line break
-    for block in blocks:
-        lines += [*block.markdown(), ""]
-    lines.append(legend)
-    if notes:
-        lines += ["", *listed(notes)]
-    return "\n".join(lines) + "\n"
+    parts = [
+        [f"### {escaped(title)}"],
+        ["  \n".join((*map(escaped, lead), *measured))],  # two spaces: a line break
+        *(block.markdown() for block in blocks),
+        [legend],
+        listed(notes),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if any(lines)) + "\n"
 
 
 def listed(texts: Iterable[str]) -> list[str]:
@@ -99,6 +101,16 @@ def laid_out(title: str, lead: Sequence[str], block: Block, *, legend: str, note
         Text(legend, style="dim"),
         *(Text(note, style="yellow") for note in notes),
     )
+
+
+def csv_text(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str] = ()) -> str:
+    """Rows as CSV below `columns` and the names of all others that a row has: full precision, an empty field where there is no figure."""
+    text = io.StringIO()
+    names = dict.fromkeys((*columns, *(name for row in rows for name in row)))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def line(cells: Sequence[str]) -> str:

@@ -14,10 +14,9 @@ from rich.text import Text
 from runner.analysis.compare.model import Compared, Pair, Verdict
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import ABSENT, INTERVAL, figure
-from runner.report.block import escaped, line, listed
+from runner.report.block import Block, section
 
 HEADERS: Final = ("trial", "runs", "A", "B", "B/A", "95 % interval", "p (Holm)", "verdict")
-ALIGNED: Final = (":--", "--:", "--:", "--:", "--:", "--:", "--:", ":--")
 LEGEND: Final = (
     f"runs: of A and of B; A, B: samples of all runs ÷ their seconds; {INTERVAL}: Welch's of B/A, from {FEWEST_RUNS} of each on; p: two-sided "
     "Mann-Whitney U test, corrected by Holm for all pairs; slower, faster: the interval leaves out 1 and p < 0.05"
@@ -80,17 +79,8 @@ def notes(compared: Compared) -> Iterator[str]:
 
 def markdown(compared: Compared) -> str:
     """A section to paste into a review; ends with a newline."""
-    rows = [line(row) for row in (HEADERS, ALIGNED, *map(cells, compared.pairs))]
-    said = listed(notes(compared))
-    lines = [
-        f"### {escaped(f'{compared.b} against {compared.a}')}",
-        "",
-        *rows,
-        "",
-        LEGEND,
-        *(["", *said] if said else []),
-    ]
-    return "\n".join(lines) + "\n"
+    table = Block(headers=HEADERS, rows=tuple(map(cells, compared.pairs)), words=("verdict",))
+    return section(f"{compared.b} against {compared.a}", (), (table,), legend=LEGEND, notes=tuple(notes(compared)))
 
 
 def as_json(compared: Compared) -> str:
@@ -102,8 +92,8 @@ def print_compared(console: Console, compared: Compared, passed_over: Sequence[s
     """Print the table, and under it what it does not say."""
     console.print(f"A  {compared.a}\nB  {compared.b}", markup=False, soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for header, align in zip(HEADERS, ALIGNED, strict=True):
-        table.add_column(header, justify="left" if align.startswith(":") else "right")
+    for header in HEADERS:
+        table.add_column(header, justify="left" if header in ("trial", "verdict") else "right")
     for pair in compared.pairs:
         *plain, verdict = cells(pair)
         table.add_row(*plain, Text(verdict, style=_STYLES[pair.verdict]))

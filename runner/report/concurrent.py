@@ -11,7 +11,7 @@ from rich.text import Text
 
 from runner.core.trial import Case
 from runner.core.units import ABSENT
-from runner.report.block import Block, escaped, listed
+from runner.report.block import Block, csv_text, section
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,28 +49,21 @@ def concurrent_table(summary: Summary, cases: Sequence[CaseFigures]) -> Renderab
 
 def markdown(summary: Summary, cases: Sequence[CaseFigures]) -> str:
     """A section; ends with a newline."""
-    lines = [
-        f"### {escaped(_title(summary, cases))}",
-        "",
-        f"{escaped(summary.setting)}  ",
-        escaped(f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}"),
-        "",
-        *_block(cases).markdown(),
-        "",
-        LEGEND,
-        *(["", *listed(_reasons(cases))] if _reasons(cases) else []),
-    ]
-    return "\n".join(lines) + "\n"
+    ran_on = f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}"
+    return section(
+        _title(summary, cases), (summary.setting, ran_on), (_block(cases),), legend=LEGEND, notes=_reasons(cases)
+    )
 
 
 def to_csv(cases: Sequence[CaseFigures]) -> str:
     """One line a case and repeat."""
-    lines = ["case,trainings,devices,shared,repeat,total_s,samples"]
-    for case in cases:
-        for repeat, seconds in enumerate(case.total_s, start=1):
-            words = (case.case, case.trainings, case.devices, int(case.shared), repeat, repr(seconds), case.samples)
-            lines.append(",".join(map(str, words)))
-    return "\n".join(lines) + "\n"
+    rows = [
+        (case.case, case.trainings, case.devices, int(case.shared), repeat, seconds, case.samples)
+        for case in cases
+        for repeat, seconds in enumerate(case.total_s, start=1)
+    ]
+    columns = ("case", "trainings", "devices", "shared", "repeat", "total_s", "samples")
+    return csv_text([dict(zip(columns, row, strict=True)) for row in rows], columns=columns)
 
 
 def _title(summary: Summary, cases: Sequence[CaseFigures]) -> str:
@@ -79,23 +72,28 @@ def _title(summary: Summary, cases: Sequence[CaseFigures]) -> str:
 
 def _block(cases: Sequence[CaseFigures]) -> Block:
     sequential = next((case.median_s for case in cases if case.case == "sequential"), None)
-    found: list[tuple[str, ...]] = []
-    for case in cases:
-        median = case.median_s
-        name = IN_WORDS[case.case] + (", all on the same devices" if case.shared else "")
+
+    def time(case: CaseFigures) -> str:
+        if not case.median_s:
+            return ABSENT
         spread = f" ({min(case.total_s):.4g}–{max(case.total_s):.4g})" if len(case.total_s) > 1 else ""
-        found.append(
+        return f"{case.median_s:.4g}{spread}"
+
+    return Block(
+        headers=HEADERS,
+        rows=tuple(
             (
-                name,
+                IN_WORDS[case.case] + (", all on the same devices" if case.shared else ""),
                 str(case.trainings),
                 str(case.devices),
                 f"{len(case.total_s):,}",
-                f"{median:.4g}{spread}" if median else ABSENT,
-                f"{case.samples / median:.4g}" if median else ABSENT,
-                f"{median / sequential:.3f}" if median and sequential else ABSENT,
+                time(case),
+                f"{case.samples / case.median_s:.4g}" if case.median_s else ABSENT,
+                f"{case.median_s / sequential:.3f}" if case.median_s and sequential else ABSENT,
             )
-        )
-    return Block(headers=HEADERS, rows=tuple(found))
+            for case in cases
+        ),
+    )
 
 
 def _reasons(cases: Sequence[CaseFigures]) -> list[str]:

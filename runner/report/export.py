@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Final
 
 from runner.core import units
 from runner.core.measurement import StepParts
 from runner.report import figures, modes, telemetry
-from runner.report.block import escaped, line, listed
+from runner.report.block import csv_text, escaped, listed
 
 if TYPE_CHECKING:
     from runner.analysis.summary import Row, Summary
@@ -20,10 +18,6 @@ WATCHED: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_jou
 
 def markdown(summary: Summary) -> str:
     """A section: what ran where, what `±` is, the table, and every reservation; ends with a newline."""
-    names = figures.headers(summary).in_order()
-    align = [":--" if name in ("devices", "validity") else "--:" for name in names]
-    mfu = summary.peak is not None
-    table = [names, align, *(figures.cells(row, mfu=mfu).in_order() for row in summary.rows)]
     notes = listed(figures.notes(summary))
     lines = [
         f"### {escaped(summary.title)}",
@@ -34,7 +28,7 @@ def markdown(summary: Summary) -> str:
         *([f"{escaped(summary.engine_reason)}  "] if summary.engine_reason else []),
         "  \n".join((figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary)))),
         "",
-        *(line(row) for row in table),
+        *figures.scaling(summary).markdown(),
         *_modes(summary),
         *_parts(summary),
         *_watched(summary),
@@ -73,34 +67,31 @@ def to_csv(summary: Summary) -> str:
     intervals, mfu_percent, repeats, of inference the batches in flight, latencies in seconds and accuracies in percent, the parts of a step in seconds (`runner/analysis/grading/attribution.py`), mean utilisation in percent and power in
     watts of all devices, their energy in joules and samples per joule over all repeats, status, reasons (joined by "; "), wires.
     """
-    rows = [
-        {
-            "scale": row.scale,
-            "device": row.device,
-            "throughput": row.throughput,
-            **units.ends_by_column("throughput", row.throughput_ci95),
-            "unit": row.unit,
-            "training_time_s": row.training_time_s,
-            "speedup": row.speedup,
-            **units.ends_by_column("speedup", row.speedup_ci95),
-            "efficiency": row.efficiency,
-            **units.ends_by_column("efficiency", row.efficiency_ci95),
-            "mfu_percent": row.mfu_percent,
-            "repeats": row.repeats,
-            **_answered(row),
-            **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
-            **{name: getattr(row.telemetry, name, None) for name in WATCHED},
-            "status": row.status,
-            "reasons": "; ".join(row.reasons),
-            "wires": summary.wires,
-        }
-        for row in summary.rows
-    ]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(
+        [
+            {
+                "scale": row.scale,
+                "device": row.device,
+                "throughput": row.throughput,
+                **units.ends_by_column("throughput", row.throughput_ci95),
+                "unit": row.unit,
+                "training_time_s": row.training_time_s,
+                "speedup": row.speedup,
+                **units.ends_by_column("speedup", row.speedup_ci95),
+                "efficiency": row.efficiency,
+                **units.ends_by_column("efficiency", row.efficiency_ci95),
+                "mfu_percent": row.mfu_percent,
+                "repeats": row.repeats,
+                **_answered(row),
+                **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
+                **{name: getattr(row.telemetry, name, None) for name in WATCHED},
+                "status": row.status,
+                "reasons": "; ".join(row.reasons),
+                "wires": summary.wires,
+            }
+            for row in summary.rows
+        ]
+    )
 
 
 def _answered(row: Row) -> dict[str, float | None]:

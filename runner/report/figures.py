@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from runner.core.measurement import FEWEST_RUNS
@@ -13,46 +13,20 @@ if TYPE_CHECKING:
     from runner.analysis.summary import Row, Summary
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cells:
-    """One row of the scaling table as text, in the order of its columns; one that is None is left out of the table."""
-
-    devices: str
-    runs: str
-    throughput: str
-    training_time: str
-    speedup: str
-    efficiency: str
-    mfu: str | None
-    validity: str
-
-    def in_order(self) -> tuple[str, ...]:
-        """The cells from left to right."""
-        every = (
-            self.devices,
-            self.runs,
-            self.throughput,
-            self.training_time,
-            self.speedup,
-            self.efficiency,
-            self.mfu,
-            self.validity,
-        )
-        return tuple(cell for cell in every if cell is not None)
-
-
-def headers(summary: Summary) -> Cells:
-    """The columns' names, each with its unit."""
-    return Cells(
-        devices="devices",
-        runs="runs",
-        throughput=f"{summary.rate_unit} ±",
-        training_time="training time (s)",
-        speedup="speedup ±",
-        efficiency="efficiency (%) ±",
-        mfu="MFU (%)" if summary.peak else None,
-        validity="validity",
-    )
+def scaling(summary: Summary) -> Block:
+    """The scaling table; an unusable row shows no figure, and utilisation has a column where a peak is known."""
+    columns: dict[str, Callable[[Row], str]] = {
+        "devices": lambda row: row.devices,
+        "runs": runs,
+        f"{summary.rate_unit} ±": lambda row: figure(row.throughput, half_width(row.throughput_ci95)),
+        "training time (s)": lambda row: figure(row.training_time_s),
+        "speedup ±": lambda row: figure(row.speedup, half_width(row.speedup_ci95)),
+        "efficiency (%) ±": lambda row: figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100)),
+        **({"MFU (%)": lambda row: figure(row.mfu_percent)} if summary.peak else {}),
+        "validity": lambda row: row.status + (", superlinear" if row.superlinear else ""),
+    }
+    rows = tuple(tuple(cell(row) for cell in columns.values()) for row in summary.rows)
+    return Block(headers=tuple(columns), rows=rows, words=("validity",))
 
 
 PARTS = ("devices", "step (ms)", "input", "compute", "stragglers", "communication", "exchange alone")
@@ -74,20 +48,6 @@ def parts(summary: Summary) -> Block | None:
         seconds = (one.step_s, one.input_s, one.compute_s, one.stragglers_s, one.communication_s, one.exchange_alone_s)
         found.append((row.devices, *(figure(milliseconds(part)) for part in seconds)))
     return Block(headers=PARTS, rows=tuple(found)) if found else None
-
-
-def cells(row: Row, *, mfu: bool = False) -> Cells:
-    """Lay out one row, with a column for utilisation or without; an unusable one shows no figure."""
-    return Cells(
-        devices=row.devices,
-        runs=runs(row),
-        throughput=figure(row.throughput, half_width(row.throughput_ci95)),
-        training_time=figure(row.training_time_s),
-        speedup=figure(row.speedup, half_width(row.speedup_ci95)),
-        efficiency=figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100)),
-        mfu=figure(row.mfu_percent) if mfu else None,
-        validity=row.status + (", superlinear" if row.superlinear else ""),
-    )
 
 
 def runs(row: Row) -> str:

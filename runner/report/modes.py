@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from runner.core.units import ABSENT, figure, milliseconds
-from runner.report.block import Block
+from runner.report.block import Block, csv_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -66,12 +66,12 @@ def epochs_csv(summary: Summary) -> str | None:
         "seconds",
         "elapsed_s",
     )
-    lines = [
-        ",".join([str(row.scale), *("" if (value := getattr(one, name)) is None else repr(value) for name in names)])
+    rows = [
+        {"scale": row.scale, **{name: getattr(one, name) for name in names}}
         for row in summary.rows
         for one in row.epochs
     ]
-    return "\n".join([",".join(("scale", *names)), *lines]) + "\n" if lines else None
+    return csv_text(rows) if rows else None
 
 
 def _answers(rows: Sequence[tuple[Row, Answers]]) -> Block:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rich import box
 from rich.console import Group
-from rich.table import Table
+from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from runner.core.units import ABSENT, figure
-from runner.report.block import escaped, line, listed
+from runner.report.block import Block, escaped, listed
+from runner.report.page.model import Table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,21 +46,11 @@ _SPELT: Final = {"copy_htod": "copy HtoD", "copy_dtoh": "copy DtoH", "copy_dtod"
 _SPELT_TOO: Final = {"copy_htoh": "copy HtoH", "softmax_loss": "softmax and loss", "random": "dropout and random"}
 
 
-@dataclass(frozen=True)
-class Section:
-    """One table: what it is of, its columns, its rows, and what no header has room for."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    legend: str = ""
-
-
 def profile_report(profile: Profile) -> RenderableType:
     """Lay a pass out for a terminal."""
     parts: list[RenderableType] = [Text(text) for text in summary(profile)]
     for section in sections(profile):
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+        table = TerminalTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
         for name in section.columns:
             words = name in WORDS
             # Figures are never broken; names give way where the terminal is narrow.
@@ -74,24 +64,19 @@ def profile_report(profile: Profile) -> RenderableType:
     return Group(*parts, *([Text()] if missing else []), *(Text(text, style="yellow") for text in missing))
 
 
-def markdown(profile: Profile, *, title: str, ground: Sequence[str], notes: Sequence[str] = ()) -> str:
+def markdown(profile: Profile, *, title: str, ran_on: Sequence[str], notes: Sequence[str] = ()) -> str:
     """A section for people who paste; ends with a newline.
 
     Args:
         profile: what the pass found.
         title: what ran.
-        ground: lines on how and on what it ran, below the title.
+        ran_on: lines on how and on what it ran, below the title.
         notes: what else is to be said, below the tables.
     """
-    lines = [f"### {escaped(title)}", "", *(f"{escaped(text)}  " for text in (*ground, *summary(profile)))]
+    lines = [f"### {escaped(title)}", "", *(f"{escaped(text)}  " for text in (*ran_on, *summary(profile)))]
     for section in sections(profile):
-        align = [":--" if name in WORDS else "--:" for name in section.columns]
-        lines += [
-            "",
-            f"**{escaped(section.title)}**",
-            "",
-            *(line(row) for row in (section.columns, align, *section.rows)),
-        ]
+        table = Block(headers=section.columns, rows=section.rows, words=tuple(WORDS))
+        lines += ["", f"**{escaped(section.title)}**", "", *table.markdown()]
         if section.legend:
             lines += ["", escaped(section.legend)]
     said = (*notes, *unavailable(profile))
@@ -140,7 +125,7 @@ def unavailable(profile: Profile) -> tuple[str, ...]:
     return tuple(f"{', '.join(figures)}: unavailable: {reason}" for reason, figures in reasons.items())
 
 
-def sections(profile: Profile) -> tuple[Section, ...]:
+def sections(profile: Profile) -> tuple[Table, ...]:
     """The tables that have rows."""
     return tuple(section for section in _sections(profile) if section.rows)
 
@@ -155,10 +140,10 @@ def worked(profile: Profile) -> str:
     return "kernels, copies and memsets" if profile.work == "kernels" else "operators"
 
 
-def _sections(profile: Profile) -> Iterator[Section]:
+def _sections(profile: Profile) -> Iterator[Table]:
     work = worked(profile)
     piece = "kernel" if profile.work == "kernels" else "operator"
-    yield Section(
+    yield Table(
         title="What each GPU did",
         columns=(
             "GPU",
@@ -175,7 +160,7 @@ def _sections(profile: Profile) -> Iterator[Section]:
         legend="own: without collectives; at once: kernels while any ran, a mean over time; parallel: part of that with two or more; "
         "times and kernels are those of a step",
     )
-    yield Section(
+    yield Table(
         title=f"Time by category, of all {work}",
         columns=("category", "pieces", "time (ms)", "share (%)"),
         rows=tuple(
@@ -186,7 +171,7 @@ def _sections(profile: Profile) -> Iterator[Section]:
         if profile.work == "kernels"
         else "an operator's time is what no operator within it took; operators that ran at once count each",
     )
-    yield Section(
+    yield Table(
         title=f"Most time by {piece}",
         columns=(
             piece,
@@ -200,13 +185,13 @@ def _sections(profile: Profile) -> Iterator[Section]:
         rows=tuple(_named(one, counted=profile.counters is not None) for one in profile.kernels[:KERNELS]),
     )
     if profile.counters:
-        yield Section(
+        yield Table(
             title="Long kernels, low utilisation",
             columns=("kernel", "category", "pieces", "time (ms)", "mean (µs)", "share (%)", "FP32 (%)"),
             rows=tuple(_named(one, counted=True) for one in profile.counters.low),
             legend="most time among those below the weighted mean of FP32 utilisation",
         )
-    yield Section(
+    yield Table(
         title="Copies",
         columns=("direction", "count", "time (ms)", "bytes (MB)", "GB/s", "mean (MB)", "overlap (%)"),
         rows=tuple(
@@ -223,7 +208,7 @@ def _sections(profile: Profile) -> Iterator[Section]:
         ),
         legend="overlap: part of the copying in which the same GPU ran a kernel",
     )
-    yield Section(
+    yield Table(
         title="Calls of the CUDA API by class",
         columns=("class", "calls", "time (ms)", "share (%)"),
         rows=tuple(
@@ -236,7 +221,7 @@ def _sections(profile: Profile) -> Iterator[Section]:
             for one in profile.call_classes
         ),
     )
-    yield Section(
+    yield Table(
         title="Most time by call",
         columns=("function", "class", "calls", "time (ms)", "mean (µs)", "share (%)"),
         rows=tuple(
@@ -251,7 +236,7 @@ def _sections(profile: Profile) -> Iterator[Section]:
             for one in profile.calls[:CALLS]
         ),
     )
-    yield Section(
+    yield Table(
         title="Parts of a step",
         columns=("region", "step (ms)", "work (ms)", "pieces", "share (%)"),
         rows=tuple(
@@ -266,7 +251,7 @@ def _sections(profile: Profile) -> Iterator[Section]:
         ),
         legend=f"work: {work} that began in it; all but the share is of one step" if profile.work else "",
     )
-    yield Section(
+    yield Table(
         title="Memory by phase",
         columns=("phase", "device", "rank", "allocated (MiB)", "reserved (MiB)", "peak (MiB)"),
         rows=tuple(
@@ -279,7 +264,7 @@ def _sections(profile: Profile) -> Iterator[Section]:
             for one in profile.memory
         ),
     )
-    yield Section(
+    yield Table(
         title="Longest gaps, in which a GPU ran nothing",
         columns=("GPU", "rank", "at (ms)", "gap (ms)", "after", "before"),
         rows=tuple(
@@ -295,7 +280,7 @@ def _sections(profile: Profile) -> Iterator[Section]:
         ),
         legend="at: since the first piece of work of that GPU",
     )
-    yield Section(
+    yield Table(
         title="Floating-point operations as the framework counted them",
         columns=("phase", "GFLOP a sample"),
         rows=tuple((one.phase, figure(one.flop_per_sample / 1e9)) for one in profile.flop),

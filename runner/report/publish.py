@@ -23,11 +23,8 @@ from runner.core.telemetry import Telemetry
 from runner.core.trial import title
 from runner.report import concurrent, modes, pass_notes, profile, transports
 from runner.report.export import markdown, to_csv
-from runner.report.plot import scaling_png
-from runner.report.power_plot import power_png
-from runner.report.profile_plot import share_png
+from runner.report.pictures import power_png, scaling_png, share_png, transports_png
 from runner.report.table import print_report
-from runner.report.transports_plot import transports_png
 from runner.results.store import read_table, write_report
 
 if TYPE_CHECKING:
@@ -162,12 +159,12 @@ def _of_pass(run: Run, *, pictures: bool) -> Reports:
     if record.profile is None or record.validity.status == "invalid":
         return {}
     summary = summarize([run])
-    ground = (summary.setting, summary.ran_on)
+    ran_on = (summary.setting, summary.ran_on)
     notes = (*pass_notes.reservations(record), *pass_notes.sampled(record))
     what = title(record.trial)
     return {
-        f"{record.run_id}.md": profile.markdown(record.profile, title=what, ground=ground, notes=notes),
-        f"{record.run_id}.png": share_png(record.profile, title=summary.title, ground=ground) if pictures else None,
+        f"{record.run_id}.md": profile.markdown(record.profile, title=what, ran_on=ran_on, notes=notes),
+        f"{record.run_id}.png": share_png(record.profile, title=summary.title, lines=ran_on) if pictures else None,
     }
 
 
@@ -191,5 +188,4 @@ def _power(runs: Sequence[Run], summary: Summary, *, console: Console) -> bytes 
     seen = watched(runs, console=console)
     if seen is None:
         return None
-    ground = f"{seen.record.run_id} · {summary.ran_on}"
-    return power_png(seen.frame, seen.telemetry, title=summary.title, ground=ground)
+    return power_png(seen, title=summary.title, ran_on=summary.ran_on)

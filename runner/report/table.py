@@ -31,14 +31,13 @@ def print_report(console: Console, summary: Summary) -> None:
 def scaling_table(summary: Summary) -> RenderableType:
     """Lay a summary out: what ran where, what `±` is, the table, and every reservation."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    names = figures.headers(summary)
-    for name in names.in_order():
-        text = name in (names.devices, names.validity)
+    block = figures.scaling(summary)
+    for name in block.headers:
+        text = name in ("devices", "validity")
         # Headers and words wrap, figures never do: the table then fits 80 columns.
         header = name.replace(" ", "\n", 1) if "(" in name else name
         table.add_column(header, justify="left" if text else "right", no_wrap=not text)
-    for row in summary.rows:
-        *plain, validity = figures.cells(row, mfu=summary.peak is not None).in_order()
+    for row, (*plain, validity) in zip(summary.rows, block.rows, strict=True):
         table.add_row(*plain, Text(validity, style=_STYLES[row.status]))
     return Group(
         Text(summary.title, style="bold"),

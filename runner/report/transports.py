@@ -11,11 +11,11 @@ from rich.text import Text
 
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
 from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, percent
-from runner.report.block import escaped, known, line, listed
+from runner.report.block import Block, section
 from runner.report.figures import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -23,32 +23,34 @@ if TYPE_CHECKING:
 
 MEGA = 1_000_000
 WORDS = ("transport", "devices", "counted by", "validity")
-# Of `headers`: what a terminal shows of each transport, and what went over the wires.
-FIGURES, WIRES = (0, 2, 3, 4, 5, 11), (0, 6, 7, 8, 9, 10)
+# What a terminal shows in a table of its own, below the figures of each transport.
+WIRES = ("transport", "asked (Gbit/s)", "reached (Gbit/s)", "sent a step (MB)", "× gradients", "counted by")
 LIMITLESS = "not the limit"
 
 
-def headers(comparison: Comparison) -> tuple[str, ...]:
-    """The columns' names, each with its unit."""
-    return (
-        "transport",
-        "devices",
-        "runs",
-        f"{comparison.unit} ±",
-        "efficiency (%) ±",
-        "ratio ±",
-        "asked (Gbit/s)",
-        "reached (Gbit/s)",
-        "sent a step (MB)",
-        "× gradients",
-        "counted by",
-        "validity",
-    )
+def columns(comparison: Comparison) -> dict[str, Callable[[ComparedRow], str]]:
+    """Every column by its name with its unit; an unusable row shows no figure."""
+    return {
+        "transport": lambda one: one.transport,
+        "devices": lambda one: one.row.devices,
+        "runs": lambda one: runs(one.row),
+        f"{comparison.unit} ±": lambda one: figure(one.row.throughput, half_width(one.row.throughput_ci95)),
+        "efficiency (%) ±": lambda one: figure(
+            percent(one.row.efficiency), half_width(one.row.efficiency_ci95, scale=100)
+        ),
+        "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
+        "asked (Gbit/s)": _asked,
+        "reached (Gbit/s)": lambda one: figure(one.reached_gbit),
+        "sent a step (MB)": lambda one: figure(None if one.sent_bytes is None else one.sent_bytes / MEGA),
+        "× gradients": _factor,
+        "counted by": lambda one: one.counted_by or ABSENT,
+        "validity": lambda one: one.row.status,
+    }
 
 
-def rows(comparison: Comparison) -> tuple[tuple[str, ...], ...]:
+def every_row(comparison: Comparison) -> tuple[ComparedRow, ...]:
     """All lines of the table, that of one device first where there is one."""
-    return tuple(cells(row) for row in (*_baseline(comparison), *comparison.rows))
+    return (*_baseline(comparison), *comparison.rows)
 
 
 def _baseline(comparison: Comparison) -> tuple[ComparedRow, ...]:
@@ -56,26 +58,15 @@ def _baseline(comparison: Comparison) -> tuple[ComparedRow, ...]:
     return () if base is None else (ComparedRow(transport=f"one {base.device_name}", row=base),)
 
 
-def cells(row: ComparedRow) -> tuple[str, ...]:
-    """Lay out one row; an unusable one shows no figure."""
-    factor = figure(row.factor)
-    if row.factor is not None and row.needed_factors:
-        factor = f"{row.factor:.3f} of {' to '.join(f'{one:.3f}' for one in row.needed_factors)}"
-    asked = ABSENT if row.asked_gbit is None else f"{row.asked_gbit:g}"
-    return (
-        row.transport,
-        row.row.devices,
-        runs(row.row),
-        figure(row.row.throughput, half_width(row.row.throughput_ci95)),
-        figure(percent(row.row.efficiency), half_width(row.row.efficiency_ci95, scale=100)),
-        figure(row.ratio, half_width(row.ratio_ci95)),
-        f"{asked}, {LIMITLESS}" if row.not_the_limit else asked,
-        figure(row.reached_gbit),
-        figure(None if row.sent_bytes is None else row.sent_bytes / MEGA),
-        factor,
-        row.counted_by or ABSENT,
-        row.row.status,
-    )
+def _asked(one: ComparedRow) -> str:
+    asked = ABSENT if one.asked_gbit is None else f"{one.asked_gbit:g}"
+    return f"{asked}, {LIMITLESS}" if one.not_the_limit else asked
+
+
+def _factor(one: ComparedRow) -> str:
+    if one.factor is None or not one.needed_factors:
+        return figure(one.factor)
+    return f"{one.factor:.3f} of {' to '.join(f'{needed:.3f}' for needed in one.needed_factors)}"
 
 
 def legend(comparison: Comparison) -> str:
@@ -120,52 +111,43 @@ def transports_table(comparison: Comparison) -> RenderableType:
     parts: list[RenderableType] = [
         Text(f"{comparison.title}: transports", style="bold"),
         Text(comparison.setting),
-        Text(comparison.ground, style="dim"),
+        Text(comparison.ran_on, style="dim"),
         Text(legend(comparison), style="dim"),
     ]
     for devices in dict.fromkeys(row.row.devices for row in comparison.rows):
         own = [row for row in comparison.rows if row.row.devices == devices]
-        parts += [Text(f"\n{devices}", style="bold"), _columns(comparison, (*_baseline(comparison), *own), FIGURES)]
+        every = columns(comparison)
+        figures = [name for name in every if name == "transport" or name not in (*WIRES, "devices")]
+        parts += [Text(f"\n{devices}", style="bold"), _part(every, figures, (*_baseline(comparison), *own))]
         if any(row.sent_bytes is not None for row in own):
-            parts += [Text(), _columns(comparison, own, WIRES)]
+            parts += [Text(), _part(every, WIRES, own)]
     return Group(*parts, Text(), *(Text(note, style="yellow") for note in notes(comparison)))
 
 
-def _columns(comparison: Comparison, shown: Sequence[ComparedRow], chosen: Sequence[int]) -> Table:
+def _part(every: Mapping[str, Callable[[ComparedRow], str]], shown: Sequence[str], own: Sequence[ComparedRow]) -> Table:
     """Some of the columns as a table that fits 80 characters, as long names of transports wrap and figures never do."""
-    names = headers(comparison)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for number in chosen:
-        words = names[number] in WORDS
-        header = names[number].replace(" ", "\n", 1)
-        table.add_column(header, justify="left" if words else "right", no_wrap=names[number] != "transport")
-    for row in shown:
-        laid = cells(row)
-        table.add_row(*(laid[number] for number in chosen))
+    for name in shown:
+        header = name.replace(" ", "\n", 1)
+        table.add_column(header, justify="left" if name in WORDS else "right", no_wrap=name != "transport")
+    for row in own:
+        table.add_row(*(every[name](row) for name in shown))
     return table
 
 
 def markdown(comparison: Comparison) -> str:
     """A section with the table and every reservation; ends with a newline."""
-    said = listed(notes(comparison))
-    lines = [
-        f"### {escaped(comparison.title)}: transports",
-        "",
-        f"{escaped(comparison.setting)}  ",  # two spaces: a line break
-        f"{escaped(comparison.ground)}  ",
-        escaped(legend(comparison)),
-        "",
-        table(comparison),
-        *(["", *said] if said else []),
-    ]
-    return "\n".join(lines) + "\n"
+    return section(
+        f"{comparison.title}: transports",
+        (comparison.setting, comparison.ran_on, legend(comparison)),
+        (table(comparison),),
+        notes=notes(comparison),
+    )
 
 
-def table(comparison: Comparison) -> str:
-    """The lines of the table in Markdown, without columns that hold nothing."""
-    told = known(dict(zip(headers(comparison), zip(*rows(comparison), strict=True), strict=True)))
-    align = tuple(":--" if name in WORDS else "--:" for name in told)
-    return "\n".join(map(line, (tuple(told), align, *zip(*told.values(), strict=True))))
+def table(comparison: Comparison) -> Block:
+    """The table without columns that hold nothing."""
+    return Block.of(every_row(comparison), columns(comparison), words=WORDS)
 
 
 def to_csv(comparison: Comparison) -> str:

@@ -27,15 +27,15 @@ def test_each_technique_reaches_the_program_and_learns_what_the_plain_one_learns
     ended = dlscale("ablate", *words, f"--data={sample}", out=tmp_path)
     assert ended.code == 0, ended.stderr
     (found,) = ablations(list(records_under(tmp_path)))
-    assert [line.label for line in found.lines] == ["fp32, plain, batch 16", "+ channels-last", "+ fused-optimizer"]
-    assert [line.row.repeats for line in found.lines] == [3, 1, 1]
-    for line in found.lines[1:]:
+    assert [line.label for line in found.rows] == ["fp32, plain, batch 16", "+ channels-last", "+ fused-optimizer"]
+    assert [line.row.repeats for line in found.rows] == [3, 1, 1]
+    for line in found.rows[1:]:
         assert line.losses is not None
         assert line.losses.seeds == (1, 2, 3)
         assert line.losses.within, line.losses
     argv = [
         json.loads((tmp_path / line.runs[0] / "plan.json").read_text(encoding="utf-8"))["containers"][0]["argv"]
-        for line in found.lines
+        for line in found.rows
     ]
     assert [[word for word in words if word.startswith("--techniques")] for words in argv] == [
         [],
@@ -75,5 +75,5 @@ def test_the_batch_of_the_last_line_doubles_for_as_long_as_that_gains(dlscale, t
 def _of(out, found):
     """The records of the first line's first run and of the last line's."""
     by_id = {record.run_id: record for _, record in records_under(out)}
-    plain = [by_id[run] for run in found.lines[0].runs if by_id[run].trial.seed == 1]
-    return plain[0], by_id[found.lines[-1].runs[0]]
+    plain = [by_id[run] for run in found.rows[0].runs if by_id[run].trial.seed == 1]
+    return plain[0], by_id[found.rows[-1].runs[0]]

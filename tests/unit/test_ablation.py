@@ -14,8 +14,7 @@ from runner.core.errors import RequestError
 from runner.core.record import Validity
 from runner.core.request import Request
 from runner.experiments.ablate import grow_batch, stages, turns
-from runner.report.ablation import block, markdown
-from runner.report.page.blocks import faster
+from runner.report import comparisons
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -39,22 +38,22 @@ def losing(curve_of_losses, *, seed=1, techniques=(), run_id=None):
 
 def test_each_line_is_held_against_the_first_and_the_one_before():
     (found,) = ablations((TWO, LARGE, PLAIN, ONE, HALF))
-    assert [line.label for line in found.lines] == [
+    assert [line.label for line in found.rows] == [
         "fp32, plain, batch 64",
         "+ bf16",
         f"+ {LAST}",
         f"+ {COMPILE}",
         "+ batch 128",
     ]
-    assert [line.ratio for line in found.lines] == [None, *map(pytest.approx, (2.0, 3.0, 4.5, 5.0))]
-    assert [line.gain for line in found.lines] == [None, *map(pytest.approx, (2.0, 1.5, 1.5, 5 / 4.5))]
+    assert [line.ratio for line in found.rows] == [None, *map(pytest.approx, (2.0, 3.0, 4.5, 5.0))]
+    assert [line.gain for line in found.rows] == [None, *map(pytest.approx, (2.0, 1.5, 1.5, 5 / 4.5))]
     assert found.name == "ablation-pytorch-2.15.0-resnet50-224px-1gpu"
 
 
 def test_a_line_that_lacks_what_the_one_before_has_tells_all_that_it_has():
     other = measured(64, 3100.0, precision="bf16", run_id="other", techniques=(FUSED,))
     (found,) = ablations((HALF, ONE, other))
-    assert [line.label for line in found.lines][1:] == [f"+ {LAST}", f"bf16, {FUSED}, batch 64"]
+    assert [line.label for line in found.rows][1:] == [f"+ {LAST}", f"bf16, {FUSED}, batch 64"]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,8 @@ def test_threads_that_train_tell_trainings_apart_and_those_beside_a_gpu_do_not()
 
 def test_without_a_plain_line_the_one_with_fewest_techniques_is_the_first():
     (found,) = ablations((TWO, ONE))
-    assert [line.label for line in found.lines] == [f"bf16, {LAST}, batch 64", f"+ {COMPILE}"]
-    assert [line.ratio for line in found.lines] == [None, pytest.approx(1.5)]
+    assert [line.label for line in found.rows] == [f"bf16, {LAST}, batch 64", f"+ {COMPILE}"]
+    assert [line.ratio for line in found.rows] == [None, pytest.approx(1.5)]
 
 
 def test_where_techniques_do_not_differ_there_is_none():
@@ -101,8 +100,8 @@ def test_techniques_that_come_with_another_batch_or_precision_only_are_no_ablati
 def test_a_line_that_may_not_be_used_has_no_figure_and_its_reason():
     bad = measured(64, 9000.0, precision="bf16", run_id="bad", techniques=(LAST,), status="invalid")
     (found,) = ablations((HALF, bad, TWO))
-    assert (found.lines[1].row.throughput, found.lines[1].ratio, found.lines[2].gain) == (None, None, None)
-    assert found.lines[2].ratio == pytest.approx(2.25)
+    assert (found.rows[1].row.throughput, found.rows[1].ratio, found.rows[2].gain) == (None, None, None)
+    assert found.rows[2].ratio == pytest.approx(2.25)
     assert f"+ {LAST} invalid: made up" in found.notes
 
 
@@ -126,7 +125,7 @@ def test_a_line_learns_alike_where_it_is_as_near_as_another_seed():
     higher = losing([3.1] * 20, techniques=(LAST, COMPILE))
     rough = losing(zigzag(1.0, 2.1), techniques=(LAST, COMPILE, "cuda-graphs"))
     (found,) = ablations((*seeds, near, higher, rough))
-    plain, *told = [line.losses for line in found.lines]
+    plain, *told = [line.losses for line in found.rows]
     assert plain is None
     assert [(one.distance, one.shift) for one in told] == [
         pytest.approx((1.9, 1.9)),
@@ -139,14 +138,14 @@ def test_a_line_learns_alike_where_it_is_as_near_as_another_seed():
         f"+ {COMPILE}: over 20 steps its losses are 2.1 from the plain program's and +2.1" in note
         for note in found.notes
     )
-    assert block(found).rows[2][-3:-1] == ("2.100 of 2.000, outside", "2.100 of 2.000, outside")
+    assert comparisons.ablation(found).table.rows[2][-3:-1] == ("2.100 of 2.000, outside", "2.100 of 2.000, outside")
 
 
 def test_a_line_that_learns_a_little_less_in_every_step_is_outside():
     """Seeds that cross each other are far apart in each step and not in the mean: half as far in each step, but always above, is not alike."""
     seeds = [losing(zigzag(1.0, width), seed=seed) for seed, width in ((1, 0.0), (2, 0.4), (3, -0.4))]
     (found,) = ablations((*seeds, losing([1.1] * 20, techniques=(LAST,))))
-    told = found.lines[1].losses
+    told = found.rows[1].losses
     assert told.distance < told.spread
     assert not told.within
 
@@ -154,20 +153,20 @@ def test_a_line_that_learns_a_little_less_in_every_step_is_outside():
 def test_a_plain_run_of_a_seed_is_as_near_to_itself_as_can_be():
     seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
     (found,) = ablations((*seeds, losing([1.0] * 20, techniques=(LAST,))))
-    assert (found.lines[1].losses.distance, found.lines[1].losses.shift) == (0, 0)
+    assert (found.rows[1].losses.distance, found.rows[1].losses.shift) == (0, 0)
 
 
 def test_a_seed_that_the_plain_program_did_not_have_is_held_against_nothing():
     seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
     (found,) = ablations((*seeds, losing([1.0] * 20, seed=4, techniques=(LAST,))))
-    assert found.lines[1].losses is None
+    assert found.rows[1].losses is None
 
 
 def test_two_seeds_are_too_few_to_tell():
     (found,) = ablations(
         (losing([1.0] * 20, seed=1), losing([2.0] * 20, seed=2), losing([1.0] * 20, techniques=(LAST,)))
     )
-    assert found.lines[1].losses is None
+    assert found.rows[1].losses is None
 
 
 def test_losses_of_a_line_that_may_not_be_used_are_not_compared():
@@ -175,7 +174,7 @@ def test_losses_of_a_line_that_may_not_be_used_are_not_compared():
     path, broken = losing([*[1.0] * 10, *[math.inf] * 10], techniques=(LAST,))
     broken = broken.model_copy(update={"validity": Validity(status="invalid", reasons=("a loss is not finite",))})
     (found,) = ablations((*seeds, (path, broken)))
-    assert (found.lines[1].losses, found.lines[1].row.throughput) == (None, None)
+    assert (found.rows[1].losses, found.rows[1].row.throughput) == (None, None)
 
 
 def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
@@ -184,10 +183,10 @@ def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
     report([tmp_path], out=None)
     text = (tmp_path / "ablation-pytorch-2.15.0-resnet50-224px-1gpu.md").read_text(encoding="utf-8")
     (found,) = ablations((PLAIN, HALF, ONE, TWO))
-    assert text == markdown(found)
+    assert text == comparisons.ablation(found).markdown()
     assert f"| \\+ {COMPILE} | 1 | 4,500 | 4.500 | 1.500 | valid |" in text
     assert 'id="ablations"' in (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert faster(found).lead.startswith("4.500 × the first line")
+    assert comparisons.ablation(found).page_block().lead.startswith("4.500 × the first line")
 
 
 def test_the_lines_that_are_run_add_one_technique_each():

@@ -10,8 +10,7 @@ from swept import H200, leave, measured
 
 from runner.analysis.comparisons.devices import devices
 from runner.commands.report import check_page, report
-from runner.report.devices import markdown, standings, trainings
-from runner.report.page.blocks import apart
+from runner.report import comparisons
 
 SECOND, THIRD = (H200.model_copy(update={"uuid": f"GPU-{name}"}) for name in ("aaaa-bbbb-1", "cccc-dddd-2"))
 
@@ -53,7 +52,7 @@ def test_each_gpu_stands_beside_the_median_of_those_that_ran_the_same():
     assert slow.median == pytest.approx((2000 / 2050 + 1000 / 1010) / 2)
     assert (second.low, second.high) == pytest.approx((1.0, 2100 / 2050))
     assert third.median == pytest.approx(1100 / 1010)
-    assert standings(found).rows[2] == ("GPU-cccc-ddd", "1", "1.089", "1.089", "1.089")
+    assert comparisons.devices(found).tables["GPUs"].rows[2] == ("GPU-cccc-ddd", "1", "1.089", "1.089", "1.089")
 
 
 def test_runs_on_one_gpu_are_its_repeats():
@@ -71,7 +70,13 @@ def test_a_rate_of_one_run_has_no_interval_and_the_ratio_of_picked_gpus_never():
     """The fastest of several is picked for what it did: an interval of its ratio to the slowest would not hold what it says."""
     often = [on(H200, rate) for rate in (1000, 1001, 1002)]
     (found,) = devices((*often, SMALL[1]))
-    row = dict(zip(trainings(found).headers, trainings(found).rows[0], strict=True))
+    row = dict(
+        zip(
+            comparisons.devices(found).tables["Trainings"].headers,
+            comparisons.devices(found).tables["Trainings"].rows[0],
+            strict=True,
+        )
+    )
     assert (row["runs"], row["slowest's runs"], row["fastest's runs"]) == ("4", "3", "1")
     assert row["slowest (images/s) ±"] == "1,001.0 ± 2.5"  # t(2) × 1 ÷ sqrt(3)
     assert (row["fastest (images/s) ±"], row["÷ slowest"]) == ("1,010", "1.009")
@@ -104,7 +109,7 @@ def test_what_ran_in_another_image_is_not_held_against_it():
 
 def test_without_samplers_the_gpu_is_the_only_one_that_the_run_could_see():
     (found,) = devices((on(H200, 1000, telemetry=False), on(SECOND, 1010, telemetry=False)))
-    assert "slowest's clock (MHz)" not in trainings(found).headers
+    assert "slowest's clock (MHz)" not in comparisons.devices(found).tables["Trainings"].headers
     unknown = on(SECOND, 1010, telemetry=False, told={"gpus": (SECOND, THIRD)})
     assert devices((SMALL[0], unknown)) == ()
     assert devices(()) == ()
@@ -112,17 +117,17 @@ def test_without_samplers_the_gpu_is_the_only_one_that_the_run_could_see():
 
 def test_a_gpu_that_was_throttled_is_told():
     (found,) = devices((SMALL[0], on(SECOND, 1010, status="degraded")))
-    table = trainings(found)
+    table = comparisons.devices(found).tables["Trainings"]
     assert (table.headers[-1], table.rows[0][-1]) == ("degraded", "1")
     (found,) = devices(SMALL)
-    assert "degraded" not in trainings(found).headers
+    assert "degraded" not in comparisons.devices(found).tables["Trainings"].headers
 
 
 def test_reports_and_page_have_both_tables():
     (found,) = devices((*SMALL, *LARGE))
-    for table in (trainings(found), standings(found)):
-        assert f"| {' | '.join(table.rows[0])} |" in markdown(found)
-    assert [table.title for table in apart(found).tables] == ["Trainings", "GPUs"]
+    for table in comparisons.devices(found).tables.values():
+        assert f"| {' | '.join(table.rows[0])} |" in comparisons.devices(found).markdown()
+    assert [table.title for table in comparisons.devices(found).page_block().tables] == ["Trainings", "GPUs"]
 
 
 def test_gpus_are_compared_across_folders(tmp_path):
@@ -132,7 +137,7 @@ def test_gpus_are_compared_across_folders(tmp_path):
     report((tmp_path,), out=None)
     (found,) = devices(SMALL)
     assert {path: path.read_text("utf-8") for path in tmp_path.rglob("devices-*")} == {
-        tmp_path / f"{found.name}.md": markdown(found)
+        tmp_path / f"{found.name}.md": comparisons.devices(found).markdown()
     }
     page = (tmp_path / "report.md").read_text("utf-8")
     assert found.lead in page

@@ -11,8 +11,7 @@ from swept import leave
 from runner.analysis.comparisons.strategies import strategies
 from runner.commands.report import report
 from runner.core.measurement import StepParts
-from runner.report.page.blocks import ways
-from runner.report.strategies import block, markdown
+from runner.report import comparisons
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -37,12 +36,12 @@ HOROVOD = horovod(2, 150)
 
 def test_ways_are_held_against_the_frameworks_own_and_against_one_device():
     (found,) = strategies((HOROVOD, DDP, ALONE))
-    assert [way.label for way in found.ways] == ["ddp", "horovod over gloo, gloo controller"]
-    own, other = found.ways
+    assert [way.label for way in found.rows] == ["ddp", "horovod over gloo, gloo controller"]
+    own, other = found.rows
     assert (own.ratio, own.ratio_ci95) == (None, None)
     assert other.ratio == pytest.approx(150 / 180)
-    assert [way.row.throughput for way in found.ways] == pytest.approx([180, 150])
-    assert [way.row.efficiency for way in found.ways] == pytest.approx([0.9, 0.75])
+    assert [way.row.throughput for way in found.rows] == pytest.approx([180, 150])
+    assert [way.row.efficiency for way in found.rows] == pytest.approx([0.9, 0.75])
     assert (own.runs, other.runs) == ((DDP[1].run_id,), (HOROVOD[1].run_id,))
     assert found.name == "strategies-pytorch-1.9.1-lenet-32px-fp32-batch32-2cpu"
     assert found.setting == "lenet 32×32, batch 32 per device, fp32, 2 workers × 1 core"
@@ -50,21 +49,21 @@ def test_ways_are_held_against_the_frameworks_own_and_against_one_device():
 
 def test_without_a_run_on_one_device_there_is_no_efficiency_but_a_ratio():
     (found,) = strategies((HOROVOD, DDP, ran("lenet", 1, 100, key="another")))
-    assert [way.row.efficiency for way in found.ways] == [None, None]
-    assert found.ways[1].ratio == pytest.approx(150 / 180)
-    assert block(found).headers == ("strategy", "runs", "images/s ±", "÷ first ±", "validity")
+    assert [way.row.efficiency for way in found.rows] == [None, None]
+    assert found.rows[1].ratio == pytest.approx(150 / 180)
+    assert comparisons.strategies(found).table.headers == ("strategy", "runs", "images/s ±", "÷ first ±", "validity")
 
 
 def test_what_horovod_is_told_makes_a_way_of_its_own():
     told = (horovod(2, 120, fusion_threshold_mib=8), horovod(2, 110, cycle_time_ms=5, compression="fp16"))
     (found,) = strategies((DDP, HOROVOD, *told))
-    assert [way.label for way in found.ways] == [
+    assert [way.label for way in found.rows] == [
         "ddp",
         "horovod over gloo, gloo controller",
         "horovod over gloo, gloo controller, cycle time 5 ms, compression fp16",
         "horovod over gloo, gloo controller, fusion threshold 8 MiB",
     ]
-    assert [way.row.repeats for way in found.ways] == [1, 1, 1, 1]
+    assert [way.row.repeats for way in found.rows] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -96,18 +95,18 @@ def test_other_scales_and_a_single_way_are_no_comparison():
 
 def test_a_way_that_may_not_be_used_has_a_line_and_no_figure():
     (found,) = strategies((DDP, ALONE, horovod(2, 999, status="invalid")))
-    bad = found.ways[1]
+    bad = found.rows[1]
     assert (bad.row.throughput, bad.row.efficiency, bad.ratio) == (None, None, None)
     assert f"{bad.label} invalid: made up" in found.notes
     (found,) = strategies((ran("lenet", 2, 180, status="invalid"), HOROVOD))
-    assert found.ways[1].ratio is None
+    assert found.rows[1].ratio is None
 
 
 def test_ranks_that_do_not_wait_for_each_other_are_told():
     mxnet = {"framework": "mxnet", "strategy": "kvstore"}
     runs = [ran("lenet", 2, rate, kvstore=store, **mxnet) for store, rate in (("dist_sync", 180), ("dist_async", 200))]
     (found,) = strategies(runs)
-    assert [way.label for way in found.ways] == ["kvstore dist_async", "kvstore dist_sync"]
+    assert [way.label for way in found.rows] == ["kvstore dist_async", "kvstore dist_sync"]
     (note,) = found.notes
     assert note.startswith("kvstore dist_async: a rank goes on with the weights that it finds")
 
@@ -125,24 +124,24 @@ def test_the_table_says_where_a_step_goes():
     parts = StepParts.model_validate(dict.fromkeys(StepParts.model_fields) | told)
     slower = record.model_copy(update={"measurement": record.measurement.model_copy(update={"step_parts": parts})})
     (found,) = strategies((DDP, ALONE, (path, slower)))
-    table = block(found)
+    table = comparisons.strategies(found).table
     assert table.headers == (
         *("strategy", "runs", "images/s ±", "÷ first ±", "efficiency (%) ±", "step (ms)", "exchange alone (ms)"),
         *("communication (ms)", "validity"),
     )
     assert table.rows[1][5:8] == ("400.0", "50.00", "100.0")
     assert table.rows[0][5:8] == ("–", "–", "–")
-    assert "| horovod over gloo, gloo controller | 1 | 150.0 | 0.833 |" in markdown(found)
+    assert "| horovod over gloo, gloo controller | 1 | 150.0 | 0.833 |" in comparisons.strategies(found).markdown()
 
 
 def test_the_page_leads_with_the_ratio():
     (found,) = strategies((DDP, ALONE, HOROVOD))
-    shown = ways(found)
+    shown = comparisons.strategies(found).page_block()
     assert shown.lead == "horovod over gloo, gloo controller: 0.833 of ddp"
     (figure,) = shown.figures
     assert figure.series[0].y == pytest.approx((180, 150))
     (found,) = strategies((ran("lenet", 2, 180, status="invalid"), HOROVOD))
-    assert ways(found).lead == "no usable run"
+    assert comparisons.strategies(found).page_block().lead == "no usable run"
 
 
 def test_records_on_file_become_a_report_and_a_chapter_of_the_page(tmp_path):

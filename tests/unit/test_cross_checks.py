@@ -13,8 +13,7 @@ from swept import leave, measured, samples
 from runner.analysis.comparisons.cross_check import cross_checks
 from runner.commands.report import report
 from runner.core.record import ImageUsed
-from runner.report.cross_check import block, markdown, to_csv
-from runner.report.page.blocks import checked
+from runner.report import comparisons
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -86,7 +85,7 @@ def test_other_software_or_another_machine_has_no_ratio_and_the_table_says_why(c
     row = found.rows[1]
     assert (row.ratio, row.ratio_ci95, row.differs) == (None, None, (name,))
     assert row.row.throughput == pytest.approx(995)
-    assert "| docker | hostroot:1 | 1 | 995.0 | not comparable |" in markdown(found)
+    assert "| docker | hostroot:1 | 1 | 995.0 | not comparable |" in comparisons.engines(found).markdown()
     (note,) = found.notes
     assert note.startswith("docker, hostroot:1 not comparable with host: ")
     assert told in note
@@ -125,8 +124,8 @@ def test_rows_of_one_engine_and_image_say_what_tells_them_apart():
     words = [f"training programs {digit * 12}" for digit in "bd"]
     names = [f"{name}, {word}" for name in (f"host, {HERE}", "docker, hostroot:1") for word in words]
     assert [row.label for row in found.rows] == names
-    assert [row[1] for row in block(found).rows[2:]] == [f"hostroot:1, {word}" for word in words]
-    (series,) = checked(found).figures[0].series
+    assert [row[1] for row in comparisons.engines(found).table.rows[2:]] == [f"hostroot:1, {word}" for word in words]
+    (series,) = comparisons.engines(found).page_block().figures[0].series
     assert (series.x, series.y) == (tuple(names), pytest.approx((1000, 990, 995, 990)))
 
 
@@ -184,13 +183,13 @@ def test_what_may_not_be_used_has_a_line_and_no_figure():
 
 def test_the_table_and_the_file_have_every_figure():
     (found,) = cross_checks((HOST, DOCKER))
-    table = block(found)
+    table = comparisons.engines(found).table
     assert table.headers == (*("engine", "ran from", "runs", "images/s ±", "÷ host ±", "first step (s)", "validity"),)
     assert table.rows == (
         ("host", HERE, "1", "1,000", "–", "8.000", "valid"),
         ("docker", "hostroot:1", "1", "995.0", "0.995", "9.000", "valid"),
     )
-    bare, contained = csv.DictReader(io.StringIO(to_csv(found)))
+    bare, contained = csv.DictReader(io.StringIO(comparisons.engines(found).files()[f"{found.name}.csv"]))
     assert (bare["engine"], bare["ratio_to_host"], bare["framework"], bare["cudnn"]) == (
         *("host", "", "2.11.0+cu130", "9.10"),
     )
@@ -200,12 +199,12 @@ def test_the_table_and_the_file_have_every_figure():
 
 def test_the_page_leads_with_the_ratio_or_with_why_there_is_none():
     (found,) = cross_checks((HOST, DOCKER))
-    shown = checked(found)
+    shown = comparisons.engines(found).page_block()
     assert shown.lead == "docker, hostroot:1: 0.995 of host"
     assert shown.figures[0].series[0].y == (pytest.approx(1000), pytest.approx(995))
     assert shown.runs == ("host", "docker")
     (found,) = cross_checks((HOST, ran("docker", 995.0, said={"python": "3.11.2"})))
-    assert checked(found).lead == "not comparable"
+    assert comparisons.engines(found).page_block().lead == "not comparable"
 
 
 def test_records_on_file_become_reports_and_a_chapter_of_the_page(tmp_path):

@@ -12,8 +12,7 @@ from swept import leave, measured, samples
 from runner.analysis.comparisons.inputs import inputs
 from runner.commands.report import report
 from runner.core.measurement import StepParts
-from runner.report.inputs import block, markdown
-from runner.report.page.blocks import fed
+from runner.report import comparisons
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -38,20 +37,20 @@ RUNS = (GPU8, CPU8, SYNTHETIC, CPU2)
 
 def test_a_training_is_held_against_itself_on_synthetic_images():
     (found,) = inputs(RUNS)
-    assert [source.label for source in found.sources] == [
+    assert [source.label for source in found.rows] == [
         "synthetic",
         "JPEGs, CPU decode, 2 loader workers",
         "JPEGs, CPU decode, 8 loader workers",
         "JPEGs, GPU decode, 8 loader workers",
     ]
-    assert [source.row.throughput for source in found.sources] == [pytest.approx(r) for r in (1000, 250, 800, 950)]
-    assert found.sources[0].ratio is None
+    assert [source.row.throughput for source in found.rows] == [pytest.approx(r) for r in (1000, 250, 800, 950)]
+    assert found.rows[0].ratio is None
     # 250, 800 and 950 of 1000 images a second, of one run each.
-    for source, ratio in zip(found.sources[1:], (0.25, 0.8, 0.95), strict=True):
+    for source, ratio in zip(found.rows[1:], (0.25, 0.8, 0.95), strict=True):
         assert source.ratio == pytest.approx(ratio)
         assert source.ratio_ci95 is None
     # 300 and 900 are less than the 1000 that the training takes, 4000 are more.
-    assert [source.limit for source in found.sources] == [None, "input", "input", "training"]
+    assert [source.limit for source in found.rows] == [None, "input", "input", "training"]
     assert found.name == "input-pytorch-2.15.0-resnet50-224px-fp32-batch64-1gpu"
 
 
@@ -60,7 +59,7 @@ def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
     parts = StepParts.model_validate(dict.fromkeys(StepParts.model_fields) | {"step_s": 0.256, "input_s": 0.192})
     waited = record.model_copy(update={"measurement": record.measurement.model_copy(update={"step_parts": parts})})
     (found,) = inputs((SYNTHETIC, (path, waited), GPU8))
-    table = block(found)
+    table = comparisons.inputs(found).table
     assert table.headers == (
         *(
             "input",
@@ -78,19 +77,19 @@ def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
         ("JPEGs, CPU decode, 2 loader workers", "1", "250.0", "0.250", "192.0", "300.0", "input", "valid"),
         ("JPEGs, GPU decode, 8 loader workers", "1", "950.0", "0.950", "–", "4,000", "training", "valid"),
     )
-    assert "| JPEGs, GPU decode, 8 loader workers | 1 | 950.0 |" in markdown(found)
+    assert "| JPEGs, GPU decode, 8 loader workers | 1 | 950.0 |" in comparisons.inputs(found).markdown()
     (found,) = inputs((SYNTHETIC, real(800.0)))
-    assert block(found).headers == ("input", "runs", "images/s ±", "÷ synthetic ±", "validity")
+    assert comparisons.inputs(found).table.headers == ("input", "runs", "images/s ±", "÷ synthetic ±", "validity")
 
 
 def test_repeats_are_pooled_and_what_the_input_delivers_is_that_of_the_middle_one():
     """40 steps of 64 images at 250/s and 750/s: 5120 images in 10.24 + 3.413 s are 375/s; the mean of the rates would be 500."""
     again = (real(750.0, workers=2, alone=700.0, run_id="b"), real(375.0, workers=2, alone=350.0, run_id="c"))
     (found,) = inputs((SYNTHETIC, CPU2, *again[:1]))
-    assert found.sources[1].ratio == pytest.approx(0.375)
-    assert found.sources[1].row.repeats == 2
+    assert found.rows[1].ratio == pytest.approx(0.375)
+    assert found.rows[1].row.repeats == 2
     (found,) = inputs((SYNTHETIC, CPU2, *again))
-    assert found.sources[1].alone_per_s == 350.0
+    assert found.rows[1].alone_per_s == 350.0
 
 
 @pytest.mark.parametrize(
@@ -125,19 +124,19 @@ def test_without_both_there_is_no_report():
 
 def test_an_input_whose_runs_may_not_be_used_has_a_line_and_no_figure():
     (found,) = inputs((SYNTHETIC, CPU8, real(5000.0, decode="gpu", alone=9000.0, status="invalid")))
-    bad = found.sources[2]
+    bad = found.rows[2]
     assert (bad.row.throughput, bad.ratio, bad.ratio_ci95, bad.alone_per_s, bad.limit) == (None,) * 5
     assert "JPEGs, GPU decode, 8 loader workers invalid: made up" in found.notes
     without = measured(64, 1000.0, run_id="synthetic", status="invalid")
     (found,) = inputs((without, CPU8))
-    assert (found.sources[1].ratio, found.sources[1].limit) == (None, None)
-    assert found.sources[1].row.throughput == pytest.approx(800)
+    assert (found.rows[1].ratio, found.rows[1].limit) == (None, None)
+    assert found.rows[1].row.throughput == pytest.approx(800)
 
 
 def test_two_data_sets_are_told_apart():
     other = real(700.0, run_id="other", dataset={"images": 900, "digest": "e" * 64})
     (found,) = inputs((SYNTHETIC, CPU8, other))
-    assert [source.label for source in found.sources[1:]] == [
+    assert [source.label for source in found.rows[1:]] == [
         "JPEGs (4,000 images, dddddddd), CPU decode, 8 loader workers",
         "JPEGs (900 images, eeeeeeee), CPU decode, 8 loader workers",
     ]
@@ -146,7 +145,7 @@ def test_two_data_sets_are_told_apart():
 def test_a_packed_data_set_is_called_what_it_is():
     packed = real(800.0, workers=1, dataset={"path": "/data/set.rec"})
     (found,) = inputs((SYNTHETIC, packed))
-    assert found.sources[1].label == "MXNet's RecordIO, CPU decode, 1 loader worker"
+    assert found.rows[1].label == "MXNet's RecordIO, CPU decode, 1 loader worker"
 
 
 def test_what_else_differs_is_told():
@@ -161,7 +160,7 @@ def test_what_else_differs_is_told():
 
 def test_the_page_shows_what_each_input_delivers_beside_what_was_trained():
     (found,) = inputs(RUNS)
-    shown = fed(found)
+    shown = comparisons.inputs(found).page_block()
     assert shown.lead == "JPEGs, GPU decode, 8 loader workers: 0.950 of synthetic images"
     (figure,) = shown.figures
     trained, alone = figure.series

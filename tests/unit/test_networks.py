@@ -13,8 +13,7 @@ from swept import leave
 
 from runner.analysis.comparisons.networks import networks
 from runner.commands.report import report
-from runner.report.networks import block, efficiency_figure, markdown, reports, to_csv
-from runner.report.page.blocks import several
+from runner.report import comparisons
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -70,28 +69,25 @@ def test_what_may_not_be_used_shows_no_figure_and_says_why():
     (found,) = networks((*LENET, ALEXNET[0], lost))
     assert [row.efficiency for row in found.networks[0].rows] == [pytest.approx(1), None]
     assert found.notes == (f"alexnet 32×32, 2 workers × 1 core invalid: {lost[1].validity.reasons[0]}",)
-    assert [axis.get_label() for axis in efficiency_figure(found).axes[0].lines[:1]] == ["lenet 32×32, batch 32"]
+    (drawn,) = comparisons.networks(found).figures
+    assert [series.name for series in drawn.series] == ["lenet 32×32, batch 32"]
 
 
 def test_every_form_has_the_same_figures():
     (found,) = networks((*LENET, *ALEXNET))
-    table = block(found)
+    table = comparisons.networks(found).table
     column = table.headers.index("efficiency (%) ±")
     assert [row[column].partition(" ")[0] for row in table.rows] == ["100.0", "90.00", "100.0", "90.00", "80.00"]
-    assert f"| {' | '.join(table.rows[-1])} |" in markdown(found)
-    lines = list(csv.DictReader(io.StringIO(to_csv(found))))
+    assert f"| {' | '.join(table.rows[-1])} |" in comparisons.networks(found).markdown()
+    lines = list(csv.DictReader(io.StringIO(comparisons.networks(found).files()[f"{found.name}.csv"])))
     assert [float(line["efficiency"]) for line in lines] == pytest.approx([1, 0.9, 1, 0.9, 0.8])
     assert lines[-1]["runs"] == "m-lenet-4-0"
-    (figure,) = several(found).figures
+    (figure,) = comparisons.networks(found).page_block().figures
     assert [series.y for series in figure.series] == [pytest.approx((100, 90)), pytest.approx((100, 90, 80))]
     assert (
-        several(found).lead
+        comparisons.networks(found).page_block().lead
         == "alexnet 32×32: 90.00 % on 2 workers × 1 core; lenet 32×32: 80.00 % on 4 workers × 1 core"
     )
-    drawn = efficiency_figure(found).axes[0]
-    assert [list(line.get_ydata()) for line in drawn.lines if line.get_label() == "lenet 32×32, batch 32"] == [
-        pytest.approx([100, 90, 80])
-    ]
 
 
 def test_the_report_of_a_directory_has_it(tmp_path):
@@ -99,5 +95,5 @@ def test_the_report_of_a_directory_has_it(tmp_path):
         leave(tmp_path, run)
     report([tmp_path], out=tmp_path / "out")
     (found,) = networks((*LENET, *ALEXNET))
-    assert set(reports(found)) <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert set(comparisons.networks(found).files()) <= {path.name for path in (tmp_path / "out").iterdir()}
     assert "## Networks" in (tmp_path / "out/report.md").read_text("utf-8")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from swept import measured, samples, traced, watched
 
 from runner.analysis.comparisons.sweeps import sweeps
+from runner.report import sweep
 from runner.report.page import curves, figures
 from runner.report.page.model import Series
 from runner.report.publish import Watched
@@ -80,7 +81,7 @@ def test_one_scale_is_no_figure():
 
 
 def test_figures_against_the_batch_lead_to_their_runs():
-    found = by_name(figures.against_batch(pages.batches()), "sweep-pytorch-2.15.0-resnet50-224px-1gpu")
+    found = by_name(sweep.figures(pages.batches()), "sweep-pytorch-2.15.0-resnet50-224px-1gpu")
     assert list(found) == ["throughput", "utilisation", "sm-active", "compute"]
     (rates,) = found["throughput"].series
     assert (rates.name, rates.x) == ("fp32", (4.0, 16.0))
@@ -95,16 +96,15 @@ def test_figures_against_the_batch_lead_to_their_runs():
 def test_a_batch_without_a_figure_is_no_point():
     runs = [measured(4, 400.0), measured(16, 1600.0), measured(64, 9000.0, status="invalid")]
     (found,) = sweeps(runs)
-    assert figures.against_batch(found)[0].series[0].x == (4.0, 16.0)
+    assert sweep.figures(found)[0].series[0].x == (4.0, 16.0)
 
 
 def test_shares_of_time_are_those_of_the_pass():
     _, record = traced(4, 0.3, 0.1)
-    (figure,) = figures.time_shares(record, title="t")
+    (figure,) = figures.time_shares(record.profile, name="n", title="t", run=record.run_id)
     (shares,) = figure.series
     assert shares.y == pytest.approx((75, 25))
     assert shares.runs == ((record.run_id,),) * 2
-    assert figures.time_shares(measured(4, 400.0)[1], title="t") == ()
 
 
 def test_power_over_time_begins_where_the_measured_windows_do():

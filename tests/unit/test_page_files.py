@@ -11,7 +11,7 @@ import struct
 
 import pytest
 
-from runner.report.page import picture
+from runner.report import picture
 from runner.report.page.export import to_csv
 from runner.report.page.model import Figure, Series
 

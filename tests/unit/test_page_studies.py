@@ -13,7 +13,7 @@ from runner.core.measurement import Interval
 from runner.experiments.studies import page
 from runner.experiments.studies.model import Comparison
 from runner.experiments.studies.study import DIRECTORY
-from runner.report.page import picture
+from runner.report import picture
 
 STUDIES = sorted(path.stem for path in DIRECTORY.glob("*.yaml"))
 GPUS = studied.machine(device="gpu", devices=(4, 4, 4, 4), device_name="Example GPU")

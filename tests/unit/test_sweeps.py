@@ -15,7 +15,7 @@ from records import provenance
 from swept import measured, samples, traced, watched
 
 from runner.analysis.comparisons.sweeps import sweeps
-from runner.report.sweep import markdown, reports
+from runner.report.sweep import sweep
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 
@@ -116,7 +116,7 @@ def test_a_run_that_is_invalid_has_a_line_and_no_figure():
     assert [point.throughput for point in found.points][2] is None
     assert [point.utilisation_percent for point in found.points][2] is None
     assert "fp32, batch 64 invalid: made up" in found.notes
-    assert "| fp32 | 64 | – | – | – | – | – | – | – | – | – | invalid |" in markdown(found)
+    assert "| fp32 | 64 | – | – | – | – | – | – | – | – | – | invalid |" in sweep(found).markdown()
     assert sweeps([FOUR, bad]) == ()
 
 
@@ -174,7 +174,7 @@ def test_two_sweeps_of_one_name_do_not_overwrite_each_other():
 
 class TestReports:
     def test_the_table(self):
-        lines = markdown(sweeps(RUNS)[0]).splitlines()
+        lines = sweep(sweeps(RUNS)[0]).markdown().splitlines()
         assert lines[:4] == [
             "### pytorch 2.15.0: resnet50 train: sweep over the batch",
             "",
@@ -190,15 +190,15 @@ class TestReports:
         assert lines[7].endswith("| 60.0 | 20.0 | 10.0 | 4.0 | 25.0 | 600.0 | 0.667 | 14.33 | valid |")
 
     def test_columns_of_which_nothing_is_known_stay_away(self):
-        text = markdown(sweeps([traced(4, 0.125), traced(16, 0.25)])[0])
+        text = sweep(sweeps([traced(4, 0.125), traced(16, 0.25)])[0]).markdown()
         assert "| precision | batch | compute (%) |" in text
         assert "images/s" not in text.split("\n\n")[2]
 
     def test_a_plot_of_each_figure_that_two_batches_have(self):
         (found,) = sweeps(RUNS[:3])
-        names = [name.removeprefix(found.name) for name in reports(found)]
+        names = [name.removeprefix(found.name) for name, content in sweep(found).files().items() if content]
         assert names == [".md", "-throughput.png", "-utilisation.png", "-sm-active.png"]  # one pass alone is no curve
-        for name, content in reports(sweeps(RUNS)[0]).items():
+        for name, content in sweep(sweeps(RUNS)[0]).files().items():
             if name.endswith(".png"):
                 assert struct.unpack(">I", content[16:20])[0] == 1280
 
@@ -208,5 +208,5 @@ class TestReports:
             (path, run.model_copy(update={"telemetry": run.telemetry.model_copy(update={"device": "cpu"})}))
             for path, run in runs
         ]
-        assert "| CPUs (%) |" in markdown(sweeps(on_cpu)[0])
-        assert "NVML" not in markdown(sweeps(on_cpu)[0])
+        assert "| CPUs (%) |" in sweep(sweeps(on_cpu)[0]).markdown()
+        assert "NVML" not in sweep(sweeps(on_cpu)[0]).markdown()

@@ -28,8 +28,9 @@ from runner.core.transport import PcieTraffic
 from runner.core.wire import Link
 from runner.report import transports
 from runner.report.page import figures as page_figures
+from runner.report.picture import draw
+from runner.report.pictures import transports_panels, transports_png
 from runner.report.publish import publish
-from runner.report.transports_plot import transports_figure, transports_png
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 FAST, SLOW = Link(rate_mbit=1000, emulated=True), Link(rate_mbit=100, emulated=True)
@@ -195,8 +196,6 @@ def test_of_several_ranks_a_node_the_algorithm_may_send_less_than_a_ring():
     found = compare(curves([run(f"{link.rate_mbit:g}", two(ranks=4, link=link), seconds=0.1) for link in (FAST, SLOW)]))
     assert {row.needed_factors for row in found.rows} == {(1.0, 1.5)}
     assert "of 1.000 to 1.500" in transports.markdown(found)
-    right = transports_figure(found).axes[1]
-    assert [line.get_xdata()[0] for line in right.lines] == pytest.approx([1.0, 1.5] * 2)
     *_, drawn = page_figures.transports(found, name="m", runs={})
     assert [series.y for series in drawn.series[1:]] == [pytest.approx((least, least)) for least in (1.0, 1.5)]
 
@@ -236,8 +235,7 @@ def test_a_rate_that_was_not_the_limit_is_said_not_to_be_one(links, idle):
     assert [row.reached_gbit for row in found.rows] == pytest.approx([0.08 / seconds for _, seconds in links])
     said = [line for line in transports.markdown(found).splitlines() if line.startswith("| ethernet")]
     assert ["not the limit" in line for line in said] == idle
-    labels = [tick.get_text() for tick in transports_figure(found).axes[0].get_yticklabels()]
-    assert ["not the limit" in label for label in labels] == idle
+    assert ["not the limit" in label for label in transports_panels(found)[0].series[0].labels] == idle
 
 
 def test_links_as_they_are_have_no_rate_that_they_miss():
@@ -275,7 +273,7 @@ def test_efficiency_is_against_the_same_training_on_one_device(compared):
     fast, slow, _ = compared.rows
     assert compared.baseline.throughput == pytest.approx(320)
     assert (fast.row.efficiency, slow.row.efficiency) == (pytest.approx(8 / 9), pytest.approx(0.25))
-    table = transports.table(compared).splitlines()
+    table = transports.table(compared).markdown()
     assert table[2].startswith("| one CPU worker | 1 worker × 1 core | 1 | 320.0")
     assert [line.split(" | ")[2] for line in table[2:]] == ["1", "2", "1", "–"]  # runs
 
@@ -321,27 +319,21 @@ def test_every_form_names_what_is_emulated(compared):
     assert "…" not in printed(compared)
     rows = list(csv.DictReader(io.StringIO(transports.to_csv(compared))))
     assert ["emulated" in row["transport"] for row in rows] == [True, True, False]
-    labels = [tick.get_text() for tick in transports_figure(compared).axes[0].get_yticklabels()]
-    assert all("emulated" in label.replace("\n", " ") for label in labels)
-    assert all(bar.get_hatch() for bar in transports_figure(compared).axes[0].patches)
+    axes = draw(*transports_panels(compared)).axes[0]
+    assert all("emulated" in tick.get_text().replace("\n", " ") for tick in axes.get_yticklabels())
+    assert all(bar.get_hatch() for bar in axes.patches)
 
 
 @pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
-    figure = transports_figure(compared)
-    left, right = figure.axes
-    assert [bar.get_width() for bar in left.patches] == pytest.approx([5120 / 9, 160])
-    assert [bar.get_width() for bar in right.patches] == pytest.approx([1.01, 1.1])
-    assert [tuple(line.get_xdata()) for line in right.lines] == [(1.0, 1.0), (1.0, 1.0)]
-    assert (left.get_xlabel(), right.get_xlabel()) == (
-        "throughput (images/s)",
-        "sent in a step (MB), by a GPU or a node",
-    )
-    said = figure._supxlabel.get_text().replace("\n", " ")
-    assert (
-        "not drawn: infiniband (asked), 2 workers × 1 core invalid (INTERCONNECT=infiniband asked, ethernet (eth0) used"
-        in said
-    )
+    left, right = transports_panels(compared)
+    assert left.series[0].y == pytest.approx((5120 / 9, 160))
+    assert [series.y for series in right.series] == [pytest.approx((1.01, 1.1)), pytest.approx((1.0, 1.0))]
+    assert (left.y, right.y) == ("throughput (images/s)", "sent in a step (MB), by a GPU or a node")
+    said = " ".join(left.notes)
+    assert "infiniband (asked), 2 workers × 1 core invalid (INTERCONNECT=infiniband asked, ethernet (eth0) used" in said
+    drawn = draw(left, right, side_by_side=True).axes
+    assert [bar.get_width() for axes in drawn for bar in axes.patches] == pytest.approx([5120 / 9, 160, 1.01, 1.1])
     png = transports_png(compared)
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     assert transports_png(compared) == png
@@ -352,7 +344,7 @@ def test_without_counters_there_is_one_panel():
         run(kind, on_nodes(1, ranks=2, wires=[None], **DDP, interconnect=kind), seconds=0.1)
         for kind in ("nvlink", "shm")
     ]
-    assert len(transports_figure(compare(curves([ONE, *ways]))).axes) == 1
+    assert len(transports_panels(compare(curves([ONE, *ways])))) == 1
 
 
 def test_nothing_usable_is_no_plot():

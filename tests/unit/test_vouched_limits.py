@@ -27,7 +27,7 @@ def rate(topic, **wanted):
 
 def test_what_all_techniques_are_worth():
     (found,) = ablations(list(records_under(H200 / "ablation-rounds")))
-    first, last = found.lines[0], found.lines[-1]
+    first, last = found.rows[0], found.rows[-1]
     assert (first.row.repeats, last.row.repeats) == (3, 3)
     ratio = figure(last.ratio, half_width(last.ratio_ci95))
     told = figure(last.row.throughput, half_width(last.row.throughput_ci95))

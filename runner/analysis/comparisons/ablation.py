@@ -16,20 +16,21 @@ from itertools import combinations
 from typing import Final, get_args
 
 from runner.analysis.comparisons.alike import (
+    Compared,
     Names,
     Run,
-    TrainingReport,
+    TrainingComparison,
     alike,
     grouped,
     on_one_input,
     ratio,
+    reasons,
     slug,
     software,
     trial_of,
     versions,
 )
 from runner.analysis.summarize import summarize
-from runner.analysis.summary import Row
 from runner.core.frozen import Frozen
 from runner.core.measurement import Interval
 from runner.core.record import RunRecord
@@ -97,9 +98,9 @@ def _ablation(stages: dict[_Stage, list[Run]], *, name: str) -> Ablation:
         name=name,
         title=plain.title,
         setting=f"{plain.setting}, {plain.rows[0].devices}, in the first line",
-        ground=plain.ran_on,
+        ran_on=plain.ran_on,
         unit=plain.rate_unit,
-        lines=tuple(lines),
+        rows=tuple(lines),
         notes=tuple(_notes(lines, [run for own in stages.values() for run in own])),
     )
 
@@ -180,8 +181,7 @@ def shift(one: Curve, other: Curve) -> float:
 def _notes(lines: Sequence[Line], runs: Sequence[Run]) -> Iterator[str]:
     """What is wrong with single lines, and what else than the lines say differed between them."""
     for line in lines:
-        if line.row.reasons:
-            yield f"{line.label} {line.row.status}: {'; '.join(line.row.reasons)}"
+        yield from reasons([line])
         if line.losses and not line.losses.within:
             yield (
                 f"{line.label}: over {line.losses.steps} steps its losses are {line.losses.distance:.3g} from the plain program's and "
@@ -215,33 +215,20 @@ class Losses(Frozen):
         return self.distance <= self.spread and abs(self.shift) <= self.sway
 
 
-class Line(Frozen):
-    """What one more technique, precision or batch came to.
+class Line(Compared):
+    """What one more technique, precision or batch came to; its ratio is to the first line.
 
     Attributes:
-        label: what it has that the line before has not.
-        row: its runs together.
-        ratio: throughput over that of the first line; None of the first, or where one of the two may not be used.
-        gain: the same over the line before.
+        gain: throughput over that of the line before; None of the first, and unless both may be used.
         losses: None where the plain program has not been run with several seeds on this data and batch.
-        runs: ids of the runs.
     """
 
-    label: str
-    row: Row
-    ratio: float | None
-    ratio_ci95: Interval | None
     gain: float | None
     gain_ci95: Interval | None
     losses: Losses | None
-    runs: tuple[str, ...]
 
 
-class Ablation(TrainingReport):
-    """One training with techniques more a line.
+class Ablation(TrainingComparison):
+    """One training with techniques more a line: the one with the fewest first, the plain program where that ran."""
 
-    Attributes:
-        lines: the one with the fewest first, the plain program where that ran.
-    """
-
-    lines: tuple[Line, ...]
+    rows: tuple[Line, ...]

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from runner.analysis.compare.identity import Identity, identity
 from runner.analysis.grading import metrics
 from runner.analysis.summarize import machine, usable_windows, version_of
+from runner.analysis.summary import Row
 from runner.core.frozen import Frozen
 from runner.core.measurement import Interval
 from runner.core.record import RunRecord
@@ -53,7 +54,7 @@ def grouped(runs: Sequence[Run], by: Callable[[Run], Key]) -> dict[Key, list[Run
     return {key: found[key] for key in sorted(found)}
 
 
-def on_one_ground(record: RunRecord, trial: Trial) -> tuple[str, ...]:
+def on_one_machine(record: RunRecord, trial: Trial) -> tuple[str, ...]:
     """The software, the machine and the threads of a run: what `alike` may ask for beyond the facts of its trial."""
     return version_of(record), record.engine, machine(record), str(trial.cpus_per_worker), str(threads(trial))
 
@@ -65,7 +66,7 @@ def threads(trial: Trial) -> int | None:
 
 def on_one_input(record: RunRecord, trial: Trial) -> tuple[str, ...]:
     """The same, and how many prepare its samples."""
-    return *on_one_ground(record, trial), str(trial.loader_workers)
+    return *on_one_machine(record, trial), str(trial.loader_workers)
 
 
 def trial_of(run: Run) -> Trial:
@@ -126,6 +127,23 @@ def versions(runs: Sequence[Run], *, but: str) -> Iterator[str]:
             yield f"{len(found)} versions of the {what} were run: not the {but} alone differ{'' if but.endswith('s') else 's'}"
 
 
+class Compared(Frozen):
+    """Some runs of a comparison together, held against others of it.
+
+    Attributes:
+        label: what tells them apart.
+        row: the runs together.
+        ratio: throughput over that of the runs that the report holds all others against; None of these themselves, and unless both may be used.
+        runs: ids of the runs.
+    """
+
+    label: str
+    row: Row
+    ratio: float | None
+    ratio_ci95: Interval | None
+    runs: tuple[str, ...]
+
+
 class TrainingReport(Frozen):
     """One training in several settings.
 
@@ -133,7 +151,7 @@ class TrainingReport(Frozen):
         name: of its reports.
         title: framework, version, model.
         setting: what all of it shares, in one line.
-        ground: what it ran on, in one line.
+        ran_on: machine, image and date, in one line.
         unit: of the throughput.
         notes: what the figures alone would hide.
     """
@@ -141,6 +159,19 @@ class TrainingReport(Frozen):
     name: str
     title: str
     setting: str
-    ground: str
+    ran_on: str
     unit: str
     notes: tuple[str, ...]
+
+
+class TrainingComparison(TrainingReport):
+    """The same, a row for each setting, in the order of the table."""
+
+    rows: tuple[Compared, ...]
+
+
+def reasons(rows: Iterable[Compared]) -> Iterator[str]:
+    """Why single rows are not valid."""
+    for one in rows:
+        if one.row.reasons:
+            yield f"{one.label} {one.row.status}: {'; '.join(one.row.reasons)}"

@@ -10,11 +10,19 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from runner.analysis.comparisons.alike import Names, Run, TrainingReport, alike, grouped, ratio, slug, trial_of
+from runner.analysis.comparisons.alike import (
+    Compared,
+    Names,
+    Run,
+    TrainingComparison,
+    alike,
+    grouped,
+    ratio,
+    reasons,
+    slug,
+    trial_of,
+)
 from runner.analysis.summarize import machine, summarize
-from runner.analysis.summary import Row
-from runner.core.frozen import Frozen
-from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
 
@@ -94,7 +102,7 @@ def _report(places: dict[_Place, list[Run]], *, name: str) -> CrossCheck:
         name=name,
         title=first.title,
         setting=f"{first.setting}, {first.rows[0].devices}",
-        ground=f"{first.machine} · {first.date}",
+        ran_on=f"{first.machine} · {first.date}",
         unit=first.rate_unit,
         bare=BAREST[barest],
         rows=rows,
@@ -116,10 +124,12 @@ def _row(
     engine, reference, own = place
     same = None if is_bare else bare.get(own)
     of_bare, of_bare_ci95 = ratio(runs, same or ())
+    came_from = f"{reference}, {apart}" if apart else reference
     return EngineRow(
+        label=f"{BAREST[engine]}, {came_from}",
         engine=BAREST[engine],
         reference=reference,
-        apart=apart,
+        place=came_from,
         software=own,
         row=summarize(runs).rows[0],
         ratio=of_bare,
@@ -154,8 +164,7 @@ def _notes(rows: Sequence[EngineRow], places: Iterable[Sequence[Run]], *, bare: 
         if found:
             yield f"{row.label}: {found} of {len(compiled)} runs found their network compiled by an earlier one, and began sooner"
     for row in rows:
-        if row.row.reasons:
-            yield f"{row.label} {row.row.status}: {'; '.join(row.row.reasons)}"
+        yield from reasons([row])
         if row.differs:
             told = (f"{name} {ours} beside {theirs}" for name, ours, theirs in nearest(row.software, others))
             yield f"{row.label} {INCOMPARABLE} with {bare}: {'; '.join(told)}"
@@ -164,49 +173,31 @@ def _notes(rows: Sequence[EngineRow], places: Iterable[Sequence[Run]], *, bare: 
 INCOMPARABLE: Final = "not comparable"
 
 
-class EngineRow(Frozen):
-    """What one engine made of a training, from one image or installation.
+class EngineRow(Compared):
+    """What one engine made of a training, from one image or installation; its ratio is to the bare runs, None where the software differs.
 
     Attributes:
         engine: what ran it.
         reference: what it ran from: an image, a locked environment, or a package of the machine's own Python.
-        apart: what of that tells it from other rows of the same engine and reference, in words; empty where there are none.
+        place: the same, told from others of that name: `hostroot:1, training programs 8d3e`.
         software: what the program said of itself and the machine of its surroundings, each with its name.
-        row: the runs together.
-        ratio: throughput over that of the bare runs; None of these themselves, and where one of the two may not be used or differs.
         differs: names of what is not the same as in the nearest bare runs; empty where all is.
         first_step_s: median of the repeats.
-        runs: ids of the runs.
     """
 
     engine: str
     reference: str
-    apart: str = ""
+    place: str
     software: tuple[tuple[str, str], ...]
-    row: Row
-    ratio: float | None
-    ratio_ci95: Interval | None
     differs: tuple[str, ...]
     first_step_s: float | None
-    runs: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """Engine and what it ran from: `docker, hostroot:1`."""
-        return f"{self.engine}, {self.place}"
-
-    @property
-    def place(self) -> str:
-        """What it ran from, told from others of the same name: `hostroot:1, training programs 8d3e`."""
-        return f"{self.reference}, {self.apart}" if self.apart else self.reference
 
 
-class CrossCheck(TrainingReport):
-    """One training by several engines.
+class CrossCheck(TrainingComparison):
+    """One training by several engines, the barest first.
 
     Attributes:
         bare: the engine without a container that the others are held against.
-        rows: the barest first.
     """
 
     bare: str

@@ -21,7 +21,7 @@ from runner.core.trial import Trial
 
 SEVERAL: Final = 2
 
-_Ground = tuple[str, str, str, str, str, str]
+_Kind = tuple[str, str, str, str, str, str]
 """What the trainings of a report have in common: framework, its version, engine, kind of GPU, driver, unit of the rate."""
 
 
@@ -33,13 +33,13 @@ def devices(runs: Sequence[Run]) -> tuple[Devices, ...]:
             nobody told on which of several GPUs they ran.
     """
     told = [run for run in runs if gpu_of(run[1]) and run[1].measurement.throughput and _usable(run[1])]
-    found: dict[_Ground, list[dict[str, list[Run]]]] = {}
+    found: dict[_Kind, list[dict[str, list[Run]]]] = {}
     for own in alike(told, but=(), wanted=lambda trial: trial.world_size == 1, also=_shared):
         by_gpu = {uuid: mine for (uuid,), mine in grouped(own, lambda run: (gpu_of(run[1]) or "",)).items()}
         if len(by_gpu) >= SEVERAL:
-            found.setdefault(_ground(own[0][1], trial_of(own[0])), []).append(by_gpu)
+            found.setdefault(_kind(own[0][1], trial_of(own[0])), []).append(by_gpu)
     names = Names()
-    return tuple(_report(ground, found[ground], name=names.take(_name(ground))) for ground in sorted(found))
+    return tuple(_report(kind, found[kind], name=names.take(_name(kind))) for kind in sorted(found))
 
 
 def gpu_of(record: RunRecord) -> str | None:
@@ -54,23 +54,23 @@ def _usable(record: RunRecord) -> bool:
 
 def _shared(record: RunRecord, trial: Trial) -> tuple[str, ...]:
     """All but the GPU: the training programs and what they ran in as well, of which a report may hold several."""
-    return *_ground(record, trial), record.provenance.workloads_sha256, record.image.lock_sha256 or ""
+    return *_kind(record, trial), record.provenance.workloads_sha256, record.image.lock_sha256 or ""
 
 
-def _ground(record: RunRecord, trial: Trial) -> _Ground:
+def _kind(record: RunRecord, trial: Trial) -> _Kind:
     rate = record.measurement.throughput
     unit = rate.unit if rate else "samples/s"
     driver = record.provenance.driver or "unknown"
     return trial.framework, version_of(record), record.engine, device_name(record), driver, unit
 
 
-def _name(ground: _Ground) -> str:
-    framework, version, engine, gpu, _, unit = ground
+def _name(kind: _Kind) -> str:
+    framework, version, engine, gpu, _, unit = kind
     return slug(("devices", framework, version, gpu, engine, unit.split("/")[0]))
 
 
-def _report(ground: _Ground, trained: Sequence[dict[str, list[Run]]], *, name: str) -> Devices:
-    framework, version, engine, gpu, driver, unit = ground
+def _report(kind: _Kind, trained: Sequence[dict[str, list[Run]]], *, name: str) -> Devices:
+    framework, version, engine, gpu, driver, unit = kind
     trainings = sorted((_training(by_gpu) for by_gpu in trained), key=lambda one: -one.ratio)
     dates = sorted(
         record.provenance.recorded_at.date().isoformat()
@@ -81,7 +81,7 @@ def _report(ground: _Ground, trained: Sequence[dict[str, list[Run]]], *, name: s
     return Devices(
         name=name,
         title=f"{framework} {version}: {len(trainings)} training{'s' if len(trainings) > 1 else ''} on one GPU",
-        ground=f"{gpu} · driver {driver} · engine {engine} · {' to '.join(dict.fromkeys((dates[0], dates[-1])))}",
+        ran_on=f"{gpu} · driver {driver} · engine {engine} · {' to '.join(dict.fromkeys((dates[0], dates[-1])))}",
         unit=unit,
         trainings=tuple(trainings),
         median_ratio=statistics.median(one.ratio for one in trainings),
@@ -190,7 +190,7 @@ class Devices(Frozen):
     Attributes:
         name: of its reports.
         title: framework, version, how many trainings.
-        ground: GPU, driver and engine, and when, in one line.
+        ran_on: GPU, driver and engine, and when, in one line.
         unit: of the rates.
         trainings: those that differ most first.
         median_ratio: the median of their ratios.
@@ -199,7 +199,7 @@ class Devices(Frozen):
 
     name: str
     title: str
-    ground: str
+    ran_on: str
     unit: str
     trainings: tuple[Training, ...]
     median_ratio: float

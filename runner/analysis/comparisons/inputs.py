@@ -11,22 +11,21 @@ from pathlib import PurePath
 from typing import Literal
 
 from runner.analysis.comparisons.alike import (
+    Compared,
     Names,
     Run,
-    TrainingReport,
+    TrainingComparison,
     alike,
     grouped,
     of_batch,
-    on_one_ground,
+    on_one_machine,
+    ratio,
+    reasons,
     trial_of,
     versions,
 )
-from runner.analysis.grading import metrics
-from runner.analysis.summarize import summarize, usable_windows
-from runner.analysis.summary import Row
+from runner.analysis.summarize import summarize
 from runner.core.dataset import PACKED
-from runner.core.frozen import Frozen
-from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
 
@@ -48,7 +47,7 @@ def inputs(runs: Sequence[Run]) -> tuple[InputReport, ...]:
         runs,
         but=_OF_INPUT,
         wanted=lambda trial: trial.mode == "train" and trial.image_shape is not None,
-        also=on_one_ground,
+        also=on_one_machine,
     ):
         places = grouped(own, _place)
         if len({real for real, *_ in places}) > 1:
@@ -78,56 +77,47 @@ def _report(places: dict[_Place, list[Run]], *, name: str) -> InputReport:
     first = next(iter(places))
     everything = [run for own in places.values() for run in own]
     synthetic = summarize(places[first])
-    base = usable_windows([record for _, record in places[first]])
     several = len({digest for real, *_, digest in places if real}) > 1
     sources = tuple(
-        _source(own, base, label=_label(place, own[0][1], several=several), synthetic=not place[0])
-        for place, own in places.items()
+        _source(own, places[first], label=_label(place, own[0][1], several=several)) for place, own in places.items()
     )
     return InputReport(
         name=name,
         title=synthetic.title,
         setting=f"{synthetic.setting}, {synthetic.rows[0].devices}",
-        ground=synthetic.ran_on,
+        ran_on=synthetic.ran_on,
         unit=synthetic.rate_unit,
-        sources=sources,
+        rows=sources,
         notes=tuple(_notes(sources, everything)),
     )
 
 
-def _source(runs: Sequence[Run], base: Sequence[metrics.GlobalWindows], *, label: str, synthetic: bool) -> Source:
-    row = summarize(runs).rows[0]
-    own = usable_windows([record for _, record in runs])
+def _source(runs: Sequence[Run], base: Sequence[Run], *, label: str) -> Source:
     told = [
         record.measurement.input_alone_per_s
         for _, record in runs
         if record.validity.status != "invalid" and record.measurement.input_alone_per_s is not None
     ]
     alone = statistics.median(told) if told else None
-    of_base = metrics.pooled_rate(base) if base else None
-    compared = own and of_base is not None and not synthetic
-    limit = None
+    of_base = summarize(base).rows[0].throughput
+    limit: Literal["input", "training"] | None = None
     if alone is not None and of_base is not None:
         limit = "input" if alone < of_base else "training"
-    return Source.model_validate(
-        {
-            "label": label,
-            "synthetic": synthetic,
-            "row": row,
-            "ratio": metrics.pooled_rate(own) / of_base if compared and of_base else None,
-            "ratio_ci95": metrics.ratio_interval(own, base) if compared else None,
-            "alone_per_s": alone,
-            "limit": limit,
-            "runs": tuple(record.run_id for _, record in runs),
-        }
+    of_synthetic, of_synthetic_ci95 = (None, None) if runs is base else ratio(runs, base)
+    return Source(
+        label=label,
+        row=summarize(runs).rows[0],
+        ratio=of_synthetic,
+        ratio_ci95=of_synthetic_ci95,
+        alone_per_s=alone,
+        limit=limit,
+        runs=tuple(record.run_id for _, record in runs),
     )
 
 
 def _notes(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[str]:
     """What is wrong with single rows, and what else than the input differed between them."""
-    for source in sources:
-        if source.row.reasons:
-            yield f"{source.label} {source.row.status}: {'; '.join(source.row.reasons)}"
+    yield from reasons(sources)
     classes = {record.trial.num_classes for _, record in runs if isinstance(record.trial, Trial)}
     if len(classes) > 1:
         counts = " and ".join(f"{count:,}" for count in sorted(count for count in classes if count is not None))
@@ -135,34 +125,19 @@ def _notes(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[str]:
     yield from versions(runs, but="input")
 
 
-class Source(Frozen):
-    """What a training was fed with, and what came of it.
+class Source(Compared):
+    """What a training was fed with, and what came of it; its ratio is to synthetic samples.
 
     Attributes:
-        label: which samples, what decoded them, and how many loader workers prepared them.
-        synthetic: whether one batch that was there from the start was all its input.
-        row: the runs together.
-        ratio: throughput over that of synthetic samples; None unless both may be used.
         alone_per_s: samples a second that the input delivers by itself; None where the program does not tell.
         limit: what keeps the training from being faster; None where that is not known.
-        runs: ids of the runs.
     """
 
-    label: str
-    synthetic: bool
-    row: Row
-    ratio: float | None
-    ratio_ci95: Interval | None
     alone_per_s: float | None
     limit: Literal["input", "training"] | None
-    runs: tuple[str, ...]
 
 
-class InputReport(TrainingReport):
-    """One training on synthetic samples and on real ones.
+class InputReport(TrainingComparison):
+    """One training on synthetic samples and on real ones: synthetic first, then by what decodes and by loader workers."""
 
-    Attributes:
-        sources: synthetic first, then by what decodes and by loader workers.
-    """
-
-    sources: tuple[Source, ...]
+    rows: tuple[Source, ...]

@@ -6,42 +6,25 @@ A network's runs may be of several matrices: those that share the key of their s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from runner.analysis.comparisons.alike import Names, Run, slug, trial_of
+from runner.analysis.comparisons.alike import Names, Run, slug, software, trial_of
 from runner.analysis.summarize import between, device_name, model_in_words, summarize, version_of
 from runner.analysis.summary import Row
 from runner.core.frozen import Frozen
 from runner.core.record import RunRecord
-from runner.core.trial import Horovod, Trial
-from runner.core.wire import Link
+from runner.core.trial import Trial
 
 SCALES: Final = 3
 """Numbers of devices that one of two networks has at the least: what two have in common is no curve."""
 SEVERAL: Final = 3
 """Networks of which two numbers of devices are a comparison."""
 
-
-@dataclass(frozen=True)
-class _Kind:
-    """What the networks of a report have in common."""
-
-    framework: str
-    version: str
-    engine: str
-    device: str
-    device_name: str
-    mode: str
-    precision: str
-    scaling: str
-    way: str
-    horovod: Horovod | None
-    xla: bool
-    techniques: tuple[str, ...]
-    data: str
-    decode: str
-    wires: tuple[str, str | None, str | None, Link | None]
+_FACTS: Final = (
+    *("framework", "device", "mode", "precision", "scaling", "way", "horovod", "xla", "techniques", "decode"),
+    *("interconnect", "iface", "hca", "link"),
+)
+"""Of a trial, what the networks of a report have in common."""
 
 
 def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
@@ -51,7 +34,7 @@ def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
         runs: run directories and their records, in any order; invalid ones have no figure.
     """
     alone: dict[str, list[Run]] = {}
-    kinds: dict[_Kind, dict[str, list[Run]]] = {}
+    kinds: dict[tuple[object, ...], dict[str, list[Run]]] = {}
     for path, record in runs:
         trial = record.trial
         if not isinstance(trial, Trial) or trial.mode != "train" or record.profiled or record.concurrent:
@@ -62,32 +45,21 @@ def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
             kinds.setdefault(_kind(record, trial), {}).setdefault(trial.key, []).append((path, record))
     names = Names()
     found = []
-    for kind, curves in kinds.items():
+    for curves in kinds.values():
         whole = {key: [*alone[key], *own] for key, own in curves.items() if key in alone}
         curved = any(len(_scales(own)) >= SCALES for own in whole.values())
         models = {trial_of(own[0]).model for own in whole.values()}
         if len(models) >= SEVERAL or (len(whole) > 1 and curved):
-            found.append(_report(kind, list(whole.values()), name=names.take(_name(kind))))
+            found.append(_report(list(whole.values()), name=names.take(_name(next(iter(whole.values()))[-1]))))
     return tuple(found)
 
 
-def _kind(record: RunRecord, trial: Trial) -> _Kind:
-    return _Kind(
-        framework=trial.framework,
-        version=version_of(record),
-        engine=record.engine,
-        device=trial.device,
-        device_name=device_name(record),
-        mode=trial.mode,
-        precision=trial.precision,
-        scaling=trial.scaling,
-        way=trial.way,
-        horovod=trial.horovod,
-        xla=trial.xla,
-        techniques=trial.techniques,
-        data=trial.dataset.digest if trial.dataset else "synthetic",
-        decode=trial.decode,
-        wires=(trial.interconnect, trial.iface, trial.hca, trial.link),
+def _kind(record: RunRecord, trial: Trial) -> tuple[object, ...]:
+    """What the networks of a report have in common."""
+    return (
+        *(getattr(trial, name) for name in _FACTS),
+        *(version_of(record), record.engine, device_name(record)),
+        trial.dataset.digest if trial.dataset else None,
     )
 
 
@@ -95,22 +67,24 @@ def _scales(runs: Sequence[Run]) -> set[int]:
     return {record.trial.world_size for _, record in runs}
 
 
-def _name(kind: _Kind) -> str:
-    return slug(("networks", kind.framework, kind.version, kind.precision, kind.wires[0], kind.device))
+def _name(run: Run) -> str:
+    trial = trial_of(run)
+    return slug(("networks", *software(run), trial.precision, trial.interconnect, trial.device))
 
 
-def _report(kind: _Kind, curves: Sequence[Sequence[Run]], *, name: str) -> Networks:
+def _report(curves: Sequence[Sequence[Run]], *, name: str) -> Networks:
     every = [run for own in curves for run in own]
     largest = max(every, key=lambda run: run[1].trial.world_size)
     own = tuple(sorted((_network(runs) for runs in curves), key=lambda one: one.label))
     over = " or ".join(dict.fromkeys(between(record) for _, record in every if record.trial.world_size > 1))
-    data = "synthetic data" if kind.data == "synthetic" else "images of a data set"
+    trial = trial_of(largest)
+    data = "images of a data set" if trial.dataset else "synthetic data"
     return Networks(
         name=name,
-        title=f"{kind.framework} {kind.version}: {len(own)} networks",
-        setting=f"{kind.precision}, {kind.scaling} scaling, {kind.way} over {over}, {data}",
-        techniques=kind.techniques,
-        ground=summarize([largest]).ran_on,
+        title=f"{' '.join(software(largest))}: {len(own)} networks",
+        setting=f"{trial.precision}, {trial.scaling} scaling, {trial.way} over {over}, {data}",
+        techniques=trial.techniques,
+        ran_on=summarize([largest]).ran_on,
         networks=own,
         notes=tuple(f"{network.label}, {note}" for network in own for note in network.notes),
     )
@@ -164,7 +138,7 @@ class Networks(Frozen):
         title: framework, version, how many networks.
         setting: how they were trained, in one line, but for
         techniques: what those on several devices did to be faster than the plain program.
-        ground: what the largest scale ran on, in one line.
+        ran_on: what the largest scale ran on, in one line.
         networks: by name.
         notes: what the figures alone would hide.
     """
@@ -173,7 +147,7 @@ class Networks(Frozen):
     title: str
     setting: str
     techniques: tuple[str, ...]
-    ground: str
+    ran_on: str
     networks: tuple[Network, ...]
     notes: tuple[str, ...]
 

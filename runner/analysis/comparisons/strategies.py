@@ -1,4 +1,4 @@
-"""Records on file → the `Strategies` among them: runs of one training on the same devices that differ in how its ranks train together. Pure.
+"""Records on file → trainings in several ways: runs of one training on the same devices that differ in how its ranks train together. Pure.
 
 Each way's efficiency is against the runs on one device that share the key of its speedups (`Trial.key`). The framework's own ways come before
 Horovod, and the first of them is what the others are held against.
@@ -10,21 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runner.analysis.comparisons.alike import (
+    Compared,
     Names,
     Run,
-    TrainingReport,
+    TrainingComparison,
     alike,
     grouped,
     of_batch,
     on_one_input,
     ratio,
+    reasons,
     trial_of,
     versions,
 )
 from runner.analysis.summarize import model_in_words, summarize, version_of
-from runner.analysis.summary import Row
-from runner.core.frozen import Frozen
-from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 from runner.core.trial import Horovod, Trial
 
@@ -37,7 +36,7 @@ _Place = tuple[bool, str]
 """A way in the order of the table: by Horovod or not, and in words."""
 
 
-def strategies(runs: Sequence[Run]) -> tuple[Strategies, ...]:
+def strategies(runs: Sequence[Run]) -> tuple[TrainingComparison, ...]:
     """Find what was trained in several ways; passes under a profiler and trainings at once are left out.
 
     Args:
@@ -78,7 +77,7 @@ def _options(horovod: Horovod) -> Iterator[str]:
         yield f"compression {horovod.compression}"
 
 
-def _report(ways: dict[_Place, list[Run]], alone: dict[_Base, list[Run]], *, name: str) -> Strategies:
+def _report(ways: dict[_Place, list[Run]], alone: dict[_Base, list[Run]], *, name: str) -> TrainingComparison:
     first = next(iter(ways.values()))
     shown = summarize(first)
     base = alone.get(_base(first[0][1], trial_of(first[0])), [])
@@ -86,15 +85,15 @@ def _report(ways: dict[_Place, list[Run]], alone: dict[_Base, list[Run]], *, nam
     everything = [run for own in ways.values() for run in own]
     trial = trial_of(first[0])
     faster = f", with {', '.join(trial.techniques)}" if trial.techniques else ""
-    return Strategies(
+    return TrainingComparison(
         name=name,
         title=shown.title,
         setting=f"{model_in_words(trial)}, batch {trial.batch_per_device} per device, {trial.precision}, {shown.rows[0].devices}{faster}",
-        ground=shown.ran_on,
+        ran_on=shown.ran_on,
         unit=shown.rate_unit,
-        ways=found,
+        rows=found,
         notes=(
-            *(f"{way.label} {way.row.status}: {'; '.join(way.row.reasons)}" for way in found if way.row.reasons),
+            *reasons(found),
             *_asynchronous(ways),
             *versions(everything, but="strategy"),
         ),
@@ -108,39 +107,12 @@ def _asynchronous(ways: dict[_Place, list[Run]]) -> Iterator[str]:
             yield f"{label}: a rank goes on with the weights that it finds, so that as many images may teach less"
 
 
-def _way(runs: Sequence[Run], first: Sequence[Run], alone: Sequence[Run], *, label: str) -> Way:
+def _way(runs: Sequence[Run], first: Sequence[Run], alone: Sequence[Run], *, label: str) -> Compared:
     of_first, of_first_ci95 = (None, None) if runs is first else ratio(runs, first)
-    return Way(
+    return Compared(
         label=label,
         row=summarize([*alone, *runs]).rows[-1],
         ratio=of_first,
         ratio_ci95=of_first_ci95,
         runs=tuple(record.run_id for _, record in runs),
     )
-
-
-class Way(Frozen):
-    """How the ranks trained together, and what came of it.
-
-    Attributes:
-        label: strategy and what it was told: `ddp`, `horovod over nccl, gloo controller`.
-        row: the runs together, with speedup and efficiency where runs on one device are on file.
-        ratio: throughput over that of the first way; None of that one, and unless both may be used.
-        runs: ids of the runs.
-    """
-
-    label: str
-    row: Row
-    ratio: float | None
-    ratio_ci95: Interval | None
-    runs: tuple[str, ...]
-
-
-class Strategies(TrainingReport):
-    """One training in several ways.
-
-    Attributes:
-        ways: the framework's own first.
-    """
-
-    ways: tuple[Way, ...]

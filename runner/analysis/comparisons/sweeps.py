@@ -8,46 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from runner.analysis.comparisons.alike import Names, Run, slug, threads, versions
+from runner.analysis.comparisons.alike import Names, Run, slug, software, threads, trial_of, versions
 from runner.analysis.summarize import machine, mode_in_words, summarize, version_of
 from runner.analysis.summary import Row, Status
 from runner.core.frozen import Frozen
 from runner.core.record import RunRecord
-from runner.core.trial import Horovod, Trial
-from runner.core.wire import Link
+from runner.core.trial import Trial
 
-
-@dataclass(frozen=True)
-class _Kind:
-    """What the runs of a sweep have in common."""
-
-    framework: str
-    version: str
-    workload: str
-    model: str
-    mode: str
-    image_shape: tuple[int, int, int] | None
-    num_classes: int | None
-    data: str
-    decode: str
-    loader_workers: int
-    device: str
-    machine: str
-    engine: str
-    cpus_per_worker: int | None
-    threads: int | None
-    world_size: int
-    nodes: int
-    way: str
-    horovod: Horovod | None
-    xla: bool
-    techniques: tuple[str, ...]
-    settings: tuple[tuple[str, int | float | str], ...]
-    fit: int
-    wires: tuple[str, str | None, str | None, Link | None]
+_FACTS: Final = (
+    *(
+        "framework",
+        "workload",
+        "model",
+        "image_shape",
+        "num_classes",
+        "decode",
+        "loader_workers",
+        "device",
+        "cpus_per_worker",
+    ),
+    *("world_size", "nodes", "way", "horovod", "xla", "techniques", "fit", "interconnect", "iface", "hca", "link"),
+)
+"""Of a trial, what the runs of a sweep have in common."""
 
 
 def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
@@ -56,46 +40,26 @@ def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
     Args:
         runs: run directories and their records, in any order; invalid ones have no figure.
     """
-    kinds: dict[_Kind, list[Run]] = {}
+    kinds: dict[tuple[object, ...], list[Run]] = {}
     for path, record in runs:
         if isinstance(record.trial, Trial) and not record.concurrent:
             kinds.setdefault(_kind(record, record.trial), []).append((path, record))
     names = Names()
     found = []
-    for kind, own in kinds.items():
+    for own in kinds.values():
         points = _points(own)
-        if not _varies(points):
-            continue
-        found.append(_sweep(kind, own, points, name=names.take(_name(kind))))
+        if _varies(points):
+            found.append(_sweep(own, points, name=names.take(_name(own[0]))))
     return tuple(found)
 
 
-def _kind(record: RunRecord, trial: Trial) -> _Kind:
-    return _Kind(
-        framework=trial.framework,
-        version=version_of(record),
-        workload=trial.workload,
-        model=trial.model,
-        mode=mode_in_words(record),
-        image_shape=trial.image_shape,
-        num_classes=trial.num_classes,
-        data=trial.dataset.digest if trial.dataset else "synthetic",
-        decode=trial.decode,
-        loader_workers=trial.loader_workers,
-        device=trial.device,
-        machine=machine(record),
-        engine=record.engine,
-        cpus_per_worker=trial.cpus_per_worker,
-        threads=threads(trial),
-        world_size=trial.world_size,
-        nodes=trial.nodes,
-        way=trial.way,
-        horovod=trial.horovod,
-        xla=trial.xla,
-        techniques=trial.techniques,
-        settings=tuple(sorted(trial.settings.items())),
-        fit=trial.fit,
-        wires=(trial.interconnect, trial.iface, trial.hca, trial.link),
+def _kind(record: RunRecord, trial: Trial) -> tuple[object, ...]:
+    """What the runs of a sweep have in common."""
+    return (
+        *(getattr(trial, name) for name in _FACTS),
+        *(version_of(record), mode_in_words(record), machine(record), record.engine, threads(trial)),
+        tuple(sorted(trial.settings.items())),
+        trial.dataset.digest if trial.dataset else None,
     )
 
 
@@ -108,30 +72,25 @@ def _varies(points: Sequence[Point]) -> bool:
     return any(len(own) > 1 for own in batches.values())
 
 
-def _name(kind: _Kind) -> str:
-    words = (
-        "sweep",
-        kind.framework,
-        kind.version,
-        kind.model,
-        *((f"{kind.image_shape[1]}px",) if kind.image_shape else ()),
-        f"{kind.world_size}{kind.device}",
-    )
-    return slug(words)
+def _name(run: Run) -> str:
+    trial = trial_of(run)
+    size = (f"{trial.image_shape[1]}px",) if trial.image_shape else ()
+    return slug(("sweep", *software(run), trial.model, *size, f"{trial.world_size}{trial.device}"))
 
 
-def _sweep(kind: _Kind, runs: Sequence[Run], points: tuple[Point, ...], *, name: str) -> Sweep:
+def _sweep(runs: Sequence[Run], points: tuple[Point, ...], *, name: str) -> Sweep:
     summary = summarize([run for run in runs if not run[1].profiled] or runs)
-    size = " {1}×{2}".format(*kind.image_shape) if kind.image_shape else ""
-    data = "synthetic data" if kind.data == "synthetic" else "images of a data set"
-    way = f", {kind.way}" if kind.world_size > 1 else ""
-    where = f" of {kind.nodes} nodes" if kind.nodes > 1 else ""
+    trial = trial_of(runs[0])
+    size = " {1}×{2}".format(*trial.image_shape) if trial.image_shape else ""
+    data = "images of a data set" if trial.dataset else "synthetic data"
+    way = f", {trial.way}" if trial.world_size > 1 else ""
+    where = f" of {trial.nodes} nodes" if trial.nodes > 1 else ""
     return Sweep(
         name=name,
         title=summary.title,
-        setting=f"{kind.model}{size}, {summary.rows[0].devices}{where}{way}, {data}",
-        ground=summary.ran_on,
-        device=runs[0][1].trial.device,
+        setting=f"{trial.model}{size}, {summary.rows[0].devices}{where}{way}, {data}",
+        ran_on=summary.ran_on,
+        device=trial.device,
         unit=summary.rate_unit,
         points=points,
         notes=tuple(_notes(runs, points)),
@@ -249,7 +208,7 @@ class Sweep(Frozen):
         name: begins the names of its reports.
         title: framework, version, model.
         setting: on how many of which devices, in one line.
-        ground: what it ran on, in one line.
+        ran_on: what it ran on, in one line.
         unit: of the throughput.
         points: by precision, then by batch.
         notes: what the figures alone would hide.
@@ -258,7 +217,7 @@ class Sweep(Frozen):
     name: str
     title: str
     setting: str
-    ground: str
+    ran_on: str
     device: Literal["cpu", "gpu"]
     unit: str
     points: tuple[Point, ...]

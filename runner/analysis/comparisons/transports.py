@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from runner.analysis.comparisons.alike import Names, Run, alike, slug, software, trial_of
+from runner.analysis.comparisons.alike import Names, Run, alike, of_batch, slug, trial_of
 from runner.analysis.grading import metrics
 from runner.analysis.interconnect.volume import least_factor
 from runner.analysis.summarize import between, summarize, usable_windows, version_of
@@ -86,14 +86,14 @@ class Comparison(Frozen):
 
     Attributes:
         rows: by scale, the transports in the order in which they ran.
-        setting, ground: what was run, and on what, in one line each.
+        setting, ran_on: what was run, and on what, in one line each.
         first: the transport that the ratios are to.
         baseline: the same training on one device, which efficiency is against; None where none is on file.
     """
 
     title: str
     setting: str
-    ground: str
+    ran_on: str
     unit: str
     first: str
     rows: tuple[ComparedRow, ...]
@@ -158,7 +158,7 @@ def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
         if len(ways) > 1 and len({record.matrix_id for _, record in own}) > 1:
             bases = dict.fromkeys(record.scaling.baseline_run_id for _, record in own)
             one = (by_id[base] for base in bases if base in by_id)
-            found[names.take(_name(own[0]))] = (*sorted(own, key=_distance), *one)
+            found[names.take(of_batch("wires", own[0]))] = (*sorted(own, key=_distance), *one)
     return found
 
 
@@ -167,16 +167,6 @@ def _distance(run: Run) -> tuple[int, int, float]:
     trial = trial_of(run)
     rate = trial.link.rate_mbit if trial.link else None
     return trial.nodes, _KINDS.index(trial.interconnect), -(math.inf if rate is None else rate)
-
-
-def _name(run: Run) -> str:
-    trial = trial_of(run)
-    words = (
-        *("wires", *software(run), trial.model),
-        *((f"{trial.image_size}px",) if trial.image_size else ()),
-        *(trial.precision, f"batch{trial.batch_per_device}", f"{trial.world_size}{trial.device}"),
-    )
-    return slug(words)
 
 
 def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, ...]:
@@ -234,7 +224,7 @@ def compare(found: Sequence[Curve]) -> Comparison:
     return Comparison(
         title=summaries[0].title,
         setting=summaries[0].setting,
-        ground=summaries[0].ran_on,
+        ran_on=summaries[0].ran_on,
         unit=summaries[0].rate_unit,
         first=found[0].label,
         rows=tuple(row.model_copy(update={"not_the_limit": _not_the_limit(row, rows)}) for row in rows),

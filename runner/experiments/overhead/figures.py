@@ -53,7 +53,7 @@ def overhead_report(raw: Overhead, runs: Mapping[str, Told]) -> OverheadReport:
         name=raw.name,
         title=first.title,
         setting=f"{first.setting}, {first.rows[0].devices}",
-        ground=f"{first.ran_on}{f' · host: {of_host[0][1].image.reference}' if of_host else ''}",
+        ran_on=f"{first.ran_on}{f' · host: {of_host[0][1].image.reference}' if of_host else ''}",
         unit=first.rate_unit,
         command=raw.command,
         commit=raw.commit,

@@ -18,7 +18,7 @@ from runner.core.measurement import Interval
 from runner.core.units import ABSENT, PLUS_MINUS
 from runner.experiments.overhead.raw import SideName
 from runner.report.block import Block, code, escaped, laid_out, section
-from runner.report.page.blocks import anchor
+from runner.report.comparison import anchor
 from runner.report.page.model import Block as PageBlock
 from runner.report.page.model import Table
 
@@ -133,7 +133,7 @@ def table(found: OverheadReport) -> Group:
     """Lay the costs out for a terminal; the rounds are too wide for one."""
     return laid_out(
         f"{found.title}: what the suite costs",
-        (found.setting, found.ground),
+        (found.setting, found.ran_on),
         costs(found),
         legend=LEGEND,
         notes=found.notes,
@@ -145,7 +145,7 @@ def markdown(found: OverheadReport) -> str:
     measured = f"{code(shlex.join(found.command))}{f', commit {escaped(found.commit)}' if found.commit else ''}"
     return section(
         f"{found.title}: what the suite costs",
-        (found.setting, found.ground),
+        (found.setting, found.ran_on),
         (costs(found), rounds(found), commands(found)),
         legend=LEGEND,
         notes=found.notes,
@@ -194,7 +194,7 @@ def rounds(found: OverheadReport) -> Block:
         every["÷ host"] = [ABSENT] * len(found.rounds)
     every["outside (s)"] = _cells([each.outside_s for each in found.rounds], 2)
     every["delay (s)"] = _cells([each.delay_s for each in found.rounds], 2)
-    return Block.of(every)
+    return Block.of(range(len(found.rounds)), {name: cells.__getitem__ for name, cells in every.items()})
 
 
 def commands(found: OverheadReport) -> Block:
@@ -258,7 +258,7 @@ def page_block(found: OverheadReport) -> PageBlock:
         anchor=anchor(found.name),
         title=f"{found.title}: what the suite costs",
         lead=f"with samplers {on_off} of the throughput without them, {len(found.rounds)} rounds",
-        lines=(found.setting, found.ground, LEGEND),
+        lines=(found.setting, found.ran_on, LEGEND),
         tables=tuple(Table(title=title, columns=one.headers, rows=one.rows) for title, one in tables.items()),
         notes=found.notes,
         runs=found.runs,

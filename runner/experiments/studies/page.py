@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from runner.analysis.comparisons.alike import LONGEST
 from runner.experiments.studies.tables import counted, page_tables, place
-from runner.report.page.blocks import anchor
+from runner.report.comparison import anchor
 from runner.report.page.model import Block, Figure, Series, bounds, error_bars
 from runner.results.published.findings import Steady
 

@@ -6,22 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from runner.report.page import blocks, overview, runs
 from runner.report.page.model import Block, Page, Section
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from runner.analysis.comparisons.ablation import Ablation
-    from runner.analysis.comparisons.cross_check import CrossCheck
-    from runner.analysis.comparisons.devices import Devices
-    from runner.analysis.comparisons.inputs import InputReport
-    from runner.analysis.comparisons.networks import Networks
-    from runner.analysis.comparisons.strategies import Strategies
-    from runner.analysis.comparisons.sweeps import Sweep
     from runner.core.record import RunRecord
     from runner.report.publish import Measured, Watched
 
@@ -87,46 +78,9 @@ class Collected:
         self.chapters["matrices"] += blocks.matrix(measured, name=name, watched=watched)
         self.chapters["comparisons"] += blocks.comparison(measured, name=name)
 
-    def wires(self, measured: Measured, *, name: str) -> None:
-        """Add the comparison of matrices that differ in their wires only."""
-        self.chapters["comparisons"] += blocks.comparison(measured, name=name)
-
-    def networks(self, found: Iterable[Networks]) -> None:
-        """Add networks that were trained alike on one device and on more."""
-        self.chapters["networks"] += map(blocks.several, found)
-
-    def strategies(self, found: Iterable[Strategies]) -> None:
-        """Add trainings whose ranks trained together in several ways."""
-        self.chapters["strategies"] += map(blocks.ways, found)
-
-    def passes(self, found: Iterable[tuple[Path, RunRecord]]) -> None:
-        """Add passes under a profiler."""
-        for run in found:
-            self.chapters["passes"] += blocks.profiled(run)
-
-    def sweeps(self, found: Iterable[Sweep]) -> None:
-        """Add sweeps over the batch."""
-        self.chapters["sweeps"] += map(blocks.batches, found)
-
-    def inputs(self, found: Iterable[InputReport]) -> None:
-        """Add trainings on synthetic images and on real ones."""
-        self.chapters["inputs"] += map(blocks.fed, found)
-
-    def ablations(self, found: Iterable[Ablation]) -> None:
-        """Add trainings with more and more techniques."""
-        self.chapters["ablations"] += map(blocks.faster, found)
-
-    def devices(self, found: Iterable[Devices]) -> None:
-        """Add what ran on several GPUs of a kind, each by itself."""
-        self.chapters["devices"] += map(blocks.apart, found)
-
-    def engines(self, found: Iterable[CrossCheck]) -> None:
-        """Add trainings by several engines."""
-        self.chapters["engines"] += map(blocks.checked, found)
-
-    def add(self, chapter: Literal["studies", "overheads"], block: Block) -> None:
-        """Add the block of an experiment, which its own room made."""
-        self.chapters[chapter].append(block)
+    def add(self, chapter: str, *blocks: Block) -> None:
+        """Add blocks to a chapter, one of `CHAPTERS`."""
+        self.chapters[chapter] += blocks
 
     def join(self, folder: Collected, *, files: Mapping[str, str]) -> None:
         """Add what a folder holds.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from runner.report import power_plot
+from runner.report import series_over_time
 from runner.report.page.model import Figure, Series
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ CURVES: Final = 16
 """Devices whose curves are drawn; the CSV of telemetry has all."""
 
 
-def over_time(seen: Watched, *, name: str, title: str) -> tuple[Figure, ...]:
+def over_time(seen: Watched, *, name: str, title: str, points: int = POINTS) -> tuple[Figure, ...]:
     """Power and utilisation over the time of one run, a curve a device."""
     found = []
-    for label, drawn in power_plot.curves(seen.frame, seen.telemetry).items() if seen.telemetry.spans else ():
+    for label, drawn in series_over_time.curves(seen.frame, seen.telemetry).items() if seen.telemetry.spans else ():
         series, most = [], 1
         for curve in drawn[:CURVES]:
-            seconds, values, each = thinned(curve.seconds, curve.values)
+            seconds, values, each = thinned(curve.seconds, curve.values, points=points)
             most = max(most, each)
             series.append(Series(name=curve.name, x=seconds, y=values, runs=((seen.record.run_id,),) * len(seconds)))
         notes = [f"of run {seen.record.run_id}"]
@@ -44,7 +44,7 @@ def over_time(seen: Watched, *, name: str, title: str) -> tuple[Figure, ...]:
                 x="seconds since the measured windows began",
                 y=label,
                 percent=label.endswith("(%)"),
-                shade=power_plot.shade(seen.telemetry),
+                shade=series_over_time.shade(seen.telemetry),
                 series=tuple(series),
                 notes=tuple(notes),
             )
@@ -53,10 +53,10 @@ def over_time(seen: Watched, *, name: str, title: str) -> tuple[Figure, ...]:
 
 
 def thinned(
-    seconds: power_plot.Floats, values: power_plot.Floats
+    seconds: series_over_time.Floats, values: series_over_time.Floats, *, points: int = POINTS
 ) -> tuple[tuple[float, ...], tuple[float | None, ...], int]:
-    """At most `POINTS` points: means of as many neighbours each, and how many; a hole stays one (its time is that of the point before)."""
-    each = max(1, math.ceil(len(values) / POINTS))
+    """At most so many points: means of as many neighbours each, and how many; a hole stays one (its time is that of the point before)."""
+    each = max(1, math.ceil(len(values) / points))
     times: list[float] = []
     found: list[float | None] = []
     for start in range(0, len(values), each):

@@ -6,25 +6,21 @@ taken further.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from runner.report import profile_plot
-from runner.report import sweep as sweeping
+from runner.core import units
 from runner.report.page.model import Figure, Series, bounds, error_bars
-from runner.report.profile import worked
+from runner.report.profile import spelt, worked
 
 if TYPE_CHECKING:
-    from runner.analysis.comparisons.ablation import Ablation
-    from runner.analysis.comparisons.cross_check import CrossCheck
-    from runner.analysis.comparisons.inputs import InputReport
+    from runner.analysis.comparisons.alike import TrainingComparison
     from runner.analysis.comparisons.networks import Networks
-    from runner.analysis.comparisons.strategies import Strategies
-    from runner.analysis.comparisons.sweeps import Sweep
     from runner.analysis.comparisons.transports import ComparedRow, Comparison
     from runner.analysis.summary import Row, Summary
     from runner.core.measurement import Interval
-    from runner.core.record import RunRecord
+    from runner.core.profile import Profile
 
 Runs = Mapping[int, tuple[str, ...]]
 """By scale, the ids of the runs of a row."""
@@ -35,8 +31,8 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
     rows = [row for row in summary.rows if row.usable and row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004 - one figure is no curve
         return ()
-    notes = _left_out(summary.rows)
-    measured = _of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
+    notes = left_out(summary.rows)
+    measured = of_rows(rows, runs, lambda row: row.throughput, lambda row: row.throughput_ci95)
     found = [
         Figure(
             name=f"{name}-throughput",
@@ -58,7 +54,7 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
                 shape="bars",
                 x="devices",
                 y="training time (s), median of the repeats",
-                series=(_of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None),),
+                series=(of_rows(timed, runs, lambda row: row.training_time_s, lambda _: None),),
                 notes=notes,
             )
         )
@@ -70,7 +66,7 @@ def scaling(summary: Summary, *, name: str, runs: Runs) -> tuple[Figure, ...]:
 
 def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, notes: tuple[str, ...]) -> Figure:
     scales = tuple(float(row.scale) for row in rows)
-    measured = _of_rows(rows, runs, lambda row: row.speedup, lambda row: row.speedup_ci95)
+    measured = of_rows(rows, runs, lambda row: row.speedup, lambda row: row.speedup_ci95)
     return Figure(
         name=f"{name}-speedup",
         title=f"Speedup, {summary.title}",
@@ -83,12 +79,13 @@ def _speedup(summary: Summary, rows: Sequence[Row], *, name: str, runs: Runs, no
     )
 
 
-def _of_rows(
+def of_rows(
     rows: Sequence[Row],
     runs: Runs,
     value: Callable[[Row], float | None],
     interval: Callable[[Row], Interval | None],
 ) -> Series:
+    """One series of usable rows."""
     low, high = bounds([interval(row) for row in rows])
     return Series(
         name="measured",
@@ -101,7 +98,8 @@ def _of_rows(
     )
 
 
-def _left_out(rows: Sequence[Row]) -> tuple[str, ...]:
+def left_out(rows: Sequence[Row]) -> tuple[str, ...]:
+    """A note for each row that is not drawn."""
     return tuple(f"not drawn: {row.devices} {row.status} ({'; '.join(row.reasons)})" for row in rows if not row.usable)
 
 
@@ -135,6 +133,7 @@ def transports(
             high=high,
             degraded=tuple(row.row.status == "degraded" for row in drawn),
             runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
+            labels=tuple(map(_rate_and_ratio, drawn)) if interval else (),
         )
         title = f"{what}, {comparison.title}"
         said = error_bars(series) if interval else ""
@@ -175,6 +174,7 @@ def _bytes(
         x=places,
         y=tuple((row.sent_bytes or 0) / 1e6 for row in drawn),
         runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
+        labels=tuple(map(_sent_and_rate, drawn)),
     )
     needed = [
         Series(name=f"what {words}", kind="ideal", x=places, y=tuple(value and value / 1e6 for value in values))
@@ -190,6 +190,19 @@ def _bytes(
     )
 
 
+def _rate_and_ratio(row: ComparedRow) -> str:
+    ends = row.row.throughput_ci95
+    words = [units.figure(row.row.throughput, units.half_width(ends)).split(" ±")[0]]
+    words += [] if row.ratio is None else [f" (×{units.figure(row.ratio, units.half_width(row.ratio_ci95))})"]
+    words += [] if ends else [f", {units.counted(row.row.repeats)}"]
+    return "".join((*words, ", not the limit" if row.not_the_limit else ""))
+
+
+def _sent_and_rate(row: ComparedRow) -> str:
+    rate = "" if row.reached_gbit is None else f" ({units.figure(row.reached_gbit)} Gbit/s)"
+    return units.figure((row.sent_bytes or 0) / 1e6) + rate
+
+
 def _needed(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:
     """Bytes that the algorithm has a node send, by which it may be."""
     if all(len(row.needed_bytes) < 2 for row in rows):  # noqa: PLR2004
@@ -200,69 +213,8 @@ def _needed(rows: Sequence[ComparedRow]) -> dict[str, tuple[float | None, ...]]:
     }
 
 
-def against_batch(sweep: Sweep) -> tuple[Figure, ...]:
-    """Every figure of a sweep that is known of two batches: throughput, utilisation, and what counters and profilers say."""
-    found = []
-    for plot in sweeping.plots(sweep):
-        series = []
-        for precision in dict.fromkeys(point.precision for point in sweep.points):
-            own = [point for point in sweep.points if point.precision == precision and plot.value(point) is not None]
-            if not own:
-                continue
-            low, high = bounds([plot.interval(point) if plot.interval else None for point in own])
-            series.append(
-                Series(
-                    name=precision,
-                    x=tuple(float(point.batch) for point in own),
-                    y=tuple(plot.value(point) for point in own),
-                    low=low,
-                    high=high,
-                    degraded=tuple(plot.status(point) == "degraded" for point in own),
-                    runs=tuple(point.runs for point in own),
-                )
-            )
-        found.append(
-            Figure(
-                name=f"{sweep.name}-{plot.name}",
-                title=f"{plot.axis} against the batch, {sweep.title}",
-                x="batch of a device",
-                y=plot.axis,
-                log=True,
-                percent=plot.axis.endswith("(%)"),
-                series=tuple(series),
-                interval=error_bars(*series) if plot.interval else "",
-                notes=(plot.words,) if plot.words else (),
-            )
-        )
-    return tuple(found)
-
-
-def by_input(found: InputReport) -> tuple[Figure, ...]:
-    """Throughput by what the training was fed with, and what each input delivers by itself."""
-    rows = [source for source in found.sources if source.row.usable and source.row.throughput is not None]
-    if len(rows) < 2:  # noqa: PLR2004 - a single one shows no difference
-        return ()
-    trained = _trained([(source.label, source.row, source.runs) for source in rows])
-    alone = Series(name="input alone", kind="ideal", x=trained.x, y=tuple(source.alone_per_s for source in rows))
-    told = any(source.alone_per_s is not None for source in rows)
-    return (
-        Figure(
-            name=f"{found.name}-throughput",
-            title=f"Throughput by input, {found.title}",
-            shape="lying",
-            x="input",
-            y=f"throughput ({found.unit})",
-            series=(trained, alone) if told else (trained,),
-            interval=error_bars(trained),
-            notes=tuple(
-                f"not drawn: {source.label} {source.row.status}" for source in found.sources if source not in rows
-            ),
-        ),
-    )
-
-
-def by_network(found: Networks) -> tuple[Figure, ...]:
-    """Efficiency of each network against the number of devices."""
+def efficiency_by_network(found: Networks) -> tuple[Figure, ...]:
+    """Efficiency of each network against the number of devices; none unless one has it at two scales."""
     series = []
     for network in found.networks:
         points = [
@@ -270,8 +222,7 @@ def by_network(found: Networks) -> tuple[Figure, ...]:
         ]
         if len(points) < 2:  # noqa: PLR2004
             continue
-        intervals = [row.efficiency_ci95.scaled(100) if row.efficiency_ci95 else None for row, _ in points]
-        low, high = bounds(intervals)
+        low, high = bounds([row.efficiency_ci95.scaled(100) if row.efficiency_ci95 else None for row, _ in points])
         series.append(
             Series(
                 name=f"{network.label}, batch {network.batch:,}",
@@ -298,29 +249,23 @@ def by_network(found: Networks) -> tuple[Figure, ...]:
     )
 
 
-def by_technique(found: Ablation) -> tuple[Figure, ...]:
-    """Throughput of each line of an ablation."""
-    return _beside_each_other(found, "technique", [(line.label, line.row, line.runs) for line in found.lines])
-
-
-def by_strategy(found: Strategies) -> tuple[Figure, ...]:
-    """Throughput by how ranks train together."""
-    return _beside_each_other(found, "strategy", [(way.label, way.row, way.runs) for way in found.ways])
-
-
-def by_engine(found: CrossCheck) -> tuple[Figure, ...]:
-    """Throughput by engine, and by what it ran from."""
-    return _beside_each_other(found, "engine", [(row.label, row.row, row.runs) for row in found.rows])
-
-
-def _beside_each_other(
-    found: Ablation | CrossCheck | Strategies, axis: str, labelled: Sequence[tuple[str, Row, tuple[str, ...]]]
+def throughput_by(
+    axis: str, found: TrainingComparison, *, ideal: Callable[[Any], tuple[Series, ...]] = lambda _: ()
 ) -> tuple[Figure, ...]:
-    """Throughput of rows that are named by words; none of a single one, which shows no difference."""
-    drawn = [one for one in labelled if one[1].usable and one[1].throughput is not None]
-    if len(drawn) < 2:  # noqa: PLR2004
+    """Throughput of rows that are named by words, beside what `ideal` makes of the drawn ones; none of a single one, which shows no difference."""
+    rows = [one for one in found.rows if one.row.usable and one.row.throughput is not None]
+    if len(rows) < 2:  # noqa: PLR2004
         return ()
-    trained = _trained(drawn)
+    low, high = bounds([one.row.throughput_ci95 for one in rows])
+    trained = Series(
+        name="trained",
+        x=tuple(one.label for one in rows),
+        y=tuple(one.row.throughput for one in rows),
+        low=low,
+        high=high,
+        degraded=tuple(one.row.status == "degraded" for one in rows),
+        runs=tuple(one.runs for one in rows),
+    )
     return (
         Figure(
             name=f"{found.name}-throughput",
@@ -328,50 +273,41 @@ def _beside_each_other(
             shape="lying",
             x=axis,
             y=f"throughput ({found.unit})",
-            series=(trained,),
+            series=(trained, *ideal(rows)),
             interval=error_bars(trained),
-            notes=tuple(
-                f"not drawn: {label} {row.status}" for label, row, runs in labelled if (label, row, runs) not in drawn
-            ),
+            notes=tuple(f"not drawn: {one.label} {one.row.status}" for one in found.rows if one not in rows),
         ),
     )
 
 
-def _trained(labelled: Sequence[tuple[str, Row, tuple[str, ...]]]) -> Series:
-    """Throughput of usable rows that are named by words, each with the ids of its runs."""
-    low, high = bounds([row.throughput_ci95 for _, row, _ in labelled])
-    return Series(
-        name="trained",
-        x=tuple(label for label, _, _ in labelled),
-        y=tuple(row.throughput for _, row, _ in labelled),
-        low=low,
-        high=high,
-        degraded=tuple(row.status == "degraded" for _, row, _ in labelled),
-        runs=tuple(runs for _, _, runs in labelled),
-    )
+BARS: Final = 14
+"""Categories that have a bar of their own; the rest share one."""
 
 
-def time_shares(record: RunRecord, *, title: str) -> tuple[Figure, ...]:
+def time_shares(
+    profile: Profile, *, name: str, title: str, run: str = "", degraded: bool = False
+) -> tuple[Figure, ...]:
     """Where the time of a pass under a profiler went, by category; none of a pass that saw no work."""
-    profile = record.profile
-    bars = profile_plot.shares(profile) if profile else ()
-    if profile is None or not bars:
+    bars = [(spelt(one.category), one.share_percent) for one in profile.categories[:BARS]]
+    if others := profile.categories[BARS:]:
+        bars.append((f"{len(others)} others", math.fsum(one.share_percent for one in others)))
+    if not bars:
         return ()
     series = Series(
         name="share",
-        x=tuple(name for name, _ in bars),
+        x=tuple(category for category, _ in bars),
         y=tuple(share for _, share in bars),
-        degraded=(record.validity.status == "degraded",) * len(bars),
-        runs=((record.run_id,),) * len(bars),
+        degraded=(degraded,) * len(bars),
+        runs=((run,),) * len(bars) if run else (),
+        labels=tuple(f"{share:.1f} %" for _, share in bars),
     )
-    axis = f"share of the time of all {worked(profile)} (%)"
     return (
         Figure(
-            name=f"{record.run_id}-shares",
+            name=name,
             title=f"Time by category, {title}",
             shape="lying",
             x="category",
-            y=axis,
+            y=f"share of the time of all {worked(profile)} (%)",
             series=(series,),
         ),
     )

@@ -34,6 +34,7 @@ class Series(Frozen):
         low, high: (points,) ends of the 95 % interval; empty where none of the series has one.
         degraded: (points,) drawn hollow; empty where no point is.
         runs: (points,) ids of the runs behind each; empty for what is not measured.
+        labels: (points,) what a PNG says beside each; empty for nothing.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Series(Frozen):
     high: tuple[float | None, ...] = ()
     degraded: tuple[bool, ...] = ()
     runs: tuple[tuple[str, ...], ...] = ()
+    labels: tuple[str, ...] = ()
 
     @field_validator("x")
     @classmethod
@@ -58,7 +60,7 @@ class Series(Frozen):
 
     @model_validator(mode="after")
     def _columns_are_of_one_length(self) -> Series:
-        for name in ("y", "low", "high", "degraded", "runs"):
+        for name in ("y", "low", "high", "degraded", "runs", "labels"):
             column = getattr(self, name)
             if len(column) != len(self.x) and (column or name == "y"):
                 raise ValueError(f"{self.name}: {name} has {len(column)} entries for {len(self.x)} points")

@@ -11,8 +11,8 @@ from runner.core import units
 from runner.core.trial import Trial
 from runner.core.units import ABSENT
 from runner.report import figures
+from runner.report.comparison import anchor
 from runner.report.page import runs as lines
-from runner.report.page.blocks import anchor
 from runner.report.page.model import Block, Count, Figure, Series, Table, bounds, error_bars
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A figure of the page as a PNG, for papers and slides: the same points as in the browser, drawn by matplotlib."""
+"""Figures as a PNG, for papers and slides: the same points as in the browser, drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -12,36 +12,82 @@ from runner.report.page.model import Figure, Series
 from runner.report.page.words import place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Sheet
 
 _MARKERS: Final = "osD^vP*"
 _NAME: Final = 30
 """Characters of a name in a line."""
 _PERCENT: Final = 105
 """Where an axis of percentages ends, so that 100 is not on its edge; one with more ends where that does."""
+_TICKS: Final = 12
+"""Up to so many whole numbers have a tick each."""
 _DENSE: Final = 60
 """From so many points on a curve has no markers."""
 
 
 @kept
-def png(figure: Figure) -> bytes | None:
-    """Draw a figure as a PNG 1280 pixels wide, 1680 with a legend beside it; None where it has no value to draw."""
-    if not any(value is not None for series in figure.series for value in series.y):
+def png(
+    *panels: Figure,
+    title: str = "",
+    lead: tuple[str, ...] = (),
+    lines: tuple[str, ...] = (),
+    side_by_side: bool = False,
+) -> bytes | None:
+    """Draw figures on one sheet as a PNG; the arguments are those of `draw`."""
+    return canvas.png(draw(*panels, title=title, lead=lead, lines=lines, side_by_side=side_by_side))
+
+
+def draw(
+    *panels: Figure,
+    title: str = "",
+    lead: tuple[str, ...] = (),
+    lines: tuple[str, ...] = (),
+    side_by_side: bool = False,
+) -> Sheet | None:
+    """Draw figures on one sheet, 8 inches wide and 10.5 with a legend, twice that side by side; None where none has a value to draw.
+
+    Args:
+        panels: from top to bottom, or from left to right; these name their bars once.
+        title: of the sheet; empty for that of the first figure.
+        lead: lines below it.
+        lines: what ran on what, in the small print.
+        side_by_side: whether the panels stand beside each other.
+    """
+    shown = [figure for figure in panels if any(value is not None for series in figure.series for value in series.y)]
+    if not shown:
         return None
-    several = len(figure.series) > 1
-    height = 2.0 + max(_panel(figure), 0.25 * len(figure.series))
-    sheet = canvas.sheet(10.5 if several else 8, height, top=1 - 0.55 / height, margins=(0.16, 0.1))
-    axes = sheet.subplots()
-    draw = {"lying": _lying, "bars": _standing, "lines": _lines}[figure.shape]
-    draw(axes, figure)
-    if several:
-        # Beside the panel, as curves leave no room in it.
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, frameon=False, fontsize=9.5)
-    first, *more = textwrap.wrap(figure.title, 74)
-    canvas.title(sheet, first, *more)
-    said = [f"error bars: {figure.interval}"] if figure.interval else []
-    canvas.footer(sheet, [*said, *figure.notes], characters=112)
-    return canvas.png(sheet)
+    legends = [len(figure.series) > 1 for figure in shown]
+    heights = [max(_panel(figure), 0.25 * len(figure.series)) for figure in shown]
+    height = 2.0 + 0.2 * len(lead) + (max(heights) if side_by_side else sum(heights))
+    rows, columns = (1, len(shown)) if side_by_side else (len(shown), 1)
+    width = 1.5 * 8 if side_by_side else 10.5 if any(legends) else 8
+    sheet = canvas.sheet(width, height, top=1 - (0.55 + 0.2 * len(lead)) / height, margins=(0.16, 0.1))
+    every = sheet.subplots(rows, columns, squeeze=False).flat
+    names = list(dict.fromkeys(place(value) for figure in shown for series in figure.series for value in series.x))
+    for number, (axes, figure, legend) in enumerate(zip(every, shown, legends, strict=True)):
+        if figure.shape == "lines":
+            _lines(axes, figure)
+        else:
+            _bars(axes, figure, names)
+        if legend:
+            # Outside of the panel, as curves leave no room in it.
+            where = (
+                {"loc": "lower right", "bbox_to_anchor": (1, 1)}
+                if side_by_side
+                else {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
+            )
+            axes.legend(**where, borderaxespad=0, frameon=False, fontsize=9.5)
+        if side_by_side and number:
+            axes.tick_params(labelleft=False)
+    first, *more = textwrap.wrap(title or shown[0].title, 74)
+    canvas.title(sheet, first, *more, *lead)
+    said = dict.fromkeys(f"error bars: {figure.interval}" for figure in shown if figure.interval)
+    notes = dict.fromkeys(note for figure in shown for note in figure.notes)
+    canvas.footer(sheet, [*said, *notes, *lines], characters=int(14 * width))
+    return sheet
 
 
 def _panel(figure: Figure) -> float:
@@ -105,11 +151,27 @@ def _lines(axes: Axes, figure: Figure) -> None:
         reach = _reach(series, at)
         if reach:
             axes.errorbar([x[n] for n in at], [y[n] for n in at], yerr=reach, fmt="none", ecolor=colour, capsize=4)
+        for order, number in enumerate(at if series.labels else ()):
+            below = reach[0][order] if reach else 0.0
+            _annotate(axes, series.labels[number], (x[number], y[number] - below), offset=(0, -9))
+    _scale(axes, figure)
+    axes.set_xlabel(figure.x, fontsize=11, color=INK)
+    canvas.dress(axes, figure.y, along="y")
+
+
+def _scale(axes: Axes, figure: Figure) -> None:
+    """Set the ticks and the ends of both axes."""
+    ticks = sorted({float(value) for one in figure.series if one.kind != "ideal" for value in one.x})
     if figure.log:
-        ticks = sorted({float(value) for one in figure.series if one.kind != "ideal" for value in one.x})
         axes.set_xscale("log", base=2)
+    if figure.log or (len(ticks) <= _TICKS and all(tick.is_integer() for tick in ticks)):
         axes.set_xticks(ticks, [place(tick) for tick in ticks])
         axes.minorticks_off()
+    efficiency = figure.y.startswith("efficiency")
+    if efficiency:
+        axes.axhline(100, linestyle="--", color=QUIET, linewidth=1.5)
+    if efficiency and not figure.percent:
+        return  # a difference of one per cent is what is looked for
     if figure.log and any(series.kind == "ideal" for series in figure.series):
         axes.set_yscale("log", base=2)  # the ideal stays a straight line
         axes.yaxis.set_major_formatter(lambda value, _: place(value))
@@ -117,25 +179,26 @@ def _lines(axes: Axes, figure: Figure) -> None:
         axes.set_ylim(bottom=min(0.0, *axes.get_ylim()))
         if figure.percent and axes.get_ylim()[1] <= _PERCENT:
             axes.set_ylim(0, _PERCENT)
-    axes.set_xlabel(figure.x, fontsize=11, color=INK)
-    canvas.dress(axes, figure.y, along="y")
 
 
-def _standing(axes: Axes, figure: Figure) -> None:
-    _bars(axes, figure, lying=False)
-    axes.set_xlabel(figure.x, fontsize=11, color=INK)
-    canvas.dress(axes, figure.y, along="y")
+def _annotate(axes: Axes, words: str, at: tuple[float, float], *, offset: tuple[int, int]) -> None:
+    """Write a value below its point, or behind the end of its bar."""
+    axes.annotate(
+        words,
+        at,
+        xytext=offset,
+        textcoords="offset points",
+        ha="left" if offset[0] else "center",
+        va="center" if offset[0] else "top",
+        fontsize=9.5,
+        color=INK,
+        path_effects=canvas.halo(),
+    )
 
 
-def _lying(axes: Axes, figure: Figure) -> None:
-    _bars(axes, figure, lying=True)
-    axes.invert_yaxis()
-    canvas.dress(axes, figure.y, along="x", fontsize=10.5)
-
-
-def _bars(axes: Axes, figure: Figure, *, lying: bool) -> None:
+def _bars(axes: Axes, figure: Figure, names: Sequence[str]) -> None:
     """Bars of each series beside each other on the names that they share; what is needed is a line across."""
-    names = list(dict.fromkeys(place(value) for series in figure.series for value in series.x))
+    lying = figure.shape == "lying"
     barred = [series for series in figure.series if series.kind != "ideal"]
     width = 0.7 / len(barred)
     for number, series in enumerate(barred):
@@ -166,6 +229,9 @@ def _bars(axes: Axes, figure: Figure, *, lying: bool) -> None:
                 {"x": lengths, "y": places, "xerr": reach} if lying else {"x": places, "y": lengths, "yerr": reach}
             )
             axes.errorbar(**where, fmt="none", ecolor=INK, elinewidth=1.3, capsize=4)
+        ends = reach[1] if reach else [0.0] * len(at)
+        for order, one in enumerate(at if lying and series.labels else ()):
+            _annotate(axes, series.labels[one], (lengths[order] + ends[order], places[order]), offset=(6, 0))
     for series in figure.series:
         if series.kind == "ideal":
             known = [
@@ -184,5 +250,11 @@ def _bars(axes: Axes, figure: Figure, *, lying: bool) -> None:
     ticks = [textwrap.fill(name, _NAME if lying else 16) for name in names]
     if lying:
         axes.set_yticks(range(len(names)), ticks)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        if any(series.labels for series in figure.series):
+            axes.set_xlim(0, 1.5 * axes.get_xlim()[1])  # room for the words
+        canvas.dress(axes, figure.y, along="x", fontsize=10.5)
     else:
         axes.set_xticks(range(len(names)), ticks)
+        axes.set_xlabel(figure.x, fontsize=11, color=INK)
+        canvas.dress(axes, figure.y, along="y")

@@ -1,33 +1,25 @@
-"""Power and utilisation over time as a PNG: one curve a device, the measured windows shaded.
+"""Power and utilisation over time: one curve a device, and when the measured windows were.
 
 Time is each node's own, counted from the start of its measured windows, so that nodes with clocks of their own lie over each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from runner.analysis.telemetry.series import GAP_PERIODS
 from runner.analysis.telemetry.stretches import stretches
-from runner.report import canvas
-from runner.report.canvas import GRID, INK, QUIET, SERIES
-from runner.report.kept import kept
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from runner.core.telemetry import Telemetry
 
 Floats = npt.NDArray[np.float64]
-_NAMED_UP_TO: Final = 7
-"""More devices than that have no legend: their colours repeat."""
 
 
 @dataclass(frozen=True)
@@ -37,45 +29,6 @@ class Curve:
     name: str
     seconds: Floats
     values: Floats
-
-
-@kept
-def power_png(frame: pd.DataFrame, telemetry: Telemetry, *, title: str, ground: str) -> bytes | None:
-    """Draw what devices did over time as a PNG 1440 pixels wide; None where there is nothing to draw."""
-    return canvas.png(power_figure(frame, telemetry, title=title, ground=ground))
-
-
-def power_figure(frame: pd.DataFrame, telemetry: Telemetry, *, title: str, ground: str) -> Figure | None:
-    """Draw what devices did over time.
-
-    Args:
-        frame: table `telemetry` of one run.
-        telemetry: figures of that run, with its spans.
-        title: what ran.
-        ground: what it ran on, in small print.
-
-    Returns:
-        A panel of power and one of utilisation, each where it is known: of GPUs if GPUs trained, else of the hosts' CPUs. None where
-        neither is.
-    """
-    if not telemetry.spans:
-        return None
-    panels = curves(frame, telemetry)
-    if not panels:
-        return None
-    height = 1.4 + 2.2 * len(panels)
-    figure = canvas.sheet(9, height, top=1 - 0.62 / height, margins=(0.14, 0.08))
-    every = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    measured = shade(telemetry)
-    for axes, (label, drawn) in zip(every, panels.items(), strict=True):
-        _panel(axes, label, drawn, measured)
-    if 1 < len(telemetry.trained) <= _NAMED_UP_TO:
-        every[0].legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9.5)
-    every[-1].set_xlabel("seconds since the measured windows began (shaded)", fontsize=11, color=INK)
-    figure.align_ylabels()
-    canvas.title(figure, title, "what the devices did over time")
-    canvas.footer(figure, [ground], characters=124)
-    return figure
 
 
 def curves(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:
@@ -89,17 +42,6 @@ def shade(telemetry: Telemetry) -> tuple[tuple[float, float], ...]:
     slowest = stretches(max(telemetry.spans, key=lambda span: span.measured.seconds))
     began = slowest.whole.start
     return tuple((span.start - began, span.end - began) for span in slowest.spans)
-
-
-def _panel(axes: Axes, label: str, drawn: list[Curve], measured: Sequence[tuple[float, float]]) -> None:
-    for start, end in measured:
-        axes.axvspan(start, end, color=GRID, zorder=0)
-    for number, curve in enumerate(drawn):
-        colour = SERIES[number % len(SERIES)]
-        axes.plot(curve.seconds, curve.values, color=colour, linewidth=1.2, label=curve.name, zorder=2)
-    canvas.dress(axes, label, along="y")
-    axes.grid(visible=True, axis="y", color=QUIET, linewidth=0.4, alpha=0.5)  # to be seen on the shade
-    axes.set_ylim(0, 105 if label.endswith("(%)") else None)
 
 
 def _of_gpus(frame: pd.DataFrame, telemetry: Telemetry) -> dict[str, list[Curve]]:

@@ -1,0 +1,91 @@
+"""One comparison of runs, ready for every form in which it is shown: Markdown, CSV, PNG, a terminal, a block of the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from runner.report import picture
+from runner.report.block import Block, csv_text, laid_out, section
+from runner.report.page.model import Block as PageBlock
+from runner.report.page.model import Figure, Table
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+Reports = dict[str, str | bytes | None]
+
+
+def anchor(*words: str) -> str:
+    """An id within the page, of letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonReport:
+    """What `runner/report/comparisons.py` declares of a comparison.
+
+    Attributes:
+        chapter: of the page, one of `collect.CHAPTERS`.
+        name: of its files.
+        lead: what came of it, in one line.
+        lines: what ran on what.
+        tables: by their headings on the page.
+        legends: what the columns mean.
+        csv: a row each, by column.
+        figures: of the page.
+        pictures: those that lie beside the Markdown as well, by the names of their files without `.png`.
+        runs: ids of the runs, each once.
+    """
+
+    chapter: str
+    name: str
+    title: str
+    lead: str
+    lines: tuple[str, ...]
+    tables: Mapping[str, Block]
+    legends: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    csv: Sequence[Mapping[str, object]] = ()
+    figures: tuple[Figure, ...] = ()
+    pictures: Mapping[str, Figure] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> Block:
+        """The first table."""
+        return next(iter(self.tables.values()))
+
+    def markdown(self) -> str:
+        """A section; ends with a newline."""
+        return section(
+            self.title, self.lines, tuple(self.tables.values()), legend="; ".join(self.legends), notes=self.notes
+        )
+
+    def files(self) -> Reports:
+        """Every report by the name of its file."""
+        return {
+            f"{self.name}.md": self.markdown(),
+            f"{self.name}.csv": csv_text(self.csv) if self.csv else None,
+            **{f"{name}.png": picture.png(figure, lines=self.lines) for name, figure in self.pictures.items()},
+        }
+
+    def terminal(self) -> Group:
+        """The first table with its legend, for a terminal."""
+        return laid_out(self.title, self.lines, self.table, legend="; ".join(self.legends), notes=self.notes)
+
+    def page_block(self) -> PageBlock:
+        """The block of the page, which shows the lead above all else."""
+        return PageBlock(
+            anchor=anchor(self.name),
+            title=self.title,
+            lead=self.lead,
+            lines=(*(line for line in self.lines if line != self.lead), *self.legends),
+            figures=self.figures,
+            tables=tuple(Table(title=name, columns=one.headers, rows=one.rows) for name, one in self.tables.items()),
+            notes=self.notes,
+            runs=self.runs,
+            stem=self.name,
+        )

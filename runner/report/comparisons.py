@@ -1,0 +1,361 @@
+"""What is compared across matrices, declared once: columns, legend, lead and figures of each kind of comparison.
+
+`runner/analysis/comparisons/` finds the runs and computes the figures; `runner/report/comparison.py` renders what is declared here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from runner.analysis.comparisons.ablation import Ablation, Losses, ablations
+from runner.analysis.comparisons.cross_check import INCOMPARABLE, CrossCheck, cross_checks
+from runner.analysis.comparisons.devices import Devices, OnGpu, Standing, Training
+from runner.analysis.comparisons.inputs import InputReport, Source
+from runner.analysis.comparisons.inputs import inputs as find_inputs
+from runner.analysis.comparisons.networks import Network, Networks
+from runner.analysis.comparisons.networks import networks as find_networks
+from runner.analysis.comparisons.strategies import strategies as find_strategies
+from runner.analysis.comparisons.sweeps import sweeps
+from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, milliseconds, percent
+from runner.report.block import Block
+from runner.report.comparison import ComparisonReport
+from runner.report.figures import PARTS_LEGEND, runs
+from runner.report.page.figures import efficiency_by_network, throughput_by
+from runner.report.page.model import Figure, Series
+from runner.report.sweep import sweep
+
+if TYPE_CHECKING:
+    from runner.analysis.comparisons.alike import Compared, Run, TrainingComparison
+    from runner.analysis.summary import Row
+
+UNUSABLE: Final = "no usable run"
+
+
+def across_matrices(found: Sequence[Run]) -> Iterator[ComparisonReport]:
+    """Every comparison of runs in one folder, whichever matrix they are of; interconnects are in `transports.py`."""
+    yield from map(networks, find_networks(found))
+    yield from map(strategies, find_strategies(found))
+    yield from map(sweep, sweeps(found))
+    yield from map(inputs, find_inputs(found))
+    yield from map(ablation, ablations(found))
+    yield from map(engines, cross_checks(found))
+
+
+def ablation(found: Ablation) -> ComparisonReport:
+    """A training with one technique more a line."""
+    best = _most(found.rows)
+    return _of_training(
+        found,
+        chapter="ablations",
+        what="ablation",
+        heading="Techniques",
+        columns={
+            "line": lambda line: line.label,
+            "runs": _runs,
+            f"{found.unit} ±": _rate,
+            "÷ first ±": _ratio,
+            "÷ before ±": lambda line: figure(line.gain, half_width(line.gain_ci95)),
+            "loss, RMS": lambda line: _loss(line.losses, "distance", "spread"),
+            "loss, mean": lambda line: _loss(line.losses, "shift", "sway"),
+            "validity": _validity,
+        },
+        legend=(
+            f"each line has all that the lines above it have; {PLUS_MINUS}; loss: how far its losses, means of 10 steps, are from the plain "
+            "program's with the same seed, and how far two seeds of that program are from each other at most: root mean square of the "
+            "differences, and their mean"
+        ),
+        lead=f"{_ratio(best)} × the first line with all above it to: {best.label}" if best else UNUSABLE,
+        figures=throughput_by("technique", found),
+    )
+
+
+def engines(found: CrossCheck) -> ComparisonReport:
+    """A training in a container and on the same software without one."""
+    incomparable = INCOMPARABLE if any(row.differs for row in found.rows) else UNUSABLE
+    return _of_training(
+        found,
+        chapter="engines",
+        what="engines",
+        heading="Engines",
+        columns={
+            "engine": lambda one: one.engine,
+            "ran from": lambda one: one.place,
+            "runs": _runs,
+            f"{found.unit} ±": _rate,
+            f"÷ {found.bare} ±": lambda one: INCOMPARABLE if one.differs else _ratio(one),
+            "differs in": lambda one: ", ".join(one.differs) or ABSENT,
+            "first step (s)": lambda one: figure(one.first_step_s),
+            "validity": _validity,
+        },
+        legend=(
+            f"{PLUS_MINUS}; a ratio is of the same framework, CUDA, cuDNN, NCCL, Python, driver, machine and training programs, else there is "
+            "none; first step: seconds from the start of the first container or process to the end of the first step, the median of the repeats"
+        ),
+        lead=_ratios(found.rows, found.bare) or incomparable,
+        figures=throughput_by("engine", found),
+        csv=[
+            {
+                "engine": one.engine,
+                "ran_from": one.reference,
+                **{name.lower().replace(" ", "_"): value for name, value in one.software},
+                "throughput": one.row.throughput,
+                **ends_by_column("throughput", one.row.throughput_ci95),
+                "unit": one.row.unit,
+                f"ratio_to_{found.bare}": one.ratio,
+                **ends_by_column("ratio", one.ratio_ci95),
+                "differs_in": "; ".join(one.differs),
+                "first_step_s": one.first_step_s,
+                "repeats": one.row.repeats,
+                "status": one.row.status,
+                "runs": " ".join(one.runs),
+            }
+            for one in found.rows
+        ],
+    )
+
+
+def inputs(found: InputReport) -> ComparisonReport:
+    """A training on synthetic samples and on real ones."""
+    best = _most(found.rows)
+
+    def alone(rows: Sequence[Source]) -> tuple[Series, ...]:
+        delivered = tuple(one.alone_per_s for one in rows)
+        series = Series(name="input alone", kind="ideal", x=tuple(one.label for one in rows), y=delivered)
+        return (series,) if any(value is not None for value in delivered) else ()
+
+    return _of_training(
+        found,
+        chapter="inputs",
+        what="input",
+        heading="Input",
+        columns={
+            "input": lambda one: one.label,
+            "runs": _runs,
+            f"{found.unit} ±": _rate,
+            "÷ synthetic ±": _ratio,
+            "input of a step (ms)": lambda one: _part(one.row, "input_s"),
+            f"input alone ({found.unit})": lambda one: figure(one.alone_per_s),
+            "limit": lambda one: one.limit or ABSENT,
+            "validity": _validity,
+        },
+        legend=(
+            f"{PLUS_MINUS}; input of a step: what the loop waited for its batch and compute did not hide; input alone: what the input delivers "
+            "after the training, with nobody training, the median of the repeats; limit: the input where, alone, it delivers less than the "
+            "training takes of synthetic samples"
+        ),
+        lead=f"{best.label}: {_ratio(best)} of synthetic images" if best else UNUSABLE,
+        figures=throughput_by("input", found, ideal=alone),
+    )
+
+
+def strategies(found: TrainingComparison) -> ComparisonReport:
+    """A training on the same devices whose ranks train together in several ways."""
+    return _of_training(
+        found,
+        chapter="strategies",
+        what="strategies",
+        heading="Strategies",
+        columns={
+            "strategy": lambda way: way.label,
+            "runs": _runs,
+            f"{found.unit} ±": _rate,
+            "÷ first ±": _ratio,
+            "efficiency (%) ±": lambda way: _efficiency(way.row),
+            "step (ms)": lambda way: _part(way.row, "step_s"),
+            "exchange alone (ms)": lambda way: _part(way.row, "exchange_alone_s"),
+            "communication (ms)": lambda way: _part(way.row, "communication_s"),
+            "validity": _validity,
+        },
+        legend=(
+            f"{PLUS_MINUS}; efficiency: against one device; step: wall time; exchange alone: all gradients, by the probe, nothing hidden; "
+            "communication: the exchange that compute did not hide, and the update"
+        ),
+        lead=_ratios(found.rows, found.rows[0].label) or UNUSABLE,
+        figures=throughput_by("strategy", found),
+    )
+
+
+_PARTS: Final[Mapping[str, str]] = {
+    "step (ms)": "step_s",
+    "compute": "compute_s",
+    "stragglers": "stragglers_s",
+    "communication": "communication_s",
+    "exchange alone": "exchange_alone_s",
+}
+
+
+def networks(found: Networks) -> ComparisonReport:
+    """Networks that were trained alike on one device and on more."""
+    rows = [(network, row) for network in found.networks for row in network.rows]
+    units = " / ".join(sorted({network.unit for network in found.networks}))
+    columns: dict[str, Callable[[tuple[Network, Row]], str]] = {
+        "network": lambda one: one[0].label,
+        "batch": lambda one: f"{one[0].batch:,}",
+        "devices": lambda one: one[1].devices,
+        "runs": lambda one: runs(one[1]),
+        f"{units} ±": lambda one: figure(one[1].throughput, half_width(one[1].throughput_ci95)),
+        "speedup ±": lambda one: figure(one[1].speedup, half_width(one[1].speedup_ci95)),
+        "efficiency (%) ±": lambda one: _efficiency(one[1]),
+        **{header: lambda one, name=name: _part(one[1], name) for header, name in _PARTS.items()},  # type: ignore[misc]
+        "power (W)": lambda one: figure(one[1].telemetry.power_w if one[1].telemetry else None),
+        "samples/J": lambda one: figure(one[1].telemetry.samples_per_joule if one[1].telemetry else None),
+        "validity": lambda one: one[1].status + (", superlinear" if one[1].superlinear else ""),
+    }
+    largest = [(one.label, one.rows[-1]) for one in found.networks if one.rows[-1].efficiency is not None]
+    lead = "; ".join(f"{label}: {figure(percent(row.efficiency))} % on {row.devices}" for label, row in largest)
+    drawn = efficiency_by_network(found)
+    return ComparisonReport(
+        chapter="networks",
+        name=found.name,
+        title=f"{found.title}: scaling",
+        lead=lead or "no usable run on several devices",
+        lines=(*found.how, found.ran_on),
+        tables={"Networks": Block.of(rows, columns)},
+        legends=(
+            (
+                f"batch: of one device, of all with strong scaling; {PLUS_MINUS}; speedup, efficiency: to one device; power: of all devices, energy ÷ "
+                f"time; {PARTS_LEGEND}"
+            ),
+        ),
+        notes=found.notes,
+        csv=[
+            {
+                "network": network.label,
+                "batch": network.batch,
+                "scale": row.scale,
+                "device": row.device,
+                "throughput": row.throughput,
+                **ends_by_column("throughput", row.throughput_ci95),
+                "unit": row.unit,
+                "speedup": row.speedup,
+                "efficiency": row.efficiency,
+                **ends_by_column("efficiency", row.efficiency_ci95),
+                **{name: getattr(row.parts, name, None) for name in _PARTS.values()},
+                "repeats": row.repeats,
+                "status": row.status,
+                "runs": " ".join(own),
+            }
+            for network in found.networks
+            for row, own in zip(network.rows, network.runs, strict=True)
+        ],
+        figures=drawn,
+        pictures={found.name: drawn[0]} if drawn else {},
+        runs=tuple(run for network in found.networks for own in network.runs for run in own),
+    )
+
+
+_DIGITS: Final = 12
+"""Of a UUID that are shown."""
+
+
+def devices(found: Devices) -> ComparisonReport:
+    """What ran on several GPUs of a kind, each by itself."""
+
+    def at(end: int, read: Callable[[OnGpu], str]) -> Callable[[Training], str]:
+        return lambda row: read(row.gpus[end])
+
+    def both(heading: str, read: Callable[[OnGpu], str]) -> dict[str, Callable[[Training], str]]:
+        return {heading.format(word): at(end, read) for word, end in (("slowest", 0), ("fastest", -1))}
+
+    trainings: dict[str, Callable[[Training], str]] = {
+        "training": lambda row: row.label,
+        "GPUs": lambda row: str(len(row.gpus)),
+        "runs": lambda row: str(len(row.runs)),
+        **both("{}'s runs", lambda gpu: str(len(gpu.runs))),
+        **both(f"{{}} ({found.unit}) ±", lambda gpu: figure(gpu.rate, half_width(gpu.rate_ci95))),
+        "÷ slowest": lambda row: figure(row.ratio),
+        **both("{}'s clock (MHz)", lambda gpu: figure(gpu.clock_mhz)),
+        "degraded": lambda row: str(row.degraded) if row.degraded else ABSENT,
+    }
+    gpus: dict[str, Callable[[Standing], str]] = {
+        "GPU": lambda row: row.uuid[:_DIGITS],
+        "trainings": lambda row: str(row.trainings),
+        "least": lambda row: f"{row.low:.3f}",
+        "median": lambda row: f"{row.median:.3f}",
+        "largest": lambda row: f"{row.high:.3f}",
+    }
+    return ComparisonReport(
+        chapter="devices",
+        name=found.name,
+        title=f"{found.title}: devices",
+        lead=found.lead,
+        lines=(found.lead, found.ran_on),
+        tables={"Trainings": Block.of(found.trainings, trainings), "GPUs": Block.of(found.standings, gpus)},
+        legends=(
+            (
+                f"a training: one version of the programs and of what they ran in; {PLUS_MINUS}; of one GPU it knows of that GPU only; ÷ slowest has "
+                "none, as its GPUs were picked by their rates; clock: mean of the SMs'; degraded: on so many of the GPUs"
+            ),
+            "least, median, largest of a GPU: its rate ÷ the median of the GPUs that ran the same training, over the trainings that it ran",
+        ),
+        runs=tuple(run for training in found.trainings for run in training.runs),
+    )
+
+
+def _of_training(
+    found: TrainingComparison,
+    *,
+    chapter: str,
+    what: str,
+    heading: str,
+    columns: Mapping[str, Callable[[Any], str]],
+    legend: str,
+    lead: str,
+    figures: tuple[Figure, ...],
+    csv: Sequence[Mapping[str, object]] = (),
+) -> ComparisonReport:
+    """The report of one training in several settings, `what` for the title and `columns` of its rows."""
+    return ComparisonReport(
+        chapter=chapter,
+        name=found.name,
+        title=f"{found.title}: {what}",
+        lead=lead,
+        lines=(found.setting, found.ran_on),
+        tables={heading: Block.of(found.rows, columns)},
+        legends=(legend,),
+        notes=found.notes,
+        csv=csv,
+        figures=figures,
+        runs=tuple(dict.fromkeys(run for row in found.rows for run in row.runs)),
+    )
+
+
+def _runs(one: Compared) -> str:
+    return runs(one.row)
+
+
+def _rate(one: Compared) -> str:
+    return figure(one.row.throughput, half_width(one.row.throughput_ci95))
+
+
+def _ratio(one: Compared) -> str:
+    return figure(one.ratio, half_width(one.ratio_ci95))
+
+
+def _validity(one: Compared) -> str:
+    return one.row.status
+
+
+def _efficiency(row: Row) -> str:
+    return figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100))
+
+
+def _part(row: Row, name: str) -> str:
+    return figure(milliseconds(getattr(row.parts, name, None)))
+
+
+def _most(rows: Sequence[Compared]) -> Compared | None:
+    """The row with the highest ratio."""
+    return max((one for one in rows if one.ratio is not None), key=lambda one: one.ratio or 0.0, default=None)
+
+
+def _ratios(rows: Sequence[Compared], base: str) -> str:
+    return "; ".join(f"{one.label}: {_ratio(one)} of {base}" for one in rows if one.ratio is not None)
+
+
+def _loss(found: Losses | None, own: Literal["distance", "shift"], most: Literal["spread", "sway"]) -> str:
+    if found is None:
+        return ABSENT
+    value, limit = getattr(found, own), getattr(found, most)
+    return f"{figure(value)} of {figure(limit)}" + ("" if abs(value) <= limit else ", outside")
