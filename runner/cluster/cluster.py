@@ -29,7 +29,7 @@ Way = Literal["here", "emulated", "hosts"]
 
 
 @dataclass(frozen=True)
-class Fleet:
+class Cluster:
     """The machines of a request.
 
     Attributes:
@@ -79,7 +79,7 @@ class Fleet:
             seen.connection.close()
 
 
-def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Fleet:
+def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Cluster:
     """Find the machines that a request may use.
 
     Args:
@@ -95,24 +95,24 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
     hosts = load_hosts(request.hosts)
     if not contact:
         members = tuple(_member(host, declared_node(host)) for host in hosts.hosts)
-        return Fleet("hosts", hosts.hosts[0].name, members, hosts.link)
+        return Cluster("hosts", hosts.hosts[0].name, members, hosts.link)
     return _hosts(hosts, say)
 
 
-def _this_machine(request: Request) -> Fleet:
+def _this_machine(request: Request) -> Cluster:
     here = inspect_local()
     if not request.links or not request.nodes:
-        return Fleet("here", here.name, (Member(here, NodeWires()),))
+        return Cluster("here", here.name, (Member(here, NodeWires()),))
     nodes = emulated_nodes(here, request.nodes)
-    return Fleet("emulated", here.name, tuple(Member(n, NodeWires(roles={"ethernet": IFACE})) for n in nodes))
+    return Cluster("emulated", here.name, tuple(Member(n, NodeWires(roles={"ethernet": IFACE})) for n in nodes))
 
 
-def _hosts(hosts: Hosts, say: Callable[[str], None]) -> Fleet:
+def _hosts(hosts: Hosts, say: Callable[[str], None]) -> Cluster:
     from runner.cluster.hosts.survey import survey  # noqa: PLC0415 - loads what only hosts need
 
     surveyed = survey(hosts, say)
     members = tuple(_member(seen.host, seen.node) for seen in surveyed)
-    return Fleet("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
+    return Cluster("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
 
 
 def _used(node: Node, seen: Surveyed | None, image_id: str | None) -> NodeUsed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runner.cluster.cluster import Fleet, assemble
+from runner.cluster.cluster import Cluster, assemble
 from runner.cluster.machine.provenance import programs_sha256
 from runner.core import dataset
 from runner.core.container_spec import IMAGE_USER, Mount
@@ -22,7 +22,7 @@ from runner.engines import docker, podman
 from runner.engines.base import EngineError
 from runner.engines.user import job_user
 from runner.images.catalog import Catalog, load_images, misfit
-from runner.images.given import AnyImage, GivenImage, look_up
+from runner.images.custom_image import AnyImage, CustomImage, look_up
 from runner.images.own import OwnSoftware, own_software
 from runner.images.spec import ImageSpec
 from runner.plan.counting import Nsight
@@ -55,17 +55,17 @@ class EngineChoice:
 
 
 @dataclass(frozen=True)
-class Ground:
+class Resources:
     """Everything that planning needs to know.
 
     Attributes:
-        fleet: the machines.
+        cluster: the machines.
         workloads_sha256: digest of the training programs.
         out: directory of the run directories.
         nsight: what this machine has to read the GPU's counters with; looked for where a pass needs them.
     """
 
-    fleet: Fleet
+    cluster: Cluster
     device: Device
     engine: EngineChoice
     image: AnyImage
@@ -78,7 +78,7 @@ class Ground:
     @property
     def node(self) -> Node:
         """The first node: the only one, or the one where one-device trials run."""
-        return self.fleet.members[0].node
+        return self.cluster.members[0].node
 
     def check_engine(self) -> None:
         """Refuse an image that runs in a container only where there is none.
@@ -93,7 +93,7 @@ class Ground:
             )
 
 
-def look(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Ground:
+def discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Resources:
     """Look at the machines, the catalog, the data and the engines that a request needs.
 
     Args:
@@ -105,47 +105,47 @@ def look(request: Request, *, contact: bool = True, say: Callable[[str], None] =
         RequestError: a file of the suite is wrong, the image is unknown or does not fit the GPUs, DATA is no data set, or the
             engine does not answer.
     """
-    fleet = assemble(request, contact=contact, say=say)
+    cluster = assemble(request, contact=contact, say=say)
     with ExitStack() as undo:
-        undo.callback(fleet.close)
-        ground = _look(request, fleet)
+        undo.callback(cluster.close)
+        resources = _look(request, cluster)
         undo.pop_all()
-    if ground.engine.podman:
-        say(podman.note(ground.engine.podman))
-    return ground
+    if resources.engine.podman:
+        say(podman.note(resources.engine.podman))
+    return resources
 
 
-def _look(request: Request, fleet: Fleet) -> Ground:
-    node = fleet.members[0].node
+def _look(request: Request, cluster: Cluster) -> Resources:
+    node = cluster.members[0].node
     device = device_of(request, node)
-    engine = _engine(request, fleet)
+    engine = _engine(request, cluster)
     if device == "gpu":
         podman.refuse_gpus(engine.podman)
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
     catalog = load_images(SUITE_ROOT)
     image: AnyImage
     if request.image:
-        image = _given(catalog, request, request.image, device=device, source=image_source(fleet))
+        image = _custom_image(catalog, request, request.image, device=device, source=image_source(cluster))
     elif request.engine == "host":
         image = _own(catalog, request, device)
     else:
         image = _image(catalog, request, device, node)
-        for member in fleet.members:
+        for member in cluster.members:
             catalog.check_fit(image, member.node.gpus, member.node.driver)
-    by_others = read_by_others(in_containers=engine.in_containers, on_hosts=fleet.way == "hosts")
-    ground = Ground(
-        fleet=fleet,
+    by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.way == "hosts")
+    resources = Resources(
+        cluster=cluster,
         device=device,
         engine=engine,
         image=image,
         workload=workload,
         dataset=_dataset(request.data, workload, by_others=by_others) if request.data else None,
         workloads_sha256=programs_sha256(WORKLOADS),
-        out=request.out or SUITE_ROOT / "results" / fleet.machine,
+        out=request.out or SUITE_ROOT / "results" / cluster.machine,
         nsight=find_nsight() if "metrics" in request.profile and device == "gpu" else Nsight(),
     )
-    ground.check_engine()
-    return ground
+    resources.check_engine()
+    return resources
 
 
 def _dataset(path: Path, workload: Workload, *, by_others: bool) -> Dataset:
@@ -159,7 +159,9 @@ def _dataset(path: Path, workload: Workload, *, by_others: bool) -> Dataset:
     return dataset.inspect(path, workload.data, by_others=by_others)
 
 
-def _given(catalog: Catalog, request: Request, reference: str, *, device: Device, source: DockerClient) -> GivenImage:
+def _custom_image(
+    catalog: Catalog, request: Request, reference: str, *, device: Device, source: DockerClient
+) -> CustomImage:
     """The image that was given; the GPUs that it has code for, it shows when it runs.
 
     Raises:
@@ -167,7 +169,7 @@ def _given(catalog: Catalog, request: Request, reference: str, *, device: Device
     """
     framework = catalog.of(request.framework or "")[0].framework
     refuse_hidden(request.mounts)
-    return GivenImage(found=look_up(source, reference), framework=framework, device=device, mounts=request.mounts)
+    return CustomImage(found=look_up(source, reference), framework=framework, device=device, mounts=request.mounts)
 
 
 def _own(catalog: Catalog, request: Request, device: Device) -> OwnSoftware:
@@ -200,11 +202,11 @@ def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> Im
     return catalog.with_horovod(image) if wanted else image
 
 
-def _engine(request: Request, fleet: Fleet) -> EngineChoice:
+def _engine(request: Request, cluster: Cluster) -> EngineChoice:
     """Hosts have Docker or are none; nodes are emulated by it; this machine alone can do without."""
-    if fleet.way == "hosts":
+    if cluster.way == "hosts":
         return EngineChoice("docker", None)
-    return choose_engine("docker" if fleet.way == "emulated" else request.engine)
+    return choose_engine("docker" if cluster.way == "emulated" else request.engine)
 
 
 def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
@@ -212,18 +214,18 @@ def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
     return in_containers and (on_hosts or job_user() == IMAGE_USER)
 
 
-def image_source(fleet: Fleet) -> DockerClient:
+def image_source(cluster: Cluster) -> DockerClient:
     """The engine that images are taken from: this machine's, or where that has none the first host's.
 
     Raises:
         RequestError: no engine answers.
     """
-    if not fleet.surveyed:
+    if not cluster.surveyed:
         return docker.connect_or_refuse()
     try:
         return docker.connect()
     except EngineError:
-        return fleet.surveyed[0].connection.client
+        return cluster.surveyed[0].connection.client
 
 
 def refuse_hidden(mounts: Sequence[Mount]) -> None:

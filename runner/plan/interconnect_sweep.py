@@ -22,7 +22,7 @@ RATES_MBIT: Final = (100.0, 1000.0, None)
 NODES: Final = 2
 
 
-def settle(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
+def apply_defaults(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
     """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs to compare the links of.
 
     Raises:

@@ -27,7 +27,7 @@ from runner.core.trial import ForeignTrial, title
 from runner.engines import docker, podman
 from runner.engines.docker import DockerEngine
 from runner.engines.user import job_user
-from runner.images.given import look_up
+from runner.images.custom_image import look_up
 from runner.plan.discovery import WORKLOADS, device_of, refuse_hidden
 from runner.plan.external import Image, Place, container, plan, run_id
 from runner.plan.launch import monitor
@@ -42,7 +42,7 @@ from runner.run.dialects.base import Facts, Reader
 from runner.run.dialects.detection import AutoReader
 from runner.run.execute import Limits, execute
 from runner.run.external_grading import grade
-from runner.run.monitors import sampling
+from runner.run.monitors import monitoring
 from runner.run.prepare import SamplersRoom, samplers_here
 from runner.run.trial_runner import Run
 from runner.run.watch import Watch
@@ -70,22 +70,22 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
         RequestError: it can't be met; nothing was started.
         RunFailedError: a run could not be recorded.
     """
-    ground = _look(request)
-    check_writable(ground.out, room=RESERVE_BYTES)
-    disk.remove_left(ground.out)
+    resources = _look(request)
+    check_writable(resources.out, room=RESERVE_BYTES)
+    disk.remove_left(resources.out)
     name = stamp()
-    baseline = _baseline(ground)
+    baseline = _baseline(resources)
     runs: list[Run] = []
     with progress(open_console(stderr=True)) as shown:
-        if said := remove_certain([ground.engine.client]):
+        if said := remove_certain([resources.engine.client]):
             shown.stage(said)
-        if ground.engine.podman:
-            shown.stage(podman.note(ground.engine.podman))
-        for trial in ground.trials:
+        if resources.engine.podman:
+            shown.stage(podman.note(resources.engine.podman))
+        for trial in resources.trials:
             stopped = Stopped()
             with held(stopped):
                 runs.append(
-                    _run(ground, trial, shown, matrix=name, baseline=baseline, command=command, stopped=stopped)
+                    _run(resources, trial, shown, matrix=name, baseline=baseline, command=command, stopped=stopped)
                 )
             if runs[-1][1].outcome.status != "ok":
                 break
@@ -95,16 +95,16 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     from runner.report.publish import publish  # noqa: PLC0415
 
     shown_runs = [baseline, *runs] if baseline else runs
-    publish(shown_runs, out=ground.out, name=name, console=open_console(soft_wrap=True))
+    publish(shown_runs, out=resources.out, name=name, console=open_console(soft_wrap=True))
     return exit_code([record for _, record in runs])
 
 
 def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
-    ground = _look(request)
-    for number, trial in enumerate(ground.trials, start=1):
-        spec = container(trial, image=ground.image, place=ground.place, run_id=f"RUN{number}")
-        sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n{ground.engine.command_line(spec)}\n")
+    resources = _look(request)
+    for number, trial in enumerate(resources.trials, start=1):
+        spec = container(trial, image=resources.image, place=resources.place, run_id=f"RUN{number}")
+        sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n{resources.engine.command_line(spec)}\n")
         room = samplers_here(spec.node)
         for beside in _sampler(spec, room, hz=request.telemetry_hz):
             sys.stdout.write(f"# beside it on {spec.node}\n{room.describer.command_line(beside)}\n")
@@ -165,10 +165,10 @@ def _image(client: DockerClient, reference: str) -> Image:
     )
 
 
-def _baseline(ground: _Ground) -> Run | None:
+def _baseline(resources: _Ground) -> Run | None:
     """The very same command on one device, where such a run is on file; none is started, as commands name their devices themselves."""
-    trial = ground.trials[0]
-    return baseline_for(trial, list(records_under(ground.out))) if trial.world_size > 1 else None
+    trial = resources.trials[0]
+    return baseline_for(trial, list(records_under(resources.out))) if trial.world_size > 1 else None
 
 
 def _reader(trial: ForeignTrial, name: str) -> Reader | None:
@@ -195,7 +195,7 @@ def _sampler(spec: ContainerSpec, room: SamplersRoom, *, hz: int) -> tuple[Conta
 
 
 def _run(
-    ground: _Ground,
+    resources: _Ground,
     trial: ForeignTrial,
     shown: Progress,
     *,
@@ -206,12 +206,12 @@ def _run(
 ) -> Run:
     """Run the command once and leave its record, whatever becomes of it."""
     name = run_id(trial, matrix=matrix)
-    engine, request = ground.engine, ground.request
-    spec = container(trial, image=ground.image, place=ground.place, run_id=name)
+    engine, request = resources.engine, resources.request
+    spec = container(trial, image=resources.image, place=resources.place, run_id=name)
     room = samplers_here(spec.node)
     beside = _sampler(spec, room, hz=request.telemetry_hz)
-    facts = provenance.collect(node=ground.place.node, command=command)
-    writer = RunWriter(ground.out / name)
+    facts = provenance.collect(node=resources.place.node, command=command)
+    writer = RunWriter(resources.out / name)
     planned = RunPlan(
         run_id=name,
         trial=trial,
@@ -221,7 +221,7 @@ def _run(
     writer.create(planned)
     watch = Watch(shown, trial)
     reader = _reader(trial, spec.name)
-    with sampling(beside, engines=room.engines, writer=writer, watch=watch, idle_s=request.idle_s, stopped=stopped):
+    with monitoring(beside, engines=room.engines, writer=writer, watch=watch, idle_s=request.idle_s, stopped=stopped):
         outcome = execute(
             engines={spec.node: engine},
             specs=(spec,),
@@ -247,7 +247,7 @@ def _run(
         trial=trial,
         engine=engine.name,
         engine_details=EngineDetails(version=engine.facts().version, reason=None),
-        image=ground.image.used,
+        image=resources.image.used,
         outcome=graded.outcome,
         measurement=graded.measurement,
         scaling=scaling(trial, name, graded, baseline[1] if baseline else None),

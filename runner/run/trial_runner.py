@@ -19,7 +19,7 @@ from runner.core.interrupts import Stopped, held
 from runner.core.record import ImageUsed, Outcome, RunPlan, RunRecord
 from runner.core.request import Request
 from runner.core.trial import Trial, paced
-from runner.plan.discovery import Ground
+from runner.plan.discovery import Resources
 from runner.plan.launch import launch, monitor
 from runner.plan.launch.job import Job, take_seats
 from runner.report.progress import Aside, Progress
@@ -30,7 +30,7 @@ from runner.run.dialects import DIALECTS
 from runner.run.dialects.base import Facts, Reader
 from runner.run.dialects.figures import FiguresReader
 from runner.run.execute import Limits, execute
-from runner.run.monitors import sampling
+from runner.run.monitors import monitoring
 from runner.run.prepare import Prepared
 from runner.run.watch import Watch
 
@@ -43,7 +43,7 @@ Known = Callable[[Trial, ImageUsed], Run | None]
 
 
 @dataclass(frozen=True)
-class Matrix:
+class TrialRunner:
     """The trials of one request, run one after the other.
 
     Attributes:
@@ -52,7 +52,7 @@ class Matrix:
     """
 
     request: Request
-    ground: Ground
+    resources: Resources
     prepared: Prepared
     shown: Progress
     command: tuple[str, ...]
@@ -67,7 +67,7 @@ class Matrix:
             KeyboardInterrupt: it was stopped, too late for the record of the run that was under way to say so.
         """
         asked = self.request.gpus or self.request.workers
-        on_file = list(records_under(self.ground.out)) if asked and 1 not in asked else []
+        on_file = list(records_under(self.resources.out)) if asked and 1 not in asked else []
         valid = [run for run in on_file if run[1].validity.status == "valid"]
         runs: list[Run] = []
         failed: set[str] = set()
@@ -88,7 +88,7 @@ class Matrix:
             else:
                 baseline = baseline_for(trial, [*on_file, *runs])
                 trial = alike(trial, [*on_file, *runs])
-                job = make_job(trial, self.ground, self.prepared, run_id=self._run_id(trial))
+                job = make_job(trial, self.resources, self.prepared, run_id=self._run_id(trial))
                 with held(self.stopped):
                     done = [self._run(job, self.shown, baseline[1] if baseline else None)]
             runs += done
@@ -108,7 +108,7 @@ class Matrix:
 
     def _run_together(self, trials: Sequence[Trial]) -> list[Run]:
         """Run several trainings at once, each with its own containers and record; the first one's progress stands for all."""
-        jobs = [make_job(trial, self.ground, self.prepared, run_id=self._run_id(trial)) for trial in trials]
+        jobs = [make_job(trial, self.resources, self.prepared, run_id=self._run_id(trial)) for trial in trials]
         with ThreadPoolExecutor(max_workers=len(jobs)) as pool:
             going = [
                 pool.submit(self._run, job, self.shown if number == 0 else Aside(self.shown), None)
@@ -123,14 +123,14 @@ class Matrix:
         specs = launch(job)
         beside = samplers(job, self.prepared, hz=self.request.telemetry_hz)
         describer = self.prepared.describer
-        fleet = self.ground.fleet
+        cluster = self.resources.cluster
         facts = provenance.collect(
-            node=self.ground.node,
+            node=self.resources.node,
             command=self.command,
-            host=fleet.host,
-            nodes=fleet.used(trial.placement, image_ids=self.prepared.image_ids) if trial.nodes > 1 else (),
+            host=cluster.host,
+            nodes=cluster.used(trial.placement, image_ids=self.prepared.image_ids) if trial.nodes > 1 else (),
         )
-        writer = RunWriter(self.ground.out / run_id)
+        writer = RunWriter(self.resources.out / run_id)
         planned = RunPlan(
             run_id=run_id,
             trial=trial,
@@ -141,11 +141,11 @@ class Matrix:
             ),
         )
         writer.create(planned)
-        watch = Watch(shown, trial, unit=self.ground.workload.unit)
+        watch = Watch(shown, trial, unit=self.resources.workload.unit)
         outcome = self._execute(job, specs, beside, writer, watch)
         writer.settle(planned)
         outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
-        if outcome.status in ("failed", "silent", "timeout") and (apart := fleet.apart(trial.placement)):
+        if outcome.status in ("failed", "silent", "timeout") and (apart := cluster.apart(trial.placement)):
             outcome = outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
         # numpy takes a fifth of a second to load: not before the job is under way (`report/ahead.py`).
         from runner.analysis.grading.grade import grade, scaling  # noqa: PLC0415
@@ -158,7 +158,7 @@ class Matrix:
             samples=writer.table("telemetry", report=shown.stage),
             monitors=planned.monitors,
             provenance=facts,
-            workload=self.ground.workload,
+            workload=self.resources.workload,
             kernels=writer.table("kernels", report=shown.stage) if trial.profile else None,
             containers=planned.containers,
         )
@@ -191,7 +191,7 @@ class Matrix:
         watch: Watch,
     ) -> Outcome:
         """Run the containers with the keys that they need, and with samplers beside them."""
-        with sampling(
+        with monitoring(
             beside,
             engines=self.prepared.samplers.engines,
             writer=writer,
@@ -274,29 +274,29 @@ def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
     return found
 
 
-def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -> Job:
+def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: str) -> Job:
     """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
     describer = prepared.describer
-    remote = ground.fleet.way == "hosts"
-    store = None if remote else compiled.store_for(trial, engine=describer.name, software=ground.image.software)
+    remote = resources.cluster.way == "hosts"
+    store = None if remote else compiled.store_for(trial, engine=describer.name, software=resources.image.software)
     mounts = describer.mounts(prepared.data)
     if store:
         mounts += (compiled.mount(store, place=describer.place(store)),)
     nodes = {}
-    for member in ground.fleet.members:
-        ports = free_ports(PORTS) if ground.fleet.way == "here" else turned(member.node.ports, run_id)
+    for member in resources.cluster.members:
+        ports = free_ports(PORTS) if resources.cluster.way == "here" else turned(member.node.ports, run_id)
         nodes[member.node.name] = member.node.model_copy(update={"ports": ports})
     return Job(
         run_id=run_id,
         trial=trial,
-        seats=take_seats(trial, nodes, network="host" if ground.fleet.way == "hosts" else "emulated"),
+        seats=take_seats(trial, nodes, network="host" if resources.cluster.way == "hosts" else "emulated"),
         site=describer.site(prepared.data),
         image=prepared.image_used.reference,
         user=describer.user(),
         mounts=mounts,
         remote=remote,
         tools=prepared.tools,
-        entrypoint=ground.image.entrypoint,
+        entrypoint=resources.image.entrypoint,
         compiled=describer.place(store) if store else None,
     )
 

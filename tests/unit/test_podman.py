@@ -8,7 +8,7 @@ import examples
 import pytest
 from fake_engine import engine
 
-from runner.cluster.cluster import Fleet
+from runner.cluster.cluster import Cluster
 from runner.core.errors import RequestError
 from runner.core.node import Member
 from runner.core.request import Request
@@ -51,14 +51,16 @@ def version(request, tmp_path, monkeypatch):
 def machine(monkeypatch):
     """A machine with two GPUs."""
     node = examples.gpu_node(2)
-    monkeypatch.setattr(discovery, "assemble", lambda *_, **__: Fleet("here", node.name, (Member(node, NodeWires()),)))
+    monkeypatch.setattr(
+        discovery, "assemble", lambda *_, **__: Cluster("here", node.name, (Member(node, NodeWires()),))
+    )
     monkeypatch.setattr(external, "inspect_local", lambda: node)
     return node
 
 
 def look(**asked):
     said = []
-    found = discovery.look(Request(framework="pytorch", model="lenet", **asked), say=said.append)
+    found = discovery.discover(Request(framework="pytorch", model="lenet", **asked), say=said.append)
     return found, said
 
 

@@ -33,7 +33,7 @@ class FoundImage(Frozen):
     entrypoint: tuple[str, ...] = ()
 
 
-class GivenImage(Frozen):
+class CustomImage(Frozen):
     """An image that somebody gave for the suite's own programs, with what the host shows in it.
 
     Nobody knows what is in it before it runs: not the framework's version, which the program tells by its `env` event, and not the GPUs
@@ -94,7 +94,7 @@ class GivenImage(Frozen):
         )
 
 
-AnyImage = ImageSpec | GivenImage | OwnSoftware
+AnyImage = ImageSpec | CustomImage | OwnSoftware
 
 
 def look_up(client: DockerClient, reference: str) -> FoundImage:
