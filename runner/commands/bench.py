@@ -257,10 +257,6 @@ def bench(
         "command": tuple(command) if command else None,
     }
     request = custom_image.request_of(asked)
-    if request.command:  # commands load what they need
-        from runner.run.external import bench as run  # noqa: PLC0415
-        from runner.run.external import dry_run as plan  # noqa: PLC0415
-    else:
-        from runner.run.bench import bench as run  # noqa: PLC0415
-        from runner.run.bench import dry_run as plan  # noqa: PLC0415
-    raise typer.Exit(plan(request) if dry_run else run(request, command=tuple(sys.argv)))
+    from runner.run import bench as flow  # noqa: PLC0415 - commands load what they need
+
+    raise typer.Exit(flow.dry_run(request) if dry_run else flow.bench(request, command=tuple(sys.argv)))

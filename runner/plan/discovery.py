@@ -55,30 +55,61 @@ class EngineChoice:
 
 
 @dataclass(frozen=True)
-class Resources:
-    """Everything that planning needs to know.
+class _Machines:
+    """What every request stands on.
 
     Attributes:
         cluster: the machines.
-        workloads_sha256: digest of the training programs.
         out: directory of the run directories.
-        nsight: what this machine has to read the GPU's counters with; looked for where a pass needs them.
     """
 
     cluster: Cluster
     device: Device
     engine: EngineChoice
-    image: AnyImage
-    workload: Workload
-    dataset: Dataset | None
-    workloads_sha256: str
     out: Path
-    nsight: Nsight = field(default_factory=Nsight)
 
     @property
     def node(self) -> Node:
         """The first node: the only one, or the one where one-device trials run."""
         return self.cluster.members[0].node
+
+
+@dataclass(frozen=True)
+class ExternalResources(_Machines):
+    """What a command line of the user's runs on.
+
+    Attributes:
+        data: the folder that it finds at `/dlscale/data`; None for none.
+    """
+
+    image: CustomImage
+    data: Path | None
+
+    @property
+    def workload(self) -> None:
+        """The program is not one of the suite's."""
+        return
+
+
+@dataclass(frozen=True)
+class Resources(_Machines):
+    """What a program of the suite's runs on.
+
+    Attributes:
+        workloads_sha256: digest of the training programs.
+        nsight: what this machine has to read the GPU's counters with; looked for where a pass needs them.
+    """
+
+    image: AnyImage
+    workload: Workload
+    dataset: Dataset | None
+    workloads_sha256: str
+    nsight: Nsight = field(default_factory=Nsight)
+
+    @property
+    def data(self) -> Path | None:
+        """Where the data set is; None for synthetic data."""
+        return Path(self.dataset.path) if self.dataset else None
 
     def check_engine(self) -> None:
         """Refuse an image that runs in a container only where there is none.
@@ -91,6 +122,51 @@ class Resources:
             raise RequestError(
                 f"{self.image.needs_container}, and ENGINE={self.engine.name} has none{why}; start Docker and ask for ENGINE=docker"
             )
+
+
+AnyResources = Resources | ExternalResources
+
+
+def discover_external(request: Request, *, say: Callable[[str], None] = lambda _: None) -> ExternalResources:
+    """Look at the machine, the engine, the image and the data that a command line of the user's needs.
+
+    Raises:
+        RequestError: no engine answers, it does not have the image, or the data can't be read.
+    """
+    if request.image is None:  # `refuse_mixture` was not asked
+        raise RequestError("no image to run the command in; give --image IMG")
+    data = _folder(request.data) if request.data else None
+    refuse_hidden(request.mounts)
+    cluster = assemble(request, contact=False, say=say)
+    device = device_of(request, cluster.members[0].node)
+    with closing(docker.connect_or_refuse()) as client:
+        found = look_up(client, request.image)
+        engine = EngineChoice("docker", None, podman.behind(client))
+    if device == "gpu":
+        podman.refuse_gpus(engine.podman)
+    if engine.podman:
+        say(podman.note(engine.podman))
+    return ExternalResources(
+        cluster=cluster,
+        device=device,
+        engine=engine,
+        out=request.out or SUITE_ROOT / "results" / cluster.machine,
+        image=CustomImage(found=found, framework="", device=device, mounts=request.mounts),
+        data=data,
+    )
+
+
+def _folder(path: Path) -> Path:
+    """The folder that a command sees, as the engine wants it named.
+
+    Raises:
+        RequestError: it is none, or the job's user can't read it.
+    """
+    if not path.is_dir():
+        raise RequestError(f"DATA={path} is no folder; give the folder that the command finds at {docker.DATA}")
+    if job_user() == IMAGE_USER:
+        dataset.refuse_closed(path)
+    return path.resolve()
 
 
 def discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Resources:

@@ -22,7 +22,7 @@ from runner.core.events.parse import EventError, Rows, parse_line
 from runner.core.interrupts import Stopped
 from runner.core.record import Outcome
 from runner.core.request import Request
-from runner.core.trial import Trial
+from runner.core.trial import AnyTrial, Trial
 from runner.engines.base import Engine, EngineError, Line
 from runner.results.store import RunWriter
 from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Lost, Stop
@@ -47,11 +47,11 @@ class Limits:
     flag: str = "--timeout"
 
     @classmethod
-    def of(cls, request: Request, trial: Trial | None = None) -> Limits:
-        """Those that were asked for, of one of the suite's own trainings, of a pass of it under a profiler, or of a command."""
-        searches = trial is not None and "kernel-search" in trial.techniques
+    def of(cls, request: Request, trial: AnyTrial) -> Limits:
+        """Those that were asked for, of a measured run or of a pass under a profiler."""
+        searches = isinstance(trial, Trial) and "kernel-search" in trial.techniques
         silence_s = request.inactivity_timeout_s or (SEARCH_SILENCE_S if searches else SILENCE_S)
-        if trial and trial.profile:
+        if trial.profile:
             return cls(request.profile_timeout_s, silence_s, flag="--profile-timeout")
         return cls(request.timeout_s, silence_s)
 

@@ -28,7 +28,7 @@ from runner.images.custom_image import CustomImage
 from runner.images.own import OwnSoftware
 from runner.images.spec import ImageSpec
 from runner.images.tools import ensure_tools, tools_base
-from runner.plan.discovery import WORKLOADS, Resources, image_source
+from runner.plan.discovery import WORKLOADS, AnyResources, Resources, image_source
 from runner.plan.launch.monitor import MODULES
 from runner.report.progress import Progress
 from runner.run.pack import PACKERS, pack, packed_path
@@ -86,7 +86,7 @@ class Prepared:
                 volumes.remove(engine.client, self.volume)
 
 
-def prepare(resources: Resources, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
+def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
     """Build or find the image, or the environment where there is no container engine, and pack the data if the framework wants that.
 
     Args:
@@ -103,9 +103,9 @@ def prepare(resources: Resources, shown: Progress, *, packed_at: int | None, run
     if resources.cluster.way == "hosts":
         return _on_hosts(resources, shown, started=started, run=run, packed_at=packed_at)
     engine, image = _engine(resources, shown)
-    data = Path(resources.dataset.path) if resources.dataset else None
-    if packed_at and resources.dataset and _needs_packing(resources):
-        data = _pack(resources, resources.dataset, engine, image, shown, image_size=packed_at)
+    data = resources.data
+    if packed_at and (dataset := _to_pack(resources)):
+        data = _pack(resources, dataset, engine, image, shown, image_size=packed_at)
     return Prepared(
         describer=engine,
         engines={member.node.name: engine for member in resources.cluster.members},
@@ -128,21 +128,21 @@ def _samplers_on(hosts: Mapping[str, Engine], volume: str) -> SamplersRoom:
     return SamplersRoom(DockerPlan(volume), hosts, image=base_image().reference)
 
 
-def _tools(resources: Resources, engine: Engine, shown: Progress) -> str | None:
+def _tools(resources: AnyResources, engine: Engine, shown: Progress) -> str | None:
     """Have ready what emulated nodes are made of."""
     if resources.cluster.way != "emulated" or not isinstance(engine, DockerEngine):
         return None
     return ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
 
 
-def _on_hosts(resources: Resources, shown: Progress, *, started: float, run: str, packed_at: int | None) -> Prepared:
+def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: str, packed_at: int | None) -> Prepared:
     """Build or find the image once, bring it and the programs onto every host.
 
     This machine's engine is where it is built; where there is none, the first host's.
     """
-    if packed_at and resources.dataset and _needs_packing(resources):
+    if packed_at and (dataset := _to_pack(resources)):
         raise RequestError(
-            f"DATA={resources.dataset.path} has to be packed for {resources.image.framework} first; type `dlscale data pack`, put what it writes "
+            f"DATA={dataset.path} has to be packed for {resources.image.framework} first; type `dlscale data pack`, put what it writes "
             "at the same path on every host, and give that"
         )
     connections = [seen.connection for seen in resources.cluster.surveyed]
@@ -156,7 +156,7 @@ def _on_hosts(resources: Resources, shown: Progress, *, started: float, run: str
         engines=engines,
         engine_details=EngineDetails(version=resources.cluster.surveyed[0].engine.version, reason=None),
         image_used=image,
-        data=Path(resources.dataset.path) if resources.dataset else None,
+        data=resources.data,
         samplers=_samplers_on(engines, volume),
         seconds=time.monotonic() - started,
         image_ids=ids,
@@ -199,7 +199,7 @@ def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path
     return _pack(resources, resources.dataset, engine, image, shown, image_size=image_size)
 
 
-def _engine(resources: Resources, shown: Progress) -> tuple[Engine, ImageUsed]:
+def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed]:
     image = resources.image
     if isinstance(image, OwnSoftware):
         shown.stage(f"no container: {image.reference} runs as it is")
@@ -210,7 +210,7 @@ def _engine(resources: Resources, shown: Progress) -> tuple[Engine, ImageUsed]:
 
 
 def _pack(
-    resources: Resources, data: Dataset, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int
+    resources: AnyResources, data: Dataset, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int
 ) -> Path:
     shown.stage(f"packing {data.images} images for {resources.image.framework}")
     return pack(
@@ -225,7 +225,7 @@ def _pack(
     )
 
 
-def preview(resources: Resources, *, packed_at: int | None) -> Prepared:
+def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
     describer: Describer
     volume = "dlscale-RUN-workloads"
@@ -245,9 +245,9 @@ def preview(resources: Resources, *, packed_at: int | None) -> Prepared:
         image = ImageUsed(reference=wanted.reference, id=None, digest=None, lock_sha256=wanted.lock_sha256)
     else:
         image = _as_found(wanted)
-    data = Path(resources.dataset.path) if resources.dataset else None
-    if packed_at and resources.dataset and _needs_packing(resources):
-        data = packed_path(resources.dataset, cache_dir(), framework=resources.image.framework, image_size=packed_at)
+    data = resources.data
+    if packed_at and (dataset := _to_pack(resources)):
+        data = packed_path(dataset, cache_dir(), framework=resources.image.framework, image_size=packed_at)
     details = EngineDetails(version=None, reason=resources.engine.reason)
     return Prepared(
         describer=describer,
@@ -261,13 +261,13 @@ def preview(resources: Resources, *, packed_at: int | None) -> Prepared:
     )
 
 
-def _docker(resources: Resources, shown: Progress) -> tuple[Engine, ImageUsed]:
+def _docker(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed]:
     client = docker.connect()
     image = _image(resources, client, shown)
     return DockerEngine(client, WORKLOADS, beside=resources.image.mounts), image
 
 
-def _image(resources: Resources, client: DockerClient, shown: Progress) -> ImageUsed:
+def _image(resources: AnyResources, client: DockerClient, shown: Progress) -> ImageUsed:
     """Have the image in an engine; one that is given is taken as it is."""
     if not isinstance(resources.image, ImageSpec):
         return _as_found(resources.image)
@@ -287,7 +287,7 @@ def _own(image: OwnSoftware) -> LocalEngine:
     return LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version)
 
 
-def _venv(resources: Resources, image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
+def _venv(resources: AnyResources, image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
     cache = cache_dir()
     shown.stage(
         f"no container: {image.name} runs in a virtual environment of the suite's own ({resources.engine.reason})"
@@ -313,7 +313,9 @@ def _venv(resources: Resources, image: ImageSpec, shown: Progress) -> tuple[Engi
     return LocalEngine(python, WORKLOADS), used
 
 
-def _needs_packing(resources: Resources) -> bool:
-    """Whether the data is a folder and the framework's own input pipeline reads none."""
+def _to_pack(resources: AnyResources) -> Dataset | None:
+    """The data set if it is a folder and the framework's own input pipeline reads none."""
     packer = PACKERS.get(resources.image.framework)
-    return bool(resources.dataset and packer and packer.needed and Path(resources.dataset.path).suffix not in PACKED)
+    if not isinstance(resources, Resources) or not resources.dataset or not packer or not packer.needed:
+        return None
+    return None if Path(resources.dataset.path).suffix in PACKED else resources.dataset

@@ -30,10 +30,10 @@ from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.user import job_user
 from runner.images.custom_image import CustomImage, FoundImage
-from runner.plan import discovery
+from runner.plan import discovery, external
 from runner.plan.launch import launch
 from runner.plan.plan import plan
-from runner.run import bench, external, prepare
+from runner.run import bench, prepare
 from runner.run.trial_runner import make_job
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "given"
@@ -327,11 +327,13 @@ def test_what_the_suite_costs_is_measured_in_the_very_same_image():
 
 
 def test_a_command_of_the_users_sees_what_is_shown_and_its_key_tells(machine, monkeypatch):
-    monkeypatch.setattr(external, "inspect_local", lambda: examples.gpu_node(4))
     keys = []
     for mounts in ((), USR, USR[:1]):
-        looked = external._look(Request(image="hostroot:1", command=("train",), gpus=(1,), repeat=1, mounts=mounts))
-        assert looked.place.mounts[1:] == mounts
+        asked = Request(image="hostroot:1", command=("train",), gpus=(1,), repeat=1, mounts=mounts)
+        looked = discovery.discover_external(asked)
+        (trial,) = external.plan(asked, looked)
+        ready = prepare.preview(looked, packed_at=None)
+        assert external.container(trial, looked, ready.describer, run_id="r").mounts[1:] == mounts
         assert looked.image.entrypoint == ENTRYPOINT
-        keys.append(looked.trials[0].key)
+        keys.append(trial.key)
     assert len(set(keys)) == 3
