@@ -44,6 +44,14 @@ class EngineError(Exception):
     """The engine refused something or does not answer any more; the message is the engine's own."""
 
 
+class EngineRefusedError(EngineError):
+    """The engine answered a call with a refusal."""
+
+
+class EngineSilentError(EngineError):
+    """The engine, or the connection to it, gave no answer."""
+
+
 class Site(Frozen):
     """Where a program finds things inside an engine's environment.
 

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.core.errors import NoBaseError, RequestError
 from runner.engines import process
+from runner.engines.base import EngineError
+from runner.engines.images import find_image
 from runner.engines.process import CommandError
+from runner.engines.refusal import as_engine_error
 from runner.images import registry
 from runner.images.catalog import IMAGES
 from runner.images.mirror import apt_transport, debian_sources
@@ -24,7 +27,7 @@ from runner.images.tarball import write_image
 from runner.images.versions import BaseSpec
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 Way = Literal["registry", "mirror"]
 
@@ -64,7 +67,7 @@ _REMOVED: Final = (
 def ensure_base(
     base: BaseSpec,
     *,
-    client: DockerClient,
+    client: Client,
     root: Path,
     cache: Path,
     report: Callable[[str], None],
@@ -100,14 +103,10 @@ def ensure_base(
     return _from_mirror(base, client, cache, report, refresh=refresh)
 
 
-def base_id(base: BaseSpec, client: DockerClient) -> str | None:
+def base_id(base: BaseSpec, client: Client) -> str | None:
     """Id of the base in the engine; None if it is not there."""
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
-    try:
-        return str(client.images.get(base.reference).id)
-    except ImageNotFound:
-        return None
+    found = find_image(client, base.reference)
+    return str(found.id) if found else None
 
 
 def recipe(root: Path, base: BaseSpec) -> Path:
@@ -115,25 +114,24 @@ def recipe(root: Path, base: BaseSpec) -> Path:
     return root / IMAGES / "base" / base.name / "Dockerfile"
 
 
-def package_list(base: BaseSpec, client: DockerClient) -> str:
+def package_list(base: BaseSpec, client: Client) -> str:
     """The packages that a base in the engine holds, one `name=version` a line, by name."""
     said: bytes = client.containers.run(base.reference, ["cat", f"/{PACKAGE_LIST}"], remove=True, network_mode="none")
     return said.decode()
 
 
-def _from_registry(base: BaseSpec, client: DockerClient, dockerfile: Path, report: Callable[[str], None]) -> str:
+def _from_registry(base: BaseSpec, client: Client, dockerfile: Path, report: Callable[[str], None]) -> str:
     """Build the base's Dockerfile; a second, cached pass adds the digest of the package list that the first one installed."""
-    from docker.errors import BuildError, DockerException  # noqa: PLC0415 - loaded with the client
-
     report(f"building {base.reference} from {base.registry.image}")
     options: dict[str, Any] = {"path": str(dockerfile.parent), "tag": base.reference, "rm": True, "forcerm": True}
     try:
-        client.images.build(**options)
-        packages = package_list(base, client)
-        image, _ = client.images.build(
-            **options, labels={LABEL_PACKAGES: hashlib.sha256(packages.encode()).hexdigest()}
-        )
-    except (BuildError, DockerException) as error:
+        with as_engine_error():
+            client.images.build(**options)
+            packages = package_list(base, client)
+            image, _ = client.images.build(
+                **options, labels={LABEL_PACKAGES: hashlib.sha256(packages.encode()).hexdigest()}
+            )
+    except EngineError as error:
         raise RequestError(
             f"{base.reference} could not be built from {base.registry.pinned} ({error}); `dlscale images base --way mirror` "
             f"takes this machine's Debian mirror instead"
@@ -141,9 +139,7 @@ def _from_registry(base: BaseSpec, client: DockerClient, dockerfile: Path, repor
     return str(image.id)
 
 
-def _from_mirror(
-    base: BaseSpec, client: DockerClient, cache: Path, report: Callable[[str], None], *, refresh: bool
-) -> str:
+def _from_mirror(base: BaseSpec, client: Client, cache: Path, report: Callable[[str], None], *, refresh: bool) -> str:
     archive = cache / "bases" / f"{base.reference.rpartition(':')[2]}.tar"
     if refresh or not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from runner.core.errors import RequestError
-from runner.engines.refusal import words
+from runner.engines.base import EngineError
+from runner.engines.images import find_image
+from runner.engines.refusal import as_engine_error
 from runner.images import registry
 from runner.images.lock import header, replace
 from runner.images.spec import ImageSpec
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 _UNKNOWN: Final = "# digest: unknown; no registry has answered yet\n"
 
@@ -53,14 +55,12 @@ def source(image: ImageSpec) -> str:
     return f"{_name(image)}@{digest}" if digest else _name(image)
 
 
-def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable[[str], None]) -> None:
+def ensure_container(image: ImageSpec, *, client: Client, report: Callable[[str], None]) -> None:
     """Have the vendor's container in the engine.
 
     Raises:
         RequestError: it is not there and no registry gives it.
     """
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-
     if container_id(image, client):
         return
     wanted = source(image)
@@ -68,9 +68,10 @@ def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable
     if silence is None:
         report(f"pulling {wanted}")
         try:
-            client.images.pull(wanted)
-        except DockerException as error:
-            silence = words(error)
+            with as_engine_error():
+                client.images.pull(wanted)
+        except EngineError as error:
+            silence = str(error)
         else:
             return
     raise RequestError(
@@ -79,14 +80,10 @@ def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable
     )
 
 
-def container_id(image: ImageSpec, client: DockerClient) -> str | None:
+def container_id(image: ImageSpec, client: Client) -> str | None:
     """Id of the vendor's container in the engine; None if it is not there."""
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
-    try:
-        return str(client.images.get(source(image)).id)
-    except ImageNotFound:
-        return None
+    found = find_image(client, source(image))
+    return str(found.id) if found else None
 
 
 def _name(image: ImageSpec) -> str:

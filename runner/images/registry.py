@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from runner.engines import docker as engine
 from runner.engines.base import EngineError
-from runner.engines.refusal import words
+from runner.engines.refusal import as_engine_error
 
 _ANSWER_S: Final = 15
 
@@ -27,13 +27,12 @@ class Answer:
 
 def ask(reference: str) -> Answer:
     """Ask the registry that a reference names; pulls nothing."""
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
     try:
         api: Any = engine.connect(timeout_s=_ANSWER_S).api
-        return Answer(str(api.inspect_distribution(reference)["Descriptor"]["digest"]), None)
     except EngineError as error:
         return Answer(None, str(error))
-    except (DockerException, RequestException) as error:
-        return Answer(None, words(error).rpartition(": ")[2])
+    try:
+        with as_engine_error():
+            return Answer(str(api.inspect_distribution(reference)["Descriptor"]["digest"]), None)
+    except EngineError as error:
+        return Answer(None, str(error).rpartition(": ")[2])

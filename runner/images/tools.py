@@ -12,7 +12,7 @@ from runner.images.catalog import load_images
 from runner.images.versions import BaseSpec
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 TOOLS: Final = "bookworm-tools"
 
@@ -22,7 +22,7 @@ def tools_base() -> BaseSpec:
     return load_images(SUITE_ROOT).base(TOOLS)
 
 
-def ensure_tools(client: DockerClient, *, cache: Path, report: Callable[[str], None]) -> str:
+def ensure_tools(client: Client, *, cache: Path, report: Callable[[str], None]) -> str:
     """Have it in the engine and return its reference.
 
     Args:

@@ -30,7 +30,7 @@ from runner.plan.launch import STRATEGIES
 from runner.plan.nsight import find_nsight
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
 
@@ -235,9 +235,7 @@ def _dataset(path: Path, workload: Workload, *, by_others: bool) -> Dataset:
     return dataset.inspect(path, workload.data, by_others=by_others)
 
 
-def _custom_image(
-    catalog: Catalog, request: Request, reference: str, *, device: Device, source: DockerClient
-) -> CustomImage:
+def _custom_image(catalog: Catalog, request: Request, reference: str, *, device: Device, source: Client) -> CustomImage:
     """The image that was given; the GPUs that it has code for, it shows when it runs.
 
     Raises:
@@ -290,7 +288,7 @@ def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
     return in_containers and (on_hosts or job_user() == IMAGE_USER)
 
 
-def image_source(cluster: Cluster) -> DockerClient:
+def image_source(cluster: Cluster) -> Client:
     """The engine that images are taken from: this machine's, or where that has none the first host's.
 
     Raises:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.cluster.hosts.container import engine_errors
+from runner.cluster.hosts.endpoint import engine_errors
 from runner.cluster.hosts.supply import check_data, python_modules, supply_image, supply_programs
 from runner.cluster.hosts.survey import base_image
 from runner.core.cache import cache_dir, free_mib
@@ -34,9 +34,8 @@ from runner.report.progress import Progress
 from runner.run.pack import PACKERS, pack, packed_path
 
 if TYPE_CHECKING:
-    from docker import DockerClient
-
     from runner.cluster.hosts.survey import Surveyed
+    from runner.engines.docker import Client
 
 
 @dataclass(frozen=True)
@@ -267,7 +266,7 @@ def _docker(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed
     return DockerEngine(client, WORKLOADS, beside=resources.image.mounts), image
 
 
-def _image(resources: AnyResources, client: DockerClient, shown: Progress) -> ImageUsed:
+def _image(resources: AnyResources, client: Client, shown: Progress) -> ImageUsed:
     """Have the image in an engine; one that is given is taken as it is."""
     if not isinstance(resources.image, ImageSpec):
         return _as_found(resources.image)

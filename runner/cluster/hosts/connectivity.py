@@ -11,11 +11,12 @@ from typing import Final, Protocol
 from pydantic import ValidationError
 
 from runner.cluster.hosts import connectivity_probe
-from runner.cluster.hosts.container import engine_errors, run_on
+from runner.cluster.hosts.endpoint import engine_errors
 from runner.cluster.hosts.survey import Surveyed, at_once, base_image
 from runner.cluster.hosts.unreachable import Unreachable, explain
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
+from runner.engines.images import run_confined
 
 __all__ = ["End", "NodeEnd", "Unreachable", "ends_of", "explain", "reach"]
 
@@ -148,7 +149,7 @@ def _meet(seen: Surveyed, end: End, places: Mapping[str, tuple[str, int]], refer
     }
     source = Path(connectivity_probe.__file__).read_text(encoding="utf-8")
     with engine_errors(seen.connection), seen.connection.patience(_PATIENCE_S):
-        said = run_on(seen.connection, reference, ("python3", "-c", source, json.dumps(own)))
+        said = run_confined(seen.connection.client, reference, ("python3", "-c", source, json.dumps(own)))
     try:
         answer = _Answer.model_validate_json(said)
     except ValidationError as error:
