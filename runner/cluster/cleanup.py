@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
 from runner.core.errors import RequestError
 from runner.engines import docker, owner, removal
-from runner.engines.base import EngineError, EngineRefusedError
-from runner.engines.refusal import as_engine_error
+from runner.engines.base import EngineError, EngineRefusedError, as_engine_error
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client

@@ -16,10 +16,9 @@ from runner.core import dataset
 from runner.core.container_spec import IMAGE_USER, ContainerSpec, Mount
 from runner.core.errors import RequestError
 from runner.engines import docker_options, network, podman, removal
-from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
+from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site, as_engine_error
 from runner.engines.lines import Splitter
 from runner.engines.owner import signed
-from runner.engines.refusal import as_engine_error
 from runner.engines.shaper import shape
 from runner.engines.user import job_user
 

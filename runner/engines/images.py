@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from runner.core.container_spec import IMAGE_USER, LABEL_RUN
-from runner.engines.base import EngineRefusedError, GpuRequest
+from runner.engines import docker
+from runner.engines.base import EngineError, EngineRefusedError, GpuRequest, as_engine_error
 from runner.engines.docker_options import CONFINED
 from runner.engines.owner import signed
-from runner.engines.refusal import as_engine_error
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -102,3 +103,32 @@ def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[s
             raise
         return False
     return True
+
+
+_REGISTRY_ANSWER_S: Final = 15
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a registry said of a reference.
+
+    Attributes:
+        digest: the digest that it has; None if it has none to give.
+        silence: why not, as the engine says; None where there is a digest.
+    """
+
+    digest: str | None
+    silence: str | None
+
+
+def ask_registry(reference: str) -> Answer:
+    """Ask the registry that a reference names; pulls nothing."""
+    try:
+        api: Any = docker.connect(timeout_s=_REGISTRY_ANSWER_S).api
+    except EngineError as error:
+        return Answer(None, str(error))
+    try:
+        with as_engine_error():
+            return Answer(str(api.inspect_distribution(reference)["Descriptor"]["digest"]), None)
+    except EngineError as error:
+        return Answer(None, str(error).rpartition(": ")[2])

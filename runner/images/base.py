@@ -1,4 +1,4 @@
-"""The Debian system under every image: from a registry by digest, or, where none answers, from this machine's own Debian mirror.
+"""The Debian systems under the images and emulated nodes: from a registry by digest, or, where none answers, from this machine's own Debian mirror.
 
 The second way gives the same root, byte for byte, for the same state of the mirror. Its label `dlscale.base` says which way
 an image came.
@@ -7,24 +7,26 @@ an image came.
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.core.errors import NoBaseError, RequestError
+from runner.core.provenance import SUITE_ROOT
 from runner.engines import process
-from runner.engines.base import EngineError
-from runner.engines.images import find_image
+from runner.engines.base import EngineError, as_engine_error
+from runner.engines.images import ask_registry, find_image
 from runner.engines.process import CommandError
-from runner.engines.refusal import as_engine_error
-from runner.images import registry
-from runner.images.catalog import IMAGES
+from runner.images.catalog import IMAGES, load_images
 from runner.images.mirror import apt_transport, debian_sources
-from runner.images.tarball import write_image
 from runner.images.versions import BaseSpec
+from runner.images.wheelhouse import sha256
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -92,7 +94,7 @@ def ensure_base(
     if found:
         return found
     if way is None:
-        silence = registry.ask(base.registry.pinned).silence
+        silence = ask_registry(base.registry.pinned).silence
         if silence is not None:
             report(
                 f"no registry has {base.registry.image} ({silence}); making Debian {base.suite} from this machine's mirror"
@@ -250,3 +252,79 @@ def _speak(report: Callable[[str], None]) -> Callable[[str], None]:
             report(f"mmdebstrap: {line.removeprefix('I: ')}")
 
     return on_line
+
+
+def write_image(
+    *, root: Path, target: Path, reference: str, labels: Mapping[str, str], command: Sequence[str], created_s: int
+) -> str:
+    """Wrap a root file system into an image archive.
+
+    Args:
+        root: a tar file of the whole file system; becomes the one layer as it is.
+        target: the archive to write.
+        reference: name and tag that loading gives the image.
+        labels: the image's labels.
+        command: what runs when nothing else is asked for.
+        created_s: date of the image, in seconds since 1970.
+
+    Returns:
+        The image's id, `sha256:...`: the same for the same arguments.
+    """
+    layer = sha256(root)
+    created = datetime.fromtimestamp(created_s, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    config = _json(
+        {
+            "architecture": "amd64",
+            "config": {
+                "Cmd": list(command),
+                "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+                "Labels": dict(labels),
+            },
+            "created": created,
+            "history": [{"created": created, "created_by": "dlscale images base"}],
+            "os": "linux",
+            "rootfs": {"diff_ids": [f"sha256:{layer}"], "type": "layers"},
+        }
+    )
+    identifier = hashlib.sha256(config).hexdigest()
+    manifest = _json([{"Config": f"{identifier}.json", "Layers": [f"{layer}/layer.tar"], "RepoTags": [reference]}])
+    with tarfile.open(target, "w") as archive:
+        for name, content in ((f"{identifier}.json", config), ("manifest.json", manifest)):
+            archive.addfile(_entry(name, len(content), created_s), io.BytesIO(content))
+        with root.open("rb") as file:
+            archive.addfile(_entry(f"{layer}/layer.tar", root.stat().st_size, created_s), file)
+    return f"sha256:{identifier}"
+
+
+def _entry(name: str, size: int, created_s: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime, entry.mode = size, created_s, 0o644
+    return entry
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+TOOLS: Final = "bookworm-tools"
+
+
+def tools_base() -> BaseSpec:
+    """What images/versions.yaml makes it from; its `reference` names the image."""
+    return load_images(SUITE_ROOT).base(TOOLS)
+
+
+def ensure_tools(client: Client, *, cache: Path, report: Callable[[str], None]) -> str:
+    """Have it in the engine and return its reference.
+
+    Args:
+        client: the engine.
+        cache: bases made from a mirror are kept in its folder `bases`.
+        report: told what is being done.
+
+    Raises:
+        RequestError: neither a registry nor a mirror gives it.
+    """
+    base = tools_base()
+    ensure_base(base, client=client, root=SUITE_ROOT, cache=cache, report=report)
+    return base.reference

@@ -14,10 +14,9 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from runner.core.cache import alone, free_mib
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
-from runner.engines.base import EngineRefusedError
+from runner.engines.base import EngineRefusedError, as_engine_error
 from runner.engines.git import read_git
 from runner.engines.images import find_image
-from runner.engines.refusal import as_engine_error
 from runner.images.base import base_id, ensure_base
 from runner.images.catalog import IMAGES
 from runner.images.container import container_id, ensure_container

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from runner.core.errors import RequestError
-from runner.engines.base import EngineError
-from runner.engines.images import find_image
-from runner.engines.refusal import as_engine_error
-from runner.images import registry
+from runner.engines.base import EngineError, as_engine_error
+from runner.engines.images import ask_registry, find_image
 from runner.images.lock import header, replace
 from runner.images.spec import ImageSpec
 
@@ -32,7 +30,7 @@ def write_container(image: ImageSpec, *, report: Callable[[str], None]) -> bool:
     """
     name = _name(image)
     known = _digest(image)
-    answer = registry.ask(name)
+    answer = ask_registry(name)
     if answer.silence:
         report(f"{name}: its registry does not answer ({answer.silence}); its digest stays {known or 'unknown'}")
     if known and answer.digest and known != answer.digest:
@@ -64,7 +62,7 @@ def ensure_container(image: ImageSpec, *, client: Client, report: Callable[[str]
     if container_id(image, client):
         return
     wanted = source(image)
-    silence = registry.ask(wanted).silence
+    silence = ask_registry(wanted).silence
     if silence is None:
         report(f"pulling {wanted}")
         try:

@@ -23,11 +23,11 @@ from runner.engines.base import Describer, Engine
 from runner.engines.docker import DockerEngine, DockerPlan
 from runner.engines.environment import ensure_environment, environment_python
 from runner.engines.local import LocalEngine
+from runner.images.base import ensure_tools, tools_base
 from runner.images.build import ensure
 from runner.images.custom_image import CustomImage
 from runner.images.own import OwnSoftware
 from runner.images.spec import ImageSpec
-from runner.images.tools import ensure_tools, tools_base
 from runner.plan.discovery import WORKLOADS, AnyResources, Resources, image_source
 from runner.plan.launch.monitor import MODULES
 from runner.report.progress import Progress

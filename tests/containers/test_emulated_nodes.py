@@ -26,7 +26,7 @@ from runner.core.errors import RequestError
 from runner.core.wire import Link
 from runner.engines import shaper
 from runner.engines.docker import DockerEngine
-from runner.images.tools import ensure_tools
+from runner.images.base import ensure_tools
 from runner.plan.launch import emulated, launch
 from runner.plan.launch.job import spec
 from runner.run.execute import Limits, execute

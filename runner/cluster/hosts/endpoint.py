@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final
 from runner.cluster.hosts.model import Address, Endpoint, Host
 from runner.core.errors import RequestError
 from runner.engines import docker
-from runner.engines.base import EngineError, EngineRefusedError, EngineSilentError
+from runner.engines.base import EngineError, EngineRefusedError, EngineSilentError, as_engine_error
 from runner.engines.process import CommandError
-from runner.engines.refusal import as_engine_error
 from runner.engines.tunnel import Tunnel, open_tunnel
 
 if TYPE_CHECKING:

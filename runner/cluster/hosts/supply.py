@@ -18,9 +18,8 @@ from runner.cluster.hosts.endpoint import Connection, engine_errors
 from runner.core import dataset
 from runner.core.errors import RequestError
 from runner.engines import volumes
-from runner.engines.base import EngineError
+from runner.engines.base import EngineError, as_engine_error
 from runner.engines.images import can_mount, find_image
-from runner.engines.refusal import as_engine_error
 from runner.engines.volumes import File
 
 if TYPE_CHECKING:
