@@ -14,7 +14,7 @@ from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.model import Host, Hosts
 from runner.cluster.hosts.offline import declared_node
 from runner.cluster.machine import provenance
-from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.local_node import inspect_local
 from runner.core import provenance as provenance_module
 from runner.core.node import Member, Node
 from runner.core.provenance import NodeUsed
@@ -66,8 +66,7 @@ class Cluster:
 
     def apart(self, placement: Sequence[Placed]) -> str | None:
         """Look after a run that ended badly whether its hosts reach each other on its wires; a sentence on whose fault it is if not."""
-        from runner.cluster.hosts.connectivity import reach  # noqa: PLC0415 - loads what only hosts need
-        from runner.cluster.hosts.unreachable import explain  # noqa: PLC0415 - loads what only hosts need
+        from runner.cluster.hosts.connectivity import explain, reach  # noqa: PLC0415 - loads what only hosts need
 
         seen = {of_host.host.name: of_host for of_host in self.surveyed}
         wired = [(seen[placed.node], placed.wire) for placed in placement if placed.node in seen and placed.wire]

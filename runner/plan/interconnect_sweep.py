@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.local_node import inspect_local
 from runner.core.errors import RequestError
 from runner.core.node import Member, Node
 from runner.core.request import Device, Interconnect, Request, refuse_contradictions

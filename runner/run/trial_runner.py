@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.cluster.machine import provenance
-from runner.cluster.machine.cluster import PORTS, free_ports
+from runner.cluster.machine.local_node import PORTS, free_ports
 from runner.core.container_spec import ContainerSpec
 from runner.core.events import Event
 from runner.core.events.training import Pace

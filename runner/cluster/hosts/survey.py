@@ -27,8 +27,8 @@ from runner.cluster.hosts.model import Host, Hosts
 from runner.cluster.hosts.remote_facts import Snapshot
 from runner.cluster.hosts.supply import supply_image
 from runner.cluster.hosts.validate import unmet
-from runner.cluster.machine.cluster import PORTS
 from runner.cluster.machine.hostfs import nvidia_pci_functions
+from runner.cluster.machine.local_node import PORTS
 from runner.cluster.machine.nvml import GpuHealth, read_health
 from runner.cluster.machine.provenance import read_host
 from runner.core.cache import cache_dir
