@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
 from runner.core.errors import RequestError
 from runner.engines import docker, owner, removal
-from runner.engines.base import EngineError
-from runner.engines.refusal import as_engine_error
+from runner.engines.base import EngineError, EngineRefusedError, as_engine_error
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 # The lease ends its container within seconds of its runner (`workloads/lease.py`: five and a moment), and the engine takes one more.
 LEASE_S: Final = 10.0
@@ -41,7 +40,7 @@ class Place:
         refusal: why the engine was given up, as a sentence; None for one that answers.
     """
 
-    def __init__(self, client: DockerClient, *, host: str = "") -> None:
+    def __init__(self, client: Client, *, host: str = "") -> None:
         """Look for everything; `host` is the name of one that is not this machine."""
         self.removed: list[str] = []
         self.kinds: Counter[str] = Counter()
@@ -91,11 +90,13 @@ class Place:
         return [one for one in things if left(one)]
 
     def _remove(self, kind: str, name: str, remove: Callable[..., object], *which: object, **how: bool) -> None:
-        from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
-
         if self.refusal:
             return
-        with self._asking(), suppress(APIError):  # in use by somebody else's container, or gone meanwhile
+        with (
+            self._asking(),
+            suppress(EngineRefusedError),
+            as_engine_error(),
+        ):  # in use by somebody else's container, or gone meanwhile
             if remove(*which, **how) is not False:
                 self.removed.append(f"{name} on {self._host}" if self._host else name)
                 self.kinds[kind] += 1
@@ -149,7 +150,7 @@ def remove_left(places: Sequence[Place], *, say: Callable[[str], object] = lambd
     return tuple(sorted(alive))
 
 
-def remove_certain(clients: Iterable[DockerClient]) -> str | None:
+def remove_certain(clients: Iterable[Client]) -> str | None:
     """Remove what certainly has no runner any more; a sentence on what that was, None for nothing. Waits for nothing."""
     places = [Place(client) for client in clients]
     for place in places:

@@ -14,7 +14,7 @@ from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.model import Host, Hosts
 from runner.cluster.hosts.offline import declared_node
 from runner.cluster.machine import provenance
-from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.local_node import inspect_local
 from runner.core import provenance as provenance_module
 from runner.core.node import Member, Node
 from runner.core.provenance import NodeUsed
@@ -29,7 +29,7 @@ Way = Literal["here", "emulated", "hosts"]
 
 
 @dataclass(frozen=True)
-class Fleet:
+class Cluster:
     """The machines of a request.
 
     Attributes:
@@ -66,8 +66,7 @@ class Fleet:
 
     def apart(self, placement: Sequence[Placed]) -> str | None:
         """Look after a run that ended badly whether its hosts reach each other on its wires; a sentence on whose fault it is if not."""
-        from runner.cluster.hosts.connectivity import reach  # noqa: PLC0415 - loads what only hosts need
-        from runner.cluster.hosts.unreachable import explain  # noqa: PLC0415 - loads what only hosts need
+        from runner.cluster.hosts.connectivity import explain, reach  # noqa: PLC0415 - loads what only hosts need
 
         seen = {of_host.host.name: of_host for of_host in self.surveyed}
         wired = [(seen[placed.node], placed.wire) for placed in placement if placed.node in seen and placed.wire]
@@ -79,7 +78,7 @@ class Fleet:
             seen.connection.close()
 
 
-def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Fleet:
+def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Cluster:
     """Find the machines that a request may use.
 
     Args:
@@ -95,24 +94,24 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
     hosts = load_hosts(request.hosts)
     if not contact:
         members = tuple(_member(host, declared_node(host)) for host in hosts.hosts)
-        return Fleet("hosts", hosts.hosts[0].name, members, hosts.link)
+        return Cluster("hosts", hosts.hosts[0].name, members, hosts.link)
     return _hosts(hosts, say)
 
 
-def _this_machine(request: Request) -> Fleet:
+def _this_machine(request: Request) -> Cluster:
     here = inspect_local()
     if not request.links or not request.nodes:
-        return Fleet("here", here.name, (Member(here, NodeWires()),))
+        return Cluster("here", here.name, (Member(here, NodeWires()),))
     nodes = emulated_nodes(here, request.nodes)
-    return Fleet("emulated", here.name, tuple(Member(n, NodeWires(roles={"ethernet": IFACE})) for n in nodes))
+    return Cluster("emulated", here.name, tuple(Member(n, NodeWires(roles={"ethernet": IFACE})) for n in nodes))
 
 
-def _hosts(hosts: Hosts, say: Callable[[str], None]) -> Fleet:
+def _hosts(hosts: Hosts, say: Callable[[str], None]) -> Cluster:
     from runner.cluster.hosts.survey import survey  # noqa: PLC0415 - loads what only hosts need
 
     surveyed = survey(hosts, say)
     members = tuple(_member(seen.host, seen.node) for seen in surveyed)
-    return Fleet("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
+    return Cluster("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
 
 
 def _used(node: Node, seen: Surveyed | None, image_id: str | None) -> NodeUsed:

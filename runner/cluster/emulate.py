@@ -1,6 +1,6 @@
 """One machine taken for several: its cores, memory and GPUs dealt out to nodes that have a network between them. Pure.
 
-What makes such nodes real, a network namespace each, is `launch/emulated.py`; what holds their links to a rate, `shaping.py`.
+What makes such nodes real, a network namespace each, is `launch/emulated.py`; what holds their links to a rate, `shaper.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from runner.core import request as ask
 from runner.core.console import open_console
 from runner.core.errors import RequestError
 from runner.core.request import Request
-from runner.plan.discovery import look
+from runner.plan.discovery import discover
 from runner.report.progress import progress
 from runner.results.disk import check_writable
 from runner.run.sample import SMALL, make_sample
@@ -99,9 +99,9 @@ def pack(
     )
     from runner.run.prepare import pack_data  # noqa: PLC0415 - it loads numpy, which `--help` need not wait for
 
-    ground = look(request)
+    resources = discover(request)
     with progress(open_console(stderr=True)) as shown:
-        packed = pack_data(ground, shown, image_size=parsing.count("IMAGE_SIZE", image_size) or 224)
+        packed = pack_data(resources, shown, image_size=parsing.count("IMAGE_SIZE", image_size) or 224)
     for suffix in dataset.PACKED[out.suffix].beside:
         shutil.copyfile(packed.with_suffix(suffix), out.with_suffix(suffix))
     if packed.is_dir():

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from runner.cluster.doctor import Finding, to_json
 from runner.cluster.hosts.connectivity import NodeEnd, ends_of, reach
-from runner.cluster.hosts.container import engine_errors
-from runner.cluster.hosts.endpoint import connect
+from runner.cluster.hosts.endpoint import connect, engine_errors
 from runner.cluster.hosts.findings import HostLook, ImageState, common_findings, host_findings, pair_findings
 from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.model import Hosts
@@ -27,20 +26,21 @@ from runner.engines.base import EngineError
 from runner.images.catalog import load_images
 
 if TYPE_CHECKING:
-    from docker.models.images import Image
     from rich.console import RenderableType
 
     from runner.cluster.doctor import Level
+    from runner.engines.docker import EngineImage
 
 from pathlib import Path
 
 from runner.cluster.doctor import ImageFit, diagnose
-from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.local_node import inspect_local
 from runner.cluster.machine.vitals import take_vitals
 from runner.core.cache import cache_dir
 from runner.core.node import Node
 from runner.engines.base import EngineFacts
 from runner.engines.docker import DockerEngine
+from runner.engines.images import find_image
 from runner.engines.local import LocalEngine
 from runner.images.catalog import Catalog, misfit
 from runner.images.own import own_python
@@ -188,7 +188,7 @@ def _pairs(seen: Sequence[Surveyed], wire: str | None, say: Report) -> Sequence[
     return (*found, *pair_findings(reach(able, ends), names=names, interfaces=interfaces))
 
 
-def _look(seen: Surveyed, here: Mapping[str, tuple[str, Image]]) -> HostLook:
+def _look(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> HostLook:
     images: dict[str, ImageState] = {}
     refused = list(refusals(seen))
     try:
@@ -209,20 +209,15 @@ def _look(seen: Surveyed, here: Mapping[str, tuple[str, Image]]) -> HostLook:
     )
 
 
-def _image_state(seen: Surveyed, reference: str, image: Image) -> ImageState:
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
-    try:
-        found = seen.connection.client.images.get(reference)
-    except ImageNotFound:
+def _image_state(seen: Surveyed, reference: str, image: EngineImage) -> ImageState:
+    found = find_image(seen.connection.client, reference)
+    if found is None:
         return "missing"
     return "same" if is_same(found, image) else "other"
 
 
-def _images_here() -> Mapping[str, tuple[str, Image]]:
+def _images_here() -> Mapping[str, tuple[str, EngineImage]]:
     """By name, those of the suite's images that this machine's engine has; none where there is no engine."""
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
     found = {}
     try:
         client = docker.connect()
@@ -230,8 +225,8 @@ def _images_here() -> Mapping[str, tuple[str, Image]]:
         return {}
     with contextlib.closing(client):
         for spec in load_images(SUITE_ROOT).everything:
-            with contextlib.suppress(ImageNotFound):
-                found[spec.name] = (spec.reference, client.images.get(spec.reference))
+            if image := find_image(client, spec.reference):
+                found[spec.name] = (spec.reference, image)
     return found
 
 

@@ -166,8 +166,8 @@ def archive(
     from runner.cluster.hosts.survey import BASE  # noqa: PLC0415
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
     from runner.images.archive import save  # noqa: PLC0415
+    from runner.images.base import TOOLS  # noqa: PLC0415
     from runner.images.build import find_built  # noqa: PLC0415
-    from runner.images.tools import TOOLS  # noqa: PLC0415
 
     client = connect_or_refuse()
     chosen = select(load_images(SUITE_ROOT), names, None)

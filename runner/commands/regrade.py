@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 from rich.console import Console
 
-from runner.analysis.grading.grade import Graded, grade, scaling
+from runner.analysis.grading.grade import Graded, scaling
 from runner.analysis.grading.kept import lost
 from runner.core.console import complain, open_console
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunRecord
-from runner.core.trial import ForeignTrial
+from runner.core.trial import Trial
 from runner.core.workload import load_workloads
 from runner.experiments.studies.reproduction import SUFFIX, judge_again, write_again
 from runner.results.store import (
@@ -28,7 +28,7 @@ from runner.results.store import (
     run_directories,
     write_record,
 )
-from runner.run import external_grading as foreign
+from runner.run.grading import grade_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,25 +74,20 @@ def _baseline(directory: Path, record: RunRecord) -> RunRecord | None:
 
 def _grade(directory: Path, record: RunRecord, samples: pd.DataFrame | None) -> Graded:
     """Compute the figures of a run from its raw events, by the rules for its kind of program."""
-    events, plan = read_events(directory), read_plan(directory)
-    trial = record.trial
-    if isinstance(trial, ForeignTrial):
-        return foreign.grade(
-            trial=trial, outcome=record.outcome, events=events, samples=samples, monitors=plan.monitors
-        )
-    workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
-    if workload is None:
-        raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
-    return grade(
-        trial=trial,
+    trial, workload = record.trial, None
+    if isinstance(trial, Trial):
+        workload = next((w for w in load_workloads(SUITE_ROOT) if w.name == trial.workload), None)
+        if workload is None:
+            raise RequestError(f"{directory}: trains workload {trial.workload!r}, which this checkout does not have")
+    return grade_run(
+        trial,
         outcome=record.outcome,
-        events=events,
-        samples=samples,
-        monitors=plan.monitors,
+        events=read_events(directory),
+        plan=read_plan(directory),
         provenance=record.provenance,
         workload=workload,
+        samples=samples,
         kernels=read_table(directory, "kernels") if trial.profile else None,
-        containers=plan.containers,
     )
 
 

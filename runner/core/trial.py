@@ -313,6 +313,26 @@ class ForeignTrial(Frozen):
     key: str
 
     @property
+    def profile(self) -> None:
+        """No profiler of the suite's knows the program."""
+        return
+
+    @property
+    def concurrent(self) -> None:
+        """It never shares its devices."""
+        return
+
+    @property
+    def packed_at(self) -> None:
+        """It reads its data as they are."""
+        return
+
+    @property
+    def measured(self) -> ForeignTrial:
+        """Itself: no run of it is a pass under a profiler."""
+        return self
+
+    @property
     def name(self) -> str:
         """Image and command in one short line."""
         return f"{self.image}: {textwrap.shorten(shlex.join(self.command), SHOWN, placeholder=' ...')}"

@@ -6,6 +6,7 @@ long as the runner lives; `workloads/lease.py` inside ends the job when it close
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, Protocol
@@ -42,6 +43,14 @@ class EngineFacts(Frozen):
 
 class EngineError(Exception):
     """The engine refused something or does not answer any more; the message is the engine's own."""
+
+
+class EngineRefusedError(EngineError):
+    """The engine answered a call with a refusal."""
+
+
+class EngineSilentError(EngineError):
+    """The engine, or the connection to it, gave no answer."""
 
 
 class Site(Frozen):
@@ -149,3 +158,17 @@ class Engine(Describer, Protocol):
         Raises:
             EngineError: the engine would not.
         """
+
+
+@contextlib.contextmanager
+def as_engine_error() -> Iterator[None]:
+    """Turn the SDK's errors, and those of the connection below it, into an EngineError with the engine's own words."""
+    from docker.errors import APIError, DockerException  # noqa: PLC0415 - loaded with the client
+    from requests.exceptions import RequestException  # noqa: PLC0415
+
+    try:
+        yield
+    except (DockerException, RequestException) as error:
+        if isinstance(error, APIError):
+            raise EngineRefusedError(str(error.explanation or error).strip()) from error
+        raise EngineSilentError(str(error).strip()) from error

@@ -10,22 +10,26 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from runner.core import dataset
 from runner.core.container_spec import IMAGE_USER, ContainerSpec, Mount
 from runner.core.errors import RequestError
 from runner.engines import docker_options, network, podman, removal
-from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site
+from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site, as_engine_error
 from runner.engines.lines import Splitter
 from runner.engines.owner import signed
-from runner.engines.refusal import as_engine_error
 from runner.engines.shaper import shape
 from runner.engines.user import job_user
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.images import Image
     from requests import Response
+
+    # What other rooms call these, which may not import the SDK.
+    Client: TypeAlias = DockerClient
+    EngineImage: TypeAlias = Image
 
 WORKLOADS: Final = "/dlscale/workloads"
 DATA: Final = "/dlscale/data"
@@ -33,6 +37,11 @@ OUT: Final = "/dlscale/out"
 STOP_GRACE_S: Final = 8
 # An engine that is there answers this at once.
 SIGN_S: Final = 5
+_ANSWER_S: Final = 10
+# For calls that do work: creating a container on a busy disk.
+_CALL_S: Final = 60
+# Only there because the SDK wants one; the engine is asked for its own without it.
+_ANY_VERSION: Final = "1.41"
 _REFUSALS: Final = {
     "FileNotFoundError": "its socket does not exist",
     "PermissionError": "its socket may not be used by this user; add yourself to the group docker",
@@ -54,6 +63,35 @@ def connect(*, timeout_s: int = 60) -> DockerClient:
         client.ping()
     except DockerException as error:
         raise EngineError(f"no Docker engine answers ({_why(error)})") from error
+    return client
+
+
+def connect_to(url: str, *, tls: tuple[Path, Path, Path] | None) -> DockerClient:
+    """Open a client of another machine's engine.
+
+    Args:
+        url: of the engine, or of the near end of a tunnel to it.
+        tls: files with the authority, our certificate and its key; None without TLS.
+
+    Raises:
+        EngineError: no engine answers.
+    """
+    import docker  # noqa: PLC0415 - 0.2 s that other commands need not pay
+    from docker.tls import TLSConfig  # noqa: PLC0415
+
+    with as_engine_error():
+        secured: TLSConfig | Literal[False] = False
+        if tls:
+            ca, certificate, key = map(str, tls)
+            secured = TLSConfig(client_cert=(certificate, key), ca_cert=ca, verify=True)
+        # The SDK would ask for the engine's version while it is made, when its session still obeys the environment: with
+        # REQUESTS_CA_BUNDLE set that one's authorities are trusted and not `ca`, and HTTPS_PROXY comes in between.
+        first = docker.APIClient(base_url=url, version=_ANY_VERSION, tls=secured, timeout=_ANSWER_S)
+        first.trust_env = False
+        with contextlib.closing(first):
+            version = first.version(api_version=False)["ApiVersion"]
+        client = docker.DockerClient(base_url=url, version=version, tls=secured, timeout=_CALL_S)
+    client.api.trust_env = False
     return client
 
 

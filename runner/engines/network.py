@@ -10,9 +10,8 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from runner.core.container_spec import LABEL_RUN, ContainerSpec
-from runner.engines.base import EngineError
+from runner.engines.base import EngineError, as_engine_error
 from runner.engines.owner import signed
-from runner.engines.refusal import as_engine_error
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
-from runner.engines.base import EngineError
-from runner.engines.refusal import as_engine_error
+from runner.engines.base import EngineError, as_engine_error
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from runner.engines.base import EngineError
+from runner.engines.base import EngineError, as_engine_error
 from runner.engines.owner import signed
-from runner.engines.refusal import as_engine_error
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -17,7 +17,7 @@ from runner.core.console import open_console
 from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.plan import techniques
-from runner.plan.discovery import Ground, look
+from runner.plan.discovery import Resources, discover
 from runner.plan.length import counted
 from runner.report.comparisons import ablation
 from runner.report.progress import progress
@@ -53,11 +53,11 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
         raise RequestError(
             f"{','.join(map(str, asked))} devices are a sweep, and an ablation has one scale; give one number"
         )
-    ground = look(request)
+    resources = discover(request)
     if request.data:  # losses are compared after the same iterations
-        request = counted(request, ground)
-    with closing(ground.fleet):
-        lines = tuple(stages(request, ground, scale=asked[0], batches=batches))
+        request = counted(request, resources)
+    with closing(resources.cluster):
+        lines = tuple(stages(request, resources, scale=asked[0], batches=batches))
     runs: list[Run] = []
     with progress(open_console(stderr=True)) as shown:
 
@@ -78,7 +78,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
         try:
             last = [found for line in turns(lines, request) for found in run(line) if line == lines[-1]]
             if grow:
-                grow_batch(lines[-1], last, ground, run, repeat=request.repeat)
+                grow_batch(lines[-1], last, resources, run, repeat=request.repeat)
         except _InterruptedError:
             shown.stage("stopped; the table has what ran")
     console = open_console(soft_wrap=True)
@@ -88,13 +88,13 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
     return bench.exit_code([record for _, record in runs])
 
 
-def stages(request: Request, ground: Ground, *, scale: int, batches: Sequence[int]) -> Iterator[Request]:
+def stages(request: Request, resources: Resources, *, scale: int, batches: Sequence[int]) -> Iterator[Request]:
     """The request of each line, the plain one first.
 
     Raises:
         RequestError: the program has no technique here.
     """
-    tuned = techniques.settle(request.model_copy(update={"preset": "tuned"}), ground)
+    tuned = techniques.apply_defaults(request.model_copy(update={"preset": "tuned"}), resources)
     strategy = "single" if scale == 1 else request.strategy or "ddp"
     names = techniques.of_trial(tuned, strategy=strategy)
     plain = request.model_copy(update={"preset": "reference", "techniques": ()})
@@ -115,9 +115,9 @@ def turns(lines: Sequence[Request], request: Request) -> Iterator[Request]:
             yield from (line.model_copy(update={"seed": request.seed + more}) for more in range(seeds))
 
 
-def grow_batch(line: Request, ran: Sequence[Run], ground: Ground, run: RunLine, *, repeat: int) -> None:
+def grow_batch(line: Request, ran: Sequence[Run], resources: Resources, run: RunLine, *, repeat: int) -> None:
     """Double the batch while that gains on what `ran` with the line's; one that does not fit ends it as one that gains nothing does."""
-    batch = line.batch or ground.workload.defaults[ground.device].batch
+    batch = line.batch or resources.workload.defaults[resources.device].batch
     before = _rate(ran)
     while before is not None and batch < LARGEST_BATCH:
         batch *= 2

@@ -11,10 +11,11 @@ from pydantic import ValidationError
 
 from runner.core.errors import RequestError
 from runner.core.frozen import FileName, Frozen
+from runner.engines.images import find_image
 from runner.images.wheelhouse import sha256
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 MANIFEST: Final = "images.json"
 
@@ -34,19 +35,19 @@ class Manifest(Frozen):
     images: tuple[Archived, ...]
 
 
-def save(references: Sequence[str], *, client: DockerClient, directory: Path, report: Callable[[str], None]) -> None:
+def save(references: Sequence[str], *, client: Client, directory: Path, report: Callable[[str], None]) -> None:
     """Write images and their manifest to a directory.
 
     Raises:
         RequestError: an image is not in the engine, or the directory can't be written.
     """
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
     found = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for reference in references:
-            image = client.images.get(reference)
+            image = find_image(client, reference)
+            if image is None:
+                raise RequestError(f"{reference} is not in the engine; build it first with `dlscale images build`")
             path = directory / f"{reference.replace('/', '-').replace(':', '-')}.tar.gz"
             report(f"saving {reference}")
             with gzip.open(path, "wb", compresslevel=1) as file:
@@ -56,13 +57,11 @@ def save(references: Sequence[str], *, client: DockerClient, directory: Path, re
         (directory / MANIFEST).write_text(
             Manifest(images=tuple(found)).model_dump_json(indent=1) + "\n", encoding="utf-8"
         )
-    except ImageNotFound as error:
-        raise RequestError(f"{reference} is not in the engine; build it first with `dlscale images build`") from error
     except OSError as error:
         raise RequestError(f"{directory}: can't be written ({error.strerror}); give another directory") from error
 
 
-def load(directory: Path, *, client: DockerClient, report: Callable[[str], None]) -> tuple[Archived, ...]:
+def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> tuple[Archived, ...]:
     """Check an archive's files against its manifest, then load them all.
 
     Raises:

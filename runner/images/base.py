@@ -1,4 +1,4 @@
-"""The Debian system under every image: from a registry by digest, or, where none answers, from this machine's own Debian mirror.
+"""The Debian systems under the images and emulated nodes: from a registry by digest, or, where none answers, from this machine's own Debian mirror.
 
 The second way gives the same root, byte for byte, for the same state of the mirror. Its label `dlscale.base` says which way
 an image came.
@@ -7,24 +7,29 @@ an image came.
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.core.errors import NoBaseError, RequestError
+from runner.core.provenance import SUITE_ROOT
 from runner.engines import process
+from runner.engines.base import EngineError, as_engine_error
+from runner.engines.images import ask_registry, find_image
 from runner.engines.process import CommandError
-from runner.images import registry
-from runner.images.catalog import IMAGES
+from runner.images.catalog import IMAGES, load_images
 from runner.images.mirror import apt_transport, debian_sources
-from runner.images.tarball import write_image
 from runner.images.versions import BaseSpec
+from runner.images.wheelhouse import sha256
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 Way = Literal["registry", "mirror"]
 
@@ -64,7 +69,7 @@ _REMOVED: Final = (
 def ensure_base(
     base: BaseSpec,
     *,
-    client: DockerClient,
+    client: Client,
     root: Path,
     cache: Path,
     report: Callable[[str], None],
@@ -89,7 +94,7 @@ def ensure_base(
     if found:
         return found
     if way is None:
-        silence = registry.ask(base.registry.pinned).silence
+        silence = ask_registry(base.registry.pinned).silence
         if silence is not None:
             report(
                 f"no registry has {base.registry.image} ({silence}); making Debian {base.suite} from this machine's mirror"
@@ -100,14 +105,10 @@ def ensure_base(
     return _from_mirror(base, client, cache, report, refresh=refresh)
 
 
-def base_id(base: BaseSpec, client: DockerClient) -> str | None:
+def base_id(base: BaseSpec, client: Client) -> str | None:
     """Id of the base in the engine; None if it is not there."""
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
-    try:
-        return str(client.images.get(base.reference).id)
-    except ImageNotFound:
-        return None
+    found = find_image(client, base.reference)
+    return str(found.id) if found else None
 
 
 def recipe(root: Path, base: BaseSpec) -> Path:
@@ -115,25 +116,24 @@ def recipe(root: Path, base: BaseSpec) -> Path:
     return root / IMAGES / "base" / base.name / "Dockerfile"
 
 
-def package_list(base: BaseSpec, client: DockerClient) -> str:
+def package_list(base: BaseSpec, client: Client) -> str:
     """The packages that a base in the engine holds, one `name=version` a line, by name."""
     said: bytes = client.containers.run(base.reference, ["cat", f"/{PACKAGE_LIST}"], remove=True, network_mode="none")
     return said.decode()
 
 
-def _from_registry(base: BaseSpec, client: DockerClient, dockerfile: Path, report: Callable[[str], None]) -> str:
+def _from_registry(base: BaseSpec, client: Client, dockerfile: Path, report: Callable[[str], None]) -> str:
     """Build the base's Dockerfile; a second, cached pass adds the digest of the package list that the first one installed."""
-    from docker.errors import BuildError, DockerException  # noqa: PLC0415 - loaded with the client
-
     report(f"building {base.reference} from {base.registry.image}")
     options: dict[str, Any] = {"path": str(dockerfile.parent), "tag": base.reference, "rm": True, "forcerm": True}
     try:
-        client.images.build(**options)
-        packages = package_list(base, client)
-        image, _ = client.images.build(
-            **options, labels={LABEL_PACKAGES: hashlib.sha256(packages.encode()).hexdigest()}
-        )
-    except (BuildError, DockerException) as error:
+        with as_engine_error():
+            client.images.build(**options)
+            packages = package_list(base, client)
+            image, _ = client.images.build(
+                **options, labels={LABEL_PACKAGES: hashlib.sha256(packages.encode()).hexdigest()}
+            )
+    except EngineError as error:
         raise RequestError(
             f"{base.reference} could not be built from {base.registry.pinned} ({error}); `dlscale images base --way mirror` "
             f"takes this machine's Debian mirror instead"
@@ -141,9 +141,7 @@ def _from_registry(base: BaseSpec, client: DockerClient, dockerfile: Path, repor
     return str(image.id)
 
 
-def _from_mirror(
-    base: BaseSpec, client: DockerClient, cache: Path, report: Callable[[str], None], *, refresh: bool
-) -> str:
+def _from_mirror(base: BaseSpec, client: Client, cache: Path, report: Callable[[str], None], *, refresh: bool) -> str:
     archive = cache / "bases" / f"{base.reference.rpartition(':')[2]}.tar"
     if refresh or not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)
@@ -254,3 +252,79 @@ def _speak(report: Callable[[str], None]) -> Callable[[str], None]:
             report(f"mmdebstrap: {line.removeprefix('I: ')}")
 
     return on_line
+
+
+def write_image(
+    *, root: Path, target: Path, reference: str, labels: Mapping[str, str], command: Sequence[str], created_s: int
+) -> str:
+    """Wrap a root file system into an image archive.
+
+    Args:
+        root: a tar file of the whole file system; becomes the one layer as it is.
+        target: the archive to write.
+        reference: name and tag that loading gives the image.
+        labels: the image's labels.
+        command: what runs when nothing else is asked for.
+        created_s: date of the image, in seconds since 1970.
+
+    Returns:
+        The image's id, `sha256:...`: the same for the same arguments.
+    """
+    layer = sha256(root)
+    created = datetime.fromtimestamp(created_s, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    config = _json(
+        {
+            "architecture": "amd64",
+            "config": {
+                "Cmd": list(command),
+                "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+                "Labels": dict(labels),
+            },
+            "created": created,
+            "history": [{"created": created, "created_by": "dlscale images base"}],
+            "os": "linux",
+            "rootfs": {"diff_ids": [f"sha256:{layer}"], "type": "layers"},
+        }
+    )
+    identifier = hashlib.sha256(config).hexdigest()
+    manifest = _json([{"Config": f"{identifier}.json", "Layers": [f"{layer}/layer.tar"], "RepoTags": [reference]}])
+    with tarfile.open(target, "w") as archive:
+        for name, content in ((f"{identifier}.json", config), ("manifest.json", manifest)):
+            archive.addfile(_entry(name, len(content), created_s), io.BytesIO(content))
+        with root.open("rb") as file:
+            archive.addfile(_entry(f"{layer}/layer.tar", root.stat().st_size, created_s), file)
+    return f"sha256:{identifier}"
+
+
+def _entry(name: str, size: int, created_s: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime, entry.mode = size, created_s, 0o644
+    return entry
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+TOOLS: Final = "bookworm-tools"
+
+
+def tools_base() -> BaseSpec:
+    """What images/versions.yaml makes it from; its `reference` names the image."""
+    return load_images(SUITE_ROOT).base(TOOLS)
+
+
+def ensure_tools(client: Client, *, cache: Path, report: Callable[[str], None]) -> str:
+    """Have it in the engine and return its reference.
+
+    Args:
+        client: the engine.
+        cache: bases made from a mirror are kept in its folder `bases`.
+        report: told what is being done.
+
+    Raises:
+        RequestError: neither a registry nor a mirror gives it.
+    """
+    base = tools_base()
+    ensure_base(base, client=client, root=SUITE_ROOT, cache=cache, report=report)
+    return base.reference

@@ -14,7 +14,9 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from runner.core.cache import alone, free_mib
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
+from runner.engines.base import EngineRefusedError, as_engine_error
 from runner.engines.git import read_git
+from runner.engines.images import find_image
 from runner.images.base import base_id, ensure_base
 from runner.images.catalog import IMAGES
 from runner.images.container import container_id, ensure_container
@@ -23,8 +25,7 @@ from runner.images.spec import ImageSpec
 from runner.images.wheelhouse import fetch
 
 if TYPE_CHECKING:
-    from docker import DockerClient
-    from docker.models.images import Image
+    from runner.engines.docker import Client, EngineImage
 
 LABEL_INPUTS: Final = "dlscale.inputs.sha256"
 LABEL_BASE: Final = "dlscale.base.id"
@@ -50,27 +51,27 @@ class BuiltImage:
     size_mib: int
 
 
-def find_built(image: ImageSpec, client: DockerClient) -> BuiltImage | None:
+def find_built(image: ImageSpec, client: Client) -> BuiltImage | None:
     """The image, if the engine has it, whatever it was built from."""
-    found = _get(client, image.reference)
+    found = find_image(client, image.reference)
     return _describe(image, found) if found else None
 
 
-def is_outdated(image: ImageSpec, client: DockerClient) -> bool:
+def is_outdated(image: ImageSpec, client: Client) -> bool:
     """Whether the engine has the image, but not as it would be built now."""
-    found = _get(client, image.reference)
+    found = find_image(client, image.reference)
     return found is not None and not is_current(image, found.labels, below=below(image, client))
 
 
-def below(image: ImageSpec, client: DockerClient) -> dict[str, str]:
+def below(image: ImageSpec, client: Client) -> dict[str, str]:
     """What an image stands on, as its labels name it: ids of those that are in the engine."""
     base = base_id(image.base, client) if image.base else container_id(image, client)
-    parent = _get(client, image.parent.reference) if image.parent else None
+    parent = find_image(client, image.parent.reference) if image.parent else None
     found = {LABEL_BASE: base, LABEL_PARENT: str(parent.id) if parent else None}
     return {label: identifier for label, identifier in found.items() if identifier}
 
 
-def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Callable[[str], None]) -> BuiltImage:
+def ensure(image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None]) -> BuiltImage:
     """Have an image in the engine, and first the one that it extends, built from the lock, Dockerfile and base that it should be.
 
     Args:
@@ -90,7 +91,7 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
     with alone(cache / "build.busy", waiting=lambda: report("waiting for another run that builds an image")):
         if current := _current(image, client):
             return current
-        old = _get(client, image.reference)
+        old = find_image(client, image.reference)
         check_disk(image, client)
         _lay_ground(image, client=client, cache=cache, report=report)
         wheels = fetch(image, cache=cache, report=report)
@@ -104,13 +105,13 @@ def ensure(image: ImageSpec, *, client: DockerClient, cache: Path, report: Calla
     return built
 
 
-def _current(image: ImageSpec, client: DockerClient) -> BuiltImage | None:
+def _current(image: ImageSpec, client: Client) -> BuiltImage | None:
     """The image, if the engine has it as it would be built now."""
-    found = _get(client, image.reference)
+    found = find_image(client, image.reference)
     return _describe(image, found) if found and is_current(image, found.labels, below=below(image, client)) else None
 
 
-def _lay_ground(image: ImageSpec, *, client: DockerClient, cache: Path, report: Callable[[str], None]) -> None:
+def _lay_ground(image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None]) -> None:
     """Have everything in the engine that an image's Dockerfile starts from."""
     for base in filter(None, (image.base, image.build_base)):
         ensure_base(base, client=client, root=SUITE_ROOT, cache=cache, report=report)
@@ -124,7 +125,7 @@ def _build(
     image: ImageSpec,
     wheels: tuple[Path, ...],
     *,
-    client: DockerClient,
+    client: Client,
     cache: Path,
     report: Callable[[str], None],
 ) -> None:
@@ -153,11 +154,9 @@ def _build(
             client.images.prune(filters={"dangling": True, "label": f"{LABEL_BUILDER}={image.reference}"})
 
 
-def _remove_untagged(client: DockerClient, identifier: str) -> None:
+def _remove_untagged(client: Client, identifier: str) -> None:
     """Remove an image that a new one has replaced, unless somebody gave it another name or runs it."""
-    from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
-
-    with contextlib.suppress(APIError):
+    with contextlib.suppress(EngineRefusedError), as_engine_error():
         if not client.images.get(identifier).tags:
             client.images.remove(identifier)
 
@@ -191,7 +190,7 @@ def smoke_test(image: ImageSpec) -> Path:
     return SUITE_ROOT / IMAGES / "smoke" / f"{name}.py"
 
 
-def check_disk(image: ImageSpec, client: DockerClient) -> None:
+def check_disk(image: ImageSpec, client: Client) -> None:
     """Refuse a build for which the engine's disk is too small; an engine on another host can't be asked.
 
     Raises:
@@ -235,16 +234,7 @@ def _follow(steps: Iterator[dict[str, Any]], image: ImageSpec, report: Callable[
             report(f"{image.reference}: {text.splitlines()[0][:100]}")
 
 
-def _get(client: DockerClient, reference: str) -> Image | None:
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
-    try:
-        return client.images.get(reference)
-    except ImageNotFound:
-        return None
-
-
-def _describe(image: ImageSpec, found: Image) -> BuiltImage:
+def _describe(image: ImageSpec, found: EngineImage) -> BuiltImage:
     digests = found.attrs.get("RepoDigests") or []
     return BuiltImage(
         reference=image.reference,

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from runner.core.errors import RequestError
-from runner.engines.refusal import words
-from runner.images import registry
+from runner.engines.base import EngineError, as_engine_error
+from runner.engines.images import ask_registry, find_image
 from runner.images.lock import header, replace
 from runner.images.spec import ImageSpec
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 _UNKNOWN: Final = "# digest: unknown; no registry has answered yet\n"
 
@@ -30,7 +30,7 @@ def write_container(image: ImageSpec, *, report: Callable[[str], None]) -> bool:
     """
     name = _name(image)
     known = _digest(image)
-    answer = registry.ask(name)
+    answer = ask_registry(name)
     if answer.silence:
         report(f"{name}: its registry does not answer ({answer.silence}); its digest stays {known or 'unknown'}")
     if known and answer.digest and known != answer.digest:
@@ -53,24 +53,23 @@ def source(image: ImageSpec) -> str:
     return f"{_name(image)}@{digest}" if digest else _name(image)
 
 
-def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable[[str], None]) -> None:
+def ensure_container(image: ImageSpec, *, client: Client, report: Callable[[str], None]) -> None:
     """Have the vendor's container in the engine.
 
     Raises:
         RequestError: it is not there and no registry gives it.
     """
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-
     if container_id(image, client):
         return
     wanted = source(image)
-    silence = registry.ask(wanted).silence
+    silence = ask_registry(wanted).silence
     if silence is None:
         report(f"pulling {wanted}")
         try:
-            client.images.pull(wanted)
-        except DockerException as error:
-            silence = words(error)
+            with as_engine_error():
+                client.images.pull(wanted)
+        except EngineError as error:
+            silence = str(error)
         else:
             return
     raise RequestError(
@@ -79,14 +78,10 @@ def ensure_container(image: ImageSpec, *, client: DockerClient, report: Callable
     )
 
 
-def container_id(image: ImageSpec, client: DockerClient) -> str | None:
+def container_id(image: ImageSpec, client: Client) -> str | None:
     """Id of the vendor's container in the engine; None if it is not there."""
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
-    try:
-        return str(client.images.get(source(image)).id)
-    except ImageNotFound:
-        return None
+    found = find_image(client, source(image))
+    return str(found.id) if found else None
 
 
 def _name(image: ImageSpec) -> str:

@@ -18,11 +18,11 @@ from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 
 def write_packages(
-    image: ImageSpec, *, client: DockerClient, cache: Path, report: Callable[[str], None], upgrade: bool
+    image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None], upgrade: bool
 ) -> bool:
     """Write down the packages that an image's base holds; returns whether the lock changed.
 
@@ -41,7 +41,7 @@ def write_packages(
     return replace(image.lock_path, header(image) + package_list(base, client))
 
 
-def check_packages(image: ImageSpec, *, client: DockerClient) -> None:
+def check_packages(image: ImageSpec, *, client: Client) -> None:
     """Hold the packages of an image's base against its lock.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runner.cluster.cluster import Fleet, assemble
+from runner.cluster.cluster import Cluster, assemble
 from runner.cluster.machine.provenance import programs_sha256
 from runner.core import dataset
 from runner.core.container_spec import IMAGE_USER, Mount
@@ -22,7 +22,7 @@ from runner.engines import docker, podman
 from runner.engines.base import EngineError
 from runner.engines.user import job_user
 from runner.images.catalog import Catalog, load_images, misfit
-from runner.images.given import AnyImage, GivenImage, look_up
+from runner.images.custom_image import AnyImage, CustomImage, look_up
 from runner.images.own import OwnSoftware, own_software
 from runner.images.spec import ImageSpec
 from runner.plan.counting import Nsight
@@ -30,7 +30,7 @@ from runner.plan.launch import STRATEGIES
 from runner.plan.nsight import find_nsight
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
 
@@ -55,30 +55,61 @@ class EngineChoice:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Everything that planning needs to know.
+class _Machines:
+    """What every request stands on.
 
     Attributes:
-        fleet: the machines.
-        workloads_sha256: digest of the training programs.
+        cluster: the machines.
         out: directory of the run directories.
-        nsight: what this machine has to read the GPU's counters with; looked for where a pass needs them.
     """
 
-    fleet: Fleet
+    cluster: Cluster
     device: Device
     engine: EngineChoice
-    image: AnyImage
-    workload: Workload
-    dataset: Dataset | None
-    workloads_sha256: str
     out: Path
-    nsight: Nsight = field(default_factory=Nsight)
 
     @property
     def node(self) -> Node:
         """The first node: the only one, or the one where one-device trials run."""
-        return self.fleet.members[0].node
+        return self.cluster.members[0].node
+
+
+@dataclass(frozen=True)
+class ExternalResources(_Machines):
+    """What a command line of the user's runs on.
+
+    Attributes:
+        data: the folder that it finds at `/dlscale/data`; None for none.
+    """
+
+    image: CustomImage
+    data: Path | None
+
+    @property
+    def workload(self) -> None:
+        """The program is not one of the suite's."""
+        return
+
+
+@dataclass(frozen=True)
+class Resources(_Machines):
+    """What a program of the suite's runs on.
+
+    Attributes:
+        workloads_sha256: digest of the training programs.
+        nsight: what this machine has to read the GPU's counters with; looked for where a pass needs them.
+    """
+
+    image: AnyImage
+    workload: Workload
+    dataset: Dataset | None
+    workloads_sha256: str
+    nsight: Nsight = field(default_factory=Nsight)
+
+    @property
+    def data(self) -> Path | None:
+        """Where the data set is; None for synthetic data."""
+        return Path(self.dataset.path) if self.dataset else None
 
     def check_engine(self) -> None:
         """Refuse an image that runs in a container only where there is none.
@@ -93,7 +124,52 @@ class Ground:
             )
 
 
-def look(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Ground:
+AnyResources = Resources | ExternalResources
+
+
+def discover_external(request: Request, *, say: Callable[[str], None] = lambda _: None) -> ExternalResources:
+    """Look at the machine, the engine, the image and the data that a command line of the user's needs.
+
+    Raises:
+        RequestError: no engine answers, it does not have the image, or the data can't be read.
+    """
+    if request.image is None:  # `refuse_mixture` was not asked
+        raise RequestError("no image to run the command in; give --image IMG")
+    data = _folder(request.data) if request.data else None
+    refuse_hidden(request.mounts)
+    cluster = assemble(request, contact=False, say=say)
+    device = device_of(request, cluster.members[0].node)
+    with closing(docker.connect_or_refuse()) as client:
+        found = look_up(client, request.image)
+        engine = EngineChoice("docker", None, podman.behind(client))
+    if device == "gpu":
+        podman.refuse_gpus(engine.podman)
+    if engine.podman:
+        say(podman.note(engine.podman))
+    return ExternalResources(
+        cluster=cluster,
+        device=device,
+        engine=engine,
+        out=request.out or SUITE_ROOT / "results" / cluster.machine,
+        image=CustomImage(found=found, framework="", device=device, mounts=request.mounts),
+        data=data,
+    )
+
+
+def _folder(path: Path) -> Path:
+    """The folder that a command sees, as the engine wants it named.
+
+    Raises:
+        RequestError: it is none, or the job's user can't read it.
+    """
+    if not path.is_dir():
+        raise RequestError(f"DATA={path} is no folder; give the folder that the command finds at {docker.DATA}")
+    if job_user() == IMAGE_USER:
+        dataset.refuse_closed(path)
+    return path.resolve()
+
+
+def discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Resources:
     """Look at the machines, the catalog, the data and the engines that a request needs.
 
     Args:
@@ -105,47 +181,47 @@ def look(request: Request, *, contact: bool = True, say: Callable[[str], None] =
         RequestError: a file of the suite is wrong, the image is unknown or does not fit the GPUs, DATA is no data set, or the
             engine does not answer.
     """
-    fleet = assemble(request, contact=contact, say=say)
+    cluster = assemble(request, contact=contact, say=say)
     with ExitStack() as undo:
-        undo.callback(fleet.close)
-        ground = _look(request, fleet)
+        undo.callback(cluster.close)
+        resources = _look(request, cluster)
         undo.pop_all()
-    if ground.engine.podman:
-        say(podman.note(ground.engine.podman))
-    return ground
+    if resources.engine.podman:
+        say(podman.note(resources.engine.podman))
+    return resources
 
 
-def _look(request: Request, fleet: Fleet) -> Ground:
-    node = fleet.members[0].node
+def _look(request: Request, cluster: Cluster) -> Resources:
+    node = cluster.members[0].node
     device = device_of(request, node)
-    engine = _engine(request, fleet)
+    engine = _engine(request, cluster)
     if device == "gpu":
         podman.refuse_gpus(engine.podman)
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
     catalog = load_images(SUITE_ROOT)
     image: AnyImage
     if request.image:
-        image = _given(catalog, request, request.image, device=device, source=image_source(fleet))
+        image = _custom_image(catalog, request, request.image, device=device, source=image_source(cluster))
     elif request.engine == "host":
         image = _own(catalog, request, device)
     else:
         image = _image(catalog, request, device, node)
-        for member in fleet.members:
+        for member in cluster.members:
             catalog.check_fit(image, member.node.gpus, member.node.driver)
-    by_others = read_by_others(in_containers=engine.in_containers, on_hosts=fleet.way == "hosts")
-    ground = Ground(
-        fleet=fleet,
+    by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.way == "hosts")
+    resources = Resources(
+        cluster=cluster,
         device=device,
         engine=engine,
         image=image,
         workload=workload,
         dataset=_dataset(request.data, workload, by_others=by_others) if request.data else None,
         workloads_sha256=programs_sha256(WORKLOADS),
-        out=request.out or SUITE_ROOT / "results" / fleet.machine,
+        out=request.out or SUITE_ROOT / "results" / cluster.machine,
         nsight=find_nsight() if "metrics" in request.profile and device == "gpu" else Nsight(),
     )
-    ground.check_engine()
-    return ground
+    resources.check_engine()
+    return resources
 
 
 def _dataset(path: Path, workload: Workload, *, by_others: bool) -> Dataset:
@@ -159,7 +235,7 @@ def _dataset(path: Path, workload: Workload, *, by_others: bool) -> Dataset:
     return dataset.inspect(path, workload.data, by_others=by_others)
 
 
-def _given(catalog: Catalog, request: Request, reference: str, *, device: Device, source: DockerClient) -> GivenImage:
+def _custom_image(catalog: Catalog, request: Request, reference: str, *, device: Device, source: Client) -> CustomImage:
     """The image that was given; the GPUs that it has code for, it shows when it runs.
 
     Raises:
@@ -167,7 +243,7 @@ def _given(catalog: Catalog, request: Request, reference: str, *, device: Device
     """
     framework = catalog.of(request.framework or "")[0].framework
     refuse_hidden(request.mounts)
-    return GivenImage(found=look_up(source, reference), framework=framework, device=device, mounts=request.mounts)
+    return CustomImage(found=look_up(source, reference), framework=framework, device=device, mounts=request.mounts)
 
 
 def _own(catalog: Catalog, request: Request, device: Device) -> OwnSoftware:
@@ -200,11 +276,11 @@ def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> Im
     return catalog.with_horovod(image) if wanted else image
 
 
-def _engine(request: Request, fleet: Fleet) -> EngineChoice:
+def _engine(request: Request, cluster: Cluster) -> EngineChoice:
     """Hosts have Docker or are none; nodes are emulated by it; this machine alone can do without."""
-    if fleet.way == "hosts":
+    if cluster.way == "hosts":
         return EngineChoice("docker", None)
-    return choose_engine("docker" if fleet.way == "emulated" else request.engine)
+    return choose_engine("docker" if cluster.way == "emulated" else request.engine)
 
 
 def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
@@ -212,18 +288,18 @@ def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
     return in_containers and (on_hosts or job_user() == IMAGE_USER)
 
 
-def image_source(fleet: Fleet) -> DockerClient:
+def image_source(cluster: Cluster) -> Client:
     """The engine that images are taken from: this machine's, or where that has none the first host's.
 
     Raises:
         RequestError: no engine answers.
     """
-    if not fleet.surveyed:
+    if not cluster.surveyed:
         return docker.connect_or_refuse()
     try:
         return docker.connect()
     except EngineError:
-        return fleet.surveyed[0].connection.client
+        return cluster.surveyed[0].connection.client
 
 
 def refuse_hidden(mounts: Sequence[Mount]) -> None:

@@ -1,18 +1,17 @@
-"""Request × image × machine → the runs of a command line, and the container of each. Pure."""
+"""A command line of the user's: request and resources → its trials, and the container of each. Pure."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
-from runner.core.container_spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
+from runner.core.container_spec import LABEL_ROLE, LABEL_RUN, ContainerSpec
 from runner.core.errors import RequestError
 from runner.core.node import Node
-from runner.core.record import ImageUsed
 from runner.core.request import Device, Request
 from runner.core.trial import ForeignTrial, comparison_key
-from runner.engines.base import Site
+from runner.engines.base import Describer
+from runner.plan.discovery import ExternalResources
 
 # What an image's name may hold and a container's may not.
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -20,43 +19,16 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST: Final = 60
 
 
-@dataclass(frozen=True)
-class Image:
-    """An image that the suite did not make.
-
-    Attributes:
-        entrypoint: what the image puts before every command; vendors set up libraries there.
-    """
-
-    used: ImageUsed
-    entrypoint: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the runs take place.
-
-    Attributes:
-        site: where an engine's containers find the suite's lease.
-        mounts: the directories that make this true, and the user's data.
-        user: numeric `uid:gid` inside.
-    """
-
-    node: Node
-    site: Site
-    mounts: tuple[Mount, ...]
-    user: str
-
-
-def plan(request: Request, *, image: Image, node: Node, device: Device) -> tuple[ForeignTrial, ...]:
+def plan(request: Request, resources: ExternalResources) -> tuple[ForeignTrial, ...]:
     """Lay out the repeats of a command.
 
     Raises:
         RequestError: more devices than the machine offers.
     """
+    node, device, image = resources.node, resources.device, resources.image.found
     scale = _scale(request, node, device)
     share = len(node.cores) // scale if device == "cpu" else None
-    data = str(request.data.resolve()) if request.data else None
+    data = str(resources.data) if resources.data else None
     accelerator = node.gpus[0].name if device == "gpu" else node.cpu_model
     # Not the dialect: `auto` and the one that it finds read the same log.
     key = comparison_key(
@@ -65,7 +37,7 @@ def plan(request: Request, *, image: Image, node: Node, device: Device) -> tuple
             "device": device,
             "device_name": accelerator,
             "cpus_per_worker": share,
-            "image_id": image.used.id,
+            "image_id": image.id,
             "command": request.command,
             "batch": request.batch,
             "warmup": request.warmup,
@@ -75,7 +47,7 @@ def plan(request: Request, *, image: Image, node: Node, device: Device) -> tuple
     )
     return tuple(
         ForeignTrial(
-            image=image.used.reference,
+            image=image.reference,
             command=request.command,
             dialect=request.dialect or "auto",
             device=device,
@@ -109,35 +81,36 @@ def _scale(request: Request, node: Node, device: Device) -> int:
     return scale
 
 
-def container(trial: ForeignTrial, *, image: Image, place: Place, run_id: str) -> ContainerSpec:
-    """The one container of a run: as confined as every job, under the shell's lease, with the image's own entry point.
+def container(trial: ForeignTrial, resources: ExternalResources, describer: Describer, *, run_id: str) -> ContainerSpec:
+    """The one container of a run: as confined as every job, with the image's own entry point.
 
-    The program's variables and threads are left to it; it sees as many cores as it was given.
+    It runs under `lease.sh`, as an image that is not the suite's need not have Python; the engine refuses one without `/bin/sh`. The
+    program's variables and threads are left to it; it sees as many cores as it was given.
     """
-    node = place.node
+    node = resources.node
     cores = node.cores if trial.cpus_per_worker is None else node.cores[: trial.cpus_per_worker * trial.world_size]
+    lease = f"{describer.site(resources.data).workloads}/lease.sh"
     return ContainerSpec(
         name=f"dlscale-{run_id}-worker0",
         node=node.name,
         role="worker",
         image=trial.image,
-        argv=("/bin/sh", f"{place.site.workloads}/lease.sh", *image.entrypoint, *trial.command),
+        argv=("/bin/sh", lease, *resources.image.entrypoint, *trial.command),
         env={
             "HOME": "/tmp",  # noqa: S108 - the one writable place of a read-only container
             "USER": "bench",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",  # or the log comes at the end, and nobody sees the job work
         },
-        mounts=place.mounts,
+        mounts=describer.mounts(resources.data),
         gpus=tuple(gpu.index for gpu in node.gpus[: trial.world_size]) if trial.device == "gpu" else (),
         cpus=cores,
         memory_mib=node.memory_mib * 7 // 8,
-        user=place.user,
+        user=describer.user(),
         labels={LABEL_RUN: run_id, LABEL_ROLE: "worker"},
     )
 
 
-def run_id(trial: ForeignTrial, *, matrix: str) -> str:
-    """Names a run as the suite's own are: when, what, on how many, which repeat."""
-    image = _UNFIT.sub("-", trial.image.rpartition("/")[2])[:_LONGEST]
-    return f"{matrix}-{image}-{trial.world_size}{trial.device}-r{trial.repeat}"
+def image_label(reference: str) -> str:
+    """An image's name as a run id may hold it."""
+    return _UNFIT.sub("-", reference.rpartition("/")[2])[:_LONGEST]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.local_node import inspect_local
 from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
 from runner.core.node import Member, Node
@@ -23,7 +23,7 @@ RATES_MBIT: Final = (100.0, 1000.0, None)
 NODES: Final = 2
 
 
-def settle(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
+def apply_defaults(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
     """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs to compare the links of.
 
     Raises:

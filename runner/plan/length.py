@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner.core.request import Device, Request
-from runner.plan.discovery import Ground
+from runner.plan.discovery import Resources
 
 # Measured seconds of a process, unless ITERATIONS or EPOCHS say otherwise.
 MEASURE_S: Final[Mapping[Device, float]] = {"cpu": 12.0, "gpu": 30.0}
@@ -29,7 +29,7 @@ class Length:
 
 
 def length(
-    request: Request, ground: Ground, *, total: int | None, scale: int, scales: Sequence[int], agree: bool
+    request: Request, resources: Resources, *, total: int | None, scale: int, scales: Sequence[int], agree: bool
 ) -> Length:
     """How long one trial of a plan is measured.
 
@@ -37,14 +37,14 @@ def length(
 
     Args:
         request: what was asked.
-        ground: with the workload, whose number is taken by what needs one: a framework's own binary, and ranks that can't agree.
+        resources: with the workload, whose number is taken by what needs one: a framework's own binary, and ranks that can't agree.
         total: iterations of one device; None where they follow the rate of the warm-up.
         scale: devices of the trial.
         scales: those of all trials of the plan.
         agree: whether its ranks can tell each other their rate.
     """
-    workload, device = ground.workload, ground.device
-    if total is None and request.mode != "infer" and ground.image.framework in workload.dialects:
+    workload, device = resources.workload, resources.device
+    if total is None and request.mode != "infer" and resources.image.framework in workload.dialects:
         total = workload.defaults[device].iterations
     if total is None:
         measure_s = MEASURE_S[device] * (max(scales) if request.scaling == "strong" else 1)
@@ -58,8 +58,8 @@ def window(iterations: int) -> int:
     return min(MAX_WINDOW, max(1, iterations // WINDOWS))
 
 
-def counted(request: Request, ground: Ground) -> Request:
+def counted(request: Request, resources: Resources) -> Request:
     """The same request with the workload's number of iterations where none is given: runs that do the same work one by one need it."""
     if request.iterations or request.epochs:
         return request
-    return request.model_copy(update={"iterations": ground.workload.defaults[ground.device].iterations})
+    return request.model_copy(update={"iterations": resources.workload.defaults[resources.device].iterations})

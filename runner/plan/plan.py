@@ -20,7 +20,7 @@ from runner.core.wire import Link
 from runner.core.workload import Model
 from runner.plan import techniques
 from runner.plan.concurrency import cases, devices_of_cases
-from runner.plan.discovery import Ground
+from runner.plan.discovery import Resources
 from runner.plan.interconnect_sweep import kinds
 from runner.plan.length import MEASURE_S, Length, length, window
 from runner.plan.passes import passes
@@ -40,30 +40,30 @@ MAX_LOADER_WORKERS = 8
 EPOCHS = 10
 
 
-def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
+def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
     """Lay out every trial, the repeats interleaved so that a drift of the machine touches all scales alike.
 
     A one-device baseline is part of every plan that scales, asked for or not. Passes under a profiler come last, after all figures.
 
     Raises:
-        RequestError: the request can't be met on this ground.
+        RequestError: the request can't be met with these resources.
     """
-    request = techniques.settle(request, ground)
-    device = ground.device
-    workload, framework = ground.workload, ground.image.framework
+    request = techniques.apply_defaults(request, resources)
+    device = resources.device
+    workload, framework = resources.workload, resources.image.framework
     program = workload.program(framework, request.mode)
     defaults = workload.defaults[device]
     model = workload.find_model(request.model or defaults.model, framework=framework)
     workload.check_precision(request.precision, framework=framework, device=device, mode=request.mode)
     workload.check_decode(request.decode, framework=framework, device=device)
     workload.check_profiles(request.profile, region=request.profile_region, framework=framework)
-    packed = PACKED.get(PurePath(ground.dataset.path).suffix) if ground.dataset else None
-    if ground.dataset and packed and packed.framework != framework:
+    packed = PACKED.get(PurePath(resources.dataset.path).suffix) if resources.dataset else None
+    if resources.dataset and packed and packed.framework != framework:
         raise RequestError(
-            f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={ground.dataset.path} is {packed.label}; give the folder"
+            f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={resources.dataset.path} is {packed.label}; give the folder"
         )
-    _refuse_data(request, ground)
-    asked = scales(request, ground.image, ground.fleet.members)
+    _refuse_data(request, resources)
+    asked = scales(request, resources.image, resources.cluster.members)
     if request.mode == "infer" and asked != (1,):
         if request.gpus or request.workers:
             raise RequestError(f"MODE=infer measures one device, {asked[-1]} asked; ask for one")
@@ -71,21 +71,21 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
     every = tuple(sorted({1, *asked}))
     if request.concurrent:
         every = devices_of_cases(request.concurrent, asked)
-    nodes = {scale: nodes_for(scale, ground.fleet.members, request=request, device=device) or 1 for scale in every}
-    strategy = choose(request, image=ground.image, asked=asked, nodes=max(nodes.values()))
+    nodes = {scale: nodes_for(scale, resources.cluster.members, request=request, device=device) or 1 for scale in every}
+    strategy = choose(request, image=resources.image, asked=asked, nodes=max(nodes.values()))
     cell = _Cell(
         request=request,
-        ground=ground,
+        resources=resources,
         program=program,
         model=model,
         image_size=workload.image_size(model, device=device, asked=request.image_size),
         strategy=strategy,
         total=_total_iterations(
-            request, ground, (request.batch or defaults.batch) * workload.batches_an_iteration(model)
+            request, resources, (request.batch or defaults.batch) * workload.batches_an_iteration(model)
         ),
         scales=every,
         nodes=nodes,
-        kinds=kinds(request, ground.fleet.members, device=device, ip_only=strategy.ip_only(device)),
+        kinds=kinds(request, resources.cluster.members, device=device, ip_only=strategy.ip_only(device)),
     )
     ways = {scale: _ways(cell, scale) for scale in every}
     if request.compare and max(map(len, ways.values())) == 1:
@@ -93,10 +93,10 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
             f"nothing to compare: {'all of ' if len(asked) > 1 else ''}{','.join(map(str, asked))} devices fit on one node, where one wire "
             "is all there is; ask for more devices, or for NODES=2"
         )
-    if ground.dataset and ground.dataset.images < cell.batch(every[-1]) * every[-1]:
+    if resources.dataset and resources.dataset.images < cell.batch(every[-1]) * every[-1]:
         wanted = cell.batch(every[-1]) * every[-1]
         raise RequestError(
-            f"DATA={ground.dataset.path} holds {ground.dataset.images} images, one step takes {wanted}; ask for a smaller BATCH"
+            f"DATA={resources.dataset.path} holds {resources.dataset.images} images, one step takes {wanted}; ask for a smaller BATCH"
         )
     if request.concurrent:
         return tuple(
@@ -110,41 +110,43 @@ def plan(request: Request, ground: Ground) -> tuple[Trial, ...]:
         for scale in every
         for way in ways[scale]
     )
-    here = ground.fleet.way == "here"
-    return trials + passes(request, trials, asked=asked, nsight=ground.nsight, engine=ground.engine.name, here=here)
+    here = resources.cluster.way == "here"
+    return trials + passes(
+        request, trials, asked=asked, nsight=resources.nsight, engine=resources.engine.name, here=here
+    )
 
 
-def _refuse_data(request: Request, ground: Ground) -> None:
+def _refuse_data(request: Request, resources: Resources) -> None:
     """Refuse data that the mode can't use, or the lack of those that it can't do without."""
     if request.mode == "converge":
-        if ground.dataset is None and ground.workload.validation_samples is None:
+        if resources.dataset is None and resources.workload.validation_samples is None:
             raise RequestError(
                 "MODE=converge validates on real data, and none are given; add DATA=DIR (`dlscale data sample DIR` writes some to try with)"
             )
-        if ground.dataset and not ground.dataset.validation_images:
+        if resources.dataset and not resources.dataset.validation_images:
             raise RequestError(
-                f"MODE=converge splits a folder of JPEGs, and DATA={ground.dataset.path} is packed or too small to split; give the folder"
+                f"MODE=converge splits a folder of JPEGs, and DATA={resources.dataset.path} is packed or too small to split; give the folder"
             )
-    if request.fit and ground.dataset is None:
+    if request.fit and resources.dataset is None:
         raise RequestError(
             "FIT trains before inference, and there is nothing to learn from; add DATA=DIR, or leave it out"
         )
 
 
-def _epoch_samples(ground: Ground, mode: Mode) -> int:
+def _epoch_samples(resources: Resources, mode: Mode) -> int:
     """Samples that one epoch trains on."""
-    if ground.dataset is None:
-        return ground.workload.training_samples
-    kept = ground.dataset.validation_images if mode == "converge" else 0
-    return ground.dataset.images - kept
+    if resources.dataset is None:
+        return resources.workload.training_samples
+    kept = resources.dataset.validation_images if mode == "converge" else 0
+    return resources.dataset.images - kept
 
 
-def _total_iterations(request: Request, ground: Ground, batch: int) -> int | None:
+def _total_iterations(request: Request, resources: Resources, batch: int) -> int | None:
     """Iterations that one device makes; EPOCHS are turned into them. None where they follow the rate of the warm-up."""
     if request.mode == "converge":
-        return (request.epochs or EPOCHS) * (_epoch_samples(ground, "converge") // batch)
+        return (request.epochs or EPOCHS) * (_epoch_samples(resources, "converge") // batch)
     if request.epochs:
-        return math.ceil(request.epochs * _epoch_samples(ground, request.mode) / batch)
+        return math.ceil(request.epochs * _epoch_samples(resources, request.mode) / batch)
     return request.iterations
 
 
@@ -160,7 +162,7 @@ class _Cell:
     """
 
     request: Request
-    ground: Ground
+    resources: Resources
     program: str
     model: Model
     image_size: int | None
@@ -176,7 +178,7 @@ class _Cell:
         Raises:
             RequestError: a global batch that the devices can't share equally.
         """
-        batch = self.request.batch or self.ground.workload.defaults[self.ground.device].batch
+        batch = self.request.batch or self.resources.workload.defaults[self.resources.device].batch
         if self.request.scaling == "weak":
             return batch
         if batch % scale:
@@ -188,12 +190,12 @@ class _Cell:
     @property
     def share(self) -> int | None:
         """Cores that each CPU worker has for itself, the same at every scale, so that a worker is the same device at all of them."""
-        if self.ground.device == "gpu":
+        if self.resources.device == "gpu":
             return None
         return min(
             max(1, len(member.node.cores) * nodes // scale)
             for scale, nodes in self.nodes.items()
-            for member in self.ground.fleet.members[:nodes]
+            for member in self.resources.cluster.members[:nodes]
         )
 
 
@@ -212,15 +214,15 @@ def _ways(cell: _Cell, scale: int) -> tuple[_Way, ...]:
     Raises:
         RequestError: a node has not the wire that was asked for.
     """
-    request, ground, nodes = cell.request, cell.ground, cell.nodes[scale]
-    members = ground.fleet.members[:nodes]
+    request, resources, nodes = cell.request, cell.resources, cell.nodes[scale]
+    members = resources.cluster.members[:nodes]
     each = scale // nodes
     if nodes == 1:
         alone = (Placed(node=members[0].node.name, devices=each),)
         inner = [kind for kind in cell.kinds if kind not in KINDS] if scale > 1 else []
         return tuple(_Way(kind, alone, None) for kind in inner or ["auto"])
     found = []
-    ip_only = cell.strategy.ip_only(ground.device)
+    ip_only = cell.strategy.ip_only(resources.device)
     for kind in cell.kinds:
         wanted = Wanted(interconnect=kind, iface=request.iface, hca=request.hca, ip_only=ip_only)
         wires = choose_wires([(member.node, member.said) for member in members], wanted)
@@ -228,39 +230,39 @@ def _ways(cell: _Cell, scale: int) -> tuple[_Way, ...]:
             Placed(node=member.node.name, devices=each, wire=wire.model_copy(update={"hcas": ()}) if ip_only else wire)
             for member, wire in zip(members, wires, strict=True)
         )
-        found += [_Way(kind, placement, link) for link in request.links or (ground.fleet.link,)]
+        found += [_Way(kind, placement, link) for link in request.links or (resources.cluster.link,)]
     return tuple(found)
 
 
 def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
-    request, ground, workload = cell.request, cell.ground, cell.ground.workload
+    request, resources, workload = cell.request, cell.resources, cell.resources.workload
     batch = cell.batch(scale)
     chosen = Chosen("single") if scale == 1 else cell.strategy
     nodes = cell.nodes[scale]
     processes = chosen.processes(scale, nodes)
     measured = length(
         request,
-        ground,
+        resources,
         total=cell.total,
         scale=scale,
         scales=cell.scales,
         agree=chosen.name != "kvstore" or processes == 1,
     )
-    samples = _epoch_samples(ground, request.mode)
+    samples = _epoch_samples(resources, request.mode)
     epoch_iterations = None
     if request.mode == "converge":
         epoch_iterations = samples // (batch * scale)
         measured = Length((request.epochs or EPOCHS) * epoch_iterations, window(epoch_iterations))
-    fewest = min(len(member.node.cores) for member in ground.fleet.members[:nodes])
+    fewest = min(len(member.node.cores) for member in resources.cluster.members[:nodes])
     cores = cell.share or max(1, fewest * nodes // processes)
-    warmup = request.warmup or workload.defaults[cell.ground.device].warmup
+    warmup = request.warmup or workload.defaults[cell.resources.device].warmup
     num_classes = workload.num_classes
-    if ground.dataset and num_classes is not None:
-        num_classes = max(2, ground.dataset.classes)
-    dialect = workload.dialects.get(ground.image.framework) if request.mode != "infer" else None
+    if resources.dataset and num_classes is not None:
+        num_classes = max(2, resources.dataset.classes)
+    dialect = workload.dialects.get(resources.image.framework) if request.mode != "infer" else None
     return Trial(
-        framework=ground.image.framework,
-        version=ground.image.version,
+        framework=resources.image.framework,
+        version=resources.image.version,
         workload=workload.name,
         program=cell.program,
         dialect=dialect,
@@ -270,21 +272,21 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         kvstore=chosen.kvstore,
         horovod=chosen.horovod,
         xla=request.xla,
-        oversubscribed=cell.share is not None and cell.share * scale // nodes > len(ground.node.cores),
+        oversubscribed=cell.share is not None and cell.share * scale // nodes > len(resources.node.cores),
         precision=request.precision,
-        device=cell.ground.device,
+        device=cell.resources.device,
         world_size=scale,
         processes=processes,
         nodes=nodes,
         placement=way.placement,
         link=way.link,
-        probe_bytes=_probe(chosen, ground.device) if dialect is None and request.mode != "infer" else (),
+        probe_bytes=_probe(chosen, resources.device) if dialect is None and request.mode != "infer" else (),
         batch_per_device=batch,
         global_batch=batch * scale,
         image_shape=(3, cell.image_size, cell.image_size) if cell.image_size else None,
         num_classes=num_classes,
-        data=ground.dataset.path if ground.dataset else "synthetic",
-        dataset=ground.dataset,
+        data=resources.dataset.path if resources.dataset else "synthetic",
+        dataset=resources.dataset,
         iterations=measured.iterations,
         warmup=warmup,
         window=measured.window,
@@ -299,7 +301,7 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         iface=request.iface if nodes > 1 else None,
         hca=request.hca if nodes > 1 else None,
         threads=_threads(request, cores),
-        loader_workers=_loader_workers(request, cores) if ground.dataset else 0,
+        loader_workers=_loader_workers(request, cores) if resources.dataset else 0,
         cpus_per_worker=cell.share,
         repeat=repeat,
         key=_key(cell, num_classes),
@@ -351,30 +353,30 @@ def _probe(chosen: Chosen, device: Device) -> tuple[int, ...]:
 
 def _key(cell: _Cell, num_classes: int | None) -> str:
     """What a speedup's two runs must share: all but scale, strategy, interconnect and repeat."""
-    request, ground = cell.request, cell.ground
-    settings = {**ground.workload.settings, **cell.model.settings}
-    accelerators = tuple(gpu.name for gpu in ground.node.gpus[:1]) if cell.ground.device == "gpu" else ()
+    request, resources = cell.request, cell.resources
+    settings = {**resources.workload.settings, **cell.model.settings}
+    accelerators = tuple(gpu.name for gpu in resources.node.gpus[:1]) if cell.resources.device == "gpu" else ()
     return comparison_key(
         {
-            "machine": ground.fleet.machine,
-            "device": cell.ground.device,
-            "device_name": accelerators[0] if accelerators else ground.node.cpu_model,
+            "machine": resources.cluster.machine,
+            "device": cell.resources.device,
+            "device_name": accelerators[0] if accelerators else resources.node.cpu_model,
             "cpus_per_worker": cell.share,
-            "engine": ground.engine.name,
-            "framework": ground.image.framework,
-            "version": ground.image.version,
-            "lock_sha256": ground.image.software,
-            "workloads_sha256": ground.workloads_sha256,
-            "workload": ground.workload.name,
+            "engine": resources.engine.name,
+            "framework": resources.image.framework,
+            "version": resources.image.version,
+            "lock_sha256": resources.image.software,
+            "workloads_sha256": resources.workloads_sha256,
+            "workload": resources.workload.name,
             "model": cell.model.name,
             "mode": request.mode,
             "precision": request.precision,
             "image_size": cell.image_size,
             "num_classes": num_classes,
-            "data": ground.dataset.digest if ground.dataset else "synthetic",
+            "data": resources.dataset.digest if resources.dataset else "synthetic",
             "scaling": request.scaling,
-            "batch": request.batch or ground.workload.defaults[cell.ground.device].batch,
-            "iterations": cell.total if cell.total is not None else f"{MEASURE_S[ground.device]:g} s",
+            "batch": request.batch or resources.workload.defaults[cell.resources.device].batch,
+            "iterations": cell.total if cell.total is not None else f"{MEASURE_S[resources.device]:g} s",
             "warmup": request.warmup,
             "xla": request.xla,
             "seed": request.seed,

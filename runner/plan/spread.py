@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from runner.core.errors import RequestError
 from runner.core.node import Member
 from runner.core.request import Device, Request
-from runner.images.given import AnyImage
+from runner.images.custom_image import AnyImage
 from runner.plan.strategy import offered
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from runner.core.errors import RequestError
 from runner.core.request import Controller, Device, KvStore, Operations, Request, StrategyName
 from runner.core.trial import Horovod
-from runner.images.given import AnyImage, GivenImage
+from runner.images.custom_image import AnyImage, CustomImage
 from runner.plan.launch import DEFAULT_ON_NODES, DEFAULT_STRATEGY, STRATEGIES
 
 # What carries gradients under each controller of Horovod on CPUs (Horovod user guide, "Installation Guide"). It documents Gloo's
@@ -70,7 +70,7 @@ def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: 
         able = [other for other in offered(image) if STRATEGIES[other].several_nodes]
         step = f"ask for STRATEGY={' or '.join(able)}, or for one node" if able else "ask for one node"
         raise RequestError(f"STRATEGY={name} does not go beyond one node, {nodes} asked; {step}")
-    if nodes > 1 and name == "horovod" and isinstance(image, GivenImage):
+    if nodes > 1 and name == "horovod" and isinstance(image, CustomImage):
         raise RequestError(
             f"STRATEGY=horovod reaches other nodes through the ssh server of the suite's own images, and {image.reference} is given; "
             f"ask for STRATEGY={default}, or for one node"

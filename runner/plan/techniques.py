@@ -16,7 +16,7 @@ from runner.images.spec import capability_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.plan.discovery import Ground
+    from runner.plan.discovery import Resources
 
 # Compute capability from which on tensor cores take bf16 (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BF16_FROM: Final = (8, 0)
@@ -32,26 +32,26 @@ _OF_REGIONS: Final = frozenset({"memory", "region"})
 _NEEDS: Final[dict[Technique, Technique]] = {"pooling-kernel": "channels-last", "kernel-search": "compile"}
 
 
-def settle(request: Request, ground: Ground) -> Request:
-    """Turn a preset into the precision and the techniques that it stands for on this ground.
+def apply_defaults(request: Request, resources: Resources) -> Request:
+    """Turn a preset into the precision and the techniques that it stands for on these resources.
 
     Raises:
         RequestError: the workload's program offers none of them here, or not those that were asked for.
     """
-    offered = ground.workload.techniques.get(ground.image.framework, {}).get(ground.device, ())
+    offered = resources.workload.techniques.get(resources.image.framework, {}).get(resources.device, ())
     if request.preset == "reference":
-        _refuse_unknown(request, offered, ground)
+        _refuse_unknown(request, offered, resources)
         return request
     if not offered:
         raise RequestError(
-            f"PRESET=tuned of {ground.workload.name} is not offered by FRAMEWORK={ground.image.framework} on DEVICE={ground.device}; leave it out"
+            f"PRESET=tuned of {resources.workload.name} is not offered by FRAMEWORK={resources.image.framework} on DEVICE={resources.device}; leave it out"
         )
     precision = request.precision
-    if "precision" not in request.model_fields_set and _has_bf16(ground):
+    if "precision" not in request.model_fields_set and _has_bf16(resources):
         precision = "bf16"
     tuned = request.model_copy(update={"techniques": offered, "precision": precision})
     slower = {"cuda-graphs"} if _no_graph(tuned) else set()
-    slower |= _WITHIN_A_NODE if len(ground.fleet.members) > 1 else set()
+    slower |= _WITHIN_A_NODE if len(resources.cluster.members) > 1 else set()
     return tuned.model_copy(update={"techniques": tuple(name for name in offered if name not in slower)})
 
 
@@ -67,12 +67,12 @@ def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ..
     return tuple(name for name in request.techniques if name not in idle)
 
 
-def _refuse_unknown(request: Request, offered: Sequence[Technique], ground: Ground) -> None:
-    where = f"FRAMEWORK={ground.image.framework} on DEVICE={ground.device}"
+def _refuse_unknown(request: Request, offered: Sequence[Technique], resources: Resources) -> None:
+    where = f"FRAMEWORK={resources.image.framework} on DEVICE={resources.device}"
     for name in request.techniques:
         if name not in offered:
             ask = f"ask for {nearest(name, offered)}" if offered else "leave it out"
-            raise RequestError(f"TECHNIQUES={name} of {ground.workload.name} is not offered by {where}; {ask}")
+            raise RequestError(f"TECHNIQUES={name} of {resources.workload.name} is not offered by {where}; {ask}")
         if (needed := _NEEDS.get(name)) and needed not in request.techniques:
             raise RequestError(f"TECHNIQUES={name} needs {needed}; ask for TECHNIQUES={needed},{name}")
     if "cuda-graphs" in request.techniques and (why := _no_graph(request)):
@@ -94,8 +94,8 @@ def _no_graph(request: Request) -> str | None:
     return None
 
 
-def _has_bf16(ground: Ground) -> bool:
-    precisions = ground.workload.precisions.get(ground.image.framework, {}).get(ground.device, ())
-    gpus = [gpu for member in ground.fleet.members for gpu in member.node.gpus]
+def _has_bf16(resources: Resources) -> bool:
+    precisions = resources.workload.precisions.get(resources.image.framework, {}).get(resources.device, ())
+    gpus = [gpu for member in resources.cluster.members for gpu in member.node.gpus]
     able = all(capability_number(gpu.compute_capability) >= _BF16_FROM for gpu in gpus)
-    return ground.device == "gpu" and "bf16" in precisions and able
+    return resources.device == "gpu" and "bf16" in precisions and able

@@ -13,18 +13,25 @@ from runner.core.console import open_console
 from runner.core.errors import NoBaseError
 from runner.core.record import RunRecord
 from runner.core.request import Request
-from runner.core.trial import Trial, title
+from runner.core.trial import AnyTrial, ForeignTrial, Trial, title
 from runner.engines import docker, shaper
-from runner.plan.discovery import EngineChoice, Ground, look
-from runner.plan.interconnect_sweep import settle
-from runner.plan.launch import launch
+from runner.plan import external
+from runner.plan.discovery import (
+    AnyResources,
+    EngineChoice,
+    ExternalResources,
+    Resources,
+    discover,
+    discover_external,
+)
+from runner.plan.interconnect_sweep import apply_defaults
 from runner.plan.plan import plan
 from runner.report.progress import Progress, progress
 from runner.results import disk
 from runner.results.disk import check_writable
 from runner.results.store import RESERVE_BYTES
-from runner.run.prepare import Prepared, foresee, prepare
-from runner.run.trial_runner import Known, Matrix, Run, make_job, samplers
+from runner.run.prepare import Prepared, prepare, preview
+from runner.run.trial_runner import Known, Run, TrialRunner, lay_out
 
 
 def bench(request: Request, *, command: tuple[str, ...]) -> int:
@@ -40,7 +47,7 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     # pandas and matplotlib take a second to load: not before a job is under way (`report/ahead.py`).
     from runner.report.publish import publish  # noqa: PLC0415
 
-    publish(runs, out=runs[0][0].parent, name=name, console=open_console(soft_wrap=True))
+    publish(runs, out=runs[-1][0].parent, name=name, console=open_console(soft_wrap=True))
     return exit_code([record for _, record in runs])
 
 
@@ -67,63 +74,73 @@ def run(
         RequestError: it can't be met; nothing was started.
         RunFailedError: a run could not be recorded.
     """
-    request = settle(request)
-    ground = look(request, say=shown.stage)
-    with closing(ground.fleet):
-        trials = plan(request, ground)
-        check_writable(ground.out, room=RESERVE_BYTES)
-        _tidy(ground, shown)
+    request = apply_defaults(request)
+    resources = _discover(request, say=shown.stage)
+    with closing(resources.cluster):
+        trials = _plan(request, resources)
+        check_writable(resources.out, room=RESERVE_BYTES)
+        _tidy(resources, shown)
         try:
-            prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
+            prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         except NoBaseError as error:
-            if request.engine is not None or ground.fleet.way != "here":
+            if not isinstance(resources, Resources) or request.engine is not None or resources.cluster.way != "here":
                 raise
-            ground = replace(ground, engine=EngineChoice("venv", f"no image can be built here: {error}"))
-            ground.check_engine()
-            trials = plan(request, ground)
-            prepared = prepare(ground, shown, packed_at=trials[0].packed_at, run=name)
+            resources = replace(resources, engine=EngineChoice("venv", f"no image can be built here: {error}"))
+            resources.check_engine()
+            trials = _plan(request, resources)
+            prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         try:
             _check_links(trials, prepared)
-            matrix = Matrix(request, ground, prepared, shown, command, name, known)
-            return matrix.run_all([trial for trial in trials if wanted(trial)])
+            matrix = TrialRunner(request, resources, prepared, shown, command, name, known)
+            return matrix.run_all([trial for trial in trials if isinstance(trial, ForeignTrial) or wanted(trial)])
         finally:
             prepared.release()
 
 
-def _tidy(ground: Ground, shown: Progress) -> None:
+def _discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> AnyResources:
+    return discover_external(request, say=say) if request.command else discover(request, contact=contact, say=say)
+
+
+def _plan(request: Request, resources: AnyResources) -> tuple[AnyTrial, ...]:
+    if isinstance(resources, ExternalResources):
+        return external.plan(request, resources)
+    return plan(request, resources)
+
+
+def _tidy(resources: AnyResources, shown: Progress) -> None:
     """Remove what killed runners left where these runs are going to be."""
-    disk.remove_left(ground.out)
-    clients = [seen.connection.client for seen in ground.fleet.surveyed]
-    if ground.fleet.way != "hosts" and ground.engine.in_containers:
+    disk.remove_left(resources.out)
+    clients = [seen.connection.client for seen in resources.cluster.surveyed]
+    if resources.cluster.way != "hosts" and resources.engine.in_containers:
         clients = [docker.connect_or_refuse()]
     if said := remove_certain(clients):
         shown.stage(said)
 
 
-def _check_links(trials: Sequence[Trial], prepared: Prepared) -> None:
+def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
     """See whether the links of emulated nodes can be had here, before the first trial.
 
     Raises:
         RequestError: they can't.
     """
     if prepared.tools:
-        links = dict.fromkeys(trial.link for trial in trials if trial.link)
+        links = dict.fromkeys(trial.link for trial in trials if isinstance(trial, Trial) and trial.link)
         shaper.check(next(iter(prepared.engines.values())), image=prepared.tools, links=links)
 
 
 def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
-    request = settle(request)
-    ground = look(request, contact=False)
-    trials = plan(request, ground)
-    prepared = foresee(ground, packed_at=trials[0].packed_at)
+    request = apply_defaults(request)
+    resources = _discover(request, contact=False)
+    trials = _plan(request, resources)
+    prepared = preview(resources, packed_at=trials[0].packed_at)
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")
-        job = make_job(trial, ground, prepared, run_id=f"RUN{number}")
-        for spec in launch(job):
+        found = lay_out(trial, resources, prepared, run_id=f"RUN{number}", hz=request.telemetry_hz)
+        for spec in found.containers:
             where = f"# on {spec.node}\n" if trial.nodes > 1 else ""
             sys.stdout.write(f"{where}{prepared.describer.command_line(spec)}\n")
-        for spec in samplers(job, prepared, hz=request.telemetry_hz):
+        for spec in found.samplers:
             sys.stdout.write(f"# beside it on {spec.node}\n{prepared.samplers.describer.command_line(spec)}\n")
     return 0
 

@@ -46,7 +46,7 @@ class Lost:
 
 
 @dataclass
-class Running:
+class ContainerGroup:
     """The containers of a run by name, the node of each, what they have said so far, and the nodes that were lost."""
 
     nodes: Mapping[str, str]

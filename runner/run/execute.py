@@ -22,10 +22,10 @@ from runner.core.events.parse import EventError, Rows, parse_line
 from runner.core.interrupts import Stopped
 from runner.core.record import Outcome
 from runner.core.request import Request
-from runner.core.trial import Trial
+from runner.core.trial import AnyTrial, Trial
 from runner.engines.base import Engine, EngineError, Line
 from runner.results.store import RunWriter
-from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, Lost, Running, Stop
+from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Lost, Stop
 from runner.run.dialects.base import Reader
 from runner.run.mpi_output import Untangler
 
@@ -47,11 +47,11 @@ class Limits:
     flag: str = "--timeout"
 
     @classmethod
-    def of(cls, request: Request, trial: Trial | None = None) -> Limits:
-        """Those that were asked for, of one of the suite's own trainings, of a pass of it under a profiler, or of a command."""
-        searches = trial is not None and "kernel-search" in trial.techniques
+    def of(cls, request: Request, trial: AnyTrial) -> Limits:
+        """Those that were asked for, of a measured run or of a pass under a profiler."""
+        searches = isinstance(trial, Trial) and "kernel-search" in trial.techniques
         silence_s = request.inactivity_timeout_s or (SEARCH_SILENCE_S if searches else SILENCE_S)
-        if trial and trial.profile:
+        if trial.profile:
             return cls(request.profile_timeout_s, silence_s, flag="--profile-timeout")
         return cls(request.timeout_s, silence_s)
 
@@ -73,7 +73,7 @@ class Limits:
 class _Hearing:
     """Where what the containers say goes: events to the record and to `watch`, all else to the log and to a dialect's reader."""
 
-    running: Running
+    group: ContainerGroup
     writer: RunWriter
     watch: Callable[[Event], None]
     readers: Mapping[str, Reader]
@@ -95,7 +95,7 @@ class _Hearing:
         for stream in ("stdout", "stderr"):
             for text in self.torn[name, stream].close():
                 self.writer.log(name, text)
-                self.running.keep(name, text)
+                self.group.keep(name, text)
 
     def _whole(self, name: str, line: Line, *, received: float) -> None:
         try:
@@ -109,7 +109,7 @@ class _Hearing:
             self._event(event)
             return
         self.writer.log(name, line.text)
-        self.running.keep(name, line.text)
+        self.group.keep(name, line.text)
         if reader := self.readers.get(name):
             for event in reader.feed(line.text, received=received):
                 self._event(event)
@@ -125,7 +125,7 @@ class _Hearing:
                 self._event(event)
 
     def _event(self, event: Event) -> None:
-        self.running.last_events[event.container][event.rank] = event.event
+        self.group.last_events[event.container][event.rank] = event.event
         self.writer.event(event)
         self.watch(event)
 
@@ -160,31 +160,31 @@ def execute(
     """
     started = time.monotonic()
     stopped = stopped or Stopped()
-    running = Running({spec.name: spec.node for spec in specs})
+    group = ContainerGroup({spec.name: spec.node for spec in specs})
     phases: dict[str, float] = {}
     try:
-        hearing = _Hearing(running, writer, watch, readers or {})
-        with running.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
+        hearing = _Hearing(group, writer, watch, readers or {})
+        with group.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
             _heed(stopped)
-            running.start(engines, specs, keys or {})
+            group.start(engines, specs, keys or {})
             phases["create"] = time.monotonic() - started
-            _follow(running, hearing, specs=specs, limits=limits, started=started, stopped=stopped)
+            _follow(group, hearing, specs=specs, limits=limits, started=started, stopped=stopped)
         status, reason = "ok", None
     except Stop as stop:
         status, reason = stop.status, stop.reason
     except RunFailedError as error:  # the record can't be written any more
         status, reason = "failed", str(error)
     finally:
-        running.end()
+        group.end()
     phases["total"] = time.monotonic() - started
     return Outcome.model_validate(
         {
             "status": status,
             "reason": reason,
-            "exit_codes": running.exit_codes,
+            "exit_codes": group.exit_codes,
             "started": started,
             "phases_s": phases,
-            "containers": running.identifiers,
+            "containers": group.identifiers,
         }
     )
 
@@ -200,7 +200,7 @@ def _heed(stopped: Stopped) -> None:
 
 
 def _follow(
-    running: Running,
+    group: ContainerGroup,
     hearing: _Hearing,
     *,
     specs: Sequence[ContainerSpec],
@@ -219,7 +219,7 @@ def _follow(
     awaited = {spec.name for spec in specs} - daemons
     heard = written = time.monotonic()
     workers_ended: float | None = None
-    while not awaited <= set(running.exit_codes):
+    while not awaited <= set(group.exit_codes):
         _heed(stopped)
         now = time.monotonic()
         if now - written > WRITTEN_S:
@@ -227,10 +227,10 @@ def _follow(
             written = now
         limits.check(now, started=started, heard=heard)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:
-            left = ", ".join(sorted(awaited - set(running.exit_codes)))
+            left = ", ".join(sorted(awaited - set(group.exit_codes)))
             raise Stop("failed", f"{left} did not end although every worker had")
         try:
-            name, said = running.said.get(timeout=POLL_S)
+            name, said = group.said.get(timeout=POLL_S)
         except queue.Empty:
             continue
         heard = time.monotonic()
@@ -238,20 +238,20 @@ def _follow(
             hearing.line(name, said, received=heard)
             continue
         if isinstance(said, Lost):
-            running.lost.add(running.nodes[name])
+            group.lost.add(group.nodes[name])
             raise Stop(
                 "failed",
-                f"{running.nodes[name]} was lost: its engine does not answer any more ({said.why}); see whether the machine, its "
+                f"{group.nodes[name]} was lost: its engine does not answer any more ({said.why}); see whether the machine, its "
                 "network and its engine are up, then `dlscale clean` removes what a lost node kept",
             )
-        running.exit_codes[name] = said
+        group.exit_codes[name] = said
         hearing.rest(name)
         if name in daemons:
-            raise Stop("failed", f"{running.explain(name)}; it ended before those that it serves")
+            raise Stop("failed", f"{group.explain(name)}; it ended before those that it serves")
         if said != 0:
-            raise Stop("failed", running.explain(name))
+            raise Stop("failed", group.explain(name))
         hearing.ended(name, received=heard)
-        if workers <= set(running.exit_codes):
+        if workers <= set(group.exit_codes):
             workers_ended = heard
 
 

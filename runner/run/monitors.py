@@ -39,7 +39,7 @@ _LAST_WORDS: Final = 20
 
 
 @contextmanager
-def sampling(
+def monitoring(
     specs: Sequence[ContainerSpec],
     *,
     engines: Mapping[str, Engine],

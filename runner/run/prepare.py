@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.cluster.hosts.container import engine_errors
+from runner.cluster.hosts.endpoint import engine_errors
 from runner.cluster.hosts.supply import check_data, python_modules, supply_image, supply_programs
 from runner.cluster.hosts.survey import base_image
 from runner.core.cache import cache_dir, free_mib
@@ -23,20 +23,19 @@ from runner.engines.base import Describer, Engine
 from runner.engines.docker import DockerEngine, DockerPlan
 from runner.engines.environment import ensure_environment, environment_python
 from runner.engines.local import LocalEngine
+from runner.images.base import ensure_tools, tools_base
 from runner.images.build import ensure
-from runner.images.given import GivenImage
+from runner.images.custom_image import CustomImage
 from runner.images.own import OwnSoftware
 from runner.images.spec import ImageSpec
-from runner.images.tools import ensure_tools, tools_base
-from runner.plan.discovery import WORKLOADS, Ground, image_source
+from runner.plan.discovery import WORKLOADS, AnyResources, Resources, image_source
 from runner.plan.launch.monitor import MODULES
 from runner.report.progress import Progress
 from runner.run.pack import PACKERS, pack, packed_path
 
 if TYPE_CHECKING:
-    from docker import DockerClient
-
     from runner.cluster.hosts.survey import Surveyed
+    from runner.engines.docker import Client
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,11 @@ class Prepared:
                 volumes.remove(engine.client, self.volume)
 
 
-def prepare(ground: Ground, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
+def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
     """Build or find the image, or the environment where there is no container engine, and pack the data if the framework wants that.
 
     Args:
-        ground: what the request stands on.
+        resources: what the request stands on.
         shown: told of each step.
         packed_at: height and width in pixels of packed images; None where the program reads them as they are.
         run: names what is brought onto hosts, and labels it.
@@ -100,20 +99,20 @@ def prepare(ground: Ground, shown: Progress, *, packed_at: int | None, run: str)
         RunFailedError: the data could not be packed.
     """
     started = time.monotonic()
-    if ground.fleet.way == "hosts":
-        return _on_hosts(ground, shown, started=started, run=run, packed_at=packed_at)
-    engine, image = _engine(ground, shown)
-    data = Path(ground.dataset.path) if ground.dataset else None
-    if packed_at and ground.dataset and _needs_packing(ground):
-        data = _pack(ground, ground.dataset, engine, image, shown, image_size=packed_at)
+    if resources.cluster.way == "hosts":
+        return _on_hosts(resources, shown, started=started, run=run, packed_at=packed_at)
+    engine, image = _engine(resources, shown)
+    data = resources.data
+    if packed_at and (dataset := _to_pack(resources)):
+        data = _pack(resources, dataset, engine, image, shown, image_size=packed_at)
     return Prepared(
         describer=engine,
-        engines={member.node.name: engine for member in ground.fleet.members},
-        engine_details=EngineDetails(version=engine.facts().version, reason=ground.engine.reason),
+        engines={member.node.name: engine for member in resources.cluster.members},
+        engine_details=EngineDetails(version=engine.facts().version, reason=resources.engine.reason),
         image_used=image,
         data=data,
-        samplers=samplers_here(ground.node.name),
-        tools=_tools(ground, engine, shown),
+        samplers=samplers_here(resources.node.name),
+        tools=_tools(resources, engine, shown),
         seconds=time.monotonic() - started,
     )
 
@@ -128,35 +127,35 @@ def _samplers_on(hosts: Mapping[str, Engine], volume: str) -> SamplersRoom:
     return SamplersRoom(DockerPlan(volume), hosts, image=base_image().reference)
 
 
-def _tools(ground: Ground, engine: Engine, shown: Progress) -> str | None:
+def _tools(resources: AnyResources, engine: Engine, shown: Progress) -> str | None:
     """Have ready what emulated nodes are made of."""
-    if ground.fleet.way != "emulated" or not isinstance(engine, DockerEngine):
+    if resources.cluster.way != "emulated" or not isinstance(engine, DockerEngine):
         return None
     return ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
 
 
-def _on_hosts(ground: Ground, shown: Progress, *, started: float, run: str, packed_at: int | None) -> Prepared:
+def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: str, packed_at: int | None) -> Prepared:
     """Build or find the image once, bring it and the programs onto every host.
 
     This machine's engine is where it is built; where there is none, the first host's.
     """
-    if packed_at and ground.dataset and _needs_packing(ground):
+    if packed_at and (dataset := _to_pack(resources)):
         raise RequestError(
-            f"DATA={ground.dataset.path} has to be packed for {ground.image.framework} first; type `dlscale data pack`, put what it writes "
+            f"DATA={dataset.path} has to be packed for {resources.image.framework} first; type `dlscale data pack`, put what it writes "
             "at the same path on every host, and give that"
         )
-    connections = [seen.connection for seen in ground.fleet.surveyed]
-    source = image_source(ground.fleet)
-    image = _image(ground, source, shown)
+    connections = [seen.connection for seen in resources.cluster.surveyed]
+    source = image_source(resources.cluster)
+    image = _image(resources, source, shown)
     ids = supply_image(image.reference, source=source, nodes=connections, report=shown.stage)
     volume = f"dlscale-{run}-workloads"
-    engines: dict[str, Engine] = {seen.host.name: _on_host(seen, volume) for seen in ground.fleet.surveyed}
+    engines: dict[str, Engine] = {seen.host.name: _on_host(seen, volume) for seen in resources.cluster.surveyed}
     prepared = Prepared(
         describer=DockerPlan(volume),
         engines=engines,
-        engine_details=EngineDetails(version=ground.fleet.surveyed[0].engine.version, reason=None),
+        engine_details=EngineDetails(version=resources.cluster.surveyed[0].engine.version, reason=None),
         image_used=image,
-        data=Path(ground.dataset.path) if ground.dataset else None,
+        data=resources.data,
         samplers=_samplers_on(engines, volume),
         seconds=time.monotonic() - started,
         image_ids=ids,
@@ -186,53 +185,55 @@ def _on_host(seen: Surveyed, volume: str) -> DockerEngine:
         return DockerEngine(seen.connection.client, volume, gpus_by=seen.engine.gpu_request)
 
 
-def pack_data(ground: Ground, shown: Progress, *, image_size: int) -> Path:
+def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path:
     """Pack the data into the form that the framework reads, needed or not; returns where it is.
 
     Raises:
         RequestError: too little disk, or an image that can't be built here.
         RunFailedError: the data could not be packed.
     """
-    if ground.dataset is None:
+    if resources.dataset is None:
         raise RequestError("there is no data to pack; give a folder of class folders with JPEGs")
-    engine, image = _engine(ground, shown)
-    return _pack(ground, ground.dataset, engine, image, shown, image_size=image_size)
+    engine, image = _engine(resources, shown)
+    return _pack(resources, resources.dataset, engine, image, shown, image_size=image_size)
 
 
-def _engine(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
-    image = ground.image
+def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed]:
+    image = resources.image
     if isinstance(image, OwnSoftware):
         shown.stage(f"no container: {image.reference} runs as it is")
         return _own(image), _as_found(image)
-    if isinstance(image, ImageSpec) and not ground.engine.in_containers:
-        return _venv(ground, image, shown)
-    return _docker(ground, shown)
+    if isinstance(image, ImageSpec) and not resources.engine.in_containers:
+        return _venv(resources, image, shown)
+    return _docker(resources, shown)
 
 
-def _pack(ground: Ground, data: Dataset, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int) -> Path:
-    shown.stage(f"packing {data.images} images for {ground.image.framework}")
+def _pack(
+    resources: AnyResources, data: Dataset, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int
+) -> Path:
+    shown.stage(f"packing {data.images} images for {resources.image.framework}")
     return pack(
         data=data,
-        framework=ground.image.framework,
+        framework=resources.image.framework,
         image_size=image_size,
         engine=engine,
         image=image.reference,
         cache=cache_dir(),
-        cpus=ground.node.cores,
+        cpus=resources.node.cores,
         say=shown.stage,
     )
 
 
-def foresee(ground: Ground, *, packed_at: int | None) -> Prepared:
+def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
     """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
     describer: Describer
     volume = "dlscale-RUN-workloads"
-    wanted = ground.image
-    if ground.fleet.way == "hosts":
+    wanted = resources.image
+    if resources.cluster.way == "hosts":
         describer = DockerPlan(volume)
     elif isinstance(wanted, OwnSoftware):
         describer = _own(wanted)
-    elif isinstance(wanted, ImageSpec) and not ground.engine.in_containers:
+    elif isinstance(wanted, ImageSpec) and not resources.engine.in_containers:
         describer = LocalEngine(
             environment_python(lock=wanted.lock_path, requires_python=wanted.requires_python, cache=cache_dir()),
             WORKLOADS,
@@ -243,37 +244,37 @@ def foresee(ground: Ground, *, packed_at: int | None) -> Prepared:
         image = ImageUsed(reference=wanted.reference, id=None, digest=None, lock_sha256=wanted.lock_sha256)
     else:
         image = _as_found(wanted)
-    data = Path(ground.dataset.path) if ground.dataset else None
-    if packed_at and ground.dataset and _needs_packing(ground):
-        data = packed_path(ground.dataset, cache_dir(), framework=ground.image.framework, image_size=packed_at)
-    details = EngineDetails(version=None, reason=ground.engine.reason)
+    data = resources.data
+    if packed_at and (dataset := _to_pack(resources)):
+        data = packed_path(dataset, cache_dir(), framework=resources.image.framework, image_size=packed_at)
+    details = EngineDetails(version=None, reason=resources.engine.reason)
     return Prepared(
         describer=describer,
         engines={},
         engine_details=details,
         image_used=image,
         data=data,
-        samplers=_samplers_on({}, volume) if ground.fleet.way == "hosts" else samplers_here(ground.node.name),
-        tools=tools_base().reference if ground.fleet.way == "emulated" else None,
+        samplers=_samplers_on({}, volume) if resources.cluster.way == "hosts" else samplers_here(resources.node.name),
+        tools=tools_base().reference if resources.cluster.way == "emulated" else None,
         seconds=0.0,
     )
 
 
-def _docker(ground: Ground, shown: Progress) -> tuple[Engine, ImageUsed]:
+def _docker(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed]:
     client = docker.connect()
-    image = _image(ground, client, shown)
-    return DockerEngine(client, WORKLOADS, beside=ground.image.mounts), image
+    image = _image(resources, client, shown)
+    return DockerEngine(client, WORKLOADS, beside=resources.image.mounts), image
 
 
-def _image(ground: Ground, client: DockerClient, shown: Progress) -> ImageUsed:
+def _image(resources: AnyResources, client: Client, shown: Progress) -> ImageUsed:
     """Have the image in an engine; one that is given is taken as it is."""
-    if not isinstance(ground.image, ImageSpec):
-        return _as_found(ground.image)
-    built = ensure(ground.image, client=client, cache=cache_dir(), report=shown.stage)
+    if not isinstance(resources.image, ImageSpec):
+        return _as_found(resources.image)
+    built = ensure(resources.image, client=client, cache=cache_dir(), report=shown.stage)
     return ImageUsed(reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256)
 
 
-def _as_found(image: GivenImage | OwnSoftware) -> ImageUsed:
+def _as_found(image: CustomImage | OwnSoftware) -> ImageUsed:
     """What is taken as it is; of the machine's own software nothing names every byte."""
     if isinstance(image, OwnSoftware):
         return ImageUsed(reference=image.reference, id=None, digest=None, lock_sha256=None)
@@ -285,9 +286,11 @@ def _own(image: OwnSoftware) -> LocalEngine:
     return LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version)
 
 
-def _venv(ground: Ground, image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
+def _venv(resources: AnyResources, image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
     cache = cache_dir()
-    shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({ground.engine.reason})")
+    shown.stage(
+        f"no container: {image.name} runs in a virtual environment of the suite's own ({resources.engine.reason})"
+    )
     free = free_mib(cache)
     if (
         free < image.wheels_mib + image.size_mib
@@ -309,7 +312,9 @@ def _venv(ground: Ground, image: ImageSpec, shown: Progress) -> tuple[Engine, Im
     return LocalEngine(python, WORKLOADS), used
 
 
-def _needs_packing(ground: Ground) -> bool:
-    """Whether the data is a folder and the framework's own input pipeline reads none."""
-    packer = PACKERS.get(ground.image.framework)
-    return bool(ground.dataset and packer and packer.needed and Path(ground.dataset.path).suffix not in PACKED)
+def _to_pack(resources: AnyResources) -> Dataset | None:
+    """The data set if it is a folder and the framework's own input pipeline reads none."""
+    packer = PACKERS.get(resources.image.framework)
+    if not isinstance(resources, Resources) or not resources.dataset or not packer or not packer.needed:
+        return None
+    return None if Path(resources.dataset.path).suffix in PACKED else resources.dataset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -11,26 +11,28 @@ from pathlib import Path
 from typing import Final
 
 from runner.cluster.machine import provenance
-from runner.cluster.machine.cluster import PORTS, free_ports
+from runner.cluster.machine.local_node import PORTS, free_ports
 from runner.core.container_spec import ContainerSpec
 from runner.core.events import Event
 from runner.core.events.training import Pace
 from runner.core.interrupts import Stopped, held
 from runner.core.record import ImageUsed, Outcome, RunPlan, RunRecord
 from runner.core.request import Request
-from runner.core.trial import Trial, paced
-from runner.plan.discovery import Ground
+from runner.core.trial import AnyTrial, ForeignTrial, Trial, paced, title
+from runner.plan.discovery import AnyResources, Resources
+from runner.plan.external import container, image_label
 from runner.plan.launch import launch, monitor
 from runner.plan.launch.job import Job, take_seats
 from runner.report.progress import Aside, Progress
 from runner.results.find import records_under
 from runner.results.store import RunWriter, baseline_for
 from runner.run import compiled, ssh_keys
-from runner.run.dialects import DIALECTS
+from runner.run.dialects import DIALECTS, auto
 from runner.run.dialects.base import Facts, Reader
+from runner.run.dialects.detection import AutoReader
 from runner.run.dialects.figures import FiguresReader
 from runner.run.execute import Limits, execute
-from runner.run.monitors import sampling
+from runner.run.monitors import monitoring
 from runner.run.prepare import Prepared
 from runner.run.watch import Watch
 
@@ -38,12 +40,28 @@ from runner.run.watch import Watch
 _SLOW_TO_IMPORT: Final = frozenset({"pytorch", "tensorflow"})
 
 Run = tuple[Path, RunRecord]
-Known = Callable[[Trial, ImageUsed], Run | None]
+Known = Callable[[AnyTrial, ImageUsed], Run | None]
 """Finds a run on file of a trial in an image, which then need not be run again."""
 
 
 @dataclass(frozen=True)
-class Matrix:
+class Launch:
+    """One run of a trial, with nothing left but to start it.
+
+    Attributes:
+        samplers: what looks on.
+        job: of one of the suite's own programs; None for an external one.
+    """
+
+    run_id: str
+    trial: AnyTrial
+    containers: tuple[ContainerSpec, ...]
+    samplers: tuple[ContainerSpec, ...]
+    job: Job | None = None
+
+
+@dataclass(frozen=True)
+class TrialRunner:
     """The trials of one request, run one after the other.
 
     Attributes:
@@ -52,7 +70,7 @@ class Matrix:
     """
 
     request: Request
-    ground: Ground
+    resources: AnyResources
     prepared: Prepared
     shown: Progress
     command: tuple[str, ...]
@@ -60,16 +78,19 @@ class Matrix:
     known: Known
     stopped: Stopped = field(default_factory=Stopped)
 
-    def run_all(self, trials: Sequence[Trial]) -> list[Run]:
+    def run_all(self, trials: Sequence[AnyTrial]) -> list[Run]:
         """Run the trials in order, those that belong together at once. A scale whose run failed is not tried again.
 
         Raises:
             KeyboardInterrupt: it was stopped, too late for the record of the run that was under way to say so.
         """
         asked = self.request.gpus or self.request.workers
-        on_file = list(records_under(self.ground.out)) if asked and 1 not in asked else []
-        valid = [run for run in on_file if run[1].validity.status == "valid"]
+        on_file = list(records_under(self.resources.out)) if asked and 1 not in asked else []
         runs: list[Run] = []
+        if trials and isinstance(trials[0], ForeignTrial):  # names its devices itself: never started on one
+            baseline = baseline_for(trials[0], on_file)
+            on_file, runs = [], [baseline] if baseline else []
+        valid = [run for run in on_file if run[1].validity.status == "valid"]
         failed: set[str] = set()
         for group in at_once(trials):
             trial = group[0]
@@ -87,80 +108,79 @@ class Matrix:
                 continue
             else:
                 baseline = baseline_for(trial, [*on_file, *runs])
-                trial = alike(trial, [*on_file, *runs])
-                job = make_job(trial, self.ground, self.prepared, run_id=self._run_id(trial))
+                if isinstance(trial, Trial):
+                    trial = alike(trial, [*on_file, *runs])
                 with held(self.stopped):
-                    done = [self._run(job, self.shown, baseline[1] if baseline else None)]
+                    done = [self._run(self._lay_out(trial), self.shown, baseline[1] if baseline else None)]
             runs += done
-            failed |= {
-                cell(record.trial)
-                for _, record in done
-                if isinstance(record.trial, Trial) and record.outcome.status != "ok"
-            }
+            failed |= {cell(record.trial) for _, record in done if record.outcome.status != "ok"}
             if any(record.outcome.status == "interrupted" for _, record in done):
                 break
             if self.stopped.by:
                 raise KeyboardInterrupt
         return runs
 
-    def _run_id(self, trial: Trial) -> str:
-        return f"{self.name}-{trial.framework}-{trial.model}-{cell(trial)}-r{trial.repeat}"
+    def _lay_out(self, trial: AnyTrial) -> Launch:
+        what = f"{trial.framework}-{trial.model}" if isinstance(trial, Trial) else image_label(trial.image)
+        run_id = f"{self.name}-{what}-{cell(trial)}-r{trial.repeat}"
+        return lay_out(trial, self.resources, self.prepared, run_id=run_id, hz=self.request.telemetry_hz)
 
-    def _run_together(self, trials: Sequence[Trial]) -> list[Run]:
+    def _run_together(self, trials: Sequence[AnyTrial]) -> list[Run]:
         """Run several trainings at once, each with its own containers and record; the first one's progress stands for all."""
-        jobs = [make_job(trial, self.ground, self.prepared, run_id=self._run_id(trial)) for trial in trials]
-        with ThreadPoolExecutor(max_workers=len(jobs)) as pool:
+        found = [self._lay_out(trial) for trial in trials]
+        with ThreadPoolExecutor(max_workers=len(found)) as pool:
             going = [
-                pool.submit(self._run, job, self.shown if number == 0 else Aside(self.shown), None)
-                for number, job in enumerate(jobs)
+                pool.submit(self._run, one, self.shown if number == 0 else Aside(self.shown), None)
+                for number, one in enumerate(found)
             ]
             return [one.result() for one in going]
 
-    def _run(self, job: Job, shown: Progress, baseline: RunRecord | None) -> Run:
+    def _run(self, launch: Launch, shown: Progress, baseline: RunRecord | None) -> Run:
         """Run one trial and leave its record, whatever becomes of it."""
-        trial, run_id = job.trial, job.run_id
-        compiled.make_ready(job.mounts, user=job.user)
-        specs = launch(job)
-        beside = samplers(job, self.prepared, hz=self.request.telemetry_hz)
-        describer = self.prepared.describer
-        fleet = self.ground.fleet
+        trial, run_id, job = launch.trial, launch.run_id, launch.job
+        if job:
+            compiled.make_ready(job.mounts, user=job.user)
+        describer, cluster, workload = self.prepared.describer, self.resources.cluster, self.resources.workload
+        placement = trial.placement if isinstance(trial, Trial) and trial.nodes > 1 else ()
         facts = provenance.collect(
-            node=self.ground.node,
+            node=self.resources.node,
             command=self.command,
-            host=fleet.host,
-            nodes=fleet.used(trial.placement, image_ids=self.prepared.image_ids) if trial.nodes > 1 else (),
+            host=cluster.host,
+            nodes=cluster.used(placement, image_ids=self.prepared.image_ids),
         )
-        writer = RunWriter(self.ground.out / run_id)
+        writer = RunWriter(self.resources.out / run_id)
         planned = RunPlan(
             run_id=run_id,
             trial=trial,
-            containers=(*specs, *beside),
+            containers=(*launch.containers, *launch.samplers),
             command_lines=(
-                *map(describer.command_line, specs),
-                *map(self.prepared.samplers.describer.command_line, beside),
+                *map(describer.command_line, launch.containers),
+                *map(self.prepared.samplers.describer.command_line, launch.samplers),
             ),
         )
         writer.create(planned)
-        watch = Watch(shown, trial, unit=self.ground.workload.unit)
-        outcome = self._execute(job, specs, beside, writer, watch)
+        watch = Watch(shown, trial, unit=workload.unit if workload else "samples")
+        heard = readers(trial, launch.containers)
+        outcome = self._execute(launch, heard, writer, watch)
         writer.settle(planned)
-        outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
-        if outcome.status in ("failed", "silent", "timeout") and (apart := fleet.apart(trial.placement)):
+        if job:
+            outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
+        if outcome.status in ("failed", "silent", "timeout") and placement and (apart := cluster.apart(placement)):
             outcome = outcome.model_copy(update={"reason": f"{apart}; {outcome.reason}"})
         # numpy takes a fifth of a second to load: not before the job is under way (`report/ahead.py`).
-        from runner.analysis.grading.grade import grade, scaling  # noqa: PLC0415
+        from runner.analysis.grading.grade import scaling  # noqa: PLC0415
+        from runner.run.grading import grade_run  # noqa: PLC0415
 
-        trial = as_run(trial, watch.events)
-        graded = grade(
-            trial=trial,
+        trial = as_run(trial, watch.events) if isinstance(trial, Trial) else as_read(trial, heard)
+        graded = grade_run(
+            trial,
             outcome=outcome,
             events=watch.events,
-            samples=writer.table("telemetry", report=shown.stage),
-            monitors=planned.monitors,
+            plan=planned,
             provenance=facts,
-            workload=self.ground.workload,
+            workload=workload,
+            samples=writer.table("telemetry", report=shown.stage),
             kernels=writer.table("kernels", report=shown.stage) if trial.profile else None,
-            containers=planned.containers,
         )
         record = RunRecord(
             run_id=run_id,
@@ -182,33 +202,27 @@ class Matrix:
         watch.ended(record)
         return writer.directory, record
 
-    def _execute(
-        self,
-        job: Job,
-        specs: Sequence[ContainerSpec],
-        beside: Sequence[ContainerSpec],
-        writer: RunWriter,
-        watch: Watch,
-    ) -> Outcome:
+    def _execute(self, launch: Launch, heard: Mapping[str, Reader], writer: RunWriter, watch: Watch) -> Outcome:
         """Run the containers with the keys that they need, and with samplers beside them."""
-        with sampling(
-            beside,
+        trial, job = launch.trial, launch.job
+        with monitoring(
+            launch.samplers,
             engines=self.prepared.samplers.engines,
             writer=writer,
             watch=watch,
             idle_s=self.request.idle_s,
             stopped=self.stopped,
-            gpus_rest=job.trial.framework in _SLOW_TO_IMPORT,
+            gpus_rest=isinstance(trial, Trial) and trial.framework in _SLOW_TO_IMPORT,
         ):
             return execute(
                 engines=self.prepared.engines,
-                specs=specs,
+                specs=launch.containers,
                 writer=writer,
-                limits=Limits.of(self.request, job.trial),
+                limits=Limits.of(self.request, trial),
                 watch=watch,
-                readers=readers(job.trial, specs),
-                keys=ssh_keys.made(job, specs),
-                remote=job.remote,
+                readers=heard,
+                keys=ssh_keys.made(job, launch.containers) if job else None,
+                remote=bool(job and job.remote),
                 stopped=self.stopped,
             )
 
@@ -238,11 +252,17 @@ def as_run(trial: Trial, events: Sequence[Event]) -> Trial:
     return paced(trial, iterations=told.iterations if told else 1, window=told.window if told else 1)
 
 
-def at_once(trials: Sequence[Trial]) -> Iterator[tuple[Trial, ...]]:
+def as_read(trial: ForeignTrial, heard: Mapping[str, Reader]) -> ForeignTrial:
+    """A trial with the dialect that its log turned out to be in."""
+    found = next((reader.name for reader in heard.values() if isinstance(reader, AutoReader) and reader.name), None)
+    return trial.model_copy(update={"dialect": found}) if found else trial
+
+
+def at_once(trials: Sequence[AnyTrial]) -> Iterator[tuple[AnyTrial, ...]]:
     """The trials in groups that run at the same time: most are alone."""
     numbered = enumerate(trials)
 
-    def which(item: tuple[int, Trial]) -> tuple[int, int]:
+    def which(item: tuple[int, AnyTrial]) -> tuple[int, int]:
         number, trial = item
         together = trial.concurrent is not None and trial.concurrent.case == "together"
         return (-1, trial.repeat) if together else (number, trial.repeat)
@@ -251,15 +271,9 @@ def at_once(trials: Sequence[Trial]) -> Iterator[tuple[Trial, ...]]:
         yield tuple(trial for _, trial in group)
 
 
-def samplers(job: Job, prepared: Prepared, *, hz: int) -> tuple[ContainerSpec, ...]:
-    """What looks on while a job runs."""
-    room = prepared.samplers
-    return monitor.specs(job, hz=hz, image=room.image, site=room.describer.site(None))
-
-
-def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
-    """By container, what reads the figures that a program leaves to the framework's own log; a pass under a profiler has none."""
-    if trial.dialect is None or trial.profile:
+def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
+    """By container, what reads the figures that a program leaves to its own log; a pass under a profiler has none."""
+    if trial.dialect is None or trial.dialect == "events" or trial.profile:
         return {}
     found: dict[str, Reader] = {}
     for spec in specs:
@@ -268,35 +282,52 @@ def readers(trial: Trial, specs: Sequence[ContainerSpec]) -> dict[str, Reader]:
             devices=trial.world_size,
             warmup=trial.warmup,
             container=spec.name,
-            command=spec.argv,
+            command=spec.argv if isinstance(trial, Trial) else trial.command,
         )
-        found[spec.name] = FiguresReader(DIALECTS[trial.dialect](facts), iterations=trial.iterations)
+        reader = auto(facts) if trial.dialect == "auto" else DIALECTS[trial.dialect](facts)
+        found[spec.name] = FiguresReader(reader, iterations=trial.iterations) if isinstance(trial, Trial) else reader
     return found
 
 
-def make_job(trial: Trial, ground: Ground, prepared: Prepared, *, run_id: str) -> Job:
+def lay_out(trial: AnyTrial, resources: AnyResources, prepared: Prepared, *, run_id: str, hz: int) -> Launch:
+    """A trial with its containers and, at `hz` samples a second, its samplers; 0 for none."""
+    room = prepared.samplers
+    site = room.describer.site(None)
+    if isinstance(trial, Trial) and isinstance(resources, Resources):
+        job = make_job(trial, resources, prepared, run_id=run_id)
+        return Launch(run_id, trial, launch(job), monitor.specs(job, hz=hz, image=room.image, site=site), job)
+    if isinstance(trial, Trial) or isinstance(resources, Resources):
+        raise TypeError(f"{title(trial)} was planned for other resources")
+    spec = container(trial, resources, prepared.describer, run_id=run_id)
+    sampler = monitor.sampler(
+        run_id, node=spec.node, gpus=spec.gpus, hz=hz, site=site, image=room.image, user=room.describer.user()
+    )
+    return Launch(run_id, trial, (spec,), (sampler,) if hz else ())
+
+
+def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: str) -> Job:
     """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
     describer = prepared.describer
-    remote = ground.fleet.way == "hosts"
-    store = None if remote else compiled.store_for(trial, engine=describer.name, software=ground.image.software)
+    remote = resources.cluster.way == "hosts"
+    store = None if remote else compiled.store_for(trial, engine=describer.name, software=resources.image.software)
     mounts = describer.mounts(prepared.data)
     if store:
         mounts += (compiled.mount(store, place=describer.place(store)),)
     nodes = {}
-    for member in ground.fleet.members:
-        ports = free_ports(PORTS) if ground.fleet.way == "here" else turned(member.node.ports, run_id)
+    for member in resources.cluster.members:
+        ports = free_ports(PORTS) if resources.cluster.way == "here" else turned(member.node.ports, run_id)
         nodes[member.node.name] = member.node.model_copy(update={"ports": ports})
     return Job(
         run_id=run_id,
         trial=trial,
-        seats=take_seats(trial, nodes, network="host" if ground.fleet.way == "hosts" else "emulated"),
+        seats=take_seats(trial, nodes, network="host" if resources.cluster.way == "hosts" else "emulated"),
         site=describer.site(prepared.data),
         image=prepared.image_used.reference,
         user=describer.user(),
         mounts=mounts,
         remote=remote,
         tools=prepared.tools,
-        entrypoint=ground.image.entrypoint,
+        entrypoint=resources.image.entrypoint,
         compiled=describer.place(store) if store else None,
     )
 
@@ -307,9 +338,11 @@ def turned(ports: tuple[int, ...], run_id: str) -> tuple[int, ...]:
     return ports[first:] + ports[:first]
 
 
-def cell(trial: Trial) -> str:
+def cell(trial: AnyTrial) -> str:
     """What tells a trial from the others of its matrix, but for the repeat: `2cpu`, `16gpu-4nodes-ethernet-1gbit`, `2cpu-profile-memory`."""
     words = [f"{trial.world_size}{trial.device}"]
+    if isinstance(trial, ForeignTrial):
+        return words[0]
     if trial.nodes > 1:
         words.append(f"{trial.nodes}nodes")
     if trial.interconnect != "auto":

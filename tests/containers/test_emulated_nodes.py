@@ -20,13 +20,13 @@ from waiting import wait_until
 
 from runner.cluster.cleanup import Place, remove_left
 from runner.cluster.emulate import emulated_nodes
-from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.local_node import inspect_local
 from runner.core.cache import cache_dir
 from runner.core.errors import RequestError
 from runner.core.wire import Link
 from runner.engines import shaper
 from runner.engines.docker import DockerEngine
-from runner.images.tools import ensure_tools
+from runner.images.base import ensure_tools
 from runner.plan.launch import emulated, launch
 from runner.plan.launch.job import spec
 from runner.run.execute import Limits, execute

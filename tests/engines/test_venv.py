@@ -69,10 +69,10 @@ def _without_a_base(monkeypatch):
     """An engine that answers on a machine where no base image can be had."""
     real = prepare_module.prepare
 
-    def prepare(ground, shown, *, packed_at, run):
-        if ground.engine.name == "docker":
+    def prepare(resources, shown, *, packed_at, run):
+        if resources.engine.name == "docker":
             raise NoBaseError("mmdebstrap, which builds the base, is not installed; install it")
-        return real(ground, shown, packed_at=packed_at, run=run)
+        return real(resources, shown, packed_at=packed_at, run=run)
 
     monkeypatch.setattr("runner.plan.discovery.choose_engine", lambda _: EngineChoice("docker", None))
     monkeypatch.setattr(bench, "prepare", prepare)

@@ -17,12 +17,11 @@ from commands import to_its_end
 from shifted_clock import shifted_clock
 from waiting import is_running, wait_until
 
-from runner.cluster.hosts.connectivity import ends_of, reach
+from runner.cluster.hosts.connectivity import ends_of, explain, reach
 from runner.cluster.hosts.endpoint import connected
 from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.supply import supply_image, supply_programs
 from runner.cluster.hosts.survey import base_image, survey
-from runner.cluster.hosts.unreachable import explain
 from runner.cluster.machine.provenance import tree_sha256
 from runner.core.container_spec import LABEL_RUN
 from runner.core.errors import RequestError

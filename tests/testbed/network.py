@@ -14,7 +14,7 @@ from typing import Any
 from runner.core.errors import RequestError
 from runner.core.wire import Link, show_delay
 from runner.engines.process import CommandError, run
-from runner.engines.shaping import qdiscs
+from runner.engines.shaper import qdiscs
 from testbed.layout import Layout, RigNode
 from testbed.tools import tool
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 from swept import leave, measured
-from test_plan import ground
+from test_plan import resources
 
 from runner.analysis.comparisons.ablation import ablations, curve
 from runner.commands.report import report
@@ -190,7 +190,7 @@ def test_report_draws_it_beside_the_runs_and_on_the_page(tmp_path):
 
 
 def test_the_lines_that_are_run_add_one_technique_each():
-    on = ground("pytorch", "gpu")
+    on = resources("pytorch", "gpu")
     lines = list(stages(Request(gpus=(1,)), on, scale=1, batches=(512,)))
     assert [len(line.techniques) for line in lines] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 7]
     assert [line.precision for line in lines[:3]] == ["fp32", "bf16", "bf16"]
@@ -203,7 +203,7 @@ def test_the_lines_that_are_run_add_one_technique_each():
 
 def test_where_there_is_no_technique_there_is_nothing_to_run():
     with pytest.raises(RequestError, match="not offered by FRAMEWORK=mxnet"):
-        list(stages(Request(), ground("mxnet"), scale=1, batches=()))
+        list(stages(Request(), resources("mxnet"), scale=1, batches=()))
 
 
 def test_every_round_has_every_line_and_on_real_data_three_plain_seeds():
@@ -233,5 +233,5 @@ def test_the_batch_grows_for_as_long_as_that_gains(rates, ran):
         return [measured(batch, rate or 1.0, run_id=str(len(done)), status="valid" if rate else "invalid")]
 
     before = run(Request())
-    grow_batch(Request(), before, ground("pytorch", "gpu"), run, repeat=2)
+    grow_batch(Request(), before, resources("pytorch", "gpu"), run, repeat=2)
     assert done[1:] == ran

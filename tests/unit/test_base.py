@@ -14,14 +14,14 @@ import pytest
 from docker.errors import APIError, ImageNotFound
 
 from runner.core.errors import RequestError
+from runner.engines import images as engine_images
+from runner.engines.images import Answer
 from runner.engines.process import CommandError
 from runner.images import base as bases
-from runner.images import mirror, registry
-from runner.images.base import build_archive, ensure_base, mmdebstrap
+from runner.images import mirror
+from runner.images.base import build_archive, ensure_base, mmdebstrap, write_image
 from runner.images.catalog import load_images
 from runner.images.mirror import apt_transport, debian_sources
-from runner.images.registry import Answer
-from runner.images.tarball import write_image
 
 CATALOG = load_images(Path(__file__).parents[2])
 BASE = next(base for base in CATALOG.bases if base.name == "bookworm")
@@ -265,7 +265,7 @@ def test_where_no_registry_answers_the_mirror_is_used_and_its_base_kept(tmp_path
         return "sha256:x"
 
     monkeypatch.setattr(bases, "build_archive", build)
-    monkeypatch.setattr(bases.registry, "ask", lambda _: Answer(None, "no such host"))
+    monkeypatch.setattr(bases, "ask_registry", lambda _: Answer(None, "no such host"))
     said: list[str] = []
     client = Engine()
     assert make(tmp_path, client, said) == "loaded 10"
@@ -287,7 +287,7 @@ def test_the_registry_is_asked_for_the_digest_and_its_silence_is_told(monkeypatc
                 explanation="dial tcp: lookup registry: no such host",
             )
 
-    monkeypatch.setattr(registry.engine, "connect", lambda *, timeout_s: type("Client", (), {"api": Silent()}))
-    assert registry.ask(BASE.registry.pinned) == Answer(None, "no such host")
+    monkeypatch.setattr(engine_images.docker, "connect", lambda *, timeout_s: type("Client", (), {"api": Silent()}))
+    assert engine_images.ask_registry(BASE.registry.pinned) == Answer(None, "no such host")
     monkeypatch.setattr(Silent, "inspect_distribution", lambda *_: {"Descriptor": {"digest": "sha256:d"}})
-    assert registry.ask(BASE.registry.pinned) == Answer("sha256:d", None)
+    assert engine_images.ask_registry(BASE.registry.pinned) == Answer("sha256:d", None)

@@ -16,7 +16,7 @@ import pytest
 from made_up_machine import Card, FakeNvml, write_tree
 from pydantic import ValidationError
 
-from runner.cluster.machine.cluster import free_ports, inspect_local
+from runner.cluster.machine.local_node import free_ports, inspect_local
 from runner.core.cache import free_mib
 from runner.core.node import Node
 

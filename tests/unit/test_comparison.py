@@ -7,7 +7,7 @@ from runner.core.errors import RequestError
 from runner.core.node import Hca, Member, Nic
 from runner.core.request import Request
 from runner.core.wire import Link, NodeWires
-from runner.plan.interconnect_sweep import kinds, settle
+from runner.plan.interconnect_sweep import apply_defaults, kinds
 
 COMPARE = Request(compare=True)
 ETH = Nic(name="eth0", state="up", speed_mbit=1000, mtu=1500, kind="ethernet", address="10.0.0.1")
@@ -24,7 +24,7 @@ def kinds_of(request, members, *, device="cpu", ip_only=False):
 
 
 def settled(request, node):
-    return settle(request, lambda: node)
+    return apply_defaults(request, lambda: node)
 
 
 def test_a_machine_without_gpus_emulates_two_nodes_at_usual_rates():

@@ -37,9 +37,9 @@ def cache(monkeypatch, tmp_path):
 
 def job(**changes):
     asked = request(gpus=(1,), mounts=USR, precision="bf16", **changes)
-    there = discovery.look(asked)
+    there = discovery.discover(asked)
     (trial,) = plan(asked, there)
-    return make_job(trial, there, prepare.foresee(there, packed_at=None), run_id="r")
+    return make_job(trial, there, prepare.preview(there, packed_at=None), run_id="r")
 
 
 def writable(found):

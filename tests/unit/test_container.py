@@ -10,11 +10,11 @@ import pytest
 from docker.errors import APIError, ImageNotFound
 
 from runner.core.errors import RequestError
+from runner.engines.images import Answer
 from runner.images import container
 from runner.images.catalog import load_images
 from runner.images.container import ensure_container, source, write_container
 from runner.images.lock import check_lock
-from runner.images.registry import Answer
 
 CATALOG = load_images(Path(__file__).parents[2])
 CAFFE = CATALOG.find("caffe", "0.17.3-nvidia", "gpu")
@@ -29,7 +29,7 @@ def image(tmp_path):
 
 def registry_says(monkeypatch, answer):
     asked = []
-    monkeypatch.setattr(container.registry, "ask", lambda reference: asked.append(reference) or answer)
+    monkeypatch.setattr(container, "ask_registry", lambda reference: asked.append(reference) or answer)
     return asked
 
 

@@ -22,6 +22,7 @@ from runner.cluster.hosts import endpoint
 from runner.cluster.hosts.endpoint import connect, connected, engine_sentence, ssh_argv, ssh_sentence
 from runner.cluster.hosts.model import Endpoint, Host, Tls
 from runner.core.errors import RequestError
+from runner.engines import docker
 
 ROOT = Path(__file__).parents[2]
 
@@ -261,7 +262,7 @@ def test_sockets_of_this_machine(tmp_path):
 
 
 def test_an_engine_that_takes_the_connection_and_keeps_silent(tmp_path, monkeypatch):
-    monkeypatch.setattr(endpoint, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(docker, "_ANSWER_S", 0.5)
     never = threading.Event()
     with engine(tmp_path / "e.sock", {"/version": lambda: never.wait(30)}):
         said = refusal(host(f"unix://{tmp_path}/e.sock"))

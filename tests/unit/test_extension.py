@@ -155,7 +155,7 @@ def test_it_is_outdated_once_another_image_of_the_framework_is_there():
 
 def test_the_framework_is_built_first(monkeypatch, tmp_path):
     built: list[str] = []
-    monkeypatch.setattr(build, "_get", lambda *_: None)
+    monkeypatch.setattr(build, "find_image", lambda *_: None)
     monkeypatch.setattr(build, "check_disk", lambda *_: None)
     monkeypatch.setattr(build, "_lay_ground", lambda *_, **__: None)
     monkeypatch.setattr(build, "fetch", lambda *_, **__: ())

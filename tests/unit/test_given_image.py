@@ -29,11 +29,11 @@ from runner.core.wire import Link
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.engines.user import job_user
-from runner.images.given import FoundImage, GivenImage
-from runner.plan import discovery
+from runner.images.custom_image import CustomImage, FoundImage
+from runner.plan import discovery, external
 from runner.plan.launch import launch
 from runner.plan.plan import plan
-from runner.run import bench, external, prepare
+from runner.run import bench, prepare
 from runner.run.trial_runner import make_job
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "given"
@@ -95,20 +95,20 @@ def request(**changes):
 
 
 def given_image(**changes):
-    return GivenImage(**({"found": FOUND, "framework": "pytorch", "device": "cpu", "mounts": USR} | changes))
+    return CustomImage(**({"found": FOUND, "framework": "pytorch", "device": "cpu", "mounts": USR} | changes))
 
 
 # What is looked at
 
 
 def test_the_image_is_looked_up_with_all_that_records_and_jobs_need(machine):
-    assert discovery.look(request(gpus=(1,), mounts=USR)).image == GivenImage(
+    assert discovery.discover(request(gpus=(1,), mounts=USR)).image == CustomImage(
         found=FoundImage(reference="hostroot:1", id="sha256:7", digest="corp/net@sha256:5", entrypoint=ENTRYPOINT),
         framework="pytorch",
         device="gpu",
         mounts=USR,
     )
-    own = discovery.look(request(image="own:1", device="cpu")).image
+    own = discovery.discover(request(image="own:1", device="cpu")).image
     assert own.found == FoundImage(reference="own:1", id="sha256:8", lock_sha256="a" * 64)
     assert (own.device, own.mounts) == ("cpu", ())
 
@@ -126,7 +126,7 @@ def test_the_image_is_looked_up_with_all_that_records_and_jobs_need(machine):
 )
 def test_what_is_not_there_is_refused_in_one_sentence(machine, asked, says):
     with pytest.raises(RequestError) as caught:
-        discovery.look(request(**asked))
+        discovery.discover(request(**asked))
     assert str(caught.value).startswith(says)
 
 
@@ -137,13 +137,13 @@ def test_without_an_engine_there_is_no_falling_back_to_an_environment(monkeypatc
     monkeypatch.setattr(docker, "connect", nobody)
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(4))
     with pytest.raises(RequestError, match="^no Docker engine answers .*; start it"):
-        discovery.look(request())
+        discovery.discover(request())
 
 
 def test_no_gpu_is_too_new_for_an_image_that_nobody_looked_into(machine, monkeypatch):
     newest = tuple(examples.gpu(n, compute_capability="99.0") for n in range(4))
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(4).model_copy(update={"gpus": newest}))
-    assert discovery.look(request(framework="mxnet", gpus=(4,))).image.framework == "mxnet"
+    assert discovery.discover(request(framework="mxnet", gpus=(4,))).image.framework == "mxnet"
 
 
 def test_a_folder_that_the_job_may_not_read_is_refused(machine, monkeypatch, tmp_path):
@@ -152,16 +152,16 @@ def test_a_folder_that_the_job_may_not_read_is_refused(machine, monkeypatch, tmp
     monkeypatch.setattr(discovery, "job_user", lambda: IMAGE_USER)
     mount = Mount(source=str(tmp_path / "private"), target="/venv")
     with pytest.raises(RequestError, match=r"private may be read by its owner alone, .*; type `chmod o\+rx"):
-        discovery.look(request(mounts=(mount,)))
+        discovery.discover(request(mounts=(mount,)))
     (tmp_path / "private").chmod(stat.S_IRWXU | stat.S_IROTH | stat.S_IXOTH)
-    discovery.look(request(mounts=(mount, Mount(source=str(tmp_path / "file"), target="/etc/file"))))
+    discovery.discover(request(mounts=(mount, Mount(source=str(tmp_path / "file"), target="/etc/file"))))
 
 
 def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
     """This machine's engine, and where there is none the first host's."""
     remote = StandIn({"there:1": Held("sha256:9", {})})
     seen = type("Seen", (), {"connection": type("Connection", (), {"client": remote})})
-    of_hosts = test_plan.ground().fleet
+    of_hosts = test_plan.resources().cluster
     assert discovery.image_source(dataclasses.replace(of_hosts, surveyed=(seen,))).held is machine
 
     def nobody():
@@ -176,7 +176,7 @@ def test_hosts_look_it_up_where_their_images_come_from(machine, monkeypatch):
 
 def trial(image, **changes):
     asked = Request.model_validate({"repeat": 1, "workers": (1,)} | changes)
-    return plan(asked, test_plan.ground("pytorch", image=image))[0]
+    return plan(asked, test_plan.resources("pytorch", image=image))[0]
 
 
 def test_a_trial_is_named_by_the_image_as_its_version_shows_only_when_it_runs():
@@ -204,8 +204,8 @@ def test_the_key_tells_images_and_mounts_apart_and_the_same_ones_not():
 @pytest.mark.parametrize("strategy", [None, "horovod"])
 def test_every_framework_scales_as_it_does_in_an_image_of_the_suite(framework, strategy):
     asked = Request(workers=(2,), repeat=1, strategy=strategy)
-    two = plan(asked, test_plan.ground(framework, image=given_image(framework=framework)))[-1]
-    own = plan(asked, test_plan.ground(framework))[-1]
+    two = plan(asked, test_plan.resources(framework, image=given_image(framework=framework)))[-1]
+    own = plan(asked, test_plan.resources(framework))[-1]
     assert (two.strategy, two.kvstore, two.horovod, two.processes) == (
         own.strategy,
         own.kvstore,
@@ -217,11 +217,11 @@ def test_every_framework_scales_as_it_does_in_an_image_of_the_suite(framework, s
 def test_caffe_in_a_given_image_is_what_caffe_is():
     gpus = plan(
         Request(gpus=(4,), repeat=1),
-        test_plan.ground("caffe", "gpu", image=given_image(framework="caffe", device="gpu")),
+        test_plan.resources("caffe", "gpu", image=given_image(framework="caffe", device="gpu")),
     )
     assert gpus[-1].strategy == "caffe"
     with pytest.raises(RequestError, match="WORKERS=2 asked, caffe hostroot:1 trains on one device"):
-        plan(Request(workers=(2,)), test_plan.ground("caffe", image=given_image(framework="caffe")))
+        plan(Request(workers=(2,)), test_plan.resources("caffe", image=given_image(framework="caffe")))
 
 
 def test_horovods_way_to_other_nodes_is_in_the_suites_images_alone(machine):
@@ -232,8 +232,10 @@ def test_horovods_way_to_other_nodes_is_in_the_suites_images_alone(machine):
         RequestError,
         match="through the ssh server of the suite's own images, and hostroot:1 is given; ask for STRATEGY=ddp",
     ):
-        plan(asked, discovery.look(asked))
-    assert plan(request(gpus=(2,), strategy="horovod"), discovery.look(request(gpus=(2,))))[-1].strategy == "horovod"
+        plan(asked, discovery.discover(asked))
+    assert (
+        plan(request(gpus=(2,), strategy="horovod"), discovery.discover(request(gpus=(2,))))[-1].strategy == "horovod"
+    )
 
 
 def test_nobody_elses_image_ran_in_the_support_matrix():
@@ -255,20 +257,20 @@ class Silent:
 
 def test_preparing_takes_it_as_it_is(machine, monkeypatch):
     monkeypatch.setattr(prepare, "ensure", lambda *_, **__: pytest.fail("built an image that was given"))
-    looked = discovery.look(request(gpus=(1,), mounts=USR))
+    looked = discovery.discover(request(gpus=(1,), mounts=USR))
     ready = prepare.prepare(looked, Silent(), packed_at=None, run="m")
     assert ready.image_used == ImageUsed(
         reference="hostroot:1", id="sha256:7", digest="corp/net@sha256:5", lock_sha256=None
     )
     assert ready.describer.mounts(None)[1:] == USR  # whatever runs in the image sees them: packers of data, too
-    assert prepare.foresee(looked, packed_at=None).image_used == ready.image_used
+    assert prepare.preview(looked, packed_at=None).image_used == ready.image_used
 
 
 def specs(machine, **changes):
     asked = request(mounts=USR, **changes)
-    looked = discovery.look(asked)
+    looked = discovery.discover(asked)
     last = plan(asked, looked)[-1]
-    return launch(make_job(last, looked, prepare.foresee(looked, packed_at=None), run_id="run-1"))
+    return launch(make_job(last, looked, prepare.preview(looked, packed_at=None), run_id="run-1"))
 
 
 def test_the_entry_point_comes_before_every_command_of_the_image_and_before_no_other(machine):
@@ -318,18 +320,20 @@ def test_a_dry_run_prints_the_exact_command_lines(machine, capsys, name):
 
 def test_what_the_suite_costs_is_measured_in_the_very_same_image():
     assert given_image().flags == ("--image=hostroot:1", "--mount=/usr:/usr", "--mount=/opt:/opt")
-    assert test_plan.ground("pytorch").image.flags == ("--version=2.13.0-cpu",)
+    assert test_plan.resources("pytorch").image.flags == ("--version=2.13.0-cpu",)
 
 
 # A command of the user's
 
 
 def test_a_command_of_the_users_sees_what_is_shown_and_its_key_tells(machine, monkeypatch):
-    monkeypatch.setattr(external, "inspect_local", lambda: examples.gpu_node(4))
     keys = []
     for mounts in ((), USR, USR[:1]):
-        looked = external._look(Request(image="hostroot:1", command=("train",), gpus=(1,), repeat=1, mounts=mounts))
-        assert looked.place.mounts[1:] == mounts
+        asked = Request(image="hostroot:1", command=("train",), gpus=(1,), repeat=1, mounts=mounts)
+        looked = discovery.discover_external(asked)
+        (trial,) = external.plan(asked, looked)
+        ready = prepare.preview(looked, packed_at=None)
+        assert external.container(trial, looked, ready.describer, run_id="r").mounts[1:] == mounts
         assert looked.image.entrypoint == ENTRYPOINT
-        keys.append(looked.trials[0].key)
+        keys.append(trial.key)
     assert len(set(keys)) == 3

@@ -104,7 +104,7 @@ def test_it_is_told_from_what_was_measured_by_its_name():
 
 def test_it_has_a_limit_of_its_own_and_names_its_flag():
     request = Request(profile=("memory",), profile_timeout_s=60, timeout_s=3600, inactivity_timeout_s=30)
-    assert Limits.of(request) == Limits(wall_s=3600, silence_s=30, flag="--timeout")
+    assert Limits.of(request, ONE.measured) == Limits(wall_s=3600, silence_s=30, flag="--timeout")
     limits = Limits.of(request, ONE)
     with pytest.raises(Stop, match="no end after 60 s; give a longer --profile-timeout if the job needs it"):
         limits.check(61, started=0, heard=61)

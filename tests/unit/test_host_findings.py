@@ -8,10 +8,10 @@ import pytest
 from examples import gpu_node, node
 
 from runner.cluster.hosts.clock import Clock
+from runner.cluster.hosts.connectivity import Unreachable
 from runner.cluster.hosts.findings import HostLook, common_findings, host_findings, pair_findings
 from runner.cluster.hosts.gpu_topology import GpuPair
 from runner.cluster.hosts.model import Endpoint, Host, Interface
-from runner.cluster.hosts.unreachable import Unreachable
 from runner.commands.doctor import _unusable
 from runner.core.errors import RequestError
 from runner.core.node import Hca, Nic

@@ -89,7 +89,7 @@ EVERYTHING = (
 )
 def test_each_side_trains_what_was_asked_for(monkeypatch, words):
     asked = as_request(monkeypatch, "overhead", "--framework=pytorch", *words)["request"]
-    looked = test_plan.ground("pytorch", "gpu" if asked.gpus else "cpu", workload=test_plan.of(asked.model))
+    looked = test_plan.resources("pytorch", "gpu" if asked.gpus else "cpu", workload=test_plan.of(asked.model))
     trial = plan(asked, looked)[0]
     for hz in (10, 0):
         inner = options.bench(asked, looked, trial, engine="docker", telemetry_hz=hz)
@@ -110,7 +110,7 @@ def test_every_flag_that_describes_the_training_is_passed_on():
 
 
 def test_the_host_is_asked_for_neither_image_nor_version():
-    looked = test_plan.ground("pytorch")
+    looked = test_plan.resources("pytorch")
     asked = Request(framework="pytorch", version=looked.image.version, precision="bf16", workers=(1,))
     words = options.bench(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
     assert not [word for word in words if word.startswith(("--version", "--image", "--mount"))]
@@ -131,7 +131,7 @@ def test_what_leaves_nothing_to_measure_is_refused(asked, ground_changes, beside
     framework = ground_changes.pop("framework", "pytorch")
     with pytest.raises(RequestError) as caught:
         options.refuse(
-            Request.model_validate(asked), test_plan.ground(framework, **ground_changes), beside_host=beside_host
+            Request.model_validate(asked), test_plan.resources(framework, **ground_changes), beside_host=beside_host
         )
     assert str(caught.value).startswith(says)
 
@@ -375,7 +375,7 @@ def machine(monkeypatch, tmp_path):
         samplers=None,
         seconds=0.0,
     )
-    monkeypatch.setattr(flow, "look", lambda request: test_plan.ground("pytorch", out=tmp_path))
+    monkeypatch.setattr(flow, "discover", lambda request: test_plan.resources("pytorch", out=tmp_path))
     monkeypatch.setattr(flow, "prepare", lambda *_, **__: ready)
     monkeypatch.setattr(flow, "run", run)
     monkeypatch.setattr(flow, "run_tool", run_tool)
@@ -441,9 +441,9 @@ def test_a_host_without_the_framework_is_refused_before_anything_starts(machine,
         asked.append(request.engine)
         if request.engine == "host":
             raise RequestError("ENGINE=host: /usr/bin/python3 has no torch")
-        return test_plan.ground("pytorch", out=Path("/nowhere"))
+        return test_plan.resources("pytorch", out=Path("/nowhere"))
 
-    monkeypatch.setattr(flow, "look", look)
+    monkeypatch.setattr(flow, "discover", look)
     with pytest.raises(RequestError, match="has no torch"):
         flow.measure_overhead(REQUEST, beside_host=True, command=("dlscale", "overhead"))
     assert asked == [None, "host"]

@@ -138,7 +138,7 @@ def test_what_is_not_there_is_refused_in_one_sentence(monkeypatch, python, asked
     monkeypatch.setattr(own, "own_python", lambda: python)
     monkeypatch.setattr(cluster, "inspect_local", examples.node)
     with pytest.raises(RequestError) as caught:
-        discovery.look(Request.model_validate({"framework": "pytorch", "engine": "host"} | asked))
+        discovery.discover(Request.model_validate({"framework": "pytorch", "engine": "host"} | asked))
     assert str(caught.value).startswith(says)
 
 
@@ -180,7 +180,7 @@ def test_a_study_is_not_run_on_whatever_is_installed():
 
 def trial(image):
     return plan(
-        Request(engine="host", framework="pytorch", workers=(1,), repeat=1), test_plan.ground("pytorch", image=image)
+        Request(engine="host", framework="pytorch", workers=(1,), repeat=1), test_plan.resources("pytorch", image=image)
     )[0]
 
 
@@ -215,7 +215,7 @@ def test_preparing_takes_it_as_it_is(monkeypatch):
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(1))
     monkeypatch.setattr(prepare, "ensure", lambda *_, **__: pytest.fail("built an image"))
     monkeypatch.setattr(prepare, "ensure_environment", lambda **_: pytest.fail("made an environment"))
-    looked = discovery.look(Request(framework="pytorch", engine="host"))
+    looked = discovery.discover(Request(framework="pytorch", engine="host"))
     ready = prepare.prepare(looked, Silent(), packed_at=None, run="m")
     assert isinstance(ready.describer, LocalEngine)
     assert ready.describer.name == "host"
@@ -223,7 +223,7 @@ def test_preparing_takes_it_as_it_is(monkeypatch):
     assert (ready.engine_details.version, ready.engine_details.reason) == ("3.12.3", "asked for with ENGINE=host")
     assert ready.image_used.reference == "torch 2.11.0+cu130 of /opt/torch/bin/python3"
     assert (ready.image_used.id, ready.image_used.digest, ready.image_used.lock_sha256) == (None, None, None)
-    assert prepare.foresee(looked, packed_at=None).image_used == ready.image_used
+    assert prepare.preview(looked, packed_at=None).image_used == ready.image_used
 
 
 SCENES = {

@@ -11,7 +11,7 @@ import shlex
 import examples
 import pytest
 import records
-from test_plan import dataset, ground, of
+from test_plan import dataset, of, resources
 from typer.testing import CliRunner
 
 from runner.cli import app
@@ -48,32 +48,32 @@ def alike(trial):
 @pytest.mark.parametrize(
     ("here", "words"),
     [
-        (ground(), ""),
-        (ground(node=EIGHT), ""),
-        (ground(node=EIGHT), "--workers=4"),
-        (ground(node=EIGHT), "--workers 1,3 --threads=1 --iterations 12 --warmup=3"),
-        (ground(node=examples.node(cores=(0, 1, 2, 3, 4))), "--scaling=strong --batch=12"),
-        (ground(), "--workers=3 --oversubscribe --seed=7"),
-        (ground("pytorch", "gpu"), ""),
-        (ground("pytorch", "gpu"), "--preset=tuned"),
-        (ground("pytorch", "gpu"), "--precision=bf16 --interconnect=shm,nvlink --gpus=2"),
-        (ground("mxnet", "gpu"), "--strategy=horovod --compression fp16"),
-        (ground("tensorflow"), "--model=wgan --xla"),
+        (resources(), ""),
+        (resources(node=EIGHT), ""),
+        (resources(node=EIGHT), "--workers=4"),
+        (resources(node=EIGHT), "--workers 1,3 --threads=1 --iterations 12 --warmup=3"),
+        (resources(node=examples.node(cores=(0, 1, 2, 3, 4))), "--scaling=strong --batch=12"),
+        (resources(), "--workers=3 --oversubscribe --seed=7"),
+        (resources("pytorch", "gpu"), ""),
+        (resources("pytorch", "gpu"), "--preset=tuned"),
+        (resources("pytorch", "gpu"), "--precision=bf16 --interconnect=shm,nvlink --gpus=2"),
+        (resources("mxnet", "gpu"), "--strategy=horovod --compression fp16"),
+        (resources("tensorflow"), "--model=wgan --xla"),
         (
-            ground("pytorch", dataset=dataset(validation_images=400)),
+            resources("pytorch", dataset=dataset(validation_images=400)),
             "--data=/data --mode=converge --epochs=2 --batch=64",
         ),
-        (ground("pytorch"), "--mode=infer"),
-        (ground("pytorch", "gpu"), "--profile=kernels,memory --repeat=1"),
-        (ground("pytorch", "gpu"), "--concurrent=2 --gpus=4"),
-        (ground("caffe", "gpu"), ""),
+        (resources("pytorch"), "--mode=infer"),
+        (resources("pytorch", "gpu"), "--profile=kernels,memory --repeat=1"),
+        (resources("pytorch", "gpu"), "--concurrent=2 --gpus=4"),
+        (resources("caffe", "gpu"), ""),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value.image.framework}-{value.device}",
 )
 def test_the_command_of_a_run_plans_the_same_trial_again(monkeypatch, tmp_path, here, words):
     words = shlex.split(words.replace("--data=/data", f"--data={tmp_path}"))
     first = asked(monkeypatch, words)
-    here = ground(here.image.framework, here.device, node=here.node, dataset=here.dataset, workload=of(first.model))
+    here = resources(here.image.framework, here.device, node=here.node, dataset=here.dataset, workload=of(first.model))
     for trial in plan(first, here):
         program, command, *more = again(recorded(trial, here, words))
         assert (program, command) == ("dlscale", "bench")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.cluster.cluster import Fleet
+from runner.cluster.cluster import Cluster
 from runner.core.errors import RequestError
 from runner.core.node import Member
 from runner.core.request import Request
@@ -15,18 +15,18 @@ from runner.core.trial import Dataset
 from runner.core.wire import NodeWires
 from runner.core.workload import choose_workload, load_workloads
 from runner.images.catalog import load_images
-from runner.plan.discovery import EngineChoice, Ground
+from runner.plan.discovery import EngineChoice, Resources
 from runner.plan.plan import plan
 
 CATALOG = load_images(examples.ROOT)
 WORKLOAD = choose_workload(load_workloads(examples.ROOT), None)
 
 
-def ground(framework="mxnet", device="cpu", **changes):
+def resources(framework="mxnet", device="cpu", **changes):
     image = next(image for image in CATALOG.images if (image.framework, image.device) == (framework, device))
     node = changes.pop("node", None) or (examples.node() if device == "cpu" else examples.gpu_node(4))
     values = {
-        "fleet": Fleet("here", node.name, (Member(node, NodeWires()),)),
+        "cluster": Cluster("here", node.name, (Member(node, NodeWires()),)),
         "device": device,
         "engine": EngineChoice("docker", None),
         "image": image,
@@ -35,7 +35,7 @@ def ground(framework="mxnet", device="cpu", **changes):
         "workloads_sha256": "0" * 64,
         "out": Path("/nowhere"),
     }
-    return Ground(**(values | changes))
+    return Resources(**(values | changes))
 
 
 def dataset(images=2000, classes=10, **changes):
@@ -47,70 +47,70 @@ def of(model):
 
 
 def test_defaults_on_two_cores_are_one_and_two_workers_three_times_interleaved():
-    trials = plan(Request(), ground())
+    trials = plan(Request(), resources())
     assert [(t.world_size, t.repeat) for t in trials] == [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3)]
     assert {t.model for t in trials} == {"resnet18"}
 
 
 def test_without_iterations_every_scale_is_measured_for_as_long():
     """Default runs were a second long: 71 images/s in one, 1,432 in the same training later."""
-    assert {(t.iterations, t.window, t.measure_s) for t in plan(Request(), ground("pytorch"))} == {(0, 0, 12.0)}
-    assert {(t.iterations, t.measure_s) for t in plan(Request(gpus=(1, 4)), ground("pytorch", "gpu"))} == {(0, 30.0)}
+    assert {(t.iterations, t.window, t.measure_s) for t in plan(Request(), resources("pytorch"))} == {(0, 0, 12.0)}
+    assert {(t.iterations, t.measure_s) for t in plan(Request(gpus=(1, 4)), resources("pytorch", "gpu"))} == {(0, 30.0)}
     # A step of two devices that share a batch may take half as long: one device is measured for two times twelve seconds.
-    assert {t.measure_s for t in plan(Request(scaling="strong", batch=16), ground())} == {24.0}
+    assert {t.measure_s for t in plan(Request(scaling="strong", batch=16), resources())} == {24.0}
 
 
 def test_what_can_not_agree_on_a_number_gets_one():
-    one, two = plan(Request(strategy="kvstore", kvstore="dist_sync", repeat=1), ground())
+    one, two = plan(Request(strategy="kvstore", kvstore="dist_sync", repeat=1), resources())
     assert (one.iterations, one.measure_s) == (0, 12.0)
     assert (two.iterations, two.measure_s) == (WORKLOAD.defaults["cpu"].iterations, 12.0)
-    (caffe,) = plan(Request(workers=(1,), repeat=1), ground("caffe"))
+    (caffe,) = plan(Request(workers=(1,), repeat=1), resources("caffe"))
     assert (caffe.iterations, caffe.measure_s) == (WORKLOAD.defaults["cpu"].iterations, None)
 
 
 def test_a_window_has_the_same_iterations_at_every_scale():
     """On four GPUs a window had 3 iterations and on one 12, and what closing one cost was in the efficiency."""
-    trials = plan(Request(gpus=(1, 2, 4), iterations=200, repeat=1), ground("pytorch", "gpu"))
+    trials = plan(Request(gpus=(1, 2, 4), iterations=200, repeat=1), resources("pytorch", "gpu"))
     assert [(t.world_size, t.iterations, t.window) for t in trials] == [(1, 200, 5), (2, 100, 5), (4, 50, 5)]
 
 
 def test_weak_scaling_keeps_the_batch_a_device_and_the_samples_in_all():
-    one, two = plan(Request(batch=16, iterations=40, repeat=1), ground())
+    one, two = plan(Request(batch=16, iterations=40, repeat=1), resources())
     assert (one.batch_per_device, two.batch_per_device) == (16, 16)
     assert (one.global_batch, two.global_batch) == (16, 32)
     assert one.iterations * one.global_batch == two.iterations * two.global_batch == 640
 
 
 def test_strong_scaling_shares_the_batch():
-    one, two = plan(Request(batch=64, iterations=10, scaling="strong", repeat=1), ground())
+    one, two = plan(Request(batch=64, iterations=10, scaling="strong", repeat=1), resources())
     assert (one.batch_per_device, two.batch_per_device) == (64, 32)
     assert one.iterations == two.iterations == 10
 
 
 def test_a_batch_that_can_not_be_shared_is_refused():
     with pytest.raises(RequestError, match="does not divide by 2"):
-        plan(Request(batch=33, scaling="strong"), ground())
+        plan(Request(batch=33, scaling="strong"), resources())
 
 
 def test_a_cpu_worker_is_the_same_device_at_every_scale():
-    one, two = plan(Request(workers=(1, 2), repeat=1), ground(node=examples.node(cores=tuple(range(8)))))
+    one, two = plan(Request(workers=(1, 2), repeat=1), resources(node=examples.node(cores=tuple(range(8)))))
     assert (one.cpus_per_worker, two.cpus_per_worker) == (4, 4)
     assert (one.threads, two.threads) == (4, 4)
 
 
 def test_a_baseline_is_planned_although_only_two_were_asked_for():
-    assert [t.world_size for t in plan(Request(workers=(2,), repeat=1), ground())] == [1, 2]
+    assert [t.world_size for t in plan(Request(workers=(2,), repeat=1), resources())] == [1, 2]
 
 
 def test_gpus_default_to_powers_of_two_and_all():
-    trials = plan(Request(repeat=1), ground("pytorch", "gpu", node=examples.gpu_node(6)))
+    trials = plan(Request(repeat=1), resources("pytorch", "gpu", node=examples.gpu_node(6)))
     assert [t.world_size for t in trials] == [1, 2, 4, 6]
 
 
 def test_mxnet_drives_all_gpus_from_one_process_and_cpu_workers_from_one_each():
-    on_gpus = plan(Request(gpus=(4,), repeat=1), ground("mxnet", "gpu"))[-1]
+    on_gpus = plan(Request(gpus=(4,), repeat=1), resources("mxnet", "gpu"))[-1]
     assert (on_gpus.processes, on_gpus.kvstore) == (1, "device")
-    on_cpus = plan(Request(workers=(2,), repeat=1), ground())[-1]
+    on_cpus = plan(Request(workers=(2,), repeat=1), resources())[-1]
     assert (on_cpus.processes, on_cpus.kvstore) == (2, "dist_sync")
 
 
@@ -118,58 +118,58 @@ def test_mxnet_drives_all_gpus_from_one_process_and_cpu_workers_from_one_each():
     ("kvstore", "processes"), [("device", 1), ("dist_sync", 2), ("dist_sync_device", 2), ("dist_async", 2)]
 )
 def test_a_store_says_how_many_processes_there_are(kvstore, processes):
-    trial = plan(Request(workers=(2,), repeat=1, kvstore=kvstore), ground())[-1]
+    trial = plan(Request(workers=(2,), repeat=1, kvstore=kvstore), resources())[-1]
     assert (trial.kvstore, trial.processes, trial.world_size) == (kvstore, processes, 2)
 
 
 def test_horovod_takes_gloo_for_all_unless_told_otherwise():
-    one, two = plan(Request(strategy="horovod", repeat=1), ground())
+    one, two = plan(Request(strategy="horovod", repeat=1), resources())
     assert one.horovod is None
     assert (two.horovod.controller, two.horovod.operations, two.horovod.compression) == ("gloo", "gloo", "none")
-    mpi = plan(Request(strategy="horovod", controller="mpi", repeat=1), ground())[-1]
+    mpi = plan(Request(strategy="horovod", controller="mpi", repeat=1), resources())[-1]
     assert mpi.horovod.operations == "mpi"
 
 
 def test_caffe_trains_on_one_cpu_worker_and_on_several_gpus():
-    assert [t.world_size for t in plan(Request(repeat=1), ground("caffe"))] == [1]
+    assert [t.world_size for t in plan(Request(repeat=1), resources("caffe"))] == [1]
     with pytest.raises(RequestError, match="WORKERS=2 asked, caffe 1.0 trains on one device; ask for WORKERS=1"):
-        plan(Request(workers=(2,)), ground("caffe"))
-    last = plan(Request(repeat=1), ground("caffe", "gpu"))[-1]
+        plan(Request(workers=(2,)), resources("caffe"))
+    last = plan(Request(repeat=1), resources("caffe", "gpu"))[-1]
     assert (last.world_size, last.processes, last.strategy, last.dialect) == (4, 1, "caffe", "caffe")
 
 
 def test_an_image_may_offer_less_than_its_framework():
     old = next(image for image in CATALOG.images if image.version == "1.15.5-nvidia")
-    assert [t.world_size for t in plan(Request(repeat=1), ground("tensorflow", "gpu", image=old))] == [1]
+    assert [t.world_size for t in plan(Request(repeat=1), resources("tensorflow", "gpu", image=old))] == [1]
     with pytest.raises(
         RequestError,
         match="STRATEGY=mirrored is not offered by tensorflow 1.15.5-nvidia on DEVICE=gpu; ask for STRATEGY=single",
     ):
-        plan(Request(strategy="mirrored", gpus=(1,)), ground("tensorflow", "gpu", image=old))
+        plan(Request(strategy="mirrored", gpus=(1,)), resources("tensorflow", "gpu", image=old))
 
 
 def test_more_workers_than_cores_run_only_where_that_was_asked_for_and_it_is_recorded():
-    one, three = plan(Request(workers=(3,), oversubscribe=True, repeat=1), ground())
+    one, three = plan(Request(workers=(3,), oversubscribe=True, repeat=1), resources())
     assert (one.oversubscribed, three.oversubscribed) == (False, True)
     assert three.cpus_per_worker == 1
-    assert not plan(Request(workers=(2,), oversubscribe=True, repeat=1), ground())[-1].oversubscribed
+    assert not plan(Request(workers=(2,), oversubscribe=True, repeat=1), resources())[-1].oversubscribed
 
 
 def test_a_process_has_a_thread_for_each_of_its_cores_or_as_few_as_were_asked_for():
-    usual, one = (plan(Request(workers=(1,), repeat=1, threads=threads), ground())[0] for threads in (None, 1))
+    usual, one = (plan(Request(workers=(1,), repeat=1, threads=threads), resources())[0] for threads in (None, 1))
     assert (usual.threads, usual.cpus_per_worker) == (2, 2)
     assert (one.threads, one.cpus_per_worker) == (1, 2)
     assert usual.key != one.key
     with pytest.raises(RequestError, match="THREADS=3 asked, and 2 cores are there for each rank; ask for 2 or fewer"):
-        plan(Request(workers=(1,), repeat=1, threads=3), ground())
+        plan(Request(workers=(1,), repeat=1, threads=3), resources())
 
 
 def test_scale_repeat_and_wires_do_not_change_the_key():
-    trials = plan(Request(gpus=(1, 2, 4), repeat=2), ground("pytorch", "gpu"))
+    trials = plan(Request(gpus=(1, 2, 4), repeat=2), resources("pytorch", "gpu"))
     assert len({t.key for t in trials}) == 1
     assert (
-        plan(Request(gpus=(2,), interconnect=("shm",)), ground("pytorch", "gpu"))[0].key
-        != plan(Request(gpus=(2,), seed=2), ground("pytorch", "gpu"))[0].key
+        plan(Request(gpus=(2,), interconnect=("shm",)), resources("pytorch", "gpu"))[0].key
+        != plan(Request(gpus=(2,), seed=2), resources("pytorch", "gpu"))[0].key
     )
 
 
@@ -186,19 +186,19 @@ def test_scale_repeat_and_wires_do_not_change_the_key():
     ],
 )
 def test_all_else_changes_the_key(change):
-    assert plan(Request(**change), ground())[0].key != plan(Request(), ground())[0].key
+    assert plan(Request(**change), resources())[0].key != plan(Request(), resources())[0].key
 
 
 def test_programs_data_and_engine_change_the_key():
-    usual = plan(Request(), ground())[0].key
-    assert plan(Request(), ground(workloads_sha256="1" * 64))[0].key != usual
-    assert plan(Request(), ground(engine=EngineChoice("venv", None)))[0].key != usual
-    assert plan(Request(), ground(dataset=dataset()))[0].key != usual
+    usual = plan(Request(), resources())[0].key
+    assert plan(Request(), resources(workloads_sha256="1" * 64))[0].key != usual
+    assert plan(Request(), resources(engine=EngineChoice("venv", None)))[0].key != usual
+    assert plan(Request(), resources(dataset=dataset()))[0].key != usual
 
 
 def test_what_decodes_and_what_prepares_samples_change_the_key_where_they_are_not_as_ever():
     """Records from before either could be said stay baselines of runs in which neither is."""
-    on = ground("pytorch", "gpu", dataset=dataset())
+    on = resources("pytorch", "gpu", dataset=dataset())
     usual, decoding, workers = (
         plan(Request(repeat=1, gpus=(1,), **asked), on)[0] for asked in ({}, {"decode": "gpu"}, {"loader_workers": 3})
     )
@@ -210,7 +210,7 @@ def test_what_decodes_and_what_prepares_samples_change_the_key_where_they_are_no
 
 def test_the_key_of_an_ordinary_training_is_made_of_what_it_ever_was(monkeypatch):
     monkeypatch.setattr("runner.plan.plan.comparison_key", lambda facts: " ".join(sorted(facts)))
-    assert plan(Request(), ground(dataset=dataset()))[0].key == (
+    assert plan(Request(), resources(dataset=dataset()))[0].key == (
         "batch cpus_per_worker data device device_name engine framework image_size iterations lock_sha256 machine mode model num_classes "
         "precision scaling seed version warmup workload workloads_sha256 xla"
     )
@@ -243,26 +243,26 @@ def test_the_key_of_an_ordinary_training_is_made_of_what_it_ever_was(monkeypatch
 )
 def test_ways_to_read_data_that_can_not_be_gone(asked, on, sentence):
     with pytest.raises(RequestError) as caught:
-        plan(Request(repeat=1, **asked), ground(*on, dataset=dataset()))
+        plan(Request(repeat=1, **asked), resources(*on, dataset=dataset()))
     assert str(caught.value) == sentence
 
 
 def test_a_workload_that_decodes_nothing_on_a_gpu_says_so():
-    on = ground("pytorch", "gpu", workload=of("deepspeech2-small"), dataset=dataset())
+    on = resources("pytorch", "gpu", workload=of("deepspeech2-small"), dataset=dataset())
     with pytest.raises(RequestError, match="^DECODE=gpu of deepspeech2 is not offered by FRAMEWORK=pytorch; leave it"):
         plan(Request(model="deepspeech2-small", decode="gpu", repeat=1), on)
 
 
 def test_epochs_become_iterations_and_back():
-    trial = plan(Request(epochs=2, batch=50, workers=(1,)), ground(dataset=dataset(images=1000)))[0]
+    trial = plan(Request(epochs=2, batch=50, workers=(1,)), resources(dataset=dataset(images=1000)))[0]
     assert trial.iterations == 40
     assert trial.epochs == 2.0
-    synthetic = plan(Request(iterations=100, batch=64, workers=(1,)), ground())[0]
+    synthetic = plan(Request(iterations=100, batch=64, workers=(1,)), resources())[0]
     assert synthetic.epochs == pytest.approx(6400 / 1281167)
 
 
 def test_classes_come_from_the_data():
-    assert plan(Request(), ground(dataset=dataset(classes=12)))[0].num_classes == 12
+    assert plan(Request(), resources(dataset=dataset(classes=12)))[0].num_classes == 12
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_classes_come_from_the_data():
 )
 def test_what_can_not_be_met_is_refused_in_one_sentence(fields, on, sentence):
     with pytest.raises(RequestError) as caught:
-        plan(Request(**fields), ground(**on))
+        plan(Request(**fields), resources(**on))
     assert str(caught.value).startswith(sentence)
     assert "\n" not in str(caught.value)
 
@@ -335,7 +335,7 @@ def test_what_can_not_be_met_is_refused_in_one_sentence(fields, on, sentence):
 def test_no_scale_does_less_than_one_device_and_none_much_more(batch, iterations, cores):
     trials = plan(
         Request(batch=batch, iterations=iterations, repeat=1, workers=(cores,)),
-        ground(node=examples.node(cores=tuple(range(16)))),
+        resources(node=examples.node(cores=tuple(range(16)))),
     )
     total = iterations * batch
     for trial in trials:
@@ -344,17 +344,17 @@ def test_no_scale_does_less_than_one_device_and_none_much_more(batch, iterations
 
 
 def test_inference_is_of_one_device_without_a_word_and_refused_on_two():
-    (trial,) = plan(Request(mode="infer", repeat=1), ground(workload=of("resnet50")))
+    (trial,) = plan(Request(mode="infer", repeat=1), resources(workload=of("resnet50")))
     assert (trial.world_size, trial.mode, trial.strategy) == (1, "infer", "single")
     assert trial.program == "imagenet_cnn/infer_mxnet.py"
     assert (trial.probe_bytes, trial.packed_at) == ((), None)
     with pytest.raises(RequestError, match="^MODE=infer measures one device, 2 asked; ask for one$"):
-        plan(Request(mode="infer", workers=(1, 2)), ground())
+        plan(Request(mode="infer", workers=(1, 2)), resources())
 
 
 def test_a_training_that_is_watched_makes_whole_epochs_of_what_is_not_kept_for_validation():
     data = dataset(images=500, validation_images=100)
-    one, two = plan(Request(mode="converge", epochs=3, batch=16, repeat=1), ground(dataset=data))
+    one, two = plan(Request(mode="converge", epochs=3, batch=16, repeat=1), resources(dataset=data))
     assert (one.epoch_iterations, one.iterations) == (400 // 16, 3 * 25)
     assert (two.epoch_iterations, two.iterations) == (400 // 32, 3 * 12)
     assert one.epochs == pytest.approx(3)
@@ -363,13 +363,14 @@ def test_a_training_that_is_watched_makes_whole_epochs_of_what_is_not_kept_for_v
 
 def test_validation_needs_images_that_can_be_split():
     with pytest.raises(RequestError, match=r"^MODE=converge validates on real data, and none are given; add DATA=DIR"):
-        plan(Request(mode="converge"), ground())
+        plan(Request(mode="converge"), resources())
     with pytest.raises(
         RequestError, match=r"^MODE=converge splits a folder of JPEGs, and DATA=/data is packed or too small"
     ):
-        plan(Request(mode="converge"), ground(dataset=dataset()))
+        plan(Request(mode="converge"), resources(dataset=dataset()))
     (trial, *_) = plan(
-        Request(mode="converge", model="mlp-512-reuters", batch=32), ground("pytorch", workload=of("mlp-512-reuters"))
+        Request(mode="converge", model="mlp-512-reuters", batch=32),
+        resources("pytorch", workload=of("mlp-512-reuters")),
     )
     assert trial.epoch_iterations == 8982 // 32
 
@@ -378,29 +379,29 @@ def test_training_before_inference_needs_something_to_learn_from():
     with pytest.raises(
         RequestError, match="^FIT trains before inference, and there is nothing to learn from; add DATA=DIR"
     ):
-        plan(Request(mode="infer", fit=10), ground())
-    (trial,) = plan(Request(mode="infer", fit=10, repeat=1), ground(dataset=dataset()))
+        plan(Request(mode="infer", fit=10), resources())
+    (trial,) = plan(Request(mode="infer", fit=10, repeat=1), resources(dataset=dataset()))
     assert trial.fit == 10
 
 
 def test_settings_are_those_of_the_workload_and_of_the_model_before_them_and_part_of_the_key():
-    (trial, *_) = plan(Request(model="deepspeech2-small"), ground("pytorch", workload=of("deepspeech2-small")))
+    (trial, *_) = plan(Request(model="deepspeech2-small"), resources("pytorch", workload=of("deepspeech2-small")))
     assert trial.settings == {"longest": 3, "clip-norm": 400}
     assert (trial.image_shape, trial.num_classes) == (None, None)
     changed = of("deepspeech2-small").model_copy(update={"settings": {"longest": 17, "clip-norm": 1}})
-    (other, *_) = plan(Request(model="deepspeech2-small"), ground("pytorch", workload=changed))
+    (other, *_) = plan(Request(model="deepspeech2-small"), resources("pytorch", workload=changed))
     assert trial.key != other.key
 
 
 def test_an_iteration_of_several_batches_counts_them_in_epochs():
     workload = of("wgan")
-    (trial, *_) = plan(Request(model="wgan", batch=8, iterations=20), ground("pytorch", workload=workload))
+    (trial, *_) = plan(Request(model="wgan", batch=8, iterations=20), resources("pytorch", workload=workload))
     assert trial.epochs == 20 * 8 * 5 / workload.training_samples
     assert trial.settings["n-critic"] == 5
 
 
 def test_trainings_at_once_have_no_baseline_and_as_many_samples_each():
-    trials = plan(Request(concurrent=2, workers=(2,), batch=8, iterations=40, repeat=1), ground())
+    trials = plan(Request(concurrent=2, workers=(2,), batch=8, iterations=40, repeat=1), resources())
     assert [(t.world_size, t.concurrent.label, t.iterations) for t in trials] == [
         (2, "one", 20),
         (2, "sequential-1of2", 20),

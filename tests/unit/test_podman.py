@@ -8,7 +8,7 @@ import examples
 import pytest
 from fake_engine import engine
 
-from runner.cluster.cluster import Fleet
+from runner.cluster.cluster import Cluster
 from runner.core.errors import RequestError
 from runner.core.node import Member
 from runner.core.request import Request
@@ -16,7 +16,7 @@ from runner.core.wire import NodeWires
 from runner.engines import docker, podman
 from runner.engines.docker import DockerEngine
 from runner.plan import discovery
-from runner.run import external
+from runner.run import bench
 
 INFO = {"ServerVersion": "4.3.1", "DockerRootDir": "/var/lib/containers/storage", "Runtimes": {"nvidia": {}}}
 # As Podman 4.3.1 of Debian 12 answers, and Docker 20.10, shortened.
@@ -51,14 +51,15 @@ def version(request, tmp_path, monkeypatch):
 def machine(monkeypatch):
     """A machine with two GPUs."""
     node = examples.gpu_node(2)
-    monkeypatch.setattr(discovery, "assemble", lambda *_, **__: Fleet("here", node.name, (Member(node, NodeWires()),)))
-    monkeypatch.setattr(external, "inspect_local", lambda: node)
+    monkeypatch.setattr(
+        discovery, "assemble", lambda *_, **__: Cluster("here", node.name, (Member(node, NodeWires()),))
+    )
     return node
 
 
 def look(**asked):
     said = []
-    found = discovery.look(Request(framework="pytorch", model="lenet", **asked), say=said.append)
+    found = discovery.discover(Request(framework="pytorch", model="lenet", **asked), say=said.append)
     return found, said
 
 
@@ -82,9 +83,9 @@ def test_gpus_are_refused_of_podman_and_asked_of_docker(version, machine):
 def test_a_command_of_somebody_elses_is_refused_gpus_as_well(version, machine, monkeypatch):
     if version is not OF_PODMAN:
         return
-    monkeypatch.setattr(external, "_image", lambda *_: None)
+    monkeypatch.setattr(discovery, "look_up", lambda *_: None)
     with pytest.raises(RequestError, match=r"Podman 4\.3\.1"):
-        external.bench(Request(image="some:image", command=("true",), gpus=(1,)), command=("dlscale",))
+        bench.bench(Request(image="some:image", command=("true",), gpus=(1,)), command=("dlscale",))
 
 
 def test_cpus_are_a_note(version, machine):

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from made_up_machine import write_tree
 
-from runner.cluster.machine.processor import read_processor
+from runner.cluster.machine.provenance import read_processor
 from runner.core.node import Processor
 
 # Two cores of two threads, numbered as servers do: the second threads follow after all first ones.

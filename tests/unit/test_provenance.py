@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from made_up_machine import FakeNvml, write_tree
 
 import runner
-from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.local_node import inspect_local
 from runner.cluster.machine.provenance import collect, programs_sha256, read_host, tree_sha256
 from runner.core.events.training import Env
 from runner.core.provenance import SUITE_ROOT, Git, Provenance

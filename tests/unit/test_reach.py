@@ -17,9 +17,8 @@ import pytest
 from examples import node
 
 from runner.cluster.hosts import connectivity_probe
-from runner.cluster.hosts.connectivity import NodeEnd, ends_of
+from runner.cluster.hosts.connectivity import NodeEnd, Unreachable, ends_of, explain
 from runner.cluster.hosts.model import Endpoint, Host, Interface
-from runner.cluster.hosts.unreachable import Unreachable, explain
 from runner.core.errors import RequestError
 from runner.core.node import Nic
 

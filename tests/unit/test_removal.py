@@ -10,9 +10,8 @@ from fake_engine import engine
 
 from runner.core.container_spec import ContainerSpec
 from runner.engines import removal
-from runner.engines.base import EngineError
+from runner.engines.base import EngineError, as_engine_error
 from runner.engines.docker import DockerContainer
-from runner.engines.refusal import as_engine_error
 
 SPEC = ContainerSpec(name="job", node="a", role="worker", image="none", argv=("true",), env={}, user="1:1", labels={})
 

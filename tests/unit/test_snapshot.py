@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from runner.cluster.hosts import snapshot
 from runner.cluster.hosts.remote_facts import Snapshot
 from runner.cluster.hosts.survey import _packed_pynvml
-from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.local_node import inspect_local
 from runner.cluster.machine.nvml import read_gpus, read_health
 from runner.cluster.machine.provenance import read_host
 

@@ -6,14 +6,14 @@ Also prevents: records from before techniques that seem to have had none, and so
 import json
 
 import pytest
-from test_plan import Fleet, Member, NodeWires, examples, ground, of
+from test_plan import Cluster, Member, NodeWires, examples, of, resources
 
 from runner.core.contradictions import refuse_contradictions
 from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.core.trial import of_older
 from runner.plan.plan import plan
-from runner.plan.techniques import settle
+from runner.plan.techniques import apply_defaults
 from runner.results.store import read_record
 
 ALL = (
@@ -24,7 +24,7 @@ ALL = (
 
 
 def planned(**asked):
-    return plan(Request(repeat=1, **asked), ground("pytorch", "gpu"))
+    return plan(Request(repeat=1, **asked), resources("pytorch", "gpu"))
 
 
 def test_a_reference_is_plain_and_keeps_its_precision():
@@ -42,11 +42,11 @@ def test_tuned_is_all_that_means_something_at_each_scale():
 
 def test_between_nodes_tuned_hides_the_exchange_and_who_asks_for_one_message_gets_it():
     members = tuple(Member(examples.gpu_node(2, name=name), NodeWires()) for name in ("n1", "n2"))
-    on = ground("pytorch", "gpu", fleet=Fleet("hosts", "n1 and n2", members))
-    settled = settle(Request(preset="tuned", nodes=2), on)
+    on = resources("pytorch", "gpu", cluster=Cluster("hosts", "n1 and n2", members))
+    settled = apply_defaults(Request(preset="tuned", nodes=2), on)
     assert settled.techniques == tuple(name for name in ALL if name != "one-message")
     asked = Request(techniques=("one-message",), nodes=2)
-    assert settle(asked, on) == asked
+    assert apply_defaults(asked, on) == asked
 
 
 def test_tuned_keeps_the_precision_that_was_asked_for():
@@ -70,7 +70,7 @@ def test_each_list_of_techniques_is_a_key_of_its_own():
 )
 def test_what_is_not_offered_is_refused(where, asked, sentence):
     with pytest.raises(RequestError, match=sentence):
-        plan(Request(repeat=1, **asked), ground(*where))
+        plan(Request(repeat=1, **asked), resources(*where))
 
 
 NO_GRAPH = [
@@ -89,7 +89,7 @@ def test_where_no_graph_can_be_recorded_tuned_does_without_and_who_asks_for_one_
 
 
 def test_a_workload_offers_its_own():
-    on = ground("pytorch", "gpu", workload=of("wgan"))
+    on = resources("pytorch", "gpu", workload=of("wgan"))
     assert plan(Request(model="wgan", repeat=1, gpus=(1,), preset="tuned"), on)[0].techniques == ("channels-last",)
 
 

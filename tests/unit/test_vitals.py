@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from made_up_machine import Card, FakeNvml, write_tree
 
-from runner.cluster.machine.cluster import inspect_local
+from runner.cluster.machine.local_node import inspect_local
 from runner.cluster.machine.vitals import take_vitals
 
 

@@ -14,23 +14,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runner.cluster.hosts.model import Address, Endpoint, Host, Tls
+from runner.cluster.hosts.model import Address, Endpoint, Host
 from runner.core.errors import RequestError
+from runner.engines import docker
+from runner.engines.base import EngineError, EngineRefusedError, EngineSilentError, as_engine_error
 from runner.engines.process import CommandError
 from runner.engines.tunnel import Tunnel, open_tunnel
 
 if TYPE_CHECKING:
-    from docker import DockerClient
-    from docker.tls import TLSConfig
+    from runner.engines.docker import Client
 
-_ANSWER_S: Final = 10
-"""An engine that is there answers at once."""
-_CALL_S: Final = 60
-"""For calls that do work: creating a container on a busy disk."""
 _FOLDER: Final = 70
 """Characters; a socket's whole path has 107 at most (unix(7))."""
-_ANY_VERSION: Final = "1.41"
-"""Only there because the SDK wants one; the engine is asked for its own without it."""
 _LOGIN_S: Final = 30.0
 """ssh's own limit for the connection is 10 s; slow name services on the other side come on top."""
 
@@ -105,7 +100,7 @@ class Connection:
         client: of its engine.
     """
 
-    def __init__(self, host: Host, client: DockerClient, *, tunnel: Tunnel | None, undo: contextlib.ExitStack) -> None:
+    def __init__(self, host: Host, client: Client, *, tunnel: Tunnel | None, undo: contextlib.ExitStack) -> None:
         self.host = host
         self.client = client
         self._tunnel = tunnel
@@ -118,12 +113,12 @@ class Connection:
             return None
         return _last_line(self._tunnel.words) or "ssh has ended"
 
-    def sentence(self, error: Exception) -> str:
-        """What an exception of the client says of the node, in one sentence that names it."""
+    def sentence(self, error: EngineError) -> str:
+        """What an error of the engine says of the node, in one sentence that names it."""
         if self.lost:
             return f"{self.host.name}: the connection to it is lost ({self.lost}); see that it is up and on the network"
-        if explanation := getattr(error, "explanation", None):
-            return f"{self.host.name}: its engine refuses ({str(explanation).strip()}); look at dockerd's log there"
+        if isinstance(error, EngineRefusedError):
+            return f"{self.host.name}: its engine refuses ({error}); look at dockerd's log there"
         return engine_sentence(self.host, str(error), words=self._tunnel.words if self._tunnel else "")
 
     @contextlib.contextmanager
@@ -239,35 +234,30 @@ def _tunnel(host: Host, undo: contextlib.ExitStack) -> Tunnel:
         raise RequestError(ssh_sentence(host, error.stderr)) from error
 
 
-def _client(host: Host, url: str, *, words: Callable[[], str]) -> DockerClient:
-    import docker  # noqa: PLC0415 - 0.2 s that other commands need not pay
-    from docker.errors import DockerException  # noqa: PLC0415
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
-    tls = _tls(host, host.endpoint.tls) if host.endpoint.tls else False
-    try:
-        # The SDK would ask for the engine's version while it is made, when its session still obeys the environment: with
-        # REQUESTS_CA_BUNDLE set that one's authorities are trusted and not `ca`, and HTTPS_PROXY comes in between.
-        first = docker.APIClient(base_url=url, version=_ANY_VERSION, tls=tls, timeout=_ANSWER_S)
-        first.trust_env = False
-        with contextlib.closing(first):
-            version = first.version(api_version=False)["ApiVersion"]
-        client = docker.DockerClient(base_url=url, version=version, tls=tls, timeout=_CALL_S)
-    except (DockerException, RequestException) as error:
-        raise RequestError(engine_sentence(host, str(error), words=words())) from error
-    client.api.trust_env = False
-    return client
-
-
-def _tls(host: Host, tls: Tls) -> TLSConfig:
-    from docker.tls import TLSConfig  # noqa: PLC0415 - loaded with the client
-
-    for path in (tls.ca, tls.cert, tls.key):
+def _client(host: Host, url: str, *, words: Callable[[], str]) -> Client:
+    tls = host.endpoint.tls
+    files = (tls.ca, tls.cert, tls.key) if tls else None
+    for path in files or ():
         if not path.is_file():
             raise RequestError(f"{host.name}: {path} is not there; correct `tls` in the hosts file")
-    return TLSConfig(client_cert=(str(tls.cert), str(tls.key)), ca_cert=str(tls.ca), verify=True)
+    try:
+        return docker.connect_to(url, tls=files)
+    except EngineError as error:
+        raise RequestError(engine_sentence(host, str(error), words=words())) from error
 
 
 def _last_line(words: str) -> str:
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     return lines[-1] if lines else ""
+
+
+@contextlib.contextmanager
+def engine_errors(connection: Connection) -> Iterator[None]:
+    """Turn what an engine raises into a sentence that names its node."""
+    try:
+        with as_engine_error():
+            yield
+    except (EngineRefusedError, EngineSilentError) as error:
+        raise RequestError(connection.sentence(error)) from error
+    except EngineError as error:
+        raise RequestError(f"{connection.host.name}: {error}; see `dlscale doctor --hosts`") from error

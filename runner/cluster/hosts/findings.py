@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from runner.cluster.doctor import Finding, gpu_findings, wire_findings
 from runner.cluster.hosts.clock import Clock
+from runner.cluster.hosts.connectivity import Unreachable
 from runner.cluster.hosts.gpu_topology import GpuPair, describe
 from runner.cluster.hosts.model import Host
-from runner.cluster.hosts.unreachable import Unreachable
 from runner.cluster.machine.nvml import GpuHealth
 from runner.core.node import Nic, Node
 from runner.engines.base import EngineFacts

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from runner.cluster.machine.cluster import read_node
+from runner.cluster.machine.local_node import read_node
 from runner.core.frozen import Frozen
 from runner.core.node import Node
 

@@ -14,19 +14,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from runner.cluster.hosts.container import engine_errors
-from runner.cluster.hosts.endpoint import Connection
+from runner.cluster.hosts.endpoint import Connection, engine_errors
 from runner.core import dataset
 from runner.core.errors import RequestError
 from runner.engines import volumes
-from runner.engines.base import EngineError
-from runner.engines.owner import signed
-from runner.engines.refusal import as_engine_error, words
+from runner.engines.base import EngineError, as_engine_error
+from runner.engines.images import can_mount, find_image
 from runner.engines.volumes import File
 
 if TYPE_CHECKING:
-    from docker import DockerClient
-    from docker.models.images import Image
+    from runner.engines.docker import Client, EngineImage
 
 Report = Callable[[str], None]
 
@@ -40,9 +37,7 @@ _UNPACK_S: Final = 3600
 """An engine answers only when it has unpacked all layers: minutes for an image of several GiB on a hard disk."""
 
 
-def supply_image(
-    reference: str, *, source: DockerClient, nodes: Sequence[Connection], report: Report
-) -> dict[str, str]:
+def supply_image(reference: str, *, source: Client, nodes: Sequence[Connection], report: Report) -> dict[str, str]:
     """Have an image on every node as it is in this machine's engine, and return its id on each by the node's name.
 
     Args:
@@ -54,13 +49,13 @@ def supply_image(
     Raises:
         RequestError: the image is not in this machine's engine, or a node can't take it; the sentence names the node.
     """
-    image = _get(source, reference)
+    image = find_image(source, reference)
     if image is None:
         raise RequestError(f"{reference} is not in this machine's engine; build it first with `dlscale images build`")
-    held: dict[str, Image | None] = {}
+    held: dict[str, EngineImage | None] = {}
     for node in nodes:
         with engine_errors(node):
-            held[node.host.name] = _get(node.client, reference)
+            held[node.host.name] = find_image(node.client, reference)
     lacking = [node for node in nodes if not is_same(held[node.host.name], image)]
     if lacking:
         feeds = [_Feed(node) for node in lacking]
@@ -75,7 +70,7 @@ def supply_image(
     return ids
 
 
-def is_same(found: Image | None, image: Image) -> bool:
+def is_same(found: EngineImage | None, image: EngineImage) -> bool:
     """Whether what an engine has under a reference, None for nothing, is the very image that another has.
 
     Engines with containerd's store name an image by its manifest, others by its configuration: where ids differ, the layers and the
@@ -85,7 +80,7 @@ def is_same(found: Image | None, image: Image) -> bool:
 
 
 def supply_programs(
-    client: DockerClient,
+    client: Client,
     directory: Path,
     *,
     volume: str,
@@ -144,22 +139,12 @@ def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, st
     Raises:
         RequestError: it has not, or its engine does not answer.
     """
-    from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
-    from docker.types import Mount  # noqa: PLC0415
-
-    api, place = node.client.api, str(dataset.place(data))
+    place = str(dataset.place(data))
     with engine_errors(node):
-        mount = Mount("/data", place, type="bind", read_only=True)
-        host = api.create_host_config(mounts=[mount], network_mode="none")
-        try:
-            holder = api.create_container(image, ["true"], labels=signed(labels), host_config=host)["Id"]
-        except APIError as error:
-            if "bind source path does not exist" not in str(error.explanation):
-                raise
+        if not can_mount(node.client, place, image=image, labels=labels):
             raise RequestError(
                 f"{node.host.name}: DATA={place} is not there; every host needs the data at the same path"
-            ) from error
-        api.remove_container(holder, force=True)
+            )
 
 
 class _Feed:
@@ -207,37 +192,32 @@ class _Feed:
             raise ConnectionAbortedError("this machine's engine stopped sending")
 
     def _load(self) -> None:
-        from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-        from requests.exceptions import RequestException  # noqa: PLC0415
-
         try:
-            with self.node.patience(_UNPACK_S):
+            with as_engine_error(), self.node.patience(_UNPACK_S):
                 # Quiet: the engine would write its progress while we still send and read nothing, until both wait for each other.
                 steps: Iterator[dict[str, Any]] = self.node.client.api.load_image(self._stream(), quiet=True)  # type: ignore[no-untyped-call]
                 for step in steps:
                     if "error" in step:
                         self.failure = str(step["error"]).strip()
-        except (DockerException, RequestException, OSError) as error:
-            self.failure = _words(self.node, error)
+        except (EngineError, OSError) as error:
+            self.failure = self.node.lost or str(error)
 
 
-def _pour(source: DockerClient, reference: str, feeds: Sequence[_Feed], *, size_mib: int, report: Report) -> None:
+def _pour(source: Client, reference: str, feeds: Sequence[_Feed], *, size_mib: int, report: Report) -> None:
     """Read an image from an engine once, into all nodes at the same time."""
-    from docker.errors import DockerException  # noqa: PLC0415 - loaded with the client
-    from requests.exceptions import RequestException  # noqa: PLC0415
-
     names = ", ".join(feed.node.host.name for feed in feeds)
     report(f"{names}: loading {reference}, {size_mib:,} MiB")
     sent, said = 0, 0
     try:
-        for block in source.api.get_image(reference):
-            for feed in feeds:
-                feed.put(block)
-            sent += len(block)
-            if sent // (_REPORT_MIB * _MIB) > said:
-                said = sent // (_REPORT_MIB * _MIB)
-                report(f"{names}: loading {reference}, {sent // _MIB:,} of {size_mib:,} MiB sent")
-    except (DockerException, RequestException) as error:
+        with as_engine_error():
+            for block in source.api.get_image(reference):
+                for feed in feeds:
+                    feed.put(block)
+                sent += len(block)
+                if sent // (_REPORT_MIB * _MIB) > said:
+                    said = sent // (_REPORT_MIB * _MIB)
+                    report(f"{names}: loading {reference}, {sent // _MIB:,} of {size_mib:,} MiB sent")
+    except EngineError as error:
         for feed in feeds:
             feed.cut()
         raise RequestError(
@@ -253,7 +233,7 @@ def _pour(source: DockerClient, reference: str, feeds: Sequence[_Feed], *, size_
         feed.join()
 
 
-def _check(feed: _Feed, image: Image, reference: str) -> None:
+def _check(feed: _Feed, image: EngineImage, reference: str) -> None:
     name = feed.node.host.name
     if feed.failure is not None:
         step = "see that its engine is up, then try again"
@@ -261,14 +241,14 @@ def _check(feed: _Feed, image: Image, reference: str) -> None:
             step = "free some disk there, twice the image's size is needed while it is loaded"
         raise RequestError(f"{name}: {reference} could not be loaded ({feed.failure}); {step}")
     with engine_errors(feed.node):
-        arrived = is_same(_get(feed.node.client, reference), image)
+        arrived = is_same(find_image(feed.node.client, reference), image)
     if not arrived:
         raise RequestError(
             f"{name}: {reference} arrived as another image than it left; look at its engine's log, then try again"
         )
 
 
-def _remove_replaced(client: DockerClient, old: Image | None) -> None:
+def _remove_replaced(client: Client, old: EngineImage | None) -> None:
     """Remove an image that has lost its name to the new one, unless it has another or a container runs it."""
     if old is not None:
         with contextlib.suppress(EngineError), as_engine_error():
@@ -277,21 +257,7 @@ def _remove_replaced(client: DockerClient, old: Image | None) -> None:
                 client.images.remove(str(old.id))
 
 
-def _words(node: Connection, error: Exception) -> str:
-    """What ended a conversation with a node: ssh's last words, else the engine's own."""
-    return node.lost or words(error)
-
-
-def _get(client: DockerClient, reference: str) -> Image | None:
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
-    try:
-        return client.images.get(reference)
-    except ImageNotFound:
-        return None
-
-
-def _contents(image: Image) -> tuple[object, ...]:
+def _contents(image: EngineImage) -> tuple[object, ...]:
     """What an image is, whatever its engine calls it: its layers, and what runs in them."""
     attrs = image.attrs
     config = attrs.get("Config") or {}

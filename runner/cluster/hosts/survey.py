@@ -21,15 +21,14 @@ from pydantic import ValidationError
 
 from runner.cluster.hosts import snapshot
 from runner.cluster.hosts.clock import Clock, clock_refusal, read_clock
-from runner.cluster.hosts.container import engine_errors, run_on
-from runner.cluster.hosts.endpoint import Connection, connect
+from runner.cluster.hosts.endpoint import Connection, connect, engine_errors
 from runner.cluster.hosts.gpu_topology import GpuPair, read_pair
 from runner.cluster.hosts.model import Host, Hosts
 from runner.cluster.hosts.remote_facts import Snapshot
 from runner.cluster.hosts.supply import supply_image
 from runner.cluster.hosts.validate import unmet
-from runner.cluster.machine.cluster import PORTS
 from runner.cluster.machine.hostfs import nvidia_pci_functions
+from runner.cluster.machine.local_node import PORTS
 from runner.cluster.machine.nvml import GpuHealth, read_health
 from runner.cluster.machine.provenance import read_host
 from runner.core.cache import cache_dir
@@ -38,7 +37,8 @@ from runner.core.node import Node
 from runner.core.provenance import SUITE_ROOT
 from runner.core.provenance import Host as HostFacts
 from runner.engines import docker, podman
-from runner.engines.base import EngineError, EngineFacts, GpuRequest
+from runner.engines.base import EngineError, EngineFacts, EngineRefusedError, GpuRequest
+from runner.engines.images import find_image, run_confined
 from runner.images.base import ensure_base
 from runner.images.catalog import load_images
 from runner.images.versions import BaseSpec
@@ -148,19 +148,13 @@ def supply_base(connections: Sequence[Connection], say: Report) -> str:
     Raises:
         RequestError: it can't be made here, or a node can't take it.
     """
-    from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
-
     base = base_image()
-    lacking, having = [], []
+    lacking: list[Connection] = []
+    having: list[Connection] = []
     for connection in connections:
-        try:
-            with engine_errors(connection):
-                connection.client.images.get(base.reference)
-            having.append(connection)
-        except RequestError as error:
-            if not isinstance(error.__cause__, ImageNotFound):
-                raise
-            lacking.append(connection)
+        with engine_errors(connection):
+            found = find_image(connection.client, base.reference)
+        (having if found else lacking).append(connection)
     if not lacking:
         return base.reference
     try:
@@ -254,17 +248,15 @@ def _snapshot(
     Returns:
         The way by which it did, what the container printed, and why there are no GPUs.
     """
-    from docker.errors import APIError  # noqa: PLC0415 - loaded with the client
-
     source = Path(snapshot.__file__).read_text(encoding="utf-8")
     argv = ("python3", "-c", source, str(PORTS))
     no_gpus = "its engine has neither NVIDIA's runtime nor CDI device names"
     for way in gpu_ways(info):
         try:
-            return way, run_on(connection, reference, (*argv, *_packed_pynvml()), gpus_by=way), None
-        except APIError as error:
-            no_gpus = f"its engine hands out none ({str(error.explanation or error).strip()})"
-    return None, run_on(connection, reference, argv), no_gpus
+            return way, run_confined(connection.client, reference, (*argv, *_packed_pynvml()), gpus_by=way), None
+        except EngineRefusedError as error:
+            no_gpus = f"its engine hands out none ({error})"
+    return None, run_confined(connection.client, reference, argv), no_gpus
 
 
 def _packed_pynvml() -> tuple[str, ...]:

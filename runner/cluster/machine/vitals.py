@@ -59,7 +59,7 @@ def take_vitals(
     """Read the state of this machine.
 
     Args:
-        node: the machine, from `cluster.inspect_local`.
+        node: the machine, from `local_node.inspect_local`.
         images: where the engine keeps images; None when that is not on this machine.
         cache: where wheels and virtual environments are kept.
         results: where records go.

@@ -25,7 +25,7 @@ from runner.engines.process import CommandError, run
 from runner.experiments.overhead import options, report
 from runner.experiments.overhead.raw import PREFIX, Command, Overhead, Printed, SideName
 from runner.experiments.overhead.rejudge import from_file
-from runner.plan.discovery import Ground, look
+from runner.plan.discovery import Resources, discover
 from runner.plan.launch.job import spec
 from runner.plan.length import counted
 from runner.plan.plan import plan
@@ -48,7 +48,7 @@ class _Scene:
     """What all sides share."""
 
     request: Request
-    ground: Ground
+    resources: Resources
     trial: Trial
     prepared: Prepared
 
@@ -65,22 +65,24 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
         RequestError: it can't be met; nothing was started.
         RunFailedError: a run of any side failed.
     """
-    ground = look(request)
-    request = counted(request, ground)
-    with closing(ground.fleet):
-        options.refuse(request, ground, beside_host=beside_host)
-        trial = plan(request, ground)[0]
+    resources = discover(request)
+    request = counted(request, resources)
+    with closing(resources.cluster):
+        options.refuse(request, resources, beside_host=beside_host)
+        trial = plan(request, resources)[0]
         if beside_host:
-            look(options.on_host(request, ground.image.framework)).fleet.close()  # refused now, not in the first round
-        check_writable(ground.out)
+            discover(
+                options.on_host(request, resources.image.framework)
+            ).cluster.close()  # refused now, not in the first round
+        check_writable(resources.out)
         with progress(open_console(stderr=True)) as shown:
-            prepared = prepare(ground, shown, packed_at=trial.packed_at, run="overhead")
-            scene = _Scene(request, ground, trial, prepared)
+            prepared = prepare(resources, shown, packed_at=trial.packed_at, run="overhead")
+            scene = _Scene(request, resources, trial, prepared)
             raw = _run_rounds(scene, _sides(scene, beside_host=beside_host), shown, command=command)
-    found = from_file(raw, ground.out)
+    found = from_file(raw, resources.out)
     console = open_console(soft_wrap=True)
     console.print(report.table(found))
-    save(report.reports(found), out=ground.out, console=console)
+    save(report.reports(found), out=resources.out, console=console)
 
 
 def _run_rounds(scene: _Scene, sides: dict[SideName, Side], shown: Progress, *, command: tuple[str, ...]) -> Overhead:
@@ -98,13 +100,13 @@ def _run_rounds(scene: _Scene, sides: dict[SideName, Side], shown: Progress, *, 
             commit=read_git(SUITE_ROOT).commit,
             rounds=tuple(rounds),
         )
-        write_report(scene.ground.out, raw.file, raw.to_json())
+        write_report(scene.resources.out, raw.file, raw.to_json())
         if len(rounds) == count:
             return raw
 
 
 def _sides(scene: _Scene, *, beside_host: bool) -> dict[SideName, Side]:
-    hz, engine = scene.request.telemetry_hz, scene.ground.engine.name
+    hz, engine = scene.request.telemetry_hz, scene.resources.engine.name
     sides: dict[SideName, Side] = {
         "suite": lambda: _bench(scene, "suite", engine=engine, telemetry_hz=hz),
         "unwatched": lambda: _bench(scene, "unwatched", engine=engine, telemetry_hz=0),
@@ -118,8 +120,8 @@ def _sides(scene: _Scene, *, beside_host: bool) -> dict[SideName, Side]:
 
 def _bench(scene: _Scene, side: SideName, *, engine: EngineName, telemetry_hz: int) -> Command:
     """A whole `dlscale bench` in a process of its own."""
-    out = scene.ground.out
-    words = options.bench(scene.request, scene.ground, scene.trial, engine=engine, telemetry_hz=telemetry_hz)
+    out = scene.resources.out
+    words = options.bench(scene.request, scene.resources, scene.trial, engine=engine, telemetry_hz=telemetry_hz)
     words = (*words, f"--out={out}")
     before = set(run_directories(out))
     began = time.monotonic()
@@ -146,7 +148,7 @@ def _left(out: Path, before: set[Path], words: Sequence[str]) -> str:
 
 def _bare(scene: _Scene) -> Command:
     """The bare loop in the same environment, with the same cores and threads."""
-    job = make_job(scene.trial, scene.ground, scene.prepared, run_id=f"bare-{time.monotonic_ns()}")
+    job = make_job(scene.trial, scene.resources, scene.prepared, run_id=f"bare-{time.monotonic_ns()}")
     lines: list[str] = []
     began = time.monotonic()
     engine = scene.prepared.engines[job.head.node.name]

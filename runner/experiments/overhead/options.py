@@ -7,7 +7,7 @@ from typing import Final
 from runner.core.errors import RequestError
 from runner.core.request import EngineName, Request
 from runner.core.trial import Trial
-from runner.plan.discovery import Ground
+from runner.plan.discovery import Resources
 
 BARE: Final = {name: f"imagenet_cnn/bare_{name}.py" for name in ("mxnet", "pytorch", "tensorflow")}
 """Plain loops by framework, in `workloads/`."""
@@ -17,15 +17,15 @@ GIVEN: Final = ("batch", "image_size", "precision", "preset", "techniques", "thr
 """Fields of a request that are passed on where the user gave them; all else is said anyway."""
 
 
-def refuse(request: Request, ground: Ground, *, beside_host: bool) -> None:
+def refuse(request: Request, resources: Resources, *, beside_host: bool) -> None:
     """Refuse what leaves nothing to measure.
 
     Raises:
         RequestError: a framework whose own binary is the loop, several devices, or a host beside itself.
     """
-    if ground.image.framework not in BARE:
+    if resources.image.framework not in BARE:
         raise RequestError(
-            f"FRAMEWORK={ground.image.framework} trains in its own program, which the suite only starts; ask for {', '.join(BARE)}"
+            f"FRAMEWORK={resources.image.framework} trains in its own program, which the suite only starts; ask for {', '.join(BARE)}"
         )
     for variable, asked in (("GPUS", request.gpus), ("WORKERS", request.workers)):
         if asked and asked != (1,):
@@ -33,20 +33,22 @@ def refuse(request: Request, ground: Ground, *, beside_host: bool) -> None:
             raise RequestError(
                 f"{variable}={told} asked, and what the suite costs is measured on one device; ask for {variable}=1"
             )
-    if beside_host and ground.engine.name == "host":
+    if beside_host and resources.engine.name == "host":
         raise RequestError(
             "--beside-host holds another engine against ENGINE=host, which is the only one asked for; leave one of them out"
         )
 
 
-def bench(request: Request, ground: Ground, trial: Trial, *, engine: EngineName, telemetry_hz: int) -> tuple[str, ...]:
+def bench(
+    request: Request, resources: Resources, trial: Trial, *, engine: EngineName, telemetry_hz: int
+) -> tuple[str, ...]:
     """The words after `dlscale` of one side; the place of its record is left to the caller.
 
     Args:
         request: what the user gave.
-        ground: what it stands on.
+        resources: what it stands on.
         trial: what it came to.
-        engine: of this side; `host` takes what is installed, all others the very image of the ground.
+        engine: of this side; `host` takes what is installed, all others the very image of the resources.
         telemetry_hz: samples a second; 0 for none.
     """
     return (
@@ -54,7 +56,7 @@ def bench(request: Request, ground: Ground, trial: Trial, *, engine: EngineName,
         "--gpus=1" if trial.device == "gpu" else "--workers=1",
         "--repeat=1",
         f"--framework={trial.framework}",
-        *(() if engine == "host" else ground.image.flags),
+        *(() if engine == "host" else resources.image.flags),
         f"--model={trial.model}",
         f"--engine={engine}",
         *(f"--{name.replace('_', '-')}={_word(getattr(request, name))}" for name in GIVEN if _given(request, name)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
-from runner.cluster.cluster import Fleet, assemble
+from runner.cluster.cluster import Cluster, assemble
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Request
@@ -39,30 +39,30 @@ def survey(
             "ENGINE=host has the versions that are installed here, and a study asks for those nearest its source's; ask for ENGINE=docker or "
             "venv, or leave it out"
         )
-    with closing(assemble(request, contact=True, say=say)) as fleet:
-        return _of(fleet, request, gpus)
+    with closing(assemble(request, contact=True, say=say)) as cluster:
+        return _of(cluster, request, gpus)
 
 
-def _of(fleet: Fleet, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
-    node = fleet.members[0].node
+def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[str]]) -> Machine:
+    node = cluster.members[0].node
     device = device_of(request, node)
-    engine = EngineChoice("docker", None) if fleet.way == "hosts" else choose_engine(request.engine)
+    engine = EngineChoice("docker", None) if cluster.way == "hosts" else choose_engine(request.engine)
     name = node.gpus[0].name if device == "gpu" and node.gpus else node.cpu_model or "unnamed processor"
     return Machine(
-        name=fleet.machine,
+        name=cluster.machine,
         device=device,
         device_name=name,
-        devices=tuple(member.devices(device) for member in fleet.members),
+        devices=tuple(member.devices(device) for member in cluster.members),
         gpu=next((id_ for id_, names in gpus.items() if device == "gpu" and name in names), None),
         cores=len(node.cores),
         engine=engine.name,
         may_emulate=engine.in_containers,
         hosts=request.hosts,
-        images=_images(fleet, engine),
+        images=_images(cluster, engine),
     )
 
 
-def _images(fleet: Fleet, engine: EngineChoice) -> tuple[Usable, ...]:
+def _images(cluster: Cluster, engine: EngineChoice) -> tuple[Usable, ...]:
     """All plain images, with why those that can't run here can't."""
     return tuple(
         Usable(
@@ -71,20 +71,20 @@ def _images(fleet: Fleet, engine: EngineChoice) -> tuple[Usable, ...]:
             device=image.device,
             alone=offered(image) == ("single",),
             one_node=not any(STRATEGIES[name].several_nodes for name in offered(image)),
-            misfit=_misfit(image, fleet, engine),
+            misfit=_misfit(image, cluster, engine),
         )
         for image in load_images(SUITE_ROOT).images
     )
 
 
-def _misfit(image: ImageSpec, fleet: Fleet, engine: EngineChoice) -> str | None:
+def _misfit(image: ImageSpec, cluster: Cluster, engine: EngineChoice) -> str | None:
     if image.needs_container and not engine.in_containers:
         return f"{image.needs_container}, and no engine answers here"
     if image.container and not _built(image):
         return (
             f"{image.name} is a vendor's container that was not built here (`dlscale images build {image.framework}`)"
         )
-    problems = (misfit(image, member.node.gpus, member.node.driver) for member in fleet.members)
+    problems = (misfit(image, member.node.gpus, member.node.driver) for member in cluster.members)
     return next((problem for problem in problems if problem), None)
 
 

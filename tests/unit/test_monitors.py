@@ -16,7 +16,7 @@ from runner.engines.base import EngineError
 from runner.engines.local import LocalEngine
 from runner.plan.launch import monitor
 from runner.results.store import RunWriter
-from runner.run.monitors import REST_S, sampling
+from runner.run.monitors import REST_S, monitoring
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 EVENTS = f"""
@@ -55,7 +55,7 @@ def sample(tmp_path):
         writer.create(plan)
         heard = []
         waits = {"idle_s": idle_s, "gpus_rest": gpus_rest, "stopped": stopped or Stopped()}
-        with sampling((spec,), engines={"here": engine}, writer=writer, watch=heard.append, **waits):
+        with monitoring((spec,), engines={"here": engine}, writer=writer, watch=heard.append, **waits):
             during()
         writer.settle(plan)
         return tmp_path / "run", heard

@@ -5,7 +5,7 @@ job can not read.
 import examples
 import pytest
 
-from runner.cluster.cluster import Fleet
+from runner.cluster.cluster import Cluster
 from runner.core.container_spec import IMAGE_USER
 from runner.core.errors import RequestError
 from runner.core.node import Member
@@ -17,13 +17,13 @@ from runner.plan.discovery import EngineChoice
 
 def test_hosts_are_let_go_of_when_a_request_is_refused(monkeypatch):
     closed = []
-    fleet = Fleet("hosts", "n1", (Member(examples.node(name="n1"), NodeWires()),))
-    monkeypatch.setattr(Fleet, "close", lambda self: closed.append(self.machine))
-    monkeypatch.setattr(discovery, "assemble", lambda *_, **__: fleet)
+    cluster = Cluster("hosts", "n1", (Member(examples.node(name="n1"), NodeWires()),))
+    monkeypatch.setattr(Cluster, "close", lambda self: closed.append(self.machine))
+    monkeypatch.setattr(discovery, "assemble", lambda *_, **__: cluster)
     with pytest.raises(RequestError):
-        discovery.look(Request(framework="mxnett", hosts="n1"))
+        discovery.discover(Request(framework="mxnett", hosts="n1"))
     assert closed == ["n1"]
-    discovery.look(Request(framework="mxnet", hosts="n1"))
+    discovery.discover(Request(framework="mxnet", hosts="n1"))
     assert closed == ["n1"]
 
 
@@ -41,6 +41,6 @@ def test_data_are_held_against_whoever_runs_the_job(monkeypatch, tmp_path, engin
     request = Request(framework="mxnet", device="cpu", data=tmp_path)
     if refused:
         with pytest.raises(RequestError, match="cats may be read by its owner alone"):
-            discovery.look(request)
+            discovery.discover(request)
     else:
-        assert discovery.look(request).dataset.images == 1
+        assert discovery.discover(request).dataset.images == 1

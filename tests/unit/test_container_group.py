@@ -3,7 +3,7 @@
 import threading
 
 from runner.core.container_spec import ContainerSpec
-from runner.run.container_group import Running
+from runner.run.container_group import ContainerGroup
 
 
 class Ended:
@@ -45,13 +45,13 @@ def test_the_daemons_of_all_nodes_are_up_before_anything_else_starts():
         spec("b-worker", "b", "worker"),
     )
     started = []
-    running = Running({s.name: s.node for s in specs})
-    running.start({"a": Slow(started, 0), "b": Slow(started, 0.3)}, specs, {})
+    group = ContainerGroup({s.name: s.node for s in specs})
+    group.start({"a": Slow(started, 0), "b": Slow(started, 0.3)}, specs, {})
     assert started == ["a-daemon", "b-daemon", "a-worker", "b-worker"]
 
 
 def test_a_node_does_not_wait_for_another_otherwise():
     specs = (spec("b1", "b", "worker"), spec("a1", "a", "scheduler"), spec("a2", "a", "worker"))
     started = []
-    Running({s.name: s.node for s in specs}).start({"a": Slow(started, 0), "b": Slow(started, 0.3)}, specs, {})
+    ContainerGroup({s.name: s.node for s in specs}).start({"a": Slow(started, 0), "b": Slow(started, 0.3)}, specs, {})
     assert started == ["a1", "a2", "b1"]

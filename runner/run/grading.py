@@ -1,6 +1,6 @@
-"""Events that were read out of a log → figures and validity of a program that is not the suite's. Pure, so that regrading repeats it.
+"""What is on file of a run → its figures and validity. Pure, so that regrading repeats it.
 
-Judged is what a log can show: that the program ended well, that it told times, and that its losses are finite. How many samples it
+Of a program that is not the suite's, judged is what a log can show: that the program ended well, that it told times, and that its losses are finite. How many samples it
 should have taken, whether its ranks hold one model, and over which wire they met is in no log, and nothing is claimed of it.
 """
 
@@ -11,13 +11,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from runner.analysis.grading import measure
-from runner.analysis.grading.grade import Graded, finite_losses, unsettled, watch, with_doubts
+from runner.analysis.grading.grade import Graded, finite_losses, grade, unsettled, watch, with_doubts
 from runner.core.events import Event
 from runner.core.measurement import Measurement, Throughput
-from runner.core.record import Outcome, Validity
+from runner.core.provenance import Provenance
+from runner.core.record import Outcome, RunPlan, Validity
 from runner.core.request import AskedDialect
 from runner.core.transport import Evidence, Transport
-from runner.core.trial import ForeignTrial
+from runner.core.trial import AnyTrial, ForeignTrial
+from runner.core.workload import Workload
 from runner.run.dialects.nccl_tests import bus_bandwidth
 
 if TYPE_CHECKING:
@@ -37,15 +39,47 @@ UNITS: Final[Mapping[AskedDialect, str]] = MappingProxyType(
 )
 
 
-def grade(
+def grade_run(
+    trial: AnyTrial,
     *,
+    outcome: Outcome,
+    events: Sequence[Event],
+    plan: RunPlan,
+    provenance: Provenance,
+    workload: Workload | None,
+    samples: pd.DataFrame | None,
+    kernels: pd.DataFrame | None,
+) -> Graded:
+    """Compute the figures of one run and judge whether they may be used; see `runner.analysis.grading.grade.grade`.
+
+    `workload` is what one of the suite's own programs trained; None for an external one.
+    """
+    if isinstance(trial, ForeignTrial):
+        return grade_external(trial, outcome=outcome, events=events, samples=samples, monitors=plan.monitors)
+    if workload is None:
+        raise TypeError(f"{trial.workload} is not handed over")
+    return grade(
+        trial=trial,
+        outcome=outcome,
+        events=events,
+        provenance=provenance,
+        workload=workload,
+        samples=samples,
+        monitors=plan.monitors,
+        kernels=kernels,
+        containers=plan.containers,
+    )
+
+
+def grade_external(
     trial: ForeignTrial,
+    *,
     outcome: Outcome,
     events: Sequence[Event],
     samples: pd.DataFrame | None = None,
     monitors: Mapping[str, str] = MappingProxyType({}),
 ) -> Graded:
-    """Compute the figures of one run and judge whether they may be used; see `runner.analysis.grading.grade.grade`."""
+    """Compute what the log of an external program tells, and judge whether it may be used."""
     unit = UNITS[trial.dialect]
     measurement = measure.measure(events, started=outcome.started, unit=unit)
     if trial.dialect == "nccl-tests":

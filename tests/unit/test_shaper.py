@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.wire import Link
-from runner.engines.shaping import burst_bytes, qdiscs, queue_bytes
+from runner.engines.shaper import burst_bytes, qdiscs, queue_bytes
 
 
 def link(**what):

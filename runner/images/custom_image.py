@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from runner.core.container_spec import Mount
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
+from runner.engines.base import EngineRefusedError
+from runner.engines.images import find_image
 from runner.images.own import OwnSoftware
 from runner.images.spec import ImageSpec
 from runner.images.versions import Device
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from runner.engines.docker import Client
 
 
 class FoundImage(Frozen):
@@ -33,7 +35,7 @@ class FoundImage(Frozen):
     entrypoint: tuple[str, ...] = ()
 
 
-class GivenImage(Frozen):
+class CustomImage(Frozen):
     """An image that somebody gave for the suite's own programs, with what the host shows in it.
 
     Nobody knows what is in it before it runs: not the framework's version, which the program tells by its `env` event, and not the GPUs
@@ -94,25 +96,23 @@ class GivenImage(Frozen):
         )
 
 
-AnyImage = ImageSpec | GivenImage | OwnSoftware
+AnyImage = ImageSpec | CustomImage | OwnSoftware
 
 
-def look_up(client: DockerClient, reference: str) -> FoundImage:
+def look_up(client: Client, reference: str) -> FoundImage:
     """Look an image up; it is never pulled, as what runs under a tag must not change without a word.
 
     Raises:
         RequestError: the engine does not have it.
     """
-    from docker.errors import APIError, ImageNotFound  # noqa: PLC0415 - loaded with the client
-
     try:
-        found = client.images.get(reference)
-    except ImageNotFound as error:
+        found = find_image(client, reference)
+    except EngineRefusedError as error:
+        raise RequestError(f"--image {reference} can't be looked up ({error}); give NAME:TAG") from error
+    if found is None:
         raise RequestError(
             f"the engine has no image {reference}; type `docker pull {reference}`, or `dlscale images load` where there is no network"
-        ) from error
-    except APIError as error:
-        raise RequestError(f"--image {reference} can't be looked up ({error.explanation}); give NAME:TAG") from error
+        )
     return FoundImage(
         reference=reference,
         id=str(found.id),

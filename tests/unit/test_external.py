@@ -19,40 +19,50 @@ from records import record
 
 from runner.analysis.grading.grade import scaling
 from runner.analysis.summarize import summarize
+from runner.cluster.cluster import Cluster
 from runner.commands.regrade import regrade
-from runner.core.container_spec import Mount
 from runner.core.errors import RequestError
 from runner.core.events.training import Loss
-from runner.core.record import ImageUsed, Outcome, RunPlan
+from runner.core.node import Member
+from runner.core.record import Outcome, RunPlan
 from runner.core.request import AskedDialect, Request
 from runner.core.trial import ForeignTrial, Trial
-from runner.engines import docker, docker_options
-from runner.engines.docker import DATA
-from runner.plan.external import Image, Place, container, plan, run_id
+from runner.core.wire import NodeWires
+from runner.engines import docker_options
+from runner.engines.docker import DATA, DockerPlan
+from runner.images.custom_image import CustomImage, FoundImage
+from runner.plan.discovery import EngineChoice, ExternalResources
+from runner.plan.external import container, image_label, plan
 from runner.report import export
 from runner.results import store
 from runner.results.store import RunWriter, baseline_for
-from runner.run.external_grading import UNITS, grade
+from runner.run.grading import UNITS, grade_external
 
 LEASE = examples.ROOT / "workloads" / "lease.sh"
 OK = Outcome(status="ok", reason=None, exit_codes={"w0": 0}, started=0.0, phases_s={"create": 0.5})
 COMMAND = ("python3", "train.py", "--epochs", "2")
-IMAGE = Image(used=ImageUsed(reference="corp/net:7", id="sha256:7", digest=None, lock_sha256=None), entrypoint=())
+IMAGE = FoundImage(reference="corp/net:7", id="sha256:7")
+DOCKER = DockerPlan("/suite/workloads")
 
 
 def request(**changes):
     return Request.model_validate({"image": "corp/net:7", "command": COMMAND, "repeat": 1} | changes)
 
 
+def resources(node=None, device="cpu", image=IMAGE, data=None):
+    node = node or examples.node()
+    return ExternalResources(
+        cluster=Cluster("here", node.name, (Member(node, NodeWires()),)),
+        device=device,
+        engine=EngineChoice("docker", None),
+        out=Path("/nowhere"),
+        image=CustomImage(found=image, framework="", device=device),
+        data=data,
+    )
+
+
 def trials(node=None, device="cpu", image=IMAGE, **changes):
-    return plan(request(**changes), image=image, node=node or examples.node(), device=device)
-
-
-def place(node=None, data=None):
-    mounts = (Mount(source="/suite/workloads", target=docker.WORKLOADS),)
-    if data:
-        mounts += (Mount(source=data, target=DATA),)
-    return Place(node=node or examples.node(), site=examples.data_site(), mounts=mounts, user="10001:10001")
+    return plan(request(**changes), resources(node, device, image, changes.get("data")))
 
 
 # What is asked
@@ -128,7 +138,7 @@ def test_a_run_holds_what_was_asked_and_nothing_more():
 def test_only_runs_of_the_same_command_in_the_same_image_compare():
     four = examples.gpu_node(4)
     (one,) = trials(four, "gpu")
-    rebuilt = Image(used=IMAGE.used.model_copy(update={"id": "sha256:8"}), entrypoint=())
+    rebuilt = IMAGE.model_copy(update={"id": "sha256:8"})
     same = [trials(four, "gpu", gpus=(4,)), trials(four, "gpu", dialect="caffe"), trials(four, "gpu", repeat=2)[1:]]
     other = [
         trials(four, "gpu", command=(*COMMAND, "--fast")),
@@ -160,9 +170,9 @@ def test_more_devices_than_there_are_are_refused(device, changes, says):
 
 def test_the_container_is_as_confined_as_every_job_and_starts_with_the_shells_lease():
     node = examples.gpu_node(4)
-    vendor = Image(used=IMAGE.used, entrypoint=("/opt/vendor/entrypoint.sh",))
+    vendor = IMAGE.model_copy(update={"entrypoint": ("/opt/vendor/entrypoint.sh",)})
     (trial,) = trials(node, "gpu", gpus=(2,))
-    found = container(trial, image=vendor, place=place(node, "/data/set"), run_id="run-1")
+    found = container(trial, resources(node, "gpu", vendor, Path("/data/set")), DOCKER, run_id="run-1")
     assert " ".join(docker_options.docker_run(found, "nvidia")) == (
         "docker run --interactive --name dlscale-run-1-worker0 --user 10001:10001 --network none --rm --read-only --cap-drop ALL "
         "--security-opt no-new-privileges --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777,size=1024m --shm-size 1024m "
@@ -178,17 +188,14 @@ def test_the_container_is_as_confined_as_every_job_and_starts_with_the_shells_le
 def test_cpu_workers_get_their_share_of_the_cores():
     eight = examples.node(cores=tuple(range(8)))
     (three,) = trials(eight, workers=(3,))
-    assert container(three, image=IMAGE, place=place(eight), run_id="r").cpus == (0, 1, 2, 3, 4, 5)
+    assert container(three, resources(eight), DOCKER, run_id="r").cpus == (0, 1, 2, 3, 4, 5)
     (one,) = trials(eight)
-    assert container(one, image=IMAGE, place=place(eight), run_id="r").cpus == tuple(range(8))
+    assert container(one, resources(eight), DOCKER, run_id="r").cpus == tuple(range(8))
 
 
 def test_an_images_name_makes_a_name_that_an_engine_takes():
-    (trial,) = trials(
-        image=Image(used=IMAGE.used.model_copy(update={"reference": "nvcr.io/a/net:1@sha256:0"}), entrypoint=())
-    )
-    assert run_id(trial, matrix="m") == "m-net-1-sha256-0-1cpu-r1"
-    assert len(run_id(trial.model_copy(update={"image": f"a:{'t' * 128}"}), matrix="m")) < 80
+    assert image_label("nvcr.io/a/net:1@sha256:0") == "net-1-sha256-0"
+    assert len(image_label(f"a:{'t' * 128}")) <= 60
 
 
 # What the log comes to
@@ -200,7 +207,7 @@ def logged(name, dialect, **changes):
     events = dialect_logs.read(
         dialect, dialect_logs.text(name), devices=trial.world_size, batch_per_device=trial.batch_per_device
     )
-    return trial, events, grade(trial=trial, outcome=OK, events=events)
+    return trial, events, grade_external(trial, outcome=OK, events=events)
 
 
 def test_throughput_is_samples_over_seconds_in_the_words_of_the_log():
@@ -238,7 +245,7 @@ def test_what_a_log_can_show_is_held_against_the_run():
 
 
 def reasons(trial, events, outcome=OK):
-    found = grade(trial=trial, outcome=outcome, events=events).validity
+    found = grade_external(trial, outcome=outcome, events=events).validity
     assert found.status == "invalid"
     return "; ".join(found.reasons)
 
@@ -249,10 +256,10 @@ def cut(events, windows):
 
 def test_too_few_windows_are_no_steady_state():
     trial, events, _ = logged("mxnet-1.9.1.log", "mxnet", batch=16)
-    three = grade(trial=trial, outcome=OK, events=cut(events, 3))
+    three = grade_external(trial, outcome=OK, events=cut(events, 3))
     assert three.validity.status == "degraded"
     assert three.validity.reasons == ("3 windows were timed; whether the rate settled takes 4",)
-    one = grade(trial=trial, outcome=OK, events=cut(events, 1))
+    one = grade_external(trial, outcome=OK, events=cut(events, 1))
     assert one.validity.reasons == ("1 window was timed; whether the rate settled takes 4",)
 
 
@@ -299,7 +306,7 @@ def test_a_speedup_is_against_the_very_same_command_on_one_device():
     base = recorded(one, graded)
     two = one.model_copy(update={"world_size": 2})
     double = [e.model_copy(update={"samples": 2 * e.samples}) if e.event == "window" else e for e in events]
-    faster = grade(trial=two, outcome=OK, events=double)
+    faster = grade_external(two, outcome=OK, events=double)
     assert baseline_for(two, [(Path("a"), base)]) == (Path("a"), base)
     assert scaling(two, "two", faster, base).speedup.value == pytest.approx(2.0)
     other = recorded(one.model_copy(update={"key": "f" * 16}), graded)
@@ -309,7 +316,7 @@ def test_a_speedup_is_against_the_very_same_command_on_one_device():
 def test_without_such_a_run_the_table_says_so_and_invents_none():
     one, events, _ = logged("mxnet-1.9.1.log", "mxnet", batch=16)
     two = one.model_copy(update={"world_size": 2})
-    found = summarize([(Path("a"), recorded(two, grade(trial=two, outcome=OK, events=events)))])
+    found = summarize([(Path("a"), recorded(two, grade_external(two, outcome=OK, events=events)))])
     assert found.rows[0].speedup is None
     assert "- 2 GPUs: no baseline, this command has no run on one device on file" in export.markdown(found)
 
@@ -317,7 +324,7 @@ def test_without_such_a_run_the_table_says_so_and_invents_none():
 def test_the_table_names_the_command_and_how_its_log_was_read():
     long = ("mpirun", *(word for n in range(40) for word in ("-x", f"VARIABLE_{n}")))
     (trial,) = trials(batch=32, warmup=5, dialect="caffe", command=long)
-    graded = grade(trial=trial, outcome=OK, events=[])
+    graded = grade_external(trial, outcome=OK, events=[])
     found = summarize([(Path("a"), recorded(trial, graded))])
     assert found.title == "corp/net:7: mpirun -x VARIABLE_0 -x VARIABLE_1 -x VARIABLE_2 -x ..."
     assert found.setting == "dialect caffe, batch 32 per device (as asked), without the first 5 iterations"
