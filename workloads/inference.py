@@ -23,8 +23,12 @@ over an object with
     place(samples)     bring a slice to the device and wait until it is there; only where `in_flight` is more than 1
     run(placed)        answer what is there and wait until the device is done; likewise
 
-Who derives from `OneByOne` has `predict(samples)`, the classes, in place of all from `in_flight` on. The program emits `run_start` with
-`start_fields` before `infer`, and `data`, where samples are real, and `run_stop` after it.
+Who derives from `OneByOne` has `predict(samples)`, the classes, in place of all from `in_flight` on. For `report`, which emits `run_start`
+before `infer`, and `data`, where samples are real, and `run_stop` after it, there are
+
+    parameters, flop_per_sample   of the network as it was built (`flop.per_sample`)
+    decoded, skipped              how many images were decoded, and names of those that would not decode
+    parameter_norm()              of the fp32 network where the one that it was converted to has no weights to read
 
 Throughput is of the device kept busy: with several batches under way one is brought to the device while another is computed. A window ends
 when its last batch is answered, with later ones under way; those that fill the device before the first window, and keep it filled until
@@ -50,6 +54,7 @@ from itertools import islice, repeat, takewhile
 
 from arguments import refuse
 from control_group import free_bytes
+from events import Events, finite, process_start
 from loop import pace
 from profiling import host_memory
 
@@ -81,20 +86,36 @@ def check(args):
         refuse(f"--fit={args.fit} needs real samples to learn from; give a folder of class folders as --data")
 
 
-def start_fields(args, *, parameters, flop_per_sample, **shape: object):
-    """Fields of `run_start`: of the operations only those of the pass forward, of the batch what was asked for."""
-    return {
-        "world_size": 1,
-        "batch_per_device": args.batch,
-        "global_batch": args.batch,
-        "iterations": args.iterations,
-        "warmup": args.warmup,
-        **shape,
-        "parameters": parameters,
-        "seed": args.seed,
-        "gradient_bytes": None,
-        "flop_per_sample": flop_per_sample and {"forward": flop_per_sample["forward"], "backward": 0},
-    }
+def report(make, args, *, environment, imported):
+    """Do what the command line asks for and report it by events, from the first to run_stop.
+
+    make() gives the predictor; the framework was `imported` at that time.monotonic(), and `environment` are the fields of env.
+    """
+    events = Events(rank=0)
+    events.emit("phase", name="import", seconds=imported - process_start())
+    events.emit("env", **environment)
+    predictor = make()
+    events.phase("model", imported)
+    flop = predictor.flop_per_sample
+    events.emit(
+        "run_start",
+        world_size=1,
+        batch_per_device=args.batch,
+        global_batch=args.batch,
+        iterations=args.iterations,
+        warmup=args.warmup,
+        image_shape=[3, args.image_size, args.image_size],
+        num_classes=args.num_classes,
+        parameters=predictor.parameters,
+        seed=args.seed,
+        gradient_bytes=None,
+        flop_per_sample=flop and {"forward": flop["forward"], "backward": 0},
+    )
+    batches, samples = infer(predictor, events, args)
+    if args.data != "synthetic":
+        events.emit("data", decoded=predictor.decoded, skipped=sorted(predictor.skipped))
+    norm = finite(predictor.parameter_norm())
+    events.emit("run_stop", iterations=batches, samples=samples, parameter_norm=norm)
 
 
 class OneByOne:

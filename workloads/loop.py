@@ -6,14 +6,13 @@ The program hands over an object with these methods, and `measure` decides when 
     synchronize()   wait until the device has done all that was enqueued
     barrier()       wait for all ranks
     read(losses)    losses of synchronized steps as numbers
-    mark()          note the device's time between two steps, without waiting for it
-    edge(losses)    end a window without waiting for the device where it can note its time: a function that waits until the device is there
-                    and gives (monotonic seconds, losses as numbers, step_seconds()); else `drained`
-    lag             windows that may be enqueued before that function is called: 0 with `drained`
+    start()         wait for the device, and start the clock: time.monotonic() at the first edge
+    window(n)       enqueue n steps, without waiting for the device where it can note its own time; gives a function that waits until
+                    they are done: (time.monotonic() at their end, losses as numbers, seconds of each step or None where unknown)
+    lag             windows that may be enqueued before that function is called: 0 where `window` itself waits
     slowest(seconds) the most of what all ranks hand in, None where they can't tell each other
     evaluate()      losses in training mode on the batch that all ranks share, one a device of this process, as numbers; whatever
                     draws random numbers is seeded anew
-    step_seconds()  seconds between the marks since the last call, or None where the framework can't tell
     batches         the `Batches` from which `step` takes its input
     exchange(n), alone(), product(n, precision)  what `probe.py` asks for, with a probe
     validate()      what `convergence.py` asks for, with --epoch-iterations
@@ -192,7 +191,7 @@ def measure(training, events, *, iterations, warmup, window, samples, seconds=0.
         if epochs is None:
             windows.tell(left=training.lag)
         elif epochs.ended(*windows.tell(left=0)):
-            windows.begin()
+            windows.start = training.start()
     windows.tell(left=0)
     training.barrier()  # everybody's last step is in the counters
     events.net("stop")
@@ -216,24 +215,16 @@ class Windows:
     """The measured windows of a training, one after the other: what was enqueued, and what is known to be done."""
 
     def __init__(self, training, events, *, warmup, samples):
-        """Begin the first window."""
+        """Start the clock, with a device that has nothing to do."""
         self.training, self.events, self.warmup, self.samples = training, events, warmup, samples
         self.done = self.index = 0
         self.open = deque()
-        self.begin()
-
-    def begin(self):
-        """Start the clock again, with a device that has nothing to do."""
-        self.start, _, _ = self.training.edge([])()
+        self.start = training.start()
 
     def run(self, count):
         """Enqueue the steps of a window."""
-        training, losses = self.training, []
-        training.mark()
-        for _ in range(count):
-            losses.append(training.step())
-            training.mark()
-        self.open.append((count, training.edge(losses), training.batches.waited(), training.batches.units()))
+        batches = self.training.batches
+        self.open.append((count, self.training.window(count), batches.waited(), batches.units()))
 
     def tell(self, *, left):
         """Emit the windows that are done, but for the last `left`: losses and seconds of the last one, waiting for it."""
@@ -255,10 +246,3 @@ class Windows:
             self.events.loss(self.warmup + self.done, values)
             self.start, self.done, self.index = end, self.done + count, self.index + 1
         return values, seconds
-
-
-def drained(training, losses):
-    """An `edge` of a program that can't note the time of its device: it waits for it."""
-    training.synchronize()
-    told = time.monotonic(), training.read(losses) if losses else [], training.step_seconds()
-    return lambda: told

@@ -9,10 +9,12 @@
 Throughput counts seconds of audio, and operations are those of a second of it, as in `train_pytorch.py`. Gradients are clipped to a norm
 after they were added up over all devices, so that workers step by themselves and a key-value store only adds.
 
-The loop is `workloads/loop.py`, the step `workloads/with_mxnet/training.py`; here are the network, its loss and its utterances.
+Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
+`workloads/loop.py`, the same for every program; `with_mxnet/training.py` has what is not measured.
 """
 
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -34,9 +36,38 @@ class Recognizer(Training):
         net = build(args.model, self.contexts)
         net.hybridize()  # no static memory: the batches have many shapes
         rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "wd": args.weight_decay}
-        self.take(net, rates, clip_norm=args.clip_norm)
+        self.take(net, rates, here=True)
         source = Synthetic if args.data == "synthetic" else Wavs
         self.batches = Batches(source(args, self.ranks, self.contexts))
+
+    def window(self, iterations):
+        """What is timed: whole steps, until the devices have done all of them."""
+        losses = [self.step() for _ in range(iterations)]
+        self.mx.nd.waitall()
+        # Operators run when their inputs are ready: steps have no edges of their own.
+        done = time.monotonic(), self.read(losses), None
+        return lambda: done
+
+    def step(self):
+        with self.regions("input"):
+            batch = next(self.batches)
+        with self.regions("forward"), self.mx.autograd.record():
+            losses = self.losses(*batch)
+        with self.regions("backward"):
+            self.mx.autograd.backward(losses)
+        with self.regions("optimizer"):
+            self.update()
+        return [loss.mean() for loss in losses]
+
+    def update(self):
+        """Step with the mean gradient of all devices, shortened to the norm."""
+        self.trainer.allreduce_grads()
+        most = self.args.clip_norm * self.samples * self.ranks.processes
+        for context in self.contexts:
+            gradients = [p.grad(context) for p in self.parameters()]
+            # To check whether they are finite would wait for the device.
+            self.mx.gluon.utils.clip_global_norm(gradients, most, check_isfinite=False)
+        self.trainer.update(self.ranks.step_size(self.samples))
 
     def losses(self, *parts: list):
         """CTC's of each utterance. Gluon's own loss has the blank last; the operator below it takes the first, as PyTorch does."""

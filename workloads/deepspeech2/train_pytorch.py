@@ -10,7 +10,8 @@
 Utterances differ in length, so throughput counts seconds of audio, without what pads a batch; operations are those of a second of it. The
 loss is CTC's, in fp32 at every precision, the mean over the utterances of a batch. Gradients are clipped to a norm, as in the paper.
 
-The loop is `workloads/loop.py`, the step `workloads/with_pytorch/training.py`; here are the network, its loss and its utterances.
+Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
+`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
 """
 
 import sys
@@ -19,30 +20,46 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flags import check, parser
 from flop import per_sample
-from with_pytorch.training import Supervised, run
+from loop import Batches
+from with_pytorch.training import Training, run
 
 
-class Recognizer(Supervised):
+class Recognizer(Training):
     """The network, and this rank's utterances, whose lengths no step has twice."""
 
     offered = frozenset({"fused-optimizer", "one-message", "bf16-gradients"})
 
-    @property
-    def clip_norm(self):
-        return self.args.clip_norm
-
-    def network(self):
+    def __init__(self, args, torch, device, ranks):
+        from data_torch import Synthetic, Wavs
         from models_torch import build
 
-        return build(self.args.model)
-
-    def open(self):
-        from data_torch import Synthetic, Wavs
-
-        synthetic = self.args.data == "synthetic"
+        super().__init__(args, torch, device, ranks)
+        self.take(build(args.model))
+        synthetic = args.data == "synthetic"
         # cuDNN tries its algorithms for every new shape; those of a folder's batches are new for a whole epoch.
-        self.torch.backends.cudnn.benchmark = synthetic
-        return (Synthetic if synthetic else Wavs)(self.args, self.ranks, self.device)
+        torch.backends.cudnn.benchmark = synthetic
+        self.batches = Batches((Synthetic if synthetic else Wavs)(args, ranks, device))
+
+    def window(self, iterations):
+        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        marks, losses = [self.clock.mark()], []
+        for _ in range(iterations):
+            losses.append(self.step())
+            marks.append(self.clock.mark())
+        return self.clock.edge(marks, losses)
+
+    def step(self):
+        with self.regions("input"):
+            batch = next(self.batches)
+        with self.regions("optimizer"):
+            self.optimizer.zero_grad()
+        with self.regions("forward"), self.autocast:
+            loss = self.loss(self.model, batch)
+        with self.regions("backward"):
+            self.scaler.scale(loss).backward()
+        with self.regions("optimizer"):
+            self.ranks.update(self.optimizer, self.scaler, clip_norm=self.args.clip_norm)
+        return loss.detach()  # stays on the device: reading it here would stop it every step
 
     def shared_batch(self):
         import speech

@@ -8,8 +8,10 @@
     python3 train_pytorch.py ... --iterations=560 --epoch-iterations=280
     python3 train_pytorch.py ... --profile=kernels --profile-iterations=5
 
-The loop is `workloads/loop.py`, the step `workloads/with_pytorch/training.py`; here are the network and its documents, which all stay on the
-device, a byte a word.
+The documents all stay on the device, a byte a word.
+
+Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
+`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
 """
 
 import sys
@@ -18,8 +20,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flags import check, parser
 from flop import per_sample
+from loop import Batches
 from synthetic import SHARED, TOPICS, TRAINING, VALIDATION, WORDS, Corpus, rows, share
-from with_pytorch.training import Classifier, run
+from with_pytorch.training import Training, run
 
 VALIDATED = 512  # documents at once
 
@@ -35,23 +38,49 @@ class Documents:
         return self.bags[rows].float(), self.topics[rows]
 
 
-class Mlp(Classifier):
+class Mlp(Training):
     """The dense network, and this rank's documents."""
 
-    def network(self):
+    def __init__(self, args, torch, device, ranks):
         from models_torch import build
 
-        return build(WORDS, TOPICS, self.args.dropout)
+        super().__init__(args, torch, device, ranks)
+        self.take(build(WORDS, TOPICS, args.dropout))
+        numbers = rows(args.seed, rank=ranks.rank, world_size=ranks.world_size, batch=args.batch)
+        self.batches = Batches(Documents(torch, *self.documents(first=0, count=TRAINING), numbers))
+
+    def window(self, iterations):
+        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        marks, losses = [self.clock.mark()], []
+        for _ in range(iterations):
+            losses.append(self.step())
+            marks.append(self.clock.mark())
+        return self.clock.edge(marks, losses)
+
+    def step(self):
+        with self.regions("input"):
+            batch = next(self.batches)
+        return self.enqueue(batch)  # `learn`, or with --techniques=cuda-graphs a replay of it
+
+    def learn(self, batch):
+        with self.regions("optimizer"):
+            self.optimizer.zero_grad()
+        with self.regions("forward"), self.autocast:
+            loss = self.loss(self.model, batch)
+        with self.regions("backward"):
+            self.scaler.scale(loss).backward()
+        with self.regions("optimizer"):
+            self.ranks.update(self.optimizer, self.scaler)
+        return loss.detach()  # stays on the device: reading it here would stop it every step
+
+    def loss(self, model, batch):
+        bags, topics = batch
+        return self.torch.nn.functional.cross_entropy(model(bags), topics)
 
     def documents(self, *, first, count):
         """Bags of words and topics, on the device."""
         bags, topics = map(self.torch.from_numpy, Corpus(self.args.seed).documents(first=first, count=count))
         return bags.to(self.device), topics.to(self.device)
-
-    def open(self):
-        part = {"rank": self.ranks.rank, "world_size": self.ranks.world_size}
-        numbers = rows(self.args.seed, **part, batch=self.args.batch)
-        return Documents(self.torch, *self.documents(first=0, count=TRAINING), numbers)
 
     def shared_batch(self):
         bags, topics = self.documents(first=SHARED, count=self.args.batch)

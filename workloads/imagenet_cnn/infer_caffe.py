@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -29,7 +30,6 @@ import models_caffe
 from arguments import refuse
 from class_folders import spread
 from environment_caffe import caffe_version, environment, is_nvidia
-from events import Events, finite, process_start
 from flags import infer_parser
 from flop import per_sample
 from placement import pin
@@ -99,6 +99,14 @@ class Predictor(inference.OneByOne):
         self.net = caffe.Net(self.written(definition, "deploy"), caffe.TEST)
         self.begin_statistics()
         self.bytes_per_sample = 4 * sum(blob.count for blob in self.net.blobs.values())
+
+    @property
+    def decoded(self):
+        return self.folders.decoded
+
+    @property
+    def skipped(self):
+        return self.folders.unreadable
 
     def written(self, definition, name):
         """Write a definition where Caffe can read it."""
@@ -192,19 +200,9 @@ def run(args, directory, version):
     else:
         caffe.set_mode_cpu()
     imported = time.monotonic()
-    events = Events(rank=0)
-    events.emit("phase", name="import", seconds=imported - process_start())
-    events.emit("env", **environment(args, version))
-    predictor = Predictor(args, caffe, directory, nvidia=is_nvidia(version))
-    events.phase("model", imported)
-    size = {"parameters": predictor.parameters, "flop_per_sample": predictor.flop_per_sample}
-    shape = {"image_shape": [3, args.image_size, args.image_size], "num_classes": args.num_classes}
-    events.emit("run_start", **inference.start_fields(args, **size, **shape))
-    batches, samples = inference.infer(predictor, events, args)
-    if predictor.folders is not None:
-        events.emit("data", decoded=predictor.folders.decoded, skipped=sorted(predictor.folders.unreadable))
-    norm = finite(predictor.parameter_norm())
-    events.emit("run_stop", iterations=batches, samples=samples, parameter_norm=norm)
+    nvidia = is_nvidia(version)
+    made = partial(Predictor, args, caffe, directory, nvidia=nvidia)
+    inference.report(made, args, environment=environment(args, version), imported=imported)
 
 
 def main():

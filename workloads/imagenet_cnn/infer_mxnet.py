@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
 from arguments import refuse
 from class_folders import spread
-from events import Events, finite, process_start
 from flags import infer_parser
 from flop import per_sample
 from with_mxnet.training import check_precision, set_up
@@ -48,6 +47,7 @@ class Predictor(inference.OneByOne):
 
     def __init__(self, args, mx):
         from models_mxnet import build
+        from with_mxnet.operations import layers
 
         self.args, self.mx = args, mx
         self.context = mx.gpu(0) if args.device == "gpu" else mx.cpu()
@@ -59,12 +59,11 @@ class Predictor(inference.OneByOne):
         self.net.hybridize(**self.options)
         self.trained = [p for p in self.net.collect_params().values() if p.grad_req != "null"]
         self.parameters = sum(math.prod(p.shape) for p in self.trained)
-        self.flop_per_sample = self.operations()
+        self.flop_per_sample = per_sample(layers(self.net, args.image_size))
 
-    def operations(self):
-        from with_mxnet.operations import layers
-
-        return per_sample(layers(self.net, self.args.image_size))
+    @property
+    def skipped(self):
+        return self.folders.unreadable
 
     def library(self, most):
         if self.args.data == "synthetic":
@@ -213,19 +212,8 @@ def main():
     from with_mxnet.environment import environment
 
     imported = time.monotonic()
-    predictor = (OnGpu if args.device == "gpu" else Predictor)(args, mx)
-    events = Events(rank=0)
-    events.emit("phase", name="import", seconds=imported - process_start())
-    events.emit("env", **environment(args, mx))
-    events.phase("model", imported)
-    size = {"parameters": predictor.parameters, "flop_per_sample": predictor.flop_per_sample}
-    shape = {"image_shape": [3, args.image_size, args.image_size], "num_classes": args.num_classes}
-    events.emit("run_start", **inference.start_fields(args, **size, **shape))
-    batches, samples = inference.infer(predictor, events, args)
-    if args.data != "synthetic":
-        events.emit("data", decoded=predictor.decoded, skipped=sorted(predictor.folders.unreadable))
-    norm = finite(predictor.parameter_norm())
-    events.emit("run_stop", iterations=batches, samples=samples, parameter_norm=norm)
+    kind = OnGpu if args.device == "gpu" else Predictor
+    inference.report(lambda: kind(args, mx), args, environment=environment(args, mx), imported=imported)
 
 
 if __name__ == "__main__":

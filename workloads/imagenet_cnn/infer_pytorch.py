@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
 from arguments import refuse
 from class_folders import spread
-from events import Events, finite, process_start
 from flags import infer_parser
 from flop import per_sample
 from leaving import leave
@@ -38,6 +37,7 @@ class Predictor(inference.OneByOne):
 
     def __init__(self, args, torch, device):
         from models_torch import build
+        from with_pytorch.operations import layers
 
         self.args, self.torch, self.device = args, torch, device
         self.overcommits = device.type == "cpu"
@@ -45,15 +45,9 @@ class Predictor(inference.OneByOne):
         torch.manual_seed(args.seed)
         self.net = build(args.model, args.image_size, args.num_classes).to(device).eval()
         self.parameters = sum(p.numel() for p in self.net.parameters())
-        self.shape = [3, args.image_size, args.image_size]
-        self.flop_per_sample = self.operations()
+        self.flop_per_sample = per_sample(layers(self.net, args.image_size))
         self.arrange(torch.contiguous_format, torch.float32)
         self.round(tf32=False)  # until the network is converted, it is the reference
-
-    def operations(self):
-        from with_pytorch.operations import layers
-
-        return per_sample(layers(self.net, self.args.image_size))
 
     def arrange(self, layout, dtype):
         """From here on images come to the network in this layout and type."""
@@ -125,7 +119,8 @@ class Predictor(inference.OneByOne):
 
     def convert(self):
         torch, precision = self.torch, self.args.precision
-        self.norm = self.parameter_norm()
+        squares = [p.detach().double().square().sum() for p in self.net.parameters()]
+        self.norm = math.sqrt(torch.stack(squares).sum().item())
         if precision == "int8":
             from quantize_torch import quantized
 
@@ -160,8 +155,7 @@ class Predictor(inference.OneByOne):
             return self.net(self.prepare(samples)).argmax(1).numpy()
 
     def parameter_norm(self):
-        squares = [p.detach().double().square().sum() for p in self.net.parameters()]
-        return math.sqrt(self.torch.stack(squares).sum().item())
+        return self.norm
 
 
 class OnGpu(Predictor):
@@ -254,19 +248,10 @@ def main():
     check(args, torch)
     imported = time.monotonic()
     device = devices.set_up(args, torch)
-    events = Events(rank=0)
-    events.emit("phase", name="import", seconds=imported - process_start())
-    events.emit("env", **devices.environment(args, torch, device))
-    predictor = (OnGpu if device.type == "cuda" else Predictor)(args, torch, device)
-    events.phase("model", imported)
-    size = {"parameters": predictor.parameters, "flop_per_sample": predictor.flop_per_sample}
-    shape = {"image_shape": predictor.shape, "num_classes": args.num_classes}
-    events.emit("run_start", **inference.start_fields(args, **size, **shape))
-    batches, samples = inference.infer(predictor, events, args)
-    if args.data != "synthetic":
-        events.emit("data", decoded=predictor.decoded, skipped=sorted(predictor.skipped))
-    # Of the fp32 network: what it was converted to may have no weights to read.
-    events.emit("run_stop", iterations=batches, samples=samples, parameter_norm=finite(predictor.norm))
+    kind = OnGpu if device.type == "cuda" else Predictor
+    inference.report(
+        lambda: kind(args, torch, device), args, environment=devices.environment(args, torch, device), imported=imported
+    )
 
 
 if __name__ == "__main__":

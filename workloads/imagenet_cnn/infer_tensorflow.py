@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
 from arguments import refuse
 from class_folders import class_folders, split, spread
-from events import Events, finite, process_start
 from flags import infer_parser
 from flop import per_sample
 from leaving import leave
@@ -179,11 +178,13 @@ class Predictor(inference.OneByOne):
                 raise
         raise inference.OutOfMemoryError  # out here: with the exception go the frames that hold what was allocated
 
+    @property
     def flop_per_sample(self):
         from with_tensorflow.operations import layers
 
         return per_sample(layers(self.net))
 
+    @property
     def parameters(self):
         return sum(math.prod(weight.shape) for weight in self.shim.trained(self.net))
 
@@ -229,20 +230,8 @@ def main():
 
     gpus = devices.set_up(args, tf)
     imported = time.monotonic()
-    events = Events(rank=0)
-    events.emit("phase", name="import", seconds=imported - process_start())
-    events.emit("env", **devices.environment(args, tf, gpus))
-    predictor = (OnGpu if args.device == "gpu" else Predictor)(args, tf)
-    events.phase("model", imported)
-    size = {"parameters": predictor.parameters(), "flop_per_sample": predictor.flop_per_sample()}
-    shape = {"image_shape": [3, args.image_size, args.image_size], "num_classes": args.num_classes}
-    events.emit("run_start", **inference.start_fields(args, **size, **shape))
-    batches, samples = inference.infer(predictor, events, args)
-    if args.data != "synthetic":
-        events.emit("data", decoded=predictor.decoded, skipped=sorted(predictor.skipped))
-    # Of the fp32 network, which all others were made from.
-    norm = finite(predictor.parameter_norm())
-    events.emit("run_stop", iterations=batches, samples=samples, parameter_norm=norm)
+    kind = OnGpu if args.device == "gpu" else Predictor
+    inference.report(lambda: kind(args, tf), args, environment=devices.environment(args, tf, gpus), imported=imported)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,13 @@
 With --strategy=kvstore, `local`, `device` and `nccl` join the --devices of this process; `dist_sync`, `dist_async` and
 `dist_sync_device` join processes that a launcher started with ps-lite's variables (DMLC_ROLE=worker, ...). fp16 casts the network
 and keeps a copy of the weights in fp32 for the update; the loss is computed in fp32.
+
+Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
+`workloads/loop.py`, the same for every program; `with_mxnet/training.py` has what is not measured.
 """
 
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -96,6 +100,26 @@ class Classifier(Training):
         check_data(args, classes=len(folders.classes), images=len(folders.training), processes=processes)
         self.validation = Central(folders, folders.share(folders.validation), batch=args.batch)
         return Learned(folders, batch=self.samples, contexts=self.contexts, dtype=self.dtype)
+
+    def window(self, iterations):
+        """What is timed: whole steps, until the devices have done all of them."""
+        losses = [self.step() for _ in range(iterations)]
+        self.mx.nd.waitall()
+        # Operators run when their inputs are ready: steps have no edges of their own.
+        done = time.monotonic(), self.read(losses), None
+        return lambda: done
+
+    def step(self):
+        with self.regions("input"):
+            batch = next(self.batches)
+        with self.regions("forward"), self.mx.autograd.record():
+            losses = self.losses(*batch)
+        with self.regions("backward"):
+            self.mx.autograd.backward(losses)
+        with self.regions("optimizer"):
+            # Of the sum over all devices, which becomes a mean in it.
+            self.trainer.step(self.ranks.step_size(self.samples))
+        return [loss.mean() for loss in losses]
 
     def losses(self, images, labels):
         return [self.loss(self.scores(x), y) for x, y in zip(images, labels, strict=True)]

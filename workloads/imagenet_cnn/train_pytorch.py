@@ -9,7 +9,8 @@
     python3 train_pytorch.py ... --epoch-iterations=10 --data=FOLDER
     python3 train_pytorch.py ... --device=gpu --data=FOLDER --decode=gpu
 
-The loop is `workloads/loop.py`, the step `workloads/with_pytorch/training.py`; here are the network and its images.
+Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
+`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
 """
 
 import sys
@@ -19,23 +20,50 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
 from flags import parser
 from flop import per_sample
-from with_pytorch.training import Classifier, run
+from loop import Batches
+from with_pytorch.training import Training, run
 
 
-class Cnn(Classifier):
+class Cnn(Training):
     """A convolutional network, and this rank's images."""
 
-    def network(self):
+    def __init__(self, args, torch, device, ranks):
         from models_torch import build
 
-        return build(self.args.model, self.args.image_size, self.args.num_classes)
+        super().__init__(args, torch, device, ranks)
+        self.take(build(args.model, args.image_size, args.num_classes))
+        if args.data == "synthetic":  # each rank its own stretch of the global batch
+            self.batches = Batches(self.synthetic(first=ranks.rank * args.batch))
+        else:
+            self.batches = Batches(self.images())
 
-    def open(self):
-        if self.args.data != "synthetic":
-            return self.images()
-        if self.args.epoch_iterations:
-            refuse("--epoch-iterations validates on real images; give a folder of class folders as --data")
-        return self.synthetic(first=self.ranks.rank * self.args.batch)  # each rank its own stretch of the global batch
+    def window(self, iterations):
+        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        marks, losses = [self.clock.mark()], []
+        for _ in range(iterations):
+            losses.append(self.step())
+            marks.append(self.clock.mark())
+        return self.clock.edge(marks, losses)
+
+    def step(self):
+        with self.regions("input"):
+            batch = next(self.batches)
+        return self.enqueue(batch)  # `learn`, or with --techniques=cuda-graphs a replay of it
+
+    def learn(self, batch):
+        with self.regions("optimizer"):
+            self.optimizer.zero_grad()
+        with self.regions("forward"), self.autocast:
+            loss = self.loss(self.model, batch)
+        with self.regions("backward"):
+            self.scaler.scale(loss).backward()
+        with self.regions("optimizer"):
+            self.ranks.update(self.optimizer, self.scaler)
+        return loss.detach()  # stays on the device: reading it here would stop it every step
+
+    def loss(self, model, batch):
+        images, labels = batch
+        return self.torch.nn.functional.cross_entropy(model(images), labels)
 
     def synthetic(self, *, first):
         from data_torch import Synthetic
@@ -96,6 +124,8 @@ def command_line():
 
 def main():
     args = command_line().parse_args()
+    if args.epoch_iterations and args.data == "synthetic":
+        refuse("--epoch-iterations validates on real images; give a folder of class folders as --data")
     if args.decode == "gpu" and (args.device == "cpu" or args.data == "synthetic"):
         refuse("--decode=gpu decodes JPEGs on the GPU that trains; give --device=gpu and a folder as --data")
     run(Cnn, args)

@@ -10,17 +10,20 @@
     python3 train_tensorflow.py ... --profile=kernels --profile-iterations=5
 
 A Keras model in a loop of its own: `model.fit` of Keras 3 does not work under MultiWorkerMirroredStrategy, and its optimizers do not
-average under Horovod. Images are NHWC. --xla compiles forward and backward pass; what joins the replicas stays outside of it. The loop is
-`workloads/loop.py`, the step `workloads/with_tensorflow/training.py`; here are the network and its images.
+average under Horovod. Images are NHWC. --xla compiles forward and backward pass; what joins the replicas stays outside of it.
+
+Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
+`workloads/loop.py`, the same for every program; `with_tensorflow/training.py` has what is not measured.
 """
 
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
 from flags import parser
-from with_tensorflow.training import Classifier, run
+from with_tensorflow.training import Training, differences, run
 
 
 def check_data(args):
@@ -33,13 +36,46 @@ def check_data(args):
         refuse(f"--epoch-iterations with --data={args.data}: validation needs a folder of class folders with JPEGs")
 
 
-class Cnn(Classifier):
+class Cnn(Training):
     """A convolutional network, and this process' images."""
 
-    def network(self):
+    def build(self):
         from models_tensorflow import build
 
-        return build(self.args.model, self.args.image_size, self.args.num_classes)
+        self.take(build(self.args.model, self.args.image_size, self.args.num_classes))
+
+    def window(self, iterations):
+        """What is timed: whole steps, until the devices have done them all. On a GPU TensorFlow shows no clock between steps."""
+        marks, losses = [time.perf_counter()], []
+        for _ in range(iterations):
+            losses.append(self.step())
+            marks.append(time.perf_counter())
+        self.synchronize()
+        done = time.monotonic(), self.read(losses), None if self.on_gpu else differences(marks)
+        return lambda: done
+
+    def step(self):
+        with self.regions("input"):
+            batch = next(self.batches)
+        self.iteration += 1
+        with self.regions("step"):
+            return self.train(*batch, self.tf.constant(self.iteration))
+
+    def train_one(self, inputs, labels, iteration):
+        """A replica's share of a step, of which `train` is the graph for all."""
+        loss, gradients = self.differentiate(inputs, labels, self.own_seed(iteration))
+        self.sgd.apply(self.ranks.average(gradients))
+        return loss
+
+    def loss_and_gradients(self, inputs, labels, seed):
+        with self.tf.GradientTape() as tape:
+            loss = self.loss(inputs, labels, seed)
+            scaled = self.sgd.scaled(loss)
+        return loss, tape.gradient(scaled, self.variables)
+
+    def loss(self, inputs, labels, seed):
+        scores = self.scores(inputs, seed)
+        return self.tf.reduce_mean(self.tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores))
 
     def prepared(self, images):
         from data_tensorflow import normalized

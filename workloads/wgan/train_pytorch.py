@@ -15,7 +15,10 @@ updates; left out, since a rate that changes is none.
 Throughput counts the real images that are read: --n-critic batches an iteration. That is what an epoch is made of, what a loader must
 bring, and a number that does not depend on how many updates are taken for an iteration; images that the generator makes are not counted.
 
-The loop is `workloads/loop.py`; real images are a folder of class folders with JPEGs, whose classes are not looked at.
+Real images are a folder of class folders with JPEGs, whose classes are not looked at.
+
+Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
+`workloads/loop.py`, the same for every program; `with_pytorch/training.py` has what is not measured.
 """
 
 import sys
@@ -24,13 +27,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flags import check, parser
 from loop import Batches
+from with_pytorch.techniques import BETWEEN_RANKS
 from with_pytorch.training import Training, run
 
 
 class Wgan(Training):
     """Both networks of one rank, their optimizers and images."""
 
+    offered = frozenset({"channels-last", *BETWEEN_RANKS})
+
     def __init__(self, args, torch, device, ranks):
+        from data_torch import Synthetic, jpegs
         from models_torch import Estimate, build
         from synthetic import LATENT, own_latents
 
@@ -52,19 +59,21 @@ class Wgan(Training):
         latents = torch.from_numpy(own_latents(args.seed, **share))
         self.latents = latents.to(device)[..., None, None]
         self.draws = 0
-        self.batches = Batches(self.open())
-
-    def open(self):
-        from data_torch import Synthetic, jpegs
-
-        if self.args.data == "synthetic":
-            return Synthetic(self.args, self.ranks, device=self.device, layout=self.layout)
-        return jpegs(self.args, self.ranks, device=self.device, layout=self.layout)
+        source = Synthetic if args.data == "synthetic" else jpegs
+        self.batches = Batches(source(args, ranks, device=device, layout=self.layout))
 
     def latent(self):
         """The latents of the next draw, (batch, LATENT, 1, 1)."""
         self.draws += 1
         return self.latents[(self.draws - 1) % len(self.latents)]
+
+    def window(self, iterations):
+        """What is timed: whole steps, enqueued one after the other. Nothing here waits for a GPU: its clock records an event at each mark."""
+        marks, losses = [self.clock.mark()], []
+        for _ in range(iterations):
+            losses.append(self.step())
+            marks.append(self.clock.mark())
+        return self.clock.edge(marks, losses)
 
     def step(self):
         for _ in range(self.args.n_critic):

@@ -13,15 +13,19 @@ What an iteration is, what it counts and what its loss is, `train_pytorch.py` sa
 lose the same. An iteration is one graph, its updates of the critic and the one of the generator written out one after the other. --xla
 compiles the passes of each; what joins the replicas stays outside of it.
 
-The loop is `workloads/loop.py`; real images are a folder of class folders with JPEGs, whose classes are not looked at.
+Real images are a folder of class folders with JPEGs, whose classes are not looked at.
+
+Data, network, step and the loop that is timed are here. How many windows there are, what comes before and after them, and their events are
+`workloads/loop.py`, the same for every program; `with_tensorflow/training.py` has what is not measured.
 """
 
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flags import check, parser
-from with_tensorflow.training import Training, run
+from with_tensorflow.training import Training, differences, run
 
 
 class Wgan(Training):
@@ -80,6 +84,23 @@ class Wgan(Training):
             tape.watch(self.makers)
             loss = -self.score(self.generator(latent))
         return tape.gradient(loss, self.makers)
+
+    def window(self, iterations):
+        """What is timed: whole steps, until the devices have done them all. On a GPU TensorFlow shows no clock between steps."""
+        marks, losses = [time.perf_counter()], []
+        for _ in range(iterations):
+            losses.append(self.step())
+            marks.append(time.perf_counter())
+        self.synchronize()
+        done = time.monotonic(), self.read(losses), None if self.on_gpu else differences(marks)
+        return lambda: done
+
+    def step(self):
+        with self.regions("input"):
+            batch = next(self.batches)
+        self.iteration += 1
+        with self.regions("step"):
+            return self.train(*batch, self.tf.constant(self.iteration))
 
     def train_one(self, real, latents, iteration):
         updates = self.args.n_critic

@@ -7,6 +7,7 @@ A program derives from `Training` and, in its own `__init__` after that of the b
 
 It has these methods besides:
 
+    step(), window(n)           what is measured: `loop.py`
     losses(*batch)              the loss of every sample, (batch,) on each context, as a list
     shared_batch(count, contexts)  the first `count` samples of the batch on which all ranks compute a loss, divided among `contexts`
     flop_per_sample()           {"forward", "backward"}, as `flop.per_sample` counts them, or None
@@ -20,7 +21,7 @@ import time
 import convergence
 from arguments import refuse
 from events import Events, process_start
-from loop import drained, report
+from loop import report
 from placement import local_rank, pin
 from with_mxnet.profiler import UNBULKED, Regions, Storage
 
@@ -75,6 +76,8 @@ def contexts(args, mx):
 class Training:
     """Network, trainer and data of one process; `workloads/loop.py` says what its methods are for."""
 
+    lag = 0
+
     def __init__(self, args, mx):
         from with_mxnet.ranks import join
 
@@ -86,47 +89,21 @@ class Training:
         self.dtype = "float16" if args.precision == "fp16" else "float32"
         mx.random.seed(args.seed)  # the same in all processes: they start from the same weights
 
-    def take(self, net, rates, *, clip_norm=None):
+    def take(self, net, rates, *, here=False):
         """Train `net`, whose weights are on all contexts, by SGD with `rates`, the words of `mx.optimizer.SGD`.
 
-        clip_norm: the largest norm that the mean gradient of all devices may have.
+        here: a program steps by itself with gradients that were added up, rather than a key-value store for it.
         """
-        self.net, self.clip_norm = net, clip_norm
+        self.net = net
         self.net.cast(self.dtype)
         self.mx.nd.waitall()
         self.reseed()
         rates = {**rates, "multi_precision": self.dtype == "float16"}
-        self.trainer = self.ranks.trainer(self.net.collect_params(), rates, here=clip_norm is not None)
+        self.trainer = self.ranks.trainer(self.net.collect_params(), rates, here=here)
 
     def reseed(self):
         """From here on (dropout) each process draws its own numbers."""
         self.mx.random.seed(self.args.seed + self.ranks.rank)
-
-    def step(self):
-        with self.regions("input"):
-            batch = next(self.batches)
-        with self.regions("forward"), self.mx.autograd.record():
-            losses = self.losses(*batch)
-        with self.regions("backward"):
-            self.mx.autograd.backward(losses)
-        with self.regions("optimizer"):
-            self.update()
-        return [loss.mean() for loss in losses]
-
-    def update(self):
-        """Step with the gradients of all devices; their sum becomes a mean in it."""
-        size = self.ranks.step_size(self.samples)
-        if self.clip_norm is None:
-            self.trainer.step(size)
-            return
-        self.trainer.allreduce_grads()
-        most = self.clip_norm * self.samples * self.ranks.processes
-        for context in self.contexts:
-            gradients = [p.grad(context) for p in self.parameters()]
-            self.mx.gluon.utils.clip_global_norm(
-                gradients, most, check_isfinite=False
-            )  # to check would wait for the device
-        self.trainer.update(size)
 
     def evaluate(self):
         found = []
@@ -164,17 +141,15 @@ class Training:
     def synchronize(self):
         self.mx.nd.waitall()
 
+    def start(self):
+        self.synchronize()
+        return time.monotonic()
+
     def barrier(self):
         self.ranks.barrier()
 
     def read(self, losses):
         return [math.fsum(float(part.asscalar()) for part in parts) / len(parts) for parts in losses]
-
-    def mark(self):
-        """Do nothing: MXNet's engine runs operators when their inputs are ready, steps have no edges of their own."""
-
-    def step_seconds(self):
-        return None
 
     def gpus(self):
         """Number in the job of each GPU of this process, by MXNet's own number."""
@@ -193,11 +168,6 @@ class Training:
 
     def flop_counts(self):
         return []  # MXNet has no counter
-
-    lag = 0  # windows: `loop.py`
-
-    def edge(self, losses):
-        return drained(self, losses)
 
     def slowest(self, seconds):
         return self.ranks.slowest(seconds)

@@ -1,36 +1,27 @@
-"""What every PyTorch training program needs: `run`, which is its main and does not return, and the classes that its training derives from.
+"""What every PyTorch training program needs and does not measure: `run`, its main, and the base of its class.
 
-    class Cnn(Classifier):                        # or Supervised, or Training
-        def network(self): ...
-        def open(self): ...
+    class Cnn(Training):
+        def __init__(self, args, torch, device, ranks):
+            super().__init__(args, torch, device, ranks)
+            self.take(network)                 # the network on the device, joined with the other ranks, and its SGD
+            self.batches = Batches(source)     # of this rank, on the device, without an end
 
     run(Cnn, parser(...).parse_args())
 
-`Training` has what depends on the device and the ranks alone. Who derives from it makes, after ``super().__init__``,
+What is measured is the program's own: `step`, one iteration, and `window`, the steps between two edges. For what `Training` does besides it has
 
-    parameters       all that are trained, in one list
-    batches          the `Batches` (`loop.py`) of this rank
-    step()           one iteration: `loop.py`
-    shared_loss()    a function that computes the loss on the batch that all ranks share, in training mode
+    loss(model, batch)   the mean loss of a batch, on the device
+    shared_batch()       the batch that all ranks share and none trains on, on the device
+    validation()         to converge (`convergence.py`): batches (inputs, labels) of this rank's share of the validation set, on the device,
+                         each sample once
     flop_per_sample(), shape(), samples   where they differ
 
-`Supervised` is one network, one loss and SGD with momentum; who derives from it says
+One whose networks are several sets `parameters`, all that are trained in one list, in place of `take`, and has `shared_loss` and `alone`.
 
-    network()            the network, on the CPU; its weights are drawn from torch's generator, which is seeded
-    open()               endless batches of this rank, on the device
-    shared_batch()       the batch that all ranks share and none trains on, on the device
-    loss(model, batch)   the mean loss of a batch, on the device
-
-`Classifier` is one whose batches are (inputs, labels) and whose loss is cross entropy. To converge (`convergence.py`) it says
-
-    validation()         batches (inputs, labels) of this rank's share of the validation set, on the device, each sample once
-
-fp16 and bf16 are torch.autocast with weights in fp32. Beyond that a training is plain, unless `--techniques` asks for more
-(`techniques.py`), of which `Training` knows those of any network, and `Supervised` all.
+fp16 and bf16 are torch.autocast with weights in fp32. Beyond that a training is plain, unless `--techniques` asks for more (`techniques.py`).
 """
 
 import contextlib
-import itertools
 import math
 import time
 
@@ -38,7 +29,7 @@ import convergence
 from arguments import refuse
 from events import Events, process_start
 from leaving import leave
-from loop import Batches, drained, report
+from loop import report
 from placement import pin
 from profiling import Regions
 from with_pytorch import compiled, techniques
@@ -70,13 +61,16 @@ def check(args, *, launched, offered):
 class Training:
     """What is trained on one rank; `workloads/loop.py` says what its methods are for."""
 
-    offered = frozenset({"channels-last", *techniques.BETWEEN_RANKS})  # of `techniques.py`
+    offered = frozenset(techniques.TECHNIQUES)
 
     def __init__(self, args, torch, device, ranks):
+        from with_pytorch.clock import CudaClock, HostClock
+
         self.args, self.torch, self.device, self.ranks = args, torch, device, ranks
         self.on_gpu = device.type == "cuda"
-        self.marks, self.regions = [], Regions()
-        self.copies = torch.cuda.Stream() if self.on_gpu else None
+        self.regions = Regions()
+        self.clock = CudaClock() if self.on_gpu else HostClock()
+        self.lag, self.start = self.clock.lag, self.clock.start
         torch.manual_seed(args.seed)  # the same on all ranks: they start from the same weights
         self.layout = torch.channels_last if "channels-last" in args.techniques else torch.contiguous_format
         self.scaler = torch.amp.GradScaler(device.type, enabled=args.precision == "fp16")
@@ -93,22 +87,48 @@ class Training:
         """`image_shape` and `num_classes` of the event run_start."""
         return {"image_shape": None, "num_classes": None}
 
+    def take(self, net):
+        """Set `net`, whose weights are drawn on the CPU, up for training; what updates it is `optimizer`.
+
+        `model` is what a step runs, compiled and joined with the other ranks. A program that offers cuda-graphs has `learn(batch)`,
+        all of a step that comes after its input.
+        """
+        args, names = self.args, self.args.techniques
+        if "cuda-graphs" in names:
+            from with_pytorch import captured
+
+            captured.stream()
+        self.net = self.computed = self.place(techniques.rebuilt(net, names))
+        self.parameters = list(self.net.parameters())
+        if "compile" in names:
+            compiled.keep(args.compiled)
+            self.computed, self.compiled = compiled.of(self.net, search="kernel-search" in names), compiled.graphs
+        self.model = self.ranks.model(self.computed)
+        self.reseed()
+        rates = {"lr": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
+        self.optimizer = self.sgd(rates)
+        if "cuda-graphs" in names:
+            self.enqueue = captured.Captured(self.learn, before=techniques.EAGER_STEPS)
+
+    def enqueue(self, batch):
+        """Run the program's `learn`; with cuda-graphs, `take` puts a `captured.Captured` in place of this."""
+        return self.learn(batch)
+
     def place(self, net):
         """Put a network on the device, its weights laid out for it."""
         # Horovod takes contiguous tensors only; the gradients of a weight lie as the weight does, cuDNN turns both at little cost.
         layout = self.torch.contiguous_format if self.args.strategy == "horovod" else self.layout
         return net.to(self.device, memory_format=layout)
 
-    def sgd(self, net, *, learning_rate, momentum, weight_decay):
-        """SGD on all parameters of a network, with the gradients of all ranks."""
-        torch, parameters = self.torch, list(net.parameters())
-        rates = {"lr": learning_rate, "momentum": momentum, "weight_decay": weight_decay}
+    def sgd(self, rates):
+        """SGD on all parameters, with the gradients of all ranks."""
+        torch = self.torch
         if "fused-optimizer" not in self.args.techniques:
-            return self.ranks.optimizer(torch.optim.SGD(parameters, **rates), net)
-        optimizer = self.ranks.optimizer(torch.optim.SGD(parameters, **rates, fused=True), net)
+            return self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates), self.net)
+        optimizer = self.ranks.optimizer(torch.optim.SGD(self.parameters, **rates, fused=True), self.net)
         # Zeros from the start give the same first update. Left to itself, the fused kernel allocates the momentum at the first
         # step and leaves it unset when the GradScaler skips that step, as it does until it has found its scale.
-        for parameter in parameters if momentum else []:
+        for parameter in self.parameters if rates["momentum"] else []:
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         return optimizer
 
@@ -136,58 +156,33 @@ class Training:
         return self.ranks.exchange(elements, self.device)
 
     def alone(self):
-        return self.passes(self.shared_loss())
+        """A function that computes a loss and its gradients and exchanges nothing."""
+        if "cuda-graphs" in self.args.techniques:
+            return None  # a step is one launch, which no pass outside of the graph is like
+        loss = self.loss_of(self.computed)
+        # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.
+        return lambda: self.torch.autograd.grad(loss(), self.parameters)
+
+    def shared_loss(self):
+        """A function that computes the loss on the batch that all ranks share, in training mode."""
+        return self.loss_of(self.net)
+
+    def loss_of(self, model):
+        batch = self.shared_batch()
+
+        def loss():
+            with self.autocast:
+                return self.loss(model, batch)
+
+        return loss
 
     def product(self, size, precision):
         factor = self.torch.full((size, size), 0.5, dtype=getattr(self.torch, AUTOCAST.get(precision, "float32")))
         result = self.torch.empty_like(factor)
         return lambda: self.torch.mm(factor, factor, out=result), 1, "torch.mm"
 
-    def passes(self, loss):
-        """A function that computes a loss and its gradients and exchanges nothing."""
-        # Gradients that end here: those that reach a parameter would be exchanged by what waits for them there.
-        return lambda: self.torch.autograd.grad(loss(), self.parameters)
-
     def read(self, losses):
         return self.torch.stack(losses).tolist()
-
-    def mark(self):
-        if self.on_gpu:
-            self.marks.append(self.torch.cuda.Event(enable_timing=True))
-            self.marks[-1].record()
-        else:
-            self.marks.append(time.perf_counter())
-
-    def step_seconds(self):
-        steps, self.marks = list(itertools.pairwise(self.marks)), []
-        if self.on_gpu:
-            return [before.elapsed_time(after) / 1e3 for before, after in steps]
-        return [after - before for before, after in steps]
-
-    @property
-    def lag(self):
-        return 1 if self.on_gpu else 0
-
-    def edge(self, losses):
-        if not self.on_gpu:
-            return drained(self, losses)
-        marks, self.marks = self.marks, []
-        kept = self.torch.stack(losses) if losses else None
-        event = self.torch.cuda.Event(enable_timing=True)
-        event.record()
-        return lambda: self.passed(event, marks, kept)
-
-    def passed(self, event, marks, kept):
-        """Wait until the device has come to `event`, with later ones already enqueued; called in the order of edges."""
-        event.synchronize()
-        if kept is None:  # the first: the device has nothing else to do
-            self.clock = event, time.monotonic()
-            return self.clock[1], [], []
-        before, moment = self.clock
-        self.clock = event, moment + before.elapsed_time(event) / 1e3
-        with self.torch.cuda.stream(self.copies):  # on the current stream a copy would wait for all that is enqueued
-            values = kept.tolist()
-        return self.clock[1], values, [one.elapsed_time(other) / 1e3 for one, other in itertools.pairwise(marks)]
 
     def profiler(self, kind, region):
         from with_pytorch.profiler import profiler
@@ -229,84 +224,12 @@ class Training:
 
     def end(self):
         """Let go of what would keep the ranks together."""
+        if "cuda-graphs" in self.args.techniques:
+            self.enqueue.end()
 
     def parameter_norm(self):
         squares = [p.detach().double().square().sum() for p in self.parameters]
         return math.sqrt(self.torch.stack(squares).sum().item())
-
-
-class Supervised(Training):
-    """One network that lowers one loss on batches of its input."""
-
-    offered = frozenset(techniques.TECHNIQUES)
-    clip_norm = None  # of all gradients together, where a workload shortens them
-
-    def __init__(self, args, torch, device, ranks):
-        super().__init__(args, torch, device, ranks)
-        names = args.techniques
-        if "cuda-graphs" in names:
-            from with_pytorch import captured
-
-            captured.stream()
-        self.net = self.computed = self.place(techniques.rebuilt(self.network(), names))
-        self.parameters = list(self.net.parameters())
-        if "compile" in names:
-            compiled.keep(args.compiled)
-            self.computed, self.compiled = compiled.of(self.net, search="kernel-search" in names), compiled.graphs
-        self.model = ranks.model(self.computed)
-        self.reseed()
-        rates = {"momentum": args.momentum, "weight_decay": args.weight_decay}
-        self.optimizer = self.sgd(self.net, learning_rate=args.learning_rate, **rates)
-        self.batches = Batches(self.open())
-        self.enqueue = self.learn
-        if "cuda-graphs" in names:
-            self.enqueue = captured.Captured(self.learn, before=techniques.EAGER_STEPS)
-
-    def step(self):
-        with self.regions("input"):
-            batch = next(self.batches)
-        return self.enqueue(batch)
-
-    def end(self):
-        if "cuda-graphs" in self.args.techniques:
-            self.enqueue.end()
-
-    def learn(self, batch):
-        """Enqueue all of a step that comes after its input."""
-        with self.regions("optimizer"):
-            self.optimizer.zero_grad()
-        with self.regions("forward"), self.autocast:
-            loss = self.loss(self.model, batch)
-        with self.regions("backward"):
-            self.scaler.scale(loss).backward()
-        with self.regions("optimizer"):
-            self.ranks.update(self.optimizer, self.scaler, clip_norm=self.clip_norm)
-        return loss.detach()  # stays on the device: reading it here would stop it every step
-
-    def shared_loss(self):
-        return self.loss_of(self.net)
-
-    def loss_of(self, model):
-        batch = self.shared_batch()
-
-        def loss():
-            with self.autocast:
-                return self.loss(model, batch)
-
-        return loss
-
-    def alone(self):
-        if "cuda-graphs" in self.args.techniques:
-            return None  # a step is one launch, which no pass outside of the graph is like
-        return self.passes(self.loss_of(self.computed))
-
-
-class Classifier(Supervised):
-    """A network that gives scores, (batch, classes), and learns (inputs, labels)."""
-
-    def loss(self, model, batch):
-        inputs, labels = batch
-        return self.torch.nn.functional.cross_entropy(model(inputs), labels)
 
     def validate(self):
         """This rank's share of the validation set, with the network as it is used: no dropout, statistics of normalizations frozen.

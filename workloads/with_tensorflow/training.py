@@ -1,36 +1,33 @@
-"""What every TensorFlow training program needs: `run`, which is its main and does not return, and the classes that its training derives from.
+"""What every TensorFlow training program needs and does not measure: `run`, its main, which does not return, and the base of its class.
 
-    class Cnn(Classifier):                        # or Training
-        def network(self): ...
-        def open(self): ...
+    class Cnn(Training):
+        def build(self):
+            self.take(model)      # a Keras model of (inputs, seed) that learns (inputs, labels) by SGD with momentum
 
     run(Cnn, parser(...).parse_args())
 
-A step is one graph, whose operators run when their inputs are there: those of the update between those of the backward pass. Its parts
-are the input and the rest, called `step`; there is no forward, backward or optimizer region to look at. `Training` has what depends on
-devices and ranks alone; who derives from it says, for one replica,
+What is measured is the program's own: `step`, one iteration, and `window`, the steps between two edges (`loop.py`). A step is one graph,
+whose operators run when their inputs are there: those of the update between those of the backward pass. Its parts are the input and the
+rest, called `step`; there is no forward, backward or optimizer region to look at. For one replica a program says
 
-    build()                       make the networks and what updates them, in the scope of the strategy: sets `variables`, all that is
-                                  trained, in one list
+    build()                       make the networks and what updates them, in the scope of the strategy: `take`, or what sets `variables`,
+                                  all that is trained, in one list; weights are drawn from Keras' seed, which is set
     train_one(*batch, iteration)  a share of an iteration: its loss
     loss(*batch, seed)            the loss in training mode, with no update
-    pass_one(*batch, seed)        a forward and backward pass: all that has to be computed, or TensorFlow would leave it out
+    loss_and_gradients(*batch, seed)  with `take`: the same and the gradients of all `variables`
+    pass_one(*batch, seed)        without it: a forward and backward pass, all that has to be computed, or TensorFlow would leave it out
+    prepared(inputs)              what the network takes, of what a batch has
 
 and for a process
 
     open()                        endless batches, tuples with a value for each of its devices: what stands for `*batch` above
     shared_batch()                the batch on which all replicas compute one loss
+    validation()                  to converge (`convergence.py`): batches (inputs, labels, weights) of this process' share of the validation
+                                  set; samples that only fill the last one weigh 0, the others 1
     flop_per_sample(), shape(), samples, skipped()   where they differ
 
 Whatever draws random numbers in a replica seeds them with a pair (stream, step) in int32 and with a number of its own: no two replicas
 have the same stream, no two iterations the same step.
-
-`Classifier` is one network of (inputs, seed) that learns (inputs, labels) by SGD with momentum; who derives from it says
-
-    network()                     a Keras model; its weights are drawn from Keras' seed, which is set
-    prepared(inputs)              what the network takes, of what a batch has
-    validation()                  to converge (`convergence.py`): batches (inputs, labels, weights) of this process' share of the validation
-                                  set; samples that only fill the last one weigh 0, the others 1
 """
 
 import math
@@ -41,7 +38,7 @@ import convergence
 from arguments import refuse
 from events import Events, process_start
 from leaving import leave
-from loop import Batches, drained, report
+from loop import Batches, report
 from placement import pin
 from profiling import Regions
 from with_tensorflow.device import check as check_device
@@ -88,12 +85,14 @@ def check_version(args, tf):
 class Training:
     """What is trained in one process; `workloads/loop.py` says what its methods are for."""
 
+    lag = 0
+
     def __init__(self, args, tf, ranks):
         from with_tensorflow import shim
 
         self.args, self.tf, self.shim, self.ranks = args, tf, shim, ranks
         self.on_gpu = args.device == "gpu"
-        self.iteration, self.marks, self.regions = 0, [], Regions()
+        self.iteration, self.regions = 0, Regions()
         with ranks.strategy.scope():
             shim.set_seed(args.seed)  # the same in all processes: they start from the same weights
             self.build()
@@ -101,6 +100,21 @@ class Training:
         self.train = self.on_all(self.train_one)
         self.test = self.on_all(self.loss)
         self.batches = Batches(self.open())
+
+    def take(self, net):
+        """Train a network by SGD with momentum; in the scope of the strategy."""
+        from with_tensorflow.sgd import Sgd
+
+        args = self.args
+        self.net = net
+        self.variables = self.shim.trained(net)
+        rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
+        self.sgd = Sgd(self.variables, **rates, scaled=args.precision == "fp16")
+        self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=args.xla)
+        self.judged = self.on_all(self.judge)
+
+    def pass_one(self, inputs, labels, seed):
+        return self.differentiate(inputs, labels, seed)
 
     @property
     def samples(self):
@@ -136,16 +150,13 @@ class Training:
         """A seed that all replicas share, of no iteration."""
         return self.tf.constant([self.args.seed, -1])
 
-    def step(self):
-        with self.regions("input"):
-            batch = next(self.batches)
-        self.iteration += 1
-        with self.regions("step"):
-            return self.train(*batch, self.tf.constant(self.iteration))
-
     def synchronize(self):
         if self.on_gpu:  # on CPUs a call returns when its work is done
             self.shim.synchronize()
+
+    def start(self):
+        self.synchronize()
+        return time.monotonic()
 
     def barrier(self):
         self.ranks.barrier()
@@ -168,14 +179,6 @@ class Training:
     def read(self, losses):
         return [math.fsum(map(float, parts)) / len(parts) for parts in losses]
 
-    def mark(self):
-        if not self.on_gpu:  # there TensorFlow shows no clock of the device
-            self.marks.append(time.perf_counter())
-
-    def step_seconds(self):
-        marks, self.marks = self.marks, []
-        return None if self.on_gpu else [after - before for before, after in zip(marks, marks[1:])]  # noqa: B905, RUF007 - Python 3.8
-
     def profiler(self, kind, _region):
         from with_tensorflow.profiler import profiler
 
@@ -188,11 +191,6 @@ class Training:
 
     def flop_counts(self):
         return []  # TensorFlow has figures registered for some types of operators, and counts nothing as it runs
-
-    lag = 0  # windows: `loop.py`
-
-    def edge(self, losses):
-        return drained(self, losses)
 
     def slowest(self, seconds):
         return self.ranks.slowest(seconds)
@@ -208,27 +206,9 @@ class Training:
         """Numbers that a rank hands over in one iteration."""
         return self.parameter_count()
 
-    def flop_per_sample(self):
-        """`flop.per_sample` of what an iteration does for one sample; None where nobody has counted it."""
-
     def parameter_norm(self):
         arrays = [variable.numpy().astype("float64") for variable in self.variables]
         return math.sqrt(math.fsum(float((array**2).sum()) for array in arrays))
-
-
-class Classifier(Training):
-    """A network that gives scores, (batch, classes), and learns (inputs, labels)."""
-
-    def build(self):
-        from with_tensorflow.sgd import Sgd
-
-        args = self.args
-        self.net = self.network()
-        self.variables = self.shim.trained(self.net)
-        rates = {"learning_rate": args.learning_rate, "momentum": args.momentum, "weight_decay": args.weight_decay}
-        self.sgd = Sgd(self.variables, **rates, scaled=args.precision == "fp16")
-        self.differentiate = self.shim.compiled(self.loss_and_gradients, xla=args.xla)
-        self.judged = self.on_all(self.judge)
 
     def prepared(self, inputs):
         return inputs
@@ -236,24 +216,6 @@ class Classifier(Training):
     def scores(self, inputs, seed):
         """What the network says about each sample, in fp32."""
         return self.tf.cast(self.net([self.prepared(inputs), seed]), self.tf.float32)
-
-    def loss(self, inputs, labels, seed):
-        scores = self.scores(inputs, seed)
-        return self.tf.reduce_mean(self.tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores))
-
-    def loss_and_gradients(self, inputs, labels, seed):
-        with self.tf.GradientTape() as tape:
-            loss = self.loss(inputs, labels, seed)
-            scaled = self.sgd.scaled(loss)
-        return loss, tape.gradient(scaled, self.variables)
-
-    def train_one(self, inputs, labels, iteration):
-        loss, gradients = self.differentiate(inputs, labels, self.own_seed(iteration))
-        self.sgd.apply(self.ranks.average(gradients))
-        return loss
-
-    def pass_one(self, inputs, labels, seed):
-        return self.differentiate(inputs, labels, seed)
 
     def judge(self, inputs, labels, weights):
         """What a replica finds in a batch of the validation set: the sum of the losses, how many are right, how many there are."""
@@ -278,6 +240,10 @@ class Classifier(Training):
         from with_tensorflow.operations import layers
 
         return per_sample(layers(self.net))
+
+
+def differences(moments):
+    return [after - before for before, after in zip(moments, moments[1:])]  # noqa: B905, RUF007 - Python 3.8
 
 
 def run(program, args):

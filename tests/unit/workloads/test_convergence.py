@@ -48,16 +48,15 @@ class Watched:
     def evaluate(self):
         return [0.0]
 
-    def mark(self):
-        pass
-
-    def step_seconds(self):
-        return None
-
     lag = 0
 
-    def edge(self, losses):
-        return loop.drained(self, losses)
+    def start(self):
+        return loop.time.monotonic()
+
+    def window(self, iterations):
+        losses = [float(self.step()) for _ in range(iterations)]
+        done = loop.time.monotonic(), losses, None
+        return lambda: done
 
 
 def run(iterations, epoch, *, warmup=1, window=2):

@@ -6,6 +6,8 @@ synthetic samples that have an accuracy."""
 import argparse
 import io
 import itertools
+import json
+from types import SimpleNamespace
 
 import events
 import inference
@@ -430,10 +432,15 @@ def test_gigabytes_are_said_to_a_tenth():
     assert inference.gib(int(61.24 * 2**30)) == "61.2 GiB"
 
 
-def test_the_start_says_the_pass_forward_alone():
-    asked = args(batch=8, iterations=3, seed=1)
-    shape = {"image_shape": [3, 32, 32], "num_classes": 10}
-    found = inference.start_fields(asked, parameters=5, flop_per_sample={"forward": 7, "backward": 14}, **shape)
-    assert found["flop_per_sample"] == {"forward": 7, "backward": 0}
-    assert (found["batch_per_device"], found["world_size"], found["num_classes"]) == (8, 1, 10)
-    assert inference.start_fields(asked, parameters=5, flop_per_sample=None)["flop_per_sample"] is None
+@pytest.mark.parametrize("flop", [{"forward": 7, "backward": 14}, None])
+def test_the_start_says_the_pass_forward_alone(monkeypatch, capsys, flop):
+    monkeypatch.setattr(inference, "infer", lambda *_: (3, 24))
+    predictor = SimpleNamespace(parameters=5, flop_per_sample=flop, parameter_norm=lambda: 2.0)
+    asked = args(batch=8, iterations=3, warmup=1, seed=1, image_size=32, num_classes=10, data="synthetic")
+    inference.report(lambda: predictor, asked, environment={}, imported=0.0)
+    events = [json.loads(line.partition(" ")[2]) for line in capsys.readouterr().out.splitlines()]
+    assert [event["event"] for event in events] == ["phase", "env", "phase", "run_start", "run_stop"]
+    start, stop = events[3:]
+    assert start["flop_per_sample"] == (flop and {"forward": 7, "backward": 0})
+    assert (start["batch_per_device"], start["world_size"], start["num_classes"]) == (8, 1, 10)
+    assert (stop["iterations"], stop["samples"], stop["parameter_norm"]) == (3, 24, 2.0)

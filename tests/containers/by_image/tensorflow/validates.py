@@ -84,11 +84,11 @@ def each_image_is_looked_at_once():
 class ByHand(Cnn):
     """Scores of class 1 are the brightness of an image, those of class 0 zero: light images are right, dark ones too."""
 
-    def network(self):
+    def build(self):
         images, seed = keras.Input(shape=(32, 32, 3)), keras.Input(batch_shape=(2,), dtype="int32")
         x = Dropout(0.9, number=0)(keras.layers.GlobalAveragePooling2D()(BatchNorm(epsilon=0.0)(images)), seed)
         bright = keras.layers.Dense(2, kernel_initializer=tf.constant_initializer([[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]))
-        return keras.Model([images, seed], bright(x))
+        self.take(keras.Model([images, seed], bright(x)))
 
 
 def what_is_right_is_counted():

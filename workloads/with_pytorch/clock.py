@@ -1,0 +1,63 @@
+"""The clock of a measured window. On a GPU it is the device's own, read by recorded events, so that timing a window never drains the device.
+
+start()              the first edge: wait for the device, time.monotonic()
+mark()               what time the device has now, between two steps, without waiting for it
+edge(marks, losses)  the last edge: a function that waits until the device has come here, and gives (time.monotonic() there, losses as
+                     numbers, seconds between marks); called in the order of the edges
+lag                  how many windows may be enqueued before that function is called
+"""
+
+import itertools
+import time
+
+import torch
+
+
+class HostClock:
+    """On a CPU, where a step that returned is done."""
+
+    lag = 0
+
+    def start(self):
+        return time.monotonic()
+
+    def mark(self):
+        return time.perf_counter()
+
+    def edge(self, marks, losses):
+        ended = time.monotonic()
+        read = ended, torch.stack(losses).tolist(), [after - before for before, after in itertools.pairwise(marks)]
+        return lambda: read
+
+
+class CudaClock:
+    """CUDA events. While one window is waited for, the next is already enqueued."""
+
+    lag = 1
+
+    def __init__(self):
+        self.copies = torch.cuda.Stream()
+
+    def start(self):
+        self.last = self.mark()
+        self.last.synchronize()
+        self.last_at = time.monotonic()
+        return self.last_at
+
+    def mark(self):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def edge(self, marks, losses):
+        kept = torch.stack(losses)
+        end = self.mark()
+        return lambda: self.read(end, marks, kept)
+
+    def read(self, end, marks, losses):
+        end.synchronize()
+        self.last_at += self.last.elapsed_time(end) / 1e3
+        self.last = end
+        with torch.cuda.stream(self.copies):  # on the current stream a copy would wait for all that is enqueued
+            values = losses.tolist()
+        return self.last_at, values, [before.elapsed_time(after) / 1e3 for before, after in itertools.pairwise(marks)]
