@@ -46,7 +46,7 @@ def test_the_measured_windows_are_those_between_the_end_of_warm_up_and_the_last_
     # A line that had to wait for a core was stamped later than Caffe stopped its clock, which cuts off what is less than a millisecond.
     iteration_s = measurement.training_time_s / ITERATIONS
     assert statistics.median(abs(own - stamps) for own, stamps in zip(told, by_stamps, strict=True)) < iteration_s / 2
-    assert sum(by_stamps) - measurement.training_time_s < iteration_s
+    assert sum(by_stamps) - measurement.training_time_s < 2 * iteration_s
     assert measurement.training_time_s <= sum(by_stamps) + 0.001 * len(told)
 
 

@@ -82,7 +82,7 @@ with leased(nodes=2, parent=Path(sys.argv[1]), report=lambda text: print(text, f
 @pytest.mark.parametrize("reached", ["network", "engines", "up"])
 def test_a_leased_rig_goes_down_with_its_process_at_kill_9(fit, tmp_path, reached):
     process = subprocess.Popen(
-        [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True
     )
     for line in process.stdout:
         if line.startswith(reached):
@@ -98,7 +98,7 @@ def test_a_leased_rig_goes_down_with_its_process_at_kill_9(fit, tmp_path, reache
 def test_what_a_killed_keeper_leaves_goes_with_the_user_s_rig(free_number, tmp_path):
     """The process and its keeper both killed: nobody is left to clear up but the user."""
     process = subprocess.Popen(
-        [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True
     )
     number = next(int(line.split()[1]) for line in process.stdout if line.startswith("up"))
     keeper = subprocess.run(["pgrep", "-P", str(process.pid), "-f", f"testbed.keeper {number}"], capture_output=True)
@@ -106,17 +106,17 @@ def test_what_a_killed_keeper_leaves_goes_with_the_user_s_rig(free_number, tmp_p
     process.kill()
     process.communicate()
     assert left_of(number) != []
-    down = dlscale("--nodes=0", f"--number={free_number}")
+    down = rig_command("--nodes=0", f"--number={free_number}")
     assert down.returncode == 0, down.stderr
     assert f"taking rig {number} of a killed test down" in down.stderr
     assert left_of(number) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def dlscale(*words):
+def rig_command(*words):
     return subprocess.run(
-        [sys.executable, "-m", "runner", "rig", *words],
-        cwd=ROOT,
+        [sys.executable, "-m", "testbed", *words],
+        cwd=ROOT / "tests",
         capture_output=True,
         text=True,
         timeout=120,
@@ -134,13 +134,13 @@ def free_number(fit):
 
 def test_the_command_prints_the_path_alone_and_takes_its_rig_down(free_number, tmp_path):
     which = (f"--number={free_number}", f"--dir={tmp_path}")
-    done = dlscale("--nodes=2", "--rate=1gbit", *which)
+    done = rig_command("--nodes=2", "--rate=1gbit", *which)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"/run/dlscale-rig/{free_number}/hosts.yaml\n"
     hosts = load_hosts(done.stdout.strip())
     assert [host.name for host in hosts.hosts] == ["n1", "n2"]
     assert hosts.link == Link(rate_mbit=1000.0, emulated=True)
-    again = dlscale("--nodes=1", *which)
+    again = rig_command("--nodes=1", *which)
     assert again.stdout == done.stdout, again.stderr
     assert [host.name for host in load_hosts(again.stdout.strip()).hosts] == ["n1"]
     assert sorted(path.name for path in Path("/run/netns").glob(f"{prefix(free_number)}*")) == [
@@ -148,7 +148,7 @@ def test_the_command_prints_the_path_alone_and_takes_its_rig_down(free_number, t
         f"dlrig{free_number}-sw",
     ]
     for _ in range(2):
-        down = dlscale("--nodes=0", f"--number={free_number}")
+        down = rig_command("--nodes=0", f"--number={free_number}")
         assert (down.returncode, down.stdout) == (0, "")
         assert left_of(free_number) == []
         assert list(tmp_path.iterdir()) == []
@@ -159,15 +159,15 @@ MILESTONES = ["", "n1/daemon.json", "n1/uts", "n1/containerd.log", "n1/dockerd.l
 
 @pytest.mark.parametrize("milestone", MILESTONES)
 def test_a_command_killed_half_way_leaves_nothing_that_is_not_taken_down(free_number, tmp_path, milestone):
-    argv = [sys.executable, "-m", "runner", "rig", "--nodes=2", f"--number={free_number}", f"--dir={tmp_path}"]
-    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    argv = [sys.executable, "-m", "testbed", "--nodes=2", f"--number={free_number}", f"--dir={tmp_path}"]
+    process = subprocess.Popen(argv, cwd=ROOT / "tests", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     reached = run_directory(free_number) / milestone
     while not reached.exists():
         assert process.poll() is None
     process.kill()
     process.wait()
     assert left_of(free_number) != []
-    down = dlscale("--nodes=0", f"--number={free_number}")
+    down = rig_command("--nodes=0", f"--number={free_number}")
     assert down.returncode == 0, down.stderr
     assert left_of(free_number) == []
     assert list(tmp_path.iterdir()) == []

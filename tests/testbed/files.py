@@ -44,7 +44,7 @@ def hosts_yaml(
         }
         for node in nodes
     ]
-    header = f"# Rig {number}, written by `dlscale rig`, which takes it down with --nodes 0.\n"
+    header = f"# Rig {number}, written by `make rig`, which takes it down with NODES=0.\n"
     return header + yaml.safe_dump(content, sort_keys=False)
 
 
