@@ -6,7 +6,6 @@ A value that this device or framework can't serve ends the program with one line
 import argparse
 import sys
 
-STRATEGIES = ("single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe")
 PROFILES = ("kernels", "metrics", "memory", "region")
 REGIONS = ("input", "forward", "backward", "optimizer")
 KVSTORES = ("local", "device", "nccl", "dist_sync", "dist_async", "dist_sync_device")
@@ -16,6 +15,14 @@ def refuse(sentence):
     """End the program: what was asked can't be done here."""
     print(sentence, file=sys.stderr)
     raise SystemExit(2)
+
+
+def check_strategy(args, framework, offered):
+    """Refuse a strategy that is not a framework's, and settings of another one."""
+    if args.strategy not in offered:
+        refuse(f"--strategy={args.strategy} is not {framework}'s; it has {', '.join(offered)}")
+    if (args.strategy == "horovod") != (args.compression is not None):
+        refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
 
 
 def at_least(minimum):
@@ -71,7 +78,7 @@ def training_parser(description, *, models):
     A workload adds the flags that only its own programs have.
     """
     parser = common_parser(description, models=models, precisions=("fp32", "tf32", "fp16", "bf16"))
-    parser.add_argument("--strategy", required=True, choices=STRATEGIES)
+    parser.add_argument("--strategy", required=True, help="how the devices train together; each framework has its own")
     parser.add_argument("--kvstore", choices=KVSTORES, help="MXNet's store, with --strategy kvstore")
     parser.add_argument("--compression", choices=("none", "fp16"), help="of gradients, with --strategy horovod")
     parser.add_argument(

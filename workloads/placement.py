@@ -1,9 +1,10 @@
-"""Where a rank runs: its number on this host, and the cores that it has for itself. Standard library only; before any import.
+"""Where a rank runs: its number on this host, and the cores that it has for itself. Syntax of Python 3.6 only; before any import.
 
 Thread pools take their size and place from the affinity at import, so that `pin` comes first.
 """
 
 import os
+import platform
 
 # What torchrun and `tf_workers.py`, Horovod's Gloo launcher, and Open MPI tell a process.
 LOCAL_RANKS = ("LOCAL_RANK", "HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
@@ -23,3 +24,10 @@ def pin(cpus):
         offered = sorted(os.sched_getaffinity(0))
         first = local_rank() * cpus
         os.sched_setaffinity(0, {offered[(first + core) % len(offered)] for core in range(cpus)})
+
+
+def environment(args, **told: object):
+    """The fields of event `env`: what is the same for all frameworks, and what one tells of itself and its devices."""
+    absent = dict.fromkeys(("cuda", "cudnn", "nccl"))
+    here = {"device": args.device, "threads": args.threads, "cpus": sorted(os.sched_getaffinity(0))}
+    return {"python": platform.python_version(), **here, **absent, **told}

@@ -6,7 +6,6 @@
 Prints images/sec, and the seconds from the start of the process to the end of the first step.
 """
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from models_torch import build
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from events import process_start
 from flags import bare_parser
 
 parser = bare_parser(__doc__.splitlines()[0])
@@ -56,8 +56,7 @@ for iteration in range(args.warmup + args.iterations):
     optimizer.step()
     if iteration == 0:
         clock()
-        ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
-        first_step = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+        first_step = time.monotonic() - process_start()
 
 print(f"images/sec {args.iterations * args.batch / (clock() - start):.3f}")
 print(f"first step {first_step:.3f}")

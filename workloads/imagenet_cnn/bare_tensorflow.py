@@ -5,12 +5,12 @@
 Prints images/sec, and the seconds from the start of the process to the end of the first step.
 """
 
-import os
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from events import process_start
 from flags import bare_parser
 from models_tensorflow import build
 from with_tensorflow.shim import tf
@@ -37,8 +37,7 @@ for iteration in range(args.warmup + args.iterations):
         start = time.perf_counter()
     step(tf.constant(iteration))
     if iteration == 0:
-        ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
-        first_step = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+        first_step = time.monotonic() - process_start()
 
 print(f"images/sec {args.iterations * args.batch / (time.perf_counter() - start):.3f}")
 print(f"first step {first_step:.3f}")

@@ -13,9 +13,8 @@ its own threads. It subtracts a mean for each channel, but has one scale for all
 
 import json
 import random
-from pathlib import Path
 
-from prototxt_caffe import FROZEN
+from models_caffe import FROZEN
 
 # Mean of ImageNet's training images for pixels from 0 to 255, in OpenCV's order blue, green, red, and the mean of the channels'
 # deviations 57.375, 57.12 and 58.395.
@@ -59,8 +58,3 @@ def lmdb(net, path, *, batch, devices, image_size):
     transform = f"transform_param {{ crop_size: {image_size} mirror: true {means} scale: {1 / DEVIATION:.6f} }}"
     source = f"data_param {{ source: {json.dumps(str(path))} backend: LMDB batch_size: {asked} }}"
     net.layer("Data", [], ["data", "label"], f"{transform}\n{source}")
-
-
-def read_index(path):
-    """Read what `pack_lmdb` wrote beside an LMDB."""
-    return json.loads(Path(path).with_suffix(".json").read_text(encoding="utf-8"))

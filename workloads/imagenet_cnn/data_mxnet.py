@@ -4,17 +4,13 @@ Real images are decoded and augmented as for ImageNet training (random resized c
 iterator. It ends the process at an image that does not decode, so `pack_recordio` leaves those out and notes their names.
 """
 
-import json
 from pathlib import Path
 
-from synthetic import SHARED, samples
+from class_folders import MEAN, STD, read_index
+from synthetic import samples
 from with_mxnet.shim import mx
 
-__all__ = ["SHARED", "Records", "Synthetic", "read_index"]
-
-# Mean and standard deviation of ImageNet's training images, by channel, for pixels from 0 to 255.
-MEAN = {"mean_r": 123.675, "mean_g": 116.28, "mean_b": 103.53}
-STD = {"std_r": 58.395, "std_g": 57.12, "std_b": 57.375}
+NORMALIZATION = dict(zip(("mean_r", "mean_g", "mean_b", "std_r", "std_g", "std_b"), MEAN + STD, strict=True))
 
 
 class Synthetic:
@@ -56,8 +52,7 @@ class Records:
             max_aspect_ratio=4 / 3,
             rand_mirror=True,
             verbose=False,
-            **MEAN,
-            **STD,
+            **NORMALIZATION,
         )
 
     def __next__(self):
@@ -69,11 +64,6 @@ class Records:
         images, labels = batch.data[0], batch.label[0]
         self.decoded += len(labels)
         return split(images, self.contexts, self.dtype), split(labels, self.contexts)
-
-
-def read_index(path):
-    """Read what `pack_recordio` wrote beside a RecordIO file."""
-    return json.loads(Path(path).with_suffix(".json").read_text(encoding="utf-8"))
 
 
 def split(array, contexts, dtype="float32"):

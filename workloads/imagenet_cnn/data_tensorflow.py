@@ -4,20 +4,12 @@ Real images are decoded and augmented as for ImageNet training (random resized c
 normalized there. Those that are validated on are cut out of the middle.
 """
 
-import json
-from pathlib import Path
-
 import numpy as np
-from class_folders import CENTRAL, share
-from synthetic import SHARED, samples
+from class_folders import CENTRAL, MEAN, STD, read_index, share
+from synthetic import samples
 from with_tensorflow import jpegs
 from with_tensorflow.shim import tf, values, with_threads
 
-__all__ = ["SHARED", "Folders", "Records", "Synthetic", "Validation", "middles", "normalized", "read_index"]
-
-# Mean and standard deviation of ImageNet's training images, by channel, for pixels from 0 to 255.
-MEAN = (123.675, 116.28, 103.53)
-STD = (58.395, 57.12, 57.375)
 # Images of one rank among which the next is drawn; the file is in random order already. At ImageNet's 110 KB each, 110 MB.
 SHUFFLED = 1024
 FEATURES = {
@@ -150,8 +142,3 @@ class Validation:
             return tf.identity(part[first : first + self.batch])
 
         return values(self.strategy, of)
-
-
-def read_index(path):
-    """Read what `pack_tfrecord` wrote beside a TFRecord file."""
-    return json.loads(Path(path).with_suffix(".json").read_text(encoding="utf-8"))

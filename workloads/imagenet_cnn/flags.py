@@ -3,22 +3,7 @@
 import argparse
 
 from arguments import at_least, inference_parser, training_parser
-
-MODELS = (
-    "alexnet",
-    "googlenet",
-    "inception-bn",
-    "inception-v3",
-    "lenet",
-    "resnet18",
-    "resnet50",
-    "resnet101",
-    "resnet152",
-    "resnet50-imagenet-stem",
-    "resnet152-imagenet-stem",
-    "vgg16",
-    "vgg19",
-)
+from networks import MODELS
 
 
 def parser(description):

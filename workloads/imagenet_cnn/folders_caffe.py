@@ -9,19 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from class_folders import central_square, class_folders, split
-from crops import random_crop
+from class_folders import MEAN, STD, central_square, class_folders, random_crop, split
 from PIL import Image
 
-# Mean and standard deviation of ImageNet's training images, by channel, for pixels from 0 to 255.
-MEAN = np.array((123.675, 116.28, 103.53), np.float32).reshape(3, 1, 1)
-STD = np.array((58.395, 57.12, 57.375), np.float32).reshape(3, 1, 1)
 UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
 def normalized(pixels):
     """Bytes (batch, 3, height, width) as fp32 of mean 0 and deviation 1 over ImageNet."""
-    return (pixels - MEAN) / STD
+    mean, std = (np.array(values, np.float32).reshape(3, 1, 1) for values in (MEAN, STD))
+    return (pixels - mean) / std
 
 
 class Folders:
@@ -30,7 +27,7 @@ class Folders:
     Attributes:
         classes: names of the folders, in the order of their labels.
         training, validation: (path, label) of all images of each part.
-        decoded, unreadable: how many images were read, and names of those that would not decode.
+        unreadable: names of the images that would not decode.
     """
 
     def __init__(self, root, *, size, seed, workers):
@@ -38,7 +35,7 @@ class Folders:
         self.pool = ThreadPoolExecutor(max(1, workers))
         self.classes, images = class_folders(root)
         self.training, self.validation = split(images)
-        self.decoded, self.unreadable = 0, set()
+        self.unreadable = set()
 
     def read(self, name, cut):
         """Cut an image and resize it: bytes (3, size, size), or None if it does not decode.
@@ -58,7 +55,6 @@ class Folders:
         """Stack those that decoded, with their labels: (bytes, labels); note the names of the others."""
         self.unreadable.update(name for (name, _), part in zip(images, pixels) if part is None)  # noqa: B905 - Python 3.6
         found = [(part, label) for (_, label), part in zip(images, pixels) if part is not None]  # noqa: B905
-        self.decoded += len(found)
         labels = np.array([label for _, label in found], np.int64)
         return np.array([part for part, _ in found], np.uint8), labels
 

@@ -9,9 +9,7 @@ import itertools
 from pathlib import Path
 
 import numpy as np
-from class_folders import central_square, class_folders, is_whole, share, split
-from crops import random_crop
-from data_mxnet import MEAN, STD
+from class_folders import MEAN, STD, central_square, class_folders, is_whole, random_crop, share, split
 from with_mxnet.shim import mx
 
 # cv::InterpolationFlags. Where an image gets smaller, each pixel is the mean of those that it covers; bilinear interpolation would look
@@ -159,8 +157,5 @@ class Central:
 
 def normalized(pixels, context):
     """Bytes (batch, 3, height, width) of the host, brought to a device and turned to fp32 of mean 0 and deviation 1 over ImageNet."""
-    mean, std = (
-        mx.nd.array([values[f"{name}_{channel}"] for channel in "rgb"], ctx=context).reshape((1, 3, 1, 1))
-        for values, name in ((MEAN, "mean"), (STD, "std"))
-    )
+    mean, std = (mx.nd.array(values, ctx=context).reshape((1, 3, 1, 1)) for values in (MEAN, STD))
     return (mx.nd.array(pixels, ctx=context, dtype=np.uint8).astype("float32") - mean) / std

@@ -28,12 +28,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
 import models_caffe
 from arguments import refuse
-from class_folders import spread
-from environment_caffe import caffe_version, environment, is_nvidia
+from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
+from models_caffe import Net
 from placement import pin
-from prototxt_caffe import Net
+from process_caffe import caffe_version, environment, is_nvidia
 from snapshot_caffe import STATISTICS
 
 SOLVER = """\
@@ -52,15 +52,12 @@ random_seed: {seed}
 MIB = 2**20
 
 
-def check(args):
+def check_caffe(args):
     """Refuse what Caffe can't do."""
-    inference.check(args)
     if args.precision != "fp32":
         refuse(f"--precision={args.precision} is not offered with Caffe's inference; ask for fp32")
-    if args.model not in models_caffe.BUILDERS:
-        refuse(f"--model={args.model} is not offered with Caffe; ask for one of {', '.join(models_caffe.BUILDERS)}")
-    if args.data != "synthetic" and not Path(args.data).is_dir():
-        refuse(f"--data={args.data} is not a folder; give one that holds one folder of JPEGs a class")
+    if args.model not in models_caffe.MODELS:
+        refuse(f"--model={args.model} is not offered with Caffe; ask for one of {', '.join(models_caffe.MODELS)}")
     if shutil.which("caffe") is None or importlib.util.find_spec("caffe") is None:
         refuse("there is no Caffe here with its Python interface; run this in an image of Caffe")
 
@@ -81,14 +78,13 @@ def inputs(net, **shapes: tuple):
         net.layer("Input", [], [top], f"input_param {{ shape {{ {dims} }} }}")
 
 
-class Predictor(inference.OneByOne):
-    """A network and its images; `workloads/inference.py` says what its methods are for."""
+class Predictor(Classifier):
+    """A network and its images."""
 
     def __init__(self, args, caffe, directory, *, nvidia):
-        self.args, self.caffe, self.directory, self.nvidia = args, caffe, directory, nvidia
-        self.overcommits = args.device == "cpu"
+        super().__init__(args)
+        self.caffe, self.directory, self.nvidia = caffe, directory, nvidia
         self.free = None if self.overcommits else free_memory()
-        self.folders = None
         caffe.set_random_seed(args.seed)
         definition = Net(args.model, nvidia=nvidia)
         inputs(definition, data=(1, 3, args.image_size, args.image_size))
@@ -99,14 +95,6 @@ class Predictor(inference.OneByOne):
         self.net = caffe.Net(self.written(definition, "deploy"), caffe.TEST)
         self.begin_statistics()
         self.bytes_per_sample = 4 * sum(blob.count for blob in self.net.blobs.values())
-
-    @property
-    def decoded(self):
-        return self.folders.decoded
-
-    @property
-    def skipped(self):
-        return self.folders.unreadable
 
     def written(self, definition, name):
         """Write a definition where Caffe can read it."""
@@ -120,29 +108,20 @@ class Predictor(inference.OneByOne):
             for blob, value in zip(blobs, (0, 1, 1) if self.kinds[name] == "BatchNorm" else ()):  # noqa: B905 - Python 3.6
                 blob.data[...] = value
 
-    def library(self, most):
-        if self.args.data == "synthetic":
-            from synthetic import samples
-
-            shape = {"image_size": self.args.image_size, "num_classes": self.args.num_classes}
-            return samples(self.args.seed, first=0, count=most, **shape)[0], None
+    def listed(self):
         from folders_caffe import Folders
 
         args = self.args
         self.folders = Folders(args.data, size=args.image_size, seed=args.seed, workers=args.loader_workers)
-        if len(self.folders.classes) > args.num_classes:
-            refuse(f"{args.data} has {len(self.folders.classes)} classes, --num-classes={args.num_classes} is less")
-        images, labels = self.folders.central(spread(self.folders.validation, most))
-        if not len(labels):
-            refuse(f"{args.data} leaves no JPEG that decodes to infer on; give five or more in a class")
-        return images, labels
+        return self.folders.classes, self.folders.training, self.folders.validation
+
+    def decode(self, images):
+        return (*self.folders.central(images), self.folders.unreadable)
 
     def fit(self, iterations):
         from folders_caffe import normalized
 
         args, batch = self.args, inference.FIT_BATCH
-        if len(self.folders.training) < batch:
-            refuse(f"{args.data} has {len(self.folders.training)} JPEGs to learn from, a batch has {batch}; give more")
         definition = Net(args.model, nvidia=self.nvidia)
         inputs(definition, data=(batch, 3, args.image_size, args.image_size), label=(batch,))
         models_caffe.extend(definition, args.model, args.image_size, args.num_classes)
@@ -153,10 +132,12 @@ class Predictor(inference.OneByOne):
         source = self.folders.augmented(batch)
         for _ in range(iterations):
             images, labels = next(source)
+            self.decoded += len(labels)
             solver.net.blobs["data"].data[...] = normalized(images)
             solver.net.blobs["label"].data[...] = labels
             solver.step(1)
         weights = str(self.directory / "fitted.caffemodel")
+        self.skipped.update(self.folders.unreadable)
         solver.net.save(weights)
         self.net.copy_from(weights)
 
@@ -166,7 +147,7 @@ class Predictor(inference.OneByOne):
     def predict(self, samples):
         if self.free is not None and len(samples) * self.bytes_per_sample > inference.SHARE * self.free:
             raise inference.OutOfMemoryError
-        if self.folders is not None:
+        if self.args.data != "synthetic":
             from folders_caffe import normalized
 
             samples = normalized(samples)
@@ -208,7 +189,8 @@ def run(args, directory, version):
 def main():
     args = infer_parser(__doc__.splitlines()[0]).parse_args()
     pin(args.cpus_per_worker)
-    check(args)
+    check(args, int8="ask for fp32")
+    check_caffe(args)
     directory = Path(tempfile.mkdtemp(prefix="dlscale-caffe-"))
     try:
         run(args, directory, caffe_version())

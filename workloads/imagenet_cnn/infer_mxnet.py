@@ -22,8 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
-from arguments import refuse
-from class_folders import spread
+from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
 from with_mxnet.training import check_precision, set_up
@@ -31,28 +30,16 @@ from with_mxnet.training import check_precision, set_up
 STATIC = {"static_alloc": True, "static_shape": True}
 
 
-def check(args):
-    """Refuse what this program can't do; before MXNet is imported, as nothing here needs it."""
-    inference.check(args)
-    if (args.precision, args.device) == ("int8", "gpu"):
-        refuse("--precision=int8 needs a CPU: networks are quantized for oneDNN here; ask for fp16")
-    if args.precision != "int8":
-        check_precision(args)
-    if args.data != "synthetic" and not Path(args.data).is_dir():
-        refuse(f"--data={args.data} is not a folder; give one that holds one folder of JPEGs a class")
-
-
-class Predictor(inference.OneByOne):
-    """A network and its images; `workloads/inference.py` says what its methods are for."""
+class Predictor(Classifier):
+    """A network and its images."""
 
     def __init__(self, args, mx):
         from models_mxnet import build
         from with_mxnet.operations import layers
 
-        self.args, self.mx = args, mx
+        super().__init__(args)
+        self.mx, self.dtype = mx, "float32"
         self.context = mx.gpu(0) if args.device == "gpu" else mx.cpu()
-        self.overcommits = args.device == "cpu"
-        self.dtype, self.decoded, self.folders = "float32", 0, None
         mx.random.seed(args.seed)
         self.net = build(args.model, args.image_size, args.num_classes, [self.context])
         self.options = STATIC
@@ -61,52 +48,26 @@ class Predictor(inference.OneByOne):
         self.parameters = sum(math.prod(p.shape) for p in self.trained)
         self.flop_per_sample = per_sample(layers(self.net, args.image_size))
 
-    @property
-    def skipped(self):
-        return self.folders.unreadable
-
-    def library(self, most):
-        if self.args.data == "synthetic":
-            return self.synthetic(most), None
+    def listed(self):
         from folders_mxnet import Folders
 
         args = self.args
         alone = {"rank": 0, "world_size": 1, "workers": args.loader_workers}
         self.folders = Folders(args.data, size=args.image_size, seed=args.seed, **alone)
-        if len(self.folders.classes) > args.num_classes:
-            refuse(f"{args.data} has {len(self.folders.classes)} classes, --num-classes={args.num_classes} is less")
-        if not self.folders.validation:
-            refuse(
-                f"{args.data} has fewer than five JPEGs in each class, none of which would be left to infer on; give more"
-            )
-        return self.decode(spread(self.folders.validation, most))
-
-    def synthetic(self, count):
-        from synthetic import samples
-
-        shape = {"image_size": self.args.image_size, "num_classes": self.args.num_classes}
-        return samples(self.args.seed, first=0, count=count, **shape)[0]
+        return self.folders.classes, self.folders.training, self.folders.validation
 
     def decode(self, images):
-        """The middle of each of these images, as bytes, and their labels."""
         import numpy as np
         from folders_mxnet import Central
 
         parts = list(Central(self.folders, images, batch=inference.CHUNK))
-        if not parts:
-            refuse(f"of {len(images)} JPEGs in {self.args.data} none decodes; give a folder whose images do")
-        pixels, labels = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
-        self.decoded += len(labels)
-        return pixels, labels
+        pixels, labels = (np.concatenate([part[place] for part in parts]) if parts else () for place in (0, 1))
+        return pixels, labels, self.folders.unreadable
 
     def fit(self, iterations):
         from folders_mxnet import Learned
 
         mx, batch = self.mx, inference.FIT_BATCH
-        if len(self.folders.training) < batch:
-            refuse(
-                f"{self.args.data} has {len(self.folders.training)} JPEGs to learn from, a batch has {batch}; give more"
-            )
         source = Learned(self.folders, batch=batch, contexts=[self.context], dtype="float32")
         loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
         trainer = mx.gluon.Trainer(
@@ -120,12 +81,13 @@ class Predictor(inference.OneByOne):
             trainer.step(batch)
             mx.nd.waitall()  # or images would be decoded ahead of the device, and pile up in its memory
         self.decoded += source.decoded
+        self.skipped.update(source.skipped)
 
     def convert(self):
         if self.args.precision == "int8":
             from quantize_mxnet import quantized
 
-            samples = self.calibration()
+            samples = self.prepare(self.calibration())
             self.net = quantized(self.net, samples, batch=min(inference.CHUNK, len(samples)))
         elif self.args.precision == "fp16":
             self.dtype = "float16"
@@ -134,16 +96,9 @@ class Predictor(inference.OneByOne):
             self.options = {**STATIC, "backend": "MKLDNN"}
         self.net.hybridize(**self.options)
 
-    def calibration(self):
-        """Images that nothing is measured on, as the network takes them."""
-        if self.args.data == "synthetic":
-            return self.mx.nd.array(self.synthetic(inference.CALIBRATION))
-        images, _ = self.decode(spread(self.folders.training, inference.CALIBRATION))
-        return self.prepare(images)
-
     def prepare(self, samples):
         """Bring samples to the device as the network takes them."""
-        if self.folders is None:
+        if self.args.data == "synthetic":
             images = self.mx.nd.array(samples, ctx=self.context)
         else:
             from folders_mxnet import normalized
@@ -207,7 +162,9 @@ class OnGpu(Predictor):
 
 def main():
     args = infer_parser(__doc__.splitlines()[0]).parse_args()
-    check(args)
+    check(args, int8="networks are quantized for oneDNN here; ask for fp16")
+    if args.precision != "int8":
+        check_precision(args)
     mx = set_up(args)
     from with_mxnet.environment import environment
 

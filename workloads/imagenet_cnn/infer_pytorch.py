@@ -21,8 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
-from arguments import refuse
-from class_folders import spread
+from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
 from leaving import leave
@@ -32,16 +31,15 @@ from with_pytorch import device as devices
 HALF = {"fp16": "float16", "bf16": "bfloat16"}
 
 
-class Predictor(inference.OneByOne):
-    """A network and its images; `workloads/inference.py` says what its methods are for."""
+class Predictor(Classifier):
+    """A network and its images."""
 
     def __init__(self, args, torch, device):
         from models_torch import build
         from with_pytorch.operations import layers
 
-        self.args, self.torch, self.device = args, torch, device
-        self.overcommits = device.type == "cpu"
-        self.decoded, self.skipped = 0, set()
+        super().__init__(args)
+        self.torch, self.device = torch, device
         torch.manual_seed(args.seed)
         self.net = build(args.model, args.image_size, args.num_classes).to(device).eval()
         self.parameters = sum(p.numel() for p in self.net.parameters())
@@ -60,37 +58,17 @@ class Predictor(inference.OneByOne):
         self.torch.backends.cuda.matmul.allow_tf32 = tf32
         self.torch.backends.cudnn.allow_tf32 = tf32
 
-    def library(self, most):
-        if self.args.data == "synthetic":
-            return self.synthetic(most), None
-        from data_torch import open_folder
-
-        held_out = open_folder(self.args, part=1)
-        if not held_out.images:
-            refuse(
-                f"{self.args.data} has fewer than five JPEGs in each class, none of which would be left to infer on; give more"
-            )
-        return self.decode(spread(held_out.images, most), workers=self.args.loader_workers)
-
-    def synthetic(self, count):
-        from synthetic import samples
-
-        return samples(
-            self.args.seed, first=0, count=count, image_size=self.args.image_size, num_classes=self.args.num_classes
-        )[0]
-
-    def decode(self, images, *, workers):
-        """The middle of each of these images, as bytes, and their labels."""
+    def decode(self, images):
         from data_torch import Central, collate
         from torch.utils.data import DataLoader
 
+        # After the library few, and by this process: one that has trained is better not forked (`data_torch.Validation`).
+        workers = 0 if self.decoded else self.args.loader_workers
         dataset = Central(self.args.data, images, image_size=self.args.image_size)
-        loader = DataLoader(dataset, batch_size=inference.CHUNK, num_workers=workers, collate_fn=collate)
-        parts = list(loader)
-        pixels, labels = (self.torch.cat([part[place] for part in parts if len(part[1])]) for place in (0, 1))
-        self.decoded += len(labels)
-        self.skipped.update(name for *_, names in parts for name in names)
-        return pixels.numpy(), labels.numpy()
+        parts = list(DataLoader(dataset, batch_size=inference.CHUNK, num_workers=workers, collate_fn=collate))
+        whole = [part for part in parts if len(part[1])]
+        pixels, labels = (self.torch.cat([part[place] for part in whole]).numpy() if whole else () for place in (0, 1))
+        return pixels, labels, [name for *_, names in parts for name in names]
 
     def fit(self, iterations):
         from data_torch import Images, open_folder
@@ -98,10 +76,6 @@ class Predictor(inference.OneByOne):
 
         torch, args = self.torch, self.args
         dataset = open_folder(args, part=0)
-        if len(dataset) < inference.FIT_BATCH:
-            refuse(
-                f"{args.data} holds {len(dataset)} JPEGs to learn from, a batch has {inference.FIT_BATCH}; give more"
-            )
         sampler = DistributedSampler(dataset, 1, 0, shuffle=True, seed=args.seed)
         place = {"device": self.device, "layout": self.layout}
         batches = Images(dataset, sampler, batch=inference.FIT_BATCH, workers=args.loader_workers, **place)
@@ -124,24 +98,15 @@ class Predictor(inference.OneByOne):
         if precision == "int8":
             from quantize_torch import quantized
 
-            self.net = quantized(self.net, [self.prepare(part) for part in self.calibration()])
+            images, chunk = self.calibration(), inference.CHUNK
+            parts = [images[first : first + chunk] for first in range(0, len(images), chunk)]
+            self.net = quantized(self.net, [self.prepare(part) for part in parts])
             return
         self.round(tf32=precision == "tf32")
         channels_last = self.device.type == "cuda" and precision != "fp32"
         layout = torch.channels_last if channels_last else torch.contiguous_format
         self.arrange(layout, getattr(torch, HALF.get(precision, "float32")))
         self.net = self.net.to(dtype=self.dtype, memory_format=layout)
-
-    def calibration(self):
-        """Images that nothing is measured on, in parts."""
-        if self.args.data == "synthetic":
-            images = self.synthetic(inference.CALIBRATION)
-        else:
-            from data_torch import open_folder
-
-            # Few, and by this process: one that has trained is better not forked (`data_torch.Validation`).
-            images, _ = self.decode(spread(open_folder(self.args, part=0).images, inference.CALIBRATION), workers=0)
-        return [images[first : first + inference.CHUNK] for first in range(0, len(images), inference.CHUNK)]
 
     def prepare(self, samples):
         """Bring samples to the device as the network takes them."""
@@ -231,21 +196,14 @@ class OnGpu(Predictor):
         return self.torch.cuda.mem_get_info(self.device)[0]
 
 
-def check(args, torch):
-    """Refuse what this program or this device can't do."""
-    inference.check(args)
-    if (args.precision, args.device) == ("int8", "gpu"):
-        refuse("--precision=int8 needs a CPU: PyTorch has no int8 convolutions for GPUs; ask for fp16 or bf16")
-    devices.check(args, torch)
-
-
 def main():
     args = infer_parser(__doc__.splitlines()[0]).parse_args()
     pin(args.cpus_per_worker)
 
     import torch
 
-    check(args, torch)
+    check(args, int8="PyTorch has no int8 convolutions for GPUs; ask for fp16 or bf16")
+    devices.check(args, torch)
     imported = time.monotonic()
     device = devices.set_up(args, torch)
     kind = OnGpu if device.type == "cuda" else Predictor

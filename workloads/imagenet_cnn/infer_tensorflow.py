@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import inference
 from arguments import refuse
-from class_folders import class_folders, split, spread
+from classifier import Classifier, check
 from flags import infer_parser
 from flop import per_sample
 from leaving import leave
@@ -34,27 +34,16 @@ from with_tensorflow import device as devices
 UNCOPIED = "Dst tensor is not initialized"
 
 
-def check(args):
-    """Refuse what this program can't do; before TensorFlow is imported, as nothing here needs it."""
-    inference.check(args)
-    if (args.precision, args.device) == ("int8", "gpu"):
-        refuse("--precision=int8 needs a CPU: TensorFlow Lite has no int8 kernels for GPUs; ask for fp16 or bf16")
-    if args.data != "synthetic" and not Path(args.data).is_dir():
-        refuse(f"--data={args.data} is no folder of class folders with JPEGs")
-    devices.check(args)
-
-
-class Predictor(inference.OneByOne):
-    """A network and its images; `workloads/inference.py` says what its methods are for."""
+class Predictor(Classifier):
+    """A network and its images."""
 
     def __init__(self, args, tf):
         from with_tensorflow import shim
 
         if shim.V1 and args.precision in {"bf16", "int8"}:
             refuse(f"TensorFlow {tf.__version__} is offered in fp32, tf32 and fp16")
-        self.args, self.tf, self.shim = args, tf, shim
-        self.overcommits = args.device == "cpu"
-        self.decoded, self.skipped = 0, set()
+        super().__init__(args)
+        self.tf, self.shim = tf, shim
         shim.set_seed(args.seed)
         shim.set_precision("fp32")  # until the network is converted, it is the reference
         self.net = self.build()
@@ -87,48 +76,23 @@ class Predictor(inference.OneByOne):
             classes, input_signature=[self.tf.TensorSpec((None, size, size, 3), kind)], autograph=False
         )
 
-    def parts(self):
-        """The images that are learned from and those that are answered."""
-        classes, images = class_folders(self.args.data)
-        if len(classes) > self.args.num_classes:
-            refuse(f"{self.args.data} has {len(classes)} classes, --num-classes={self.args.num_classes} is less")
-        training, held_out = split(images)
-        if not held_out:
-            refuse(f"{self.args.data} has no class of 5 JPEGs, of which the last would be inferred on; give more")
-        return training, held_out
-
-    def library(self, most):
-        if self.args.data == "synthetic":
-            return self.synthetic(most), None
-        return self.decode(spread(self.parts()[1], most))
-
     def synthetic(self, count):
-        from synthetic import samples
-
-        shape = {"image_size": self.args.image_size, "num_classes": self.args.num_classes}
-        return samples(self.args.seed, first=0, count=count, **shape)[0].transpose(0, 2, 3, 1).copy()
+        return super().synthetic(count).transpose(0, 2, 3, 1).copy()
 
     def decode(self, images):
-        """The middle of each of these images, as bytes, and their labels."""
         from data_tensorflow import middles
 
-        pixels, labels, skipped = middles(self.args, images)
-        if not len(labels):
-            refuse(f"none of the JPEGs in {self.args.data} that would be inferred on decodes; give others")
-        self.decoded += len(labels)
-        self.skipped.update(skipped)
-        return pixels, labels
+        return middles(self.args, images)
 
     def fit(self, iterations):
         from data_tensorflow import Folders, normalized
         from with_tensorflow.ranks import Alone
 
         args, tf = self.args, self.tf
-        training, _ = self.parts()
-        if len(training) < inference.FIT_BATCH:
-            refuse(f"{args.data} holds {len(training)} JPEGs to learn from, a batch has {inference.FIT_BATCH}")
         alone = Alone(f"/{args.device}:0")
-        batches = Folders(argparse.Namespace(**{**vars(args), "batch": inference.FIT_BATCH}), alone, images=training)
+        batches = Folders(
+            argparse.Namespace(**{**vars(args), "batch": inference.FIT_BATCH}), alone, images=self.training
+        )
         optimizer = tf.keras.optimizers.Adam(inference.FIT_RATE)
         weights = self.net.trainable_weights
 
@@ -160,12 +124,6 @@ class Predictor(inference.OneByOne):
             net = self.build()
             net.set_weights(self.net.get_weights())
             self.predicted = self.graph(net)
-
-    def calibration(self):
-        """Images that nothing is measured on, as the library has them."""
-        if self.args.data == "synthetic":
-            return self.synthetic(inference.CALIBRATION)
-        return self.decode(spread(self.parts()[0], inference.CALIBRATION))[0]
 
     def predict(self, samples):
         import numpy as np
@@ -224,7 +182,8 @@ class OnGpu(Predictor):
 def main():
     args = infer_parser(__doc__.splitlines()[0]).parse_args()
     pin(args.cpus_per_worker)
-    check(args)
+    check(args, int8="TensorFlow Lite has no int8 kernels for GPUs; ask for fp16 or bf16")
+    devices.check(args)
 
     from with_tensorflow.shim import tf
 

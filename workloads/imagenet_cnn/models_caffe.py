@@ -1,13 +1,31 @@
-"""The convolutional networks of `imagenet_cnn` for Caffe: `extend(net, name, image_size, num_classes)`.
+"""The networks of `networks.py` for Caffe: writes its network definitions, layer by layer, and keeps count of map sizes and parameters.
 
-Standard library and syntax of Python 3.6 only. Layer for layer those of `models_torch`, whose sources apply, with the same numbers
-of parameters and the same initial distributions; `prototxt_caffe` says where the two Caffes differ, `stem` what changes for small
-images.
+Standard library and syntax of Python 3.6 only. Each method of `Net` adds one layer (or a layer with what belongs to it) below the
+blob it is given and returns the name of its output; those that are named as kinds of layers in `networks` take what it lists. Activations and
+normalizations work in place, as in Caffe's own models. Initial distributions are those of `models_torch`.
+
+Two Caffes, two dialects of one language:
+
+                       Caffe 1.0                                       NVCaffe 0.17
+batch normalization    BatchNorm, then Scale with a bias               one BatchNorm with scale_bias (cuDNN fuses it)
+size of a pooled map   round_mode: FLOOR where PyTorch rounds down     always rounded up
+half precision         none                                            default_forward_type, default_backward_type
+
+Where NVCaffe rounds up, maps of AlexNet, LeNet and VGG can be one row and column larger than elsewhere, with more weights in the
+fully-connected layer behind them; at 224 pixels none is. ResNet's 3x3 pooling with stride 2 and padding 1 gives PyTorch's size
+there if an even map is not padded, as in Caffe's published ResNets: its windows then lie one pixel further down.
 """
 
-from functools import partial
+from networks import add, layers
 
-from stem import is_small
+# Those of the networks that are offered with Caffe.
+MODELS = ("alexnet", "googlenet", "lenet", "resnet18", "resnet50", "resnet101", "resnet152", "vgg16", "vgg19")
+# NVCaffe's published fp16 models multiply the loss by this, so that small gradients do not vanish in half precision.
+GRADIENT_SCALE = 1000
+HALF = f"default_forward_type: FLOAT16\ndefault_backward_type: FLOAT16\nglobal_grad_scale: {GRADIENT_SCALE}\n"
+
+HE = 'weight_filler { type: "msra" }'  # https://arxiv.org/abs/1502.01852: deviation sqrt(2 / inputs of a unit)
+FROZEN = "param { lr_mult: 0 decay_mult: 0 }"
 
 
 def extend(net, name, image_size, num_classes):
@@ -21,110 +39,140 @@ def extend(net, name, image_size, num_classes):
 def scores(net, name, image_size, num_classes):
     """Add the layers from the blob `data` to the scores of the classes, and give the name of their blob."""
     net.shapes["data"] = 3, image_size
-    return net.dense(BUILDERS[name](net, image_size=image_size), num_classes)
+    return add(net, "data", layers(name, image_size, num_classes))
 
 
-def hidden(net, x):
-    """Two hidden layers of 4,096, as in AlexNet and VGG."""
-    for _ in range(2):
-        x = net.dropout(net.relu(net.dense(x, 4096)), 0.5)
-    return x
+class Net:
+    """A network under construction.
 
-
-def alexnet(net, image_size):
-    x = net.convolution("data", 64, *((3, 1, 1) if is_small(image_size) else (11, 4, 2)))
-    x = net.max_pool(net.relu(x), 3, 2)
-    x = net.max_pool(net.relu(net.convolution(x, 192, 5, 1, 2)), 3, 2)
-    for channels in (384, 256, 256):
-        x = net.relu(net.convolution(x, channels, 3, 1, 1))
-    return hidden(net, net.max_pool(x, 3, 2))
-
-
-def googlenet(net, image_size):
-    def block(x, one, three, five, pool):
-        branches = [
-            net.unit(x, one, 1),
-            net.unit(net.unit(x, three[0], 1), three[1], 3, 1, 1),
-            net.unit(net.unit(x, five[0], 1), five[1], 3, 1, 1),
-            net.unit(net.max_pool(x, 3, 1, 1), pool, 1),
-        ]
-        return net.concatenation(branches)
-
-    if is_small(image_size):
-        x = net.unit("data", 64, 3, 1, 1)
-    else:
-        x = net.max_pool(net.unit("data", 64, 7, 2, 3), 3, 2, up=True)
-    x = net.max_pool(net.unit(net.unit(x, 64, 1), 192, 3, 1, 1), 3, 2, up=True)
-    x = block(x, 64, (96, 128), (16, 32), 32)
-    x = net.max_pool(block(x, 128, (128, 192), (32, 96), 64), 3, 2, up=True)
-    x = block(x, 192, (96, 208), (16, 48), 64)
-    x = block(x, 160, (112, 224), (24, 64), 64)
-    x = block(x, 128, (128, 256), (24, 64), 64)
-    x = block(x, 112, (144, 288), (32, 64), 64)
-    x = net.max_pool(block(x, 256, (160, 320), (32, 128), 128), 2, 2, up=True)
-    x = block(x, 256, (160, 320), (32, 128), 128)
-    x = block(x, 384, (192, 384), (48, 128), 128)
-    return net.dropout(net.mean(x), 0.2)
-
-
-def lenet(net, image_size):  # noqa: ARG001 - the same at every size
-    x = net.max_pool(net.convolution("data", 20, 5), 2, 2)
-    x = net.max_pool(net.convolution(x, 50, 5), 2, 2)
-    return net.relu(net.dense(x, 500))
-
-
-def residual(net, x, channels, stride, units):
-    """Add a body of `units`, each (channels, kernel, stride), to `x` or, where the shape changes, to its projection.
-
-    The body's last scale starts at zero, so that the block starts as an identity.
+    Attributes:
+        parameters: trainable parameters so far.
+        frozen: other numbers that a snapshot holds: statistics of normalizations, and what no gradient reaches.
+        multiplied: (weights, positions) of each convolution and dense layer so far, as `flop.per_sample` takes them.
     """
-    body = x
-    for width, kernel, step in units[:-1]:
-        body = net.unit(body, width, kernel, step, kernel // 2, eps=1e-5)
-    width, kernel, step = units[-1]
-    body = net.convolution(body, width, kernel, step, kernel // 2, bias=False)
-    body = net.normalization(body, eps=1e-5, scale=0)
-    if stride != 1 or net.shapes[x][0] != channels:
-        x = net.normalization(net.convolution(x, channels, 1, stride, bias=False), eps=1e-5)
-    return net.relu(net.addition(body, x))
+
+    def __init__(self, name, *, nvidia, half=False):
+        """Begin a network for NVCaffe (`nvidia`) or Caffe 1.0; `half`: in half precision, which only NVCaffe has."""
+        self.nvidia = nvidia
+        self.parameters = self.frozen = 0
+        self.multiplied = []
+        self.lines = ['name: "{}"\n{}'.format(name, HALF if half else "")]
+        self.shapes = {}  # of every blob: channels and height; a vector's height is 1
+        self.numbers = {}  # layers of each kind
+        self.kinds = {}  # of each layer by its name
+
+    def text(self):
+        """The definition in protobuf's text format."""
+        return "".join(self.lines)
+
+    def layer(self, kind, bottoms, tops, body=""):
+        """Add a layer as it stands and return its name; with no `tops`, its output bears its name."""
+        self.numbers[kind] = self.numbers.get(kind, 0) + 1
+        name = f"{kind.lower()}{self.numbers[kind]}"
+        self.kinds[name] = kind
+        ends = "".join(f'  bottom: "{bottom}"\n' for bottom in bottoms)
+        ends += "".join(f'  top: "{top}"\n' for top in tops or (name,))
+        body = "".join(f"  {line}\n" for line in body.splitlines())
+        self.lines.append(f'layer {{\n  name: "{name}"\n  type: "{kind}"\n{ends}{body}}}\n')
+        return name
+
+    def convolution(self, bottom, channels, kernel, stride, padding, *, bias=True):
+        channels_in, size = self.shapes[bottom]
+        geometry = f"num_output: {channels} kernel_size: {kernel} stride: {stride} pad: {padding}"
+        body = f"convolution_param {{ {geometry} bias_term: {str(bias).lower()} {HE} }}"
+        top = self.layer("Convolution", [bottom], [], body)
+        self.shapes[top] = channels, (size + 2 * padding - kernel) // stride + 1
+        self.parameters += channels * (channels_in * kernel**2 + bias)
+        self.multiplied.append((channels * channels_in * kernel**2, self.shapes[top][1] ** 2))
+        return top
+
+    def normalization(self, blob, *, eps, scale):
+        """Batch normalization with a scale, which starts at `scale`, and a shift for each channel; in place."""
+        channels, _ = self.shapes[blob]
+        filler = f'{{ type: "constant" value: {scale} }}'
+        if self.nvidia:
+            body = f"batch_norm_param {{ eps: {eps} scale_bias: true scale_filler {filler} }}"
+            self.layer("BatchNorm", [blob], [blob], body)
+        else:
+            self.layer("BatchNorm", [blob], [blob], f"batch_norm_param {{ eps: {eps} }}")
+            self.layer("Scale", [blob], [blob], f"scale_param {{ bias_term: true filler {filler} }}")
+        self.parameters += 2 * channels
+        self.frozen += 2 * channels + 1  # running mean and variance, and their common factor
+        return blob
+
+    def normalized(self, bottom, *shape: object, scale=1):
+        """What a `unit` has before its ReLU."""
+        *convolution, eps = shape
+        return self.normalization(self.convolution(bottom, *convolution, bias=False), eps=eps, scale=scale)
+
+    def unit(self, bottom, *shape: object):
+        return self.relu(self.normalized(bottom, *shape))
+
+    def relu(self, blob):
+        self.layer("ReLU", [blob], [blob])
+        return blob
+
+    def dropout(self, blob, share):
+        self.layer("Dropout", [blob], [blob], f"dropout_param {{ dropout_ratio: {share} }}")
+        return blob
+
+    def max_pool(self, bottom, kernel, stride, padding, up):
+        channels, size = self.shapes[bottom]
+        wanted = pooled(size, kernel, stride, padding, up=up)
+        rounding = ""
+        if not up and self.nvidia:
+            if padding and wanted == pooled(size, kernel, stride, 0, up=True):
+                padding = 0
+            wanted = pooled(size, kernel, stride, padding, up=True)
+        elif not up:
+            rounding = " round_mode: FLOOR"
+        body = f"pooling_param {{ pool: MAX kernel_size: {kernel} stride: {stride} pad: {padding}{rounding} }}"
+        top = self.layer("Pooling", [bottom], [], body)
+        self.shapes[top] = channels, wanted
+        return top
+
+    def mean(self, bottom):
+        top = self.layer("Pooling", [bottom], [], "pooling_param { pool: AVE global_pooling: true }")
+        self.shapes[top] = self.shapes[bottom][0], 1
+        return top
+
+    def flatten(self, blob):
+        """Do nothing: what reads a map as a vector is the layer behind it."""
+        return blob
+
+    def dense(self, bottom, units):
+        """A fully-connected layer; weights start with the deviation of 0.01 of the AlexNet paper."""
+        channels, size = self.shapes[bottom]
+        filler = 'weight_filler { type: "gaussian" std: 0.01 }'
+        top = self.layer("InnerProduct", [bottom], [], f"inner_product_param {{ num_output: {units} {filler} }}")
+        self.shapes[top] = units, 1
+        self.parameters += units * (channels * size**2 + 1)
+        self.multiplied.append((units * channels * size**2, 1))
+        return top
+
+    def branches(self, bottom, paths):
+        tops = [add(self, bottom, path) for path in paths]
+        joined = self.layer("Concat", tops, [])
+        self.shapes[joined] = sum(self.shapes[top][0] for top in tops), self.shapes[tops[0]][1]
+        return joined
+
+    def residual(self, bottom, units, stride):
+        *first, (_, *last) = units
+        channels = last[0]
+        body = self.normalized(add(self, bottom, first), *last, scale=0)
+        if stride != 1 or self.shapes[bottom][0] != channels:
+            bottom = self.normalized(bottom, channels, 1, stride, 0, 1e-5)
+        top = self.layer("Eltwise", [body, bottom], [], "eltwise_param { operation: SUM }")
+        self.shapes[top] = self.shapes[body]
+        return self.relu(top)
+
+    def loss(self, bottom, labels):
+        """Mean cross-entropy of the batch in nats."""
+        self.layer("SoftmaxWithLoss", [bottom, labels], ["loss"])
 
 
-def basic_block(net, x, width, stride):
-    return residual(net, x, width, stride, [(width, 3, stride), (width, 3, 1)])
-
-
-def bottleneck(net, x, width, stride):
-    return residual(net, x, 4 * width, stride, [(width, 1, 1), (width, 3, stride), (4 * width, 1, 1)])
-
-
-def resnet(net, image_size, block, depths):
-    if is_small(image_size):
-        x = net.unit("data", 64, 3, 1, 1, eps=1e-5)
-    else:
-        x = net.max_pool(net.unit("data", 64, 7, 2, 3, eps=1e-5), 3, 2, 1)
-    for stage, depth in enumerate(depths):
-        for number in range(depth):
-            x = block(net, x, 64 * 2**stage, 2 if stage and not number else 1)
-    return net.mean(x)
-
-
-def vgg(net, image_size, depths):  # noqa: ARG001 - the same at every size
-    x = "data"
-    for stage, depth in enumerate(depths):
-        for _ in range(depth):
-            x = net.relu(net.convolution(x, min(64 * 2**stage, 512), 3, 1, 1))
-        x = net.max_pool(x, 2, 2)
-    return hidden(net, x)
-
-
-BUILDERS = {
-    "alexnet": alexnet,
-    "googlenet": googlenet,
-    "lenet": lenet,
-    "resnet18": partial(resnet, block=basic_block, depths=(2, 2, 2, 2)),
-    "resnet50": partial(resnet, block=bottleneck, depths=(3, 4, 6, 3)),
-    "resnet101": partial(resnet, block=bottleneck, depths=(3, 4, 23, 3)),
-    "resnet152": partial(resnet, block=bottleneck, depths=(3, 8, 36, 3)),
-    "vgg16": partial(vgg, depths=(2, 2, 3, 3, 3)),
-    "vgg19": partial(vgg, depths=(2, 2, 4, 4, 4)),
-}
+def pooled(size, kernel, stride, padding, *, up):
+    """Height of a pooled map: Caffe's formula, which rounds `up` or down and drops a window that begins beyond the map."""
+    excess = size + 2 * padding - kernel
+    windows = (-(-excess // stride) if up else excess // stride) + 1
+    return windows - (padding > 0 and (windows - 1) * stride >= size + padding)

@@ -1,14 +1,12 @@
-"""The convolutional networks of `imagenet_cnn` in TensorFlow: `build(name, image_size, num_classes)`.
+"""The networks of `networks.py` in TensorFlow: `build(name, image_size, num_classes)`.
 
-Layer for layer those of `models_torch`, which names the sources, with the same number of parameters; made of `layers_tensorflow`. Kept in
-the functional form of Keras, that TensorFlow 1.15's and Keras 3 share. `stem` says what changes for small images.
+Kept in the functional form of Keras, that TensorFlow 1.15's and Keras 3 share. Images are NHWC, TensorFlow's own layout: its convolutions for
+CPUs know no other. Keras' `same` padding puts the odd row of a strided layer at the end; the networks are published with equal rows on both
+sides, so that such layers are padded here by hand.
 """
 
-from functools import partial
-
-from inceptions_tensorflow import googlenet, inception_bn, inception_v3
-from layers_tensorflow import BatchNorm, Dropout, chain, conv, conv_bn, dense, flatten, head, keras, max_pool, relu
-from stem import is_small
+from networks import add, layers
+from with_tensorflow.layers import BatchNorm, Dropout, keras
 
 
 def build(name, image_size, num_classes):
@@ -19,85 +17,76 @@ def build(name, image_size, num_classes):
     """
     images = keras.Input(shape=(image_size, image_size, 3))
     seed = keras.Input(batch_shape=(2,), dtype="int32")
-    return keras.Model([images, seed], BUILDERS[name](images, seed, image_size=image_size, num_classes=num_classes))
+    return keras.Model([images, seed], add(Maker(seed), images, layers(name, image_size, num_classes)))
 
 
-def classifier(x, seed, num_classes):
-    """Two hidden layers of 4,096, as in AlexNet and VGG."""
-    x = flatten(x)
-    for number in range(2):
-        x = Dropout(0.5, number=number)(relu(dense(x, 4096)), seed)
-    return dense(x, num_classes)
+def initial_kernel():
+    """He initialization (https://arxiv.org/abs/1502.01852); a new one for each layer, as in Keras 3 one draws the same twice."""
+    return keras.initializers.VarianceScaling(scale=2.0, mode="fan_in", distribution="untruncated_normal")
 
 
-def alexnet(x, seed, *, image_size, num_classes):
-    x = conv(x, 64, 3, padding=1) if is_small(image_size) else conv(x, 64, 11, 4, padding=2)
-    x = max_pool(relu(x))
-    x = max_pool(relu(conv(x, 192, 5, padding=2)))
-    x = relu(conv(x, 384, 3, padding=1))
-    x = relu(conv(x, 256, 3, padding=1))
-    x = max_pool(relu(conv(x, 256, 3, padding=1)))
-    return classifier(x, seed, num_classes)
+def pair(number):
+    return number if isinstance(number, tuple) else (number, number)
 
 
-def lenet(x, seed, *, image_size, num_classes):
-    del seed, image_size  # no dropout, one stem for all sizes
-    x = max_pool(conv(x, 20, 5), 2)
-    x = max_pool(conv(x, 50, 5), 2)
-    return dense(relu(dense(flatten(x), 500)), num_classes)
+def padded(x, padding):
+    """Add rows and columns of zeros on both sides."""
+    return keras.layers.ZeroPadding2D(padding)(x) if any(pair(padding)) else x
 
 
-def vgg(x, seed, *, image_size, num_classes, depths):
-    del image_size  # no stride in its stem
-    channels = 64
-    for depth in depths:
-        for _ in range(depth):
-            x = relu(conv(x, channels, 3, padding=1))
-        x = max_pool(x, 2)
-        channels = min(2 * channels, 512)
-    return classifier(x, seed, num_classes)
+class Maker:
+    """Adds a layer of each kind to a Keras tensor, and gives the next one."""
 
+    def __init__(self, seed):
+        self.seed, self.dropouts = seed, 0
 
-def residual(x, body, channels, stride):
-    """Add `body` to a shortcut that is a projection where the shape changes; at first a block is its shortcut alone."""
-    body = BatchNorm(epsilon=1e-5, gamma="zeros")(body)
-    if stride != 1 or x.shape[-1] != channels:
-        x = BatchNorm(epsilon=1e-5)(conv(x, channels, 1, stride, bias=False))
-    return relu(keras.layers.Add()([body, x]))
+    def convolution(self, x, channels, kernel, stride, padding, *, bias=True):
+        same = stride == 1 and all(2 * p == k - 1 for p, k in zip(pair(padding), pair(kernel)))  # noqa: B905 - Python 3.8
+        if not same:
+            x = padded(x, padding)
+        options = {"padding": "same" if same else "valid", "use_bias": bias, "kernel_initializer": initial_kernel()}
+        return keras.layers.Conv2D(channels, kernel, stride, **options)(x)
 
+    def normalized(self, x, *shape: object, gamma="ones"):
+        """What a `unit` has before its ReLU."""
+        *convolution, epsilon = shape
+        return BatchNorm(epsilon=epsilon, gamma=gamma)(self.convolution(x, *convolution, bias=False))
 
-def basic_block(x, width, stride):
-    body = conv_bn(x, width, 3, stride, 1, epsilon=1e-5)
-    return residual(x, conv(body, width, 3, padding=1, bias=False), width, stride)
+    def unit(self, x, *shape: object):
+        return self.relu(self.normalized(x, *shape))
 
+    def relu(self, x):
+        return keras.layers.ReLU()(x)
 
-def bottleneck(x, width, stride):
-    body = chain(x, [(width, 1, 1, 0), (width, 3, stride, 1)], epsilon=1e-5)
-    return residual(x, conv(body, 4 * width, 1, bias=False), 4 * width, stride)
+    def max_pool(self, x, kernel, stride, padding, up):
+        """Largest of each window. Zeros may pad the map of a ReLU, whose least value they are."""
+        inside = (x.shape[1] - kernel) % stride == 0
+        if (stride == 1 and 2 * padding == kernel - 1) or (up and not inside):
+            return keras.layers.MaxPool2D(kernel, stride, "same")(x)
+        return keras.layers.MaxPool2D(kernel, stride)(padded(x, padding))
 
+    def average_pool(self, x):
+        return keras.layers.AveragePooling2D(3, 1)(padded(x, 1))
 
-def resnet(x, seed, *, image_size, num_classes, block, depths):
-    del seed  # no dropout
-    if is_small(image_size):
-        x = conv_bn(x, 64, 3, 1, 1, epsilon=1e-5)
-    else:
-        x = max_pool(conv_bn(x, 64, 7, 2, 3, epsilon=1e-5), padding=1)
-    for stage, depth in enumerate(depths):
-        for number in range(depth):
-            x = block(x, 64 * 2**stage, 2 if stage and not number else 1)
-    return head(x, num_classes)
+    def mean(self, x):
+        return keras.layers.GlobalAveragePooling2D()(x)
 
+    def flatten(self, x):
+        return keras.layers.Flatten()(x)
 
-BUILDERS = {
-    "alexnet": alexnet,
-    "googlenet": googlenet,
-    "inception-bn": inception_bn,
-    "inception-v3": inception_v3,
-    "lenet": lenet,
-    "resnet18": partial(resnet, block=basic_block, depths=(2, 2, 2, 2)),
-    "resnet50": partial(resnet, block=bottleneck, depths=(3, 4, 6, 3)),
-    "resnet101": partial(resnet, block=bottleneck, depths=(3, 4, 23, 3)),
-    "resnet152": partial(resnet, block=bottleneck, depths=(3, 8, 36, 3)),
-    "vgg16": partial(vgg, depths=(2, 2, 3, 3, 3)),
-    "vgg19": partial(vgg, depths=(2, 2, 4, 4, 4)),
-}
+    def dropout(self, x, share):
+        self.dropouts += 1
+        return Dropout(share, number=self.dropouts - 1)(x, self.seed)
+
+    def dense(self, x, units):
+        return keras.layers.Dense(units, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01))(x)
+
+    def branches(self, x, paths):
+        return keras.layers.Concatenate()([add(self, x, path) for path in paths])
+
+    def residual(self, x, units, stride):
+        *first, (_, *last) = units
+        body, channels = self.normalized(add(self, x, first), *last, gamma="zeros"), last[0]
+        if stride != 1 or x.shape[-1] != channels:
+            x = self.normalized(x, channels, 1, stride, 0, 1e-5)
+        return self.relu(keras.layers.Add()([body, x]))

@@ -1,20 +1,7 @@
-"""The convolutional networks of `imagenet_cnn` in PyTorch: `build(name, image_size, num_classes)`.
+"""The networks of `networks.py` in PyTorch: `build(name, image_size, num_classes)`."""
 
-Layer for layer torchvision's definitions, so that parameters and FLOPs are those that everybody quotes, in one page and without
-that dependency. Auxiliary classifiers are left out: throughput benchmarks (tf_cnn_benchmarks, MXNet's image-classification
-examples) train without them. Fully-connected layers read the whole final map instead of one pooled to a fixed size, as in the
-papers, so AlexNet and VGG have more weights above 224 pixels. `stem` says what changes for small images.
-
-Sources: LeNet-5 as in Caffe's MNIST example, for three colours (LeCun et al., Gradient-based learning applied to document
-recognition, Proceedings of the IEEE 86(11), 1998) · AlexNet https://arxiv.org/abs/1404.5997 · VGG https://arxiv.org/abs/1409.1556 · ResNet https://arxiv.org/abs/1512.03385
-with the stride in the 3x3 convolution ("v1.5") · GoogLeNet https://arxiv.org/abs/1409.4842 with batch normalization, its 5x5
-branch 3x3 as in torchvision · BN-Inception https://arxiv.org/abs/1502.03167 figure 5 · Inception-v3 https://arxiv.org/abs/1512.00567
-"""
-
-from functools import partial
-
-from inceptions_torch import conv_bn, googlenet, head, inception_bn, inception_v3
-from stem import is_small
+import torch
+from networks import layers
 from torch import nn
 
 
@@ -25,7 +12,7 @@ def build(name, image_size, num_classes):
     AlexNet paper, so that training starts at a loss of ln(classes); residual blocks that start as identities, so that deep ones
     train without a learning rate schedule (Goyal et al., https://arxiv.org/abs/1706.02677, section 5.1).
     """
-    net = BUILDERS[name](image_size=image_size, num_classes=num_classes)
+    net = undrawn(name, image_size, num_classes)
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
@@ -38,118 +25,92 @@ def build(name, image_size, num_classes):
     return net
 
 
-def pooled(size, times):
-    """Height of a map after `times` 3x3 poolings with stride 2 and no padding."""
-    for _ in range(times):
-        size = (size - 3) // 2 + 1
-    return size
+def undrawn(name, image_size, num_classes):
+    """The same with PyTorch's own weights."""
+    return Maker(3, image_size).sequence(layers(name, image_size, num_classes))
 
 
-def classifier(features, num_classes):
-    """Two hidden layers of 4,096, as in AlexNet and VGG."""
-    return [
-        nn.Flatten(),
-        nn.Linear(features, 4096),
-        nn.ReLU(inplace=True),
-        nn.Dropout(0.5),
-        nn.Linear(4096, 4096),
-        nn.ReLU(inplace=True),
-        nn.Dropout(0.5),
-        nn.Linear(4096, num_classes),
-    ]
+class Branches(nn.ModuleList):
+    """Parallel branches whose outputs are joined along the channels."""
 
-
-def alexnet(image_size, num_classes):
-    if is_small(image_size):
-        first, size = nn.Conv2d(3, 64, 3, padding=1), image_size
-    else:
-        first, size = nn.Conv2d(3, 64, 11, stride=4, padding=2), (image_size + 2 * 2 - 11) // 4 + 1
-    relu, pool = partial(nn.ReLU, inplace=True), partial(nn.MaxPool2d, 3, 2)
-    return nn.Sequential(
-        *[first, relu(), pool()],
-        *[nn.Conv2d(64, 192, 5, padding=2), relu(), pool()],
-        *[nn.Conv2d(192, 384, 3, padding=1), relu()],
-        *[nn.Conv2d(384, 256, 3, padding=1), relu()],
-        *[nn.Conv2d(256, 256, 3, padding=1), relu(), pool()],
-        *classifier(256 * pooled(size, 3) ** 2, num_classes),
-    )
-
-
-def lenet(image_size, num_classes):
-    return nn.Sequential(
-        *[nn.Conv2d(3, 20, 5), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.MaxPool2d(2), nn.Flatten()],
-        *[nn.Linear(50 * (((image_size - 4) // 2 - 4) // 2) ** 2, 500), nn.ReLU(inplace=True)],
-        nn.Linear(500, num_classes),
-    )
-
-
-def vgg(image_size, num_classes, depths):
-    layers, channels_in = [], 3
-    for channels, depth in zip((64, 128, 256, 512, 512), depths, strict=True):
-        for _ in range(depth):
-            layers += [nn.Conv2d(channels_in, channels, 3, padding=1), nn.ReLU(inplace=True)]
-            channels_in = channels
-        layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers, *classifier(512 * (image_size // 32) ** 2, num_classes))
+    def forward(self, x):
+        return torch.cat([branch(x) for branch in self], dim=1)
 
 
 class Residual(nn.Module):
-    """A residual block: `body` beside a shortcut that is a projection where the shape changes."""
+    """`body` beside a shortcut."""
 
-    def __init__(self, channels_in, channels, stride, body):
+    def __init__(self, body, shortcut):
         super().__init__()
-        self.body = body
-        self.shortcut = nn.Identity()
-        if stride != 1 or channels_in != channels:
-            projection = nn.Conv2d(channels_in, channels, 1, stride, bias=False)
-            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(channels))
-        self.relu = nn.ReLU(inplace=True)
+        self.body, self.shortcut, self.relu = body, shortcut, nn.ReLU(inplace=True)
 
     def forward(self, x):
         return self.relu(self.body(x) + self.shortcut(x))
 
 
-def basic_block(channels_in, width, stride):
-    unit = partial(conv_bn, eps=1e-5)
-    last = [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)]
-    return Residual(channels_in, width, stride, nn.Sequential(unit(channels_in, width, 3, stride, 1), *last))
+class Maker:
+    """Makes a module of each kind of layer, for a map of so many `channels` and so many pixels of height, `size`; both become the output's."""
 
+    def __init__(self, channels, size):
+        self.channels, self.size = channels, size
 
-def bottleneck(channels_in, width, stride):
-    unit = partial(conv_bn, eps=1e-5)
-    last = [nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)]
-    body = nn.Sequential(unit(channels_in, width, 1), unit(width, width, 3, stride, 1), *last)
-    return Residual(channels_in, 4 * width, stride, body)
+    def sequence(self, listed):
+        return nn.Sequential(*[getattr(self, kind)(*arguments) for kind, *arguments in listed])
 
+    def slid(self, kernel, stride, padding, *, up=False):
+        """Note the height of a map that a window is slid over."""
+        kernel, padding = (both[0] if isinstance(both, tuple) else both for both in (kernel, padding))
+        excess = self.size + 2 * padding - kernel
+        self.size = (-(-excess // stride) if up else excess // stride) + 1
 
-def resnet(image_size, num_classes, block, expansion, depths, *, small_stem=True):
-    if small_stem and is_small(image_size):
-        layers = [conv_bn(3, 64, 3, 1, 1, eps=1e-5)]
-    else:
-        layers = [conv_bn(3, 64, 7, 2, 3, eps=1e-5), nn.MaxPool2d(3, 2, padding=1)]
-    channels_in = 64
-    for stage, depth in enumerate(depths):
-        width = 64 * 2**stage
-        for number in range(depth):
-            layers.append(block(channels_in, width, 2 if stage and not number else 1))
-            channels_in = expansion * width
-    return nn.Sequential(*layers, *head(channels_in, num_classes))
+    def convolution(self, channels, kernel, stride, padding, *, bias=True):
+        before, self.channels = self.channels, channels
+        self.slid(kernel, stride, padding)
+        return nn.Conv2d(before, channels, kernel, stride, padding, bias=bias)
 
+    def normalized(self, *shape: object):
+        """What a `unit` has before its ReLU."""
+        *convolution, epsilon = shape
+        return [self.convolution(*convolution, bias=False), nn.BatchNorm2d(self.channels, eps=epsilon)]
 
-RESNETS = {
-    "resnet18": partial(resnet, block=basic_block, expansion=1, depths=(2, 2, 2, 2)),
-    "resnet50": partial(resnet, block=bottleneck, expansion=4, depths=(3, 4, 6, 3)),
-    "resnet101": partial(resnet, block=bottleneck, expansion=4, depths=(3, 4, 23, 3)),
-    "resnet152": partial(resnet, block=bottleneck, expansion=4, depths=(3, 8, 36, 3)),
-}
-BUILDERS = {
-    "alexnet": alexnet,
-    "googlenet": googlenet,
-    "inception-bn": inception_bn,
-    "inception-v3": inception_v3,
-    "lenet": lenet,
-    **RESNETS,
-    **{f"{name}-imagenet-stem": partial(RESNETS[name], small_stem=False) for name in ("resnet50", "resnet152")},
-    "vgg16": partial(vgg, depths=(2, 2, 3, 3, 3)),
-    "vgg19": partial(vgg, depths=(2, 2, 4, 4, 4)),
-}
+    def unit(self, *shape: object):
+        return nn.Sequential(*self.normalized(*shape), self.relu())
+
+    def relu(self):
+        return nn.ReLU(inplace=True)
+
+    def max_pool(self, kernel, stride, padding, up):
+        self.slid(kernel, stride, padding, up=up)
+        return nn.MaxPool2d(kernel, stride, padding, ceil_mode=up)
+
+    def average_pool(self):
+        return nn.AvgPool2d(3, 1, padding=1)
+
+    def mean(self):
+        self.size = 1
+        return nn.Sequential(nn.AdaptiveAvgPool2d(1), self.flatten())
+
+    def flatten(self):
+        self.channels, self.size = self.channels * self.size**2, 1
+        return nn.Flatten()
+
+    def dropout(self, share):
+        return nn.Dropout(share)
+
+    def dense(self, units):
+        before, self.channels = self.channels, units
+        return nn.Linear(before, units)
+
+    def branches(self, paths):
+        makers = [Maker(self.channels, self.size) for _ in paths]
+        made = Branches([maker.sequence(path) for maker, path in zip(makers, paths, strict=True)])
+        self.channels, self.size = sum(maker.channels for maker in makers), makers[0].size
+        return made
+
+    def residual(self, units, stride):
+        before = Maker(self.channels, self.size)
+        *first, (_, *last) = units
+        body = nn.Sequential(*self.sequence(first), *self.normalized(*last))
+        if stride == 1 and before.channels == self.channels:
+            return Residual(body, nn.Identity())
+        return Residual(body, nn.Sequential(*before.normalized(self.channels, 1, stride, 0, 1e-5)))

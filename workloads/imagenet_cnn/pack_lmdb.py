@@ -9,9 +9,7 @@ JPEG that is cut short or does not decode is left out and named in `skipped`. Pr
 to standard output.
 """
 
-import argparse
 import json
-import random
 import re
 import shutil
 import subprocess
@@ -19,11 +17,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from class_folders import class_folders, is_whole
-from data_caffe import packed_size
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import at_least, refuse
+from class_folders import is_whole
+from data_caffe import packed_size
+from packing import command_line, listed, refuse_empty
 
 TAIL = 1024  # `is_whole` looks no further back
 UNREADABLE = re.compile(rb"Could not open or find file (.*)")
@@ -37,7 +35,7 @@ def ends_whole(path):
         return is_whole(stream.read())
 
 
-def listed(path, number, stage):
+def entry(path, number, stage):
     """How the list names an image: below the root directory; by a link where its name holds a space, which ends it there."""
     if re.search(r"\s", str(path)):
         link = stage / f"{number}.jpg"
@@ -75,31 +73,23 @@ def pack(folder, images, out, size):
     with tempfile.TemporaryDirectory(prefix="dlscale-pack-") as directory:
         for number, (name, label) in enumerate(images):
             if ends_whole(folder / name):
-                entry = listed(folder / name, number, Path(directory))
-                names[entry] = name
-                lines.append(f"{entry} {label}")
+                line = entry(folder / name, number, Path(directory))
+                names[line] = name
+                lines.append(f"{line} {label}")
             else:
                 skipped.append(name)
         unreadable = convert(lines, out, size, Path(directory), skipped=len(skipped))
-        skipped += [names[entry] for entry in unreadable]
+        skipped += [names[line] for line in unreadable]
     return sorted(skipped)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = command_line(__doc__.splitlines()[0])
     parser.add_argument("--image-size", type=at_least(1), default=224, help="of the crops to train on (default: 224)")
     args = parser.parse_args()
-    if args.out.suffix != ".lmdb":
-        refuse(f"{args.out} does not end with .lmdb; give a name that does")
-    if not args.folder.is_dir():
-        refuse(f"{args.folder} is not a folder; give one that holds one folder of JPEGs a class")
     if shutil.which("convert_imageset") is None:
         refuse("there is no program `convert_imageset` on PATH; run this in an image of Caffe")
-    classes, images = class_folders(args.folder)
-    # Caffe reads the file from its begin to its end: in the folders' order it would see one class after the other.
-    random.Random(0).shuffle(images)
+    classes, images = listed(args, ".lmdb")
 
     # Written under another name and renamed at the end: where there is an LMDB, it is complete.
     partial, index = args.out.with_suffix(".partial.lmdb"), args.out.with_suffix(".json")
@@ -109,7 +99,7 @@ def main():
     packed = len(images) - len(skipped)
     if not packed:
         shutil.rmtree(str(partial))
-        refuse(f"{args.folder} holds no JPEG in class folders that decodes (CLASS/NAME.jpg); give a folder that does")
+        refuse_empty(args)
     # Caffe lets nobody else in. Readers take the lock for writing, if only to learn that the file system is read-only.
     partial.chmod(0o755)
     (partial / "lock.mdb").chmod(0o666)

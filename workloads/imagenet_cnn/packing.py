@@ -1,6 +1,6 @@
-"""What packers of single files share: the command line, the order, what is left out, and a result that is there as a whole or not.
+"""What packers share: the command line, the order; those of single files also what is left out, and a result that is there as a whole or not.
 
-Standard library only. JPEGs that are cut short or do not decode are left out and named in `skipped`. Progress goes to standard error,
+Standard library and syntax of Python 3.6 only. JPEGs that are cut short or do not decode are left out and named in `skipped`. Progress goes to standard error,
 one JSON line at the end to standard output.
 """
 
@@ -16,6 +16,30 @@ from class_folders import class_folders, is_whole
 PROGRESS_EVERY = 500
 
 
+def command_line(description):
+    """Build the parser of a packer."""
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    return parser
+
+
+def listed(args, suffix):
+    """Names of the classes, and the images in the order in which they are packed; refuse an OUT of another suffix."""
+    if args.out.suffix != suffix:
+        refuse(f"{args.out} does not end with {suffix}; give a name that does")
+    if not args.folder.is_dir():
+        refuse(f"{args.folder} is not a folder; give one that holds one folder of JPEGs a class")
+    classes, images = class_folders(args.folder)
+    # Readers take a stretch or a window of the file at a time: in the folders' order it would hold few classes.
+    random.Random(0).shuffle(images)
+    return classes, images
+
+
+def refuse_empty(args):
+    refuse(f"{args.folder} holds no JPEG in class folders that decodes (CLASS/NAME.jpg); give a folder that does")
+
+
 def pack(description, *, suffixes, decodes, open_writer):
     """Read DIR and OUT from the command line and pack DIR into OUT, with OUT.json {classes, images, skipped} beside it.
 
@@ -23,18 +47,8 @@ def pack(description, *, suffixes, decodes, open_writer):
     decodes: whether the framework reads these bytes of a JPEG to the end.
     open_writer: given the paths to write by suffix, an object with `write(number, jpeg, label, name)` and `close()`.
     """
-    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    if args.out.suffix != suffixes[-1]:
-        refuse(f"{args.out} does not end with {suffixes[-1]}; give a name that does")
-    if not args.folder.is_dir():
-        refuse(f"{args.folder} is not a folder; give one that holds one folder of JPEGs a class")
-    classes, images = class_folders(args.folder)
-    # Readers take a stretch or a window of the file at a time: in the folders' order it would hold few classes.
-    random.Random(0).shuffle(images)
-
+    args = command_line(description).parse_args()
+    classes, images = listed(args, suffixes[-1])
     partial = {suffix: args.out.with_suffix(f".partial{suffix}") for suffix in suffixes}
     writer = open_writer(partial)
     packed, skipped = 0, []
@@ -53,7 +67,7 @@ def pack(description, *, suffixes, decodes, open_writer):
     if not packed:
         for path in partial.values():
             path.unlink()
-        refuse(f"{args.folder} holds no JPEG in class folders that decodes (CLASS/NAME.jpg); give a folder that does")
+        refuse_empty(args)
     for suffix in suffixes:
         partial[suffix].rename(args.out.with_suffix(suffix))
     print(json.dumps({"path": str(args.out), **index}))

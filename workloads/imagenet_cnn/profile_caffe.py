@@ -16,6 +16,7 @@ import time
 
 import tables
 from arguments import refuse
+from process_caffe import ITERATION, READY, lines
 from profiling import PLAIN, agree, host_memory
 
 KINDS = ("kernels", "memory")
@@ -24,8 +25,6 @@ FORWARD = b"Performing Forward"  # the net is built
 INITIAL = re.compile(rb"\] Initial loss: (\S+)")
 TIMED = re.compile(rb"\] (Testing for \d+ iterations|Iteration: \d+ forward-backward time)")
 LAYER = re.compile(rb"\] +(\S+)\tforward: (\S+) ms|\] +(\S+)\tbackward: (\S+) ms")
-READY = b"Starting Optimization"
-TRAINED = re.compile(rb"\] +(?:\[\S+\] )?Iteration (\d+)\b.*, loss = (\S+)")
 DAY_S = 86400
 
 
@@ -59,14 +58,6 @@ class Stamps:
         hours, minutes, seconds = (float(part) for part in STAMP.match(line).groups())
         later = (3600 * hours + 60 * minutes + seconds - self.of_day) % DAY_S
         return self.monotonic + (later if later < DAY_S / 2 else later - DAY_S)
-
-
-def lines(process):
-    """Pass the log on, line by line."""
-    for line in iter(process.stderr.readline, b""):
-        sys.stderr.buffer.write(line)
-        sys.stderr.buffer.flush()
-        yield line
 
 
 def time_layers(process, args, events, *, kinds):
@@ -139,7 +130,7 @@ def watch_memory(process, args, events):
         if READY in line:
             events.phase("model", launched)
             emit_memory(process, events, "model")
-        found = TRAINED.search(line)
+        found = ITERATION.search(line)
         if not found or int(found.group(1)) > last:
             continue
         iteration = int(found.group(1))

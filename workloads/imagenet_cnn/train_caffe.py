@@ -22,37 +22,27 @@ because Caffe 1.0 ends without a rate, and NVCaffe numbers its last iteration on
 CPU, Caffe cuts the seconds to whole milliseconds; the time stamps before the lines have microseconds.
 """
 
-import ctypes
 import math
-import os
-import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import data_caffe
 import models_caffe
-from environment_caffe import caffe_version, environment, is_nvidia
-from prototxt_caffe import Net
-from snapshot_caffe import parameter_norm
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import profile_caffe
 from arguments import refuse
+from class_folders import check_fit, read_index
 from events import Events, finite, process_start
 from flags import parser
 from flop import per_sample
+from models_caffe import Net
 from placement import pin
+from process_caffe import ITERATION, READY, caffe_version, environment, is_nvidia, lines, start
+from snapshot_caffe import parameter_norm
 
-PR_SET_PDEATHSIG = 1
-# A line with a loss; those with a learning rate or a test have none.
-ITERATION = re.compile(rb"\] +(?:\[\S+\] )?Iteration (\d+)\b.*, loss = ")
-READY = b"Starting Optimization"  # the net is built; NVCaffe says it for each GPU
 # Iterations after the last edge, which is then an ordinary line in both Caffes.
 AFTER = 2
 
@@ -67,8 +57,8 @@ def check(args):
         )
     if args.devices > 1 and args.strategy == "single":
         refuse(f"--devices={args.devices} needs --strategy=caffe")
-    if args.model not in models_caffe.BUILDERS:
-        refuse(f"--model={args.model} is not offered with Caffe; ask for one of {', '.join(models_caffe.BUILDERS)}")
+    if args.model not in models_caffe.MODELS:
+        refuse(f"--model={args.model} is not offered with Caffe; ask for one of {', '.join(models_caffe.MODELS)}")
     if args.precision != "fp32" and (args.device, args.precision) != ("gpu", "fp16"):
         refuse(f"--precision={args.precision} is not offered with Caffe; ask for fp32, or on a GPU for fp16")
     if shutil.which("caffe") is None:
@@ -84,26 +74,17 @@ def check_version(args, version):
         refuse("--warmup=1: NVCaffe gives no rate before iteration 3; ask for 2 or more")
 
 
-def check_data(args, index):
-    """Refuse a data set that does not fit the model or the batch."""
-    if len(index["classes"]) > args.num_classes:
-        refuse(f"{args.data} has {len(index['classes'])} classes, --num-classes={args.num_classes} is less")
-    if index["size"] < args.image_size:
-        refuse(
-            f"{args.data} holds images of {index['size']} pixels, --image-size={args.image_size} is more; pack it again for that size"
-        )
-    if index["images"] < args.batch * args.devices:
-        refuse(f"{args.data} holds {index['images']} images, too few for a batch of {args.batch * args.devices}")
-
-
 def open_data(args):
     """The index of an LMDB; None for synthetic images."""
     if args.data == "synthetic":
         return None
     if not (Path(args.data) / "data.mdb").is_file() or not Path(args.data).with_suffix(".json").is_file():
         refuse(f"--data={args.data} is not an LMDB with its .json beside it; make one with pack_lmdb.py")
-    index = data_caffe.read_index(args.data)
-    check_data(args, index)
+    index = read_index(args.data)
+    if index["size"] < args.image_size:
+        small = f"{args.data} holds images of {index['size']} pixels, --image-size={args.image_size} is more"
+        refuse(f"{small}; pack it again for that size")
+    check_fit(args, classes=len(index["classes"]), images=index["images"], devices=args.devices)
     return index
 
 
@@ -121,7 +102,7 @@ def build(args, *, nvidia):
 
 def solver(args, directory, *, nvidia, snapshot):
     """SGD with momentum and L2 weight decay, at a fixed learning rate; `snapshot`: keep the weights at the end."""
-    lines = [
+    words = [
         f'net: "{directory}/net.prototxt"',
         f"base_lr: {args.learning_rate}",
         'lr_policy: "fixed"',
@@ -135,36 +116,15 @@ def solver(args, directory, *, nvidia, snapshot):
         f"random_seed: {args.seed}",
     ]
     if nvidia:
-        lines.append("store_blobs_in_old_format: true")  # as numbers, and not as bytes of a type of its own
-    return "\n".join(lines) + "\n"
-
-
-def start(args, words):
-    """Start `caffe`; it dies with this process, and SIGTERM or SIGINT to this process ends it."""
-    argv = ["caffe", *words]
-    if args.device == "gpu":
-        argv.append("-gpu=" + ",".join(str(number) for number in range(args.devices)))
-    env = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "OPENBLAS_NUM_THREADS": str(args.threads)}
-    env.update(GLOG_logtostderr="1", GLOG_minloglevel="0")  # all of the log, and no log files
-    if "NCCL_DEBUG_FILE" in env:  # NCCL would put Caffe's process id into the name; `events.nccl` looks for this one's
-        env["NCCL_DEBUG_FILE"] = env["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid()))
-    prctl = ctypes.CDLL(None).prctl
-    end_with_parent = partial(prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
-    # There is one thread here, as preexec_fn wants.
-    process = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, preexec_fn=end_with_parent)  # noqa: PLW1509
-    # Caffe answers SIGINT and SIGHUP in its own way, after the iteration and with code 0; SIGTERM ends it at once.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: process.terminate())
-    return process
+        words.append("store_blobs_in_old_format: true")  # as numbers, and not as bytes of a type of its own
+    return "\n".join(words) + "\n"
 
 
 def watch(process, args, events):
     """Pass the log on and emit an event at each of its turning points. Returns an exit code."""
     launched, last = time.monotonic(), args.warmup + args.iterations
     ready = stepped = measured = False
-    for line in iter(process.stderr.readline, b""):
-        sys.stderr.buffer.write(line)
-        sys.stderr.buffer.flush()
+    for line in lines(process):
         if not ready and READY in line:
             ready = True
             events.phase("model", launched)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
+from class_folders import check_fit, read_index
 from flags import parser
 from flop import per_sample
 from loop import Batches
@@ -47,16 +48,6 @@ def check_file(args):
             )
 
 
-def check_data(args, *, classes, images, processes):
-    """Refuse a data set that does not fit the model or the batch: so many classes, so many images to train on."""
-    if classes > args.num_classes:
-        refuse(f"{args.data} has {classes} classes, --num-classes={args.num_classes} is less")
-    if images // processes < args.batch * args.devices:
-        refuse(
-            f"{args.data} has {images} images to train on, too few for {processes} batches of {args.batch * args.devices}"
-        )
-
-
 class Classifier(Training):
     """A network that tells what an image shows."""
 
@@ -73,7 +64,7 @@ class Classifier(Training):
 
     def open_data(self):
         """Open the source of batches: each process draws its own."""
-        from data_mxnet import Records, read_index
+        from data_mxnet import Records
 
         args, rank, processes = self.args, self.ranks.rank, self.ranks.processes
         if args.data == "synthetic":
@@ -81,7 +72,7 @@ class Classifier(Training):
         if args.epoch_iterations:
             return self.folders()
         index = read_index(args.data)
-        check_data(args, classes=len(index["classes"]), images=index["images"], processes=processes)
+        check_fit(args, classes=len(index["classes"]), images=index["images"], devices=processes * args.devices)
         shape = (self.samples, 3, args.image_size, args.image_size)
         part = {"rank": rank, "world_size": processes, "workers": args.loader_workers}
         return Records(args.data, shape, seed=args.seed, contexts=self.contexts, dtype=self.dtype, **part)
@@ -97,7 +88,8 @@ class Classifier(Training):
         args, processes = self.args, self.ranks.processes
         part = {"rank": self.ranks.rank, "world_size": processes, "workers": args.loader_workers}
         folders = Folders(args.data, size=args.image_size, seed=args.seed, **part)
-        check_data(args, classes=len(folders.classes), images=len(folders.training), processes=processes)
+        images, devices = len(folders.training), processes * args.devices
+        check_fit(args, classes=len(folders.classes), images=images, devices=devices)
         self.validation = Central(folders, folders.share(folders.validation), batch=args.batch)
         return Learned(folders, batch=self.samples, contexts=self.contexts, dtype=self.dtype)
 
@@ -143,7 +135,7 @@ class Classifier(Training):
         return {"samples": samples, "loss_sum": loss_sum, "correct": correct}
 
     def shared_batch(self, count, contexts):
-        from data_mxnet import SHARED
+        from synthetic import SHARED
 
         return next(self.synthetic(SHARED, count, contexts))
 

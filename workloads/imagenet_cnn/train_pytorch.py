@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
+from class_folders import check_fit
 from flags import parser
 from flop import per_sample
 from loop import Batches
@@ -81,10 +82,7 @@ class Cnn(Training):
 
             reader, source, decoder = Encoded, Decoded, {"decode": nvjpeg(self.device)}
         dataset = open_folder(args, part=0 if args.epoch_iterations else None, reader=reader)
-        if len(dataset) // ranks.world_size < args.batch:
-            refuse(
-                f"{args.data} holds {len(dataset)} JPEGs, too few for {ranks.world_size} batches of {args.batch}; ask for less"
-            )
+        check_fit(args, classes=len(dataset.classes), images=len(dataset), devices=ranks.world_size)
         loader = {"batch": args.batch, "workers": args.loader_workers, "device": self.device, "layout": self.layout}
         ranked = {"rank": ranks.rank, "world_size": ranks.world_size}
         if args.epoch_iterations:
@@ -101,7 +99,7 @@ class Cnn(Training):
         self.batches.source.skipped |= self.held_out.skipped
 
     def shared_batch(self):
-        from data_torch import SHARED
+        from synthetic import SHARED
 
         return next(self.synthetic(first=SHARED))
 

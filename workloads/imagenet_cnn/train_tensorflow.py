@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from arguments import refuse
+from class_folders import check_fit, class_folders, read_index, split
 from flags import parser
 from with_tensorflow.training import Training, differences, run
 
@@ -83,8 +84,7 @@ class Cnn(Training):
         return normalized(images)
 
     def open(self):
-        from class_folders import class_folders, split
-        from data_tensorflow import Folders, Records, Synthetic, Validation, read_index
+        from data_tensorflow import Folders, Records, Synthetic, Validation
 
         args, ranks = self.args, self.ranks
         if args.data == "synthetic":
@@ -92,19 +92,17 @@ class Cnn(Training):
         packed = not Path(args.data).is_dir()
         index = read_index(args.data) if packed else None
         classes, images = (index["classes"], range(index["images"])) if packed else class_folders(args.data)
-        if len(classes) > args.num_classes:
-            refuse(f"{args.data} has {len(classes)} classes, --num-classes={args.num_classes} is less")
         if args.epoch_iterations:
             images, validation = split(images)
             if not validation:
                 refuse(f"{args.data} has no class of 5 JPEGs, of which the last would be for validation; give more")
             self.validated = Validation(args, ranks, images=validation)
-        if len(images) // ranks.world_size < args.batch:
-            refuse(f"{args.data} holds {len(images)} JPEGs, too few for {ranks.world_size} batches of {args.batch}")
+        check_fit(args, classes=len(classes), images=len(images), devices=ranks.world_size)
         return Records(args, ranks) if packed else Folders(args, ranks, images=images)
 
     def shared_batch(self):
-        from data_tensorflow import SHARED, Synthetic
+        from data_tensorflow import Synthetic
+        from synthetic import SHARED
 
         return next(Synthetic(self.args, self.ranks, shared=SHARED))
 

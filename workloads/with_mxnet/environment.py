@@ -1,8 +1,8 @@
 """The software and devices of this process as MXNet's libraries name them, for the event `env`."""
 
 import ctypes
-import os
-import platform
+
+import placement
 
 
 def library_number(library, function):
@@ -40,14 +40,7 @@ def gpu_name(index):
 
 def environment(args, mx):
     """Software and devices as MXNet's libraries name them."""
-    gpu = args.device == "gpu"
-    return {
-        "python": platform.python_version(),
-        "framework": "mxnet",
-        "framework_version": mx.__version__,
-        "device": args.device,
-        "device_names": [gpu_name(i) for i in range(args.devices)] if gpu else [],
-        "threads": args.threads,
-        "cpus": sorted(os.sched_getaffinity(0)),
-        **(cuda_versions() if gpu else {"cuda": None, "cudnn": None, "nccl": None}),
-    }
+    told = {"framework": "mxnet", "framework_version": mx.__version__, "device_names": []}
+    if args.device == "gpu":
+        told.update(cuda_versions(), device_names=[gpu_name(i) for i in range(args.devices)])
+    return placement.environment(args, **told)

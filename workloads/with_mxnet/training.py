@@ -19,7 +19,7 @@ import os
 import time
 
 import convergence
-from arguments import refuse
+from arguments import check_strategy, refuse
 from events import Events, process_start
 from loop import report
 from placement import local_rank, pin
@@ -28,12 +28,9 @@ from with_mxnet.profiler import UNBULKED, Regions, Storage
 
 def check(args):
     """Refuse what no MXNet program can do; before MXNet is imported, as nothing here needs it."""
-    if args.strategy not in {"single", "kvstore", "horovod"}:
-        refuse(f"--strategy={args.strategy} is not MXNet's; it has single, kvstore and horovod")
+    check_strategy(args, "MXNet", ("single", "kvstore", "horovod"))
     if (args.strategy == "kvstore") != (args.kvstore is not None):
         refuse("--strategy=kvstore and --kvstore=NAME go together; give both or neither")
-    if (args.strategy == "horovod") != (args.compression is not None):
-        refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
     if args.devices > 1 and args.strategy != "kvstore":
         refuse(f"--devices={args.devices} needs --strategy=kvstore")
     check_precision(args)

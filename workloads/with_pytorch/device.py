@@ -4,9 +4,7 @@ fp32 is IEEE single precision everywhere; tf32 lets matrix products and convolut
 imported by none of the modules that a program reads first, since its thread pools take their place when it is imported.
 """
 
-import os
-import platform
-
+import placement
 from arguments import refuse
 from placement import local_rank
 
@@ -46,17 +44,10 @@ def set_up(args, torch):
 
 def environment(args, torch, device):
     """Software and device as PyTorch names them."""
-    gpu = device.type == "cuda"
-    cudnn = torch.backends.cudnn.version() if gpu else None
-    return {
-        "python": platform.python_version(),
-        "framework": "pytorch",
-        "framework_version": torch.__version__,
-        "device": args.device,
-        "device_names": [torch.cuda.get_device_name(device)] if gpu else [],
-        "threads": torch.get_num_threads(),
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "cuda": torch.version.cuda if gpu else None,
-        "cudnn": str(cudnn) if cudnn else None,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
-    }
+    told = {"framework": "pytorch", "framework_version": torch.__version__, "threads": torch.get_num_threads()}
+    told["device_names"] = []
+    if device.type == "cuda":
+        cudnn, nccl = torch.backends.cudnn.version(), torch.cuda.nccl.version()
+        told |= {"cuda": torch.version.cuda, "cudnn": str(cudnn) if cudnn else None, "nccl": ".".join(map(str, nccl))}
+        told["device_names"] = [torch.cuda.get_device_name(device)]
+    return placement.environment(args, **told)

@@ -26,7 +26,7 @@ import math
 import time
 
 import convergence
-from arguments import refuse
+from arguments import check_strategy, refuse
 from events import Events, process_start
 from leaving import leave
 from loop import report
@@ -45,15 +45,12 @@ def check(args, *, launched, offered):
         refuse(
             f"--devices={args.devices}: a PyTorch process drives one device; start one process a device with torchrun"
         )
-    if args.strategy not in {"single", "ddp", "horovod"}:
-        refuse(f"--strategy={args.strategy} is not PyTorch's; it has single, ddp and horovod")
+    check_strategy(args, "PyTorch", ("single", "ddp", "horovod"))
     if args.strategy != "single" and not launched:
         launcher = "torchrun" if args.strategy == "ddp" else "horovodrun"
         refuse(f"--strategy={args.strategy} needs the ranks that {launcher} starts; run this program with {launcher}")
     if args.strategy == "single" and launched:
         refuse("--strategy=single under a launcher would train one model a process; ask for ddp or horovod")
-    if (args.strategy == "horovod") != (args.compression is not None):
-        refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
     convergence.check(args)
     techniques.check(args, offered=offered)
 

@@ -1,8 +1,6 @@
 """The devices of a TensorFlow program, in training and inference alike: what they can't do, their set-up, and how they are named."""
 
-import os
-import platform
-
+import placement
 from arguments import refuse
 from placement import local_rank
 
@@ -49,15 +47,13 @@ def environment(args, tf, gpus):
     from with_tensorflow import shim
 
     built = shim.build_info() if gpus else {}
-    return {
-        "python": platform.python_version(),
-        "framework": "tensorflow",
-        "framework_version": tf.__version__,
-        "device": args.device,
-        "device_names": [shim.gpu_details(gpu)[0] for gpu in gpus],
-        "threads": tf.config.threading.get_intra_op_parallelism_threads(),
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "cuda": built.get("cuda_version"),
-        "cudnn": built.get("cudnn_version"),
-        "nccl": None,  # TensorFlow does not tell; where NCCL is used its own log does
-    }
+    # TensorFlow does not tell its NCCL; where that is used its own log does.
+    return placement.environment(
+        args,
+        framework="tensorflow",
+        framework_version=tf.__version__,
+        device_names=[shim.gpu_details(gpu)[0] for gpu in gpus],
+        threads=tf.config.threading.get_intra_op_parallelism_threads(),
+        cuda=built.get("cuda_version"),
+        cudnn=built.get("cudnn_version"),
+    )

@@ -35,7 +35,7 @@ import os
 import time
 
 import convergence
-from arguments import refuse
+from arguments import check_strategy, refuse
 from events import Events, process_start
 from leaving import leave
 from loop import Batches, report
@@ -46,17 +46,13 @@ from with_tensorflow.device import environment, set_up
 
 # Variables of Horovod's own launcher and of Open MPI's.
 HOROVOD_RANKS = {"HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"}
-STRATEGIES = ("single", "mirrored", "multiworker", "horovod")
 
 
 def check(args):
     """Refuse what no program with TensorFlow can do; before TensorFlow is imported, as nothing here needs it."""
-    if args.strategy not in STRATEGIES:
-        refuse(f"--strategy={args.strategy} is not TensorFlow's; it has {', '.join(STRATEGIES)}")
+    check_strategy(args, "TensorFlow", ("single", "mirrored", "multiworker", "horovod"))
     if args.devices > 1 and args.strategy != "mirrored":
         refuse(f"--devices={args.devices} needs --strategy=mirrored; others drive one device a process")
-    if (args.strategy == "horovod") != (args.compression is not None):
-        refuse("--strategy=horovod and --compression=none|fp16 go together; give both or neither")
     if args.strategy == "horovod" and not HOROVOD_RANKS & set(os.environ):
         refuse("--strategy=horovod needs the ranks that horovodrun starts; run this program with horovodrun")
     if args.strategy == "multiworker" and "TF_CONFIG" not in os.environ:

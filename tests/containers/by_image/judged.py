@@ -70,11 +70,11 @@ def converge(framework, data, *more, launcher=(), ranks=({},), processes=1):
     return events
 
 
-def infer(framework, data, precision, *more):
+def infer(framework, data, precision):
     """Train a little, and hold predictions at a precision against labels and against those in fp32."""
     program = str(WORKLOADS / f"imagenet_cnn/infer_{framework}.py")
     lengths = ("--batch=3", "--iterations=5", "--window=2", "--fit=60", f"--data={data}", f"--precision={precision}")
-    events = ran(program, *COMMON, *lengths, *more)
+    events = ran(program, *COMMON, *lengths)
     (accuracy,), (batch,), (stop,) = of(events, "accuracy"), of(events, "batch"), of(events, "run_stop")
     assert (accuracy["precision"], accuracy["reference"], accuracy["fit_iterations"]) == (precision, "fp32", 60)
     assert accuracy["samples"] == SAMPLES
@@ -91,13 +91,16 @@ def infer(framework, data, precision, *more):
     (latency,) = of(events, "latency")
     assert (latency["in_flight"], latency["batch"], latency["without_transfer"]) == (1, 3, None)
     assert latency["with_transfer"] == [seconds for event in of(events, "window") for seconds in event["step_seconds"]]
-    paced = ran(
-        program, *COMMON, *lengths[:1], *lengths[4:], "--iterations=0", "--measure-seconds=0.5", "--window=0", *more
-    )
+
+
+def infer_for_a_while(framework):
+    """Answer for seconds, and not for a number of batches."""
+    lengths = ("--batch=3", "--iterations=0", "--measure-seconds=0.5", "--window=0")
+    program = str(WORKLOADS / f"imagenet_cnn/infer_{framework}.py")
+    paced = ran(program, *COMMON, *lengths, "--data=synthetic", "--precision=fp32")
     (pace,), (stop,), windows = of(paced, "pace"), of(paced, "run_stop"), of(paced, "window")
     assert stop["iterations"] == pace["iterations"] == sum(event["iterations"] for event in windows)
     assert {event["iterations"] for event in windows} == {pace["window"]}
-    return events
 
 
 def answers_in_order(predictor, samples, expected):

@@ -4,13 +4,10 @@ The losses in `tests/golden/deepspeech2_losses.json` are PyTorch's; its script h
 """
 
 import json
-import sys
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
 import alone
+import numpy as np
 
 GOLDEN = Path(__file__).parents[2] / "golden/deepspeech2_losses.json"
 STEPS = 10

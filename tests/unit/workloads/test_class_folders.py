@@ -1,13 +1,14 @@
 """Prevents: labels that differ from run to run or between frameworks, a folder without images taken for a class, a truncated JPEG
 taken for a whole one, images that are trained on and validated on, or by two ranks, a class without any validation, a crop beyond an image,
-a stem of the wrong size, flags that a record's command line would leave out."""
+smaller or flatter than it may be, or another one when it is drawn again,
+flags that a record's command line would leave out."""
 
 import argparse
 
 import arguments
 import class_folders
+import numpy as np
 import pytest
-import stem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,11 +105,6 @@ def test_a_whole_jpeg_ends_with_its_marker(jpeg, whole):
     assert class_folders.is_whole(jpeg) is whole
 
 
-@pytest.mark.parametrize(("size", "small"), [(32, True), (64, True), (95, True), (96, False), (224, False)])
-def test_small_images_get_the_small_stem(size, small):
-    assert stem.is_small(size) is small
-
-
 def test_every_flag_of_a_training_program_is_required_but_those_of_one_strategy_or_framework():
     parser = arguments.training_parser("", models=("lenet",))
     optional = [a.dest for a in parser._actions if a.option_strings and not a.required and a.dest != "help"]
@@ -151,3 +147,28 @@ def test_a_refusal_is_one_line_and_code_2(capsys):
         arguments.refuse("no GPU here")
     assert stop.value.code == 2
     assert capsys.readouterr() == ("", "no GPU here\n")
+
+
+SIDES = st.integers(1, 5000)
+
+
+@given(seed=st.integers(0, 2**32), width=SIDES, height=SIDES)
+def test_a_crop_lies_within_its_image_and_is_drawn_from_the_seed_alone(seed, width, height):
+    left, top, w, h = class_folders.random_crop(np.random.default_rng(seed), width, height)
+    assert 0 <= left <= left + w <= width
+    assert 0 <= top <= top + h <= height
+    assert w > 0
+    assert h > 0
+    assert class_folders.random_crop(np.random.default_rng(seed), width, height) == (left, top, w, h)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_a_crop_has_8_to_100_percent_of_the_area_at_an_aspect_ratio_of_3_to_4(seed):
+    """Of 1000 x 1000 pixels, to which sides are rounded; where no draw fits, the whole image is within both bounds."""
+    _, _, w, h = class_folders.random_crop(np.random.default_rng(seed), 1000, 1000)
+    assert 0.0795 <= w * h / 1e6 <= 1
+    assert 0.745 <= w / h <= 1.34
+
+
+def test_an_image_too_flat_for_any_crop_is_taken_whole():
+    assert class_folders.random_crop(np.random.default_rng(1), 5000, 1) == (0, 0, 5000, 1)

@@ -11,8 +11,7 @@ import pytest
 from flop import per_sample
 from hypothesis import given
 from hypothesis import strategies as st
-from models_caffe import extend
-from prototxt_caffe import Net
+from models_caffe import Net, extend
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "golden/flop_per_sample.json").read_text(encoding="utf-8"))
 

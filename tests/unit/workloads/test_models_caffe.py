@@ -7,16 +7,20 @@ from pathlib import Path
 
 import data_caffe
 import models_caffe
+import networks
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from prototxt_caffe import Net, pooled
+from models_caffe import Net, pooled
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 PROGRAMS = sorted(
     [
         *(WORKLOADS / f"{name}.py" for name in ("arguments", "events", "placement")),
-        *(WORKLOADS / f"imagenet_cnn/{name}.py" for name in ("class_folders", "flags", "pack_lmdb", "stem")),
+        *(
+            WORKLOADS / f"imagenet_cnn/{name}.py"
+            for name in ("class_folders", "classifier", "flags", "networks", "pack_lmdb", "packing")
+        ),
         *(WORKLOADS / "imagenet_cnn").glob("*_caffe.py"),
     ]
 )
@@ -46,9 +50,16 @@ def layers(text):
 
 
 @pytest.mark.parametrize("nvidia", [False, True])
-@pytest.mark.parametrize("name", models_caffe.BUILDERS)
+@pytest.mark.parametrize("name", models_caffe.MODELS)
 def test_networks_have_the_published_numbers_of_parameters_in_both_caffes(name, nvidia):
     assert build(name, 32 if name == "lenet" else 224, nvidia=nvidia).parameters == PARAMETERS[name]
+
+
+@pytest.mark.parametrize(("size", "small"), [(32, True), (64, True), (95, True), (96, False), (224, False)])
+def test_small_images_get_the_small_stem(size, small):
+    _, channels, kernel, stride, *_ = networks.layers("resnet50", size, 10)[0]
+    assert (channels, kernel, stride) == ((64, 3, 1) if small else (64, 7, 2))
+    assert networks.layers("resnet50-imagenet-stem", size, 10) == networks.layers("resnet50", 224, 10)
 
 
 def test_the_smaller_stem_changes_the_first_convolution_only():
@@ -108,7 +119,7 @@ def test_pooled_maps_have_as_many_rows_as_windows_fit(size, kernel, stride, padd
 
 
 def test_every_blob_is_made_before_it_is_read_and_read_by_someone():
-    for name in models_caffe.BUILDERS:
+    for name in models_caffe.MODELS:
         made, unread = {"data", "label"}, {"data", "label"}
         for layer in layers(build(name, 224).text()):
             bottoms, tops = (re.findall(rf'^  {end}: "(\w+)"', layer, flags=re.MULTILINE) for end in ("bottom", "top"))

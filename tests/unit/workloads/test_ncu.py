@@ -98,7 +98,7 @@ def test_the_program_runs_under_it_and_the_rows_come_after_its_own_lines(stand_i
 
 
 def test_its_columns_are_the_tables():
-    from runner.core.columns import COLUMNS
+    from runner.core.events.parse import COLUMNS
 
     assert ncu.columns(ncu.kernels(PAGE)).keys() <= COLUMNS["kernels"].keys()
 

@@ -5,6 +5,9 @@ another phase's; losses lost or numbered wrongly; a table whose rows lie outside
 import io
 import itertools
 import mmap
+import subprocess
+import sys
+from pathlib import Path
 
 import events
 import loop
@@ -317,3 +320,16 @@ def test_memory_of_this_process_grows_and_its_peak_is_forgotten():
     block.close()
     after = profiling.host_memory()[0]
     assert after["allocated_bytes"] < during["allocated_bytes"] - (32 << 20)
+
+
+def test_tensorflow_refuses_a_region_of_its_one_graph_before_it_is_imported():
+    """A pass that a program can't make, but starts: there is no TensorFlow here."""
+    program = Path(profiling.__file__).parent / "imagenet_cnn/train_tensorflow.py"
+    words = (
+        "--model=lenet --image-size=32 --num-classes=10 --batch=8 --iterations=4 --warmup=1 --window=2 --precision=fp32 --device=cpu "
+        "--devices=1 --strategy=single --data=synthetic --learning-rate=0.001 --momentum=0.9 --weight-decay=0 --seed=1 --threads=1 "
+        "--cpus-per-worker=0 --loader-workers=1 --profile=kernels --profile-region=backward"
+    )
+    done = subprocess.run([sys.executable, program, *words.split()], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "ask for input" in done.stderr

@@ -167,6 +167,9 @@ def test_a_caffe_that_stops_early_is_no_success(stand_in):
         (["--model=inception-v3"], "0.17.3", "alexnet, googlenet, lenet"),
         (["--precision=tf32"], "0.17.3", "ask for fp32"),
         (["--data=/nowhere"], "0.17.3", "pack_lmdb.py"),
+        (["--profile=region"], "0.17.3", "ask for kernels or memory"),
+        (["--profile=metrics"], "0.17.3", "ask for kernels or memory"),
+        (["--profile=kernels", "--profile-region=input"], "0.17.3", "leave it out"),
     ],
 )
 def test_what_caffe_cannot_do_is_refused_in_one_line(stand_in, flags, version, said):
@@ -188,7 +191,7 @@ def test_half_precision_is_nvcaffes(stand_in):
     [
         ({"classes": ["a"] * 11}, "has 11 classes"),
         ({"size": 31}, "holds images of 31 pixels"),
-        ({"images": 15}, "too few for a batch of 16"),
+        ({"images": 15}, "too few for 2 batches of 8"),
         ({}, None),
     ],
 )

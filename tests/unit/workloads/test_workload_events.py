@@ -11,8 +11,7 @@ import counters
 import events
 import pytest
 
-from runner.core.events import parse
-from runner.core.events.wires import Bytes, Peer, PortBytes
+from runner.core.events import Bytes, Peer, PortBytes, parse
 
 
 def emitted(write):

@@ -11,14 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 import caffe
 import data_caffe
-from prototxt_caffe import Net
+import numpy as np
+from class_folders import read_index
+from models_caffe import Net
+from PIL import Image
 
 PROGRAMS = Path(__file__).parents[4] / "workloads/imagenet_cnn"
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
@@ -51,7 +49,7 @@ assert report["images"] == 24
 assert report["skipped"] == ["blue/text.jpeg", "green/end.jpg", "red/cut.jpg"]
 assert report["size"] == 32
 assert sorted(path.name for path in root.glob("packed*")) == ["packed.json", "packed.lmdb"]
-assert data_caffe.read_index(root / "packed.lmdb") == {key: report[key] for key in report if key != "path"}
+assert read_index(root / "packed.lmdb") == {key: report[key] for key in report if key != "path"}
 assert (root / "packed.lmdb").stat().st_mode & 0o055 == 0o055
 assert (root / "packed.lmdb/lock.mdb").stat().st_mode & 0o066 == 0o066
 

@@ -4,18 +4,13 @@ Prevents labels shifted against images, answers with dropout or by the statistic
 weights that are lost on the way from the solver, answers that depend on the batch.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 import caffe
 import inference
 import judged
+import numpy as np
 from flags import infer_parser
 from infer_caffe import Predictor
 
@@ -61,3 +56,4 @@ def a_batch_is_held_against_what_is_free():
 answers_are_of_each_image_alone()
 a_batch_is_held_against_what_is_free()
 judged.infer("caffe", judged.folder(), "fp32")
+judged.infer_for_a_while("caffe")

@@ -4,18 +4,13 @@ Prevents a branch that is built and not connected, a weight that gets no gradien
 that do not start as identities, synthetic images that change from step to step or are no standard normal noise.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 import caffe
 import data_caffe
-from models_caffe import extend
-from prototxt_caffe import Net
+import numpy as np
+from models_caffe import Net, extend
 
 SOLVER = 'net: "{}"\nbase_lr: {}\nlr_policy: "fixed"\nmomentum: 0.9\nsolver_mode: CPU\nrandom_seed: 1\nsnapshot_after_train: false\n'
 

@@ -15,14 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 import caffe
 import data_caffe
-from models_caffe import extend
-from prototxt_caffe import Net
+import numpy as np
+from models_caffe import Net, extend
 from snapshot_caffe import parameter_norm
 
 PROGRAM = Path(__file__).parents[4] / "workloads/imagenet_cnn/train_caffe.py"

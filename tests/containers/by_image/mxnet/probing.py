@@ -6,9 +6,7 @@ Prevents a probe whose keys or optimizer stay in the store and train along, a su
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from probed import WORKLOADS, hold, losses, of, program, ran, read
 
 MEETING = {

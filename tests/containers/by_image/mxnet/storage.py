@@ -3,12 +3,8 @@
 Prevents memory of MXNet's own profiler that counts operators, forgets what was handed back, or keeps a peak of the phase before.
 """
 
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from with_mxnet.profiler import Storage
 from with_mxnet.shim import mx
 

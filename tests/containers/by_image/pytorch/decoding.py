@@ -6,19 +6,15 @@ short that comes out half grey; a resize that skips pixels; a thread that outliv
 """
 
 import io
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
-from torch.utils.data import DistributedSampler
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from data_torch import ClassFolders, Crop, Images
 from decode_torch import Ahead, Decoded, Encoded, cut, filled, nvjpeg
+from PIL import Image
+from torch.utils.data import DistributedSampler
 
 CPU = torch.device("cpu")
 # One level of 255 is 0.017 of a deviation. Pillow rounds to levels twice, and looks beyond the edges of a crop.

@@ -10,12 +10,9 @@ import tempfile
 from pathlib import Path
 
 import torch
+from data_torch import ClassFolders, Images
 from PIL import Image
 from torch.utils.data import DistributedSampler
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
-from data_torch import ClassFolders, Images
 
 COLOURS = {"blue": (0, 0, 254), "green": (0, 255, 1), "red": (254, 0, 0)}
 # (colour - mean) / deviation of ImageNet, by hand.
@@ -58,9 +55,8 @@ assert skipped == {"red/cut.jpg", "blue/text.jpeg"}, skipped
 
 # Loaders that pin memory wait for each process that is still there when the interpreter ends; here, what comes last tells how many are.
 ENDS = f"""
-import atexit, multiprocessing, sys, torch
+import atexit, multiprocessing, torch
 atexit.register(lambda: print(len(multiprocessing.active_children())))
-sys.path[:0] = {sys.path[:2]}
 from data_torch import *
 from torch.utils.data import DistributedSampler
 dataset = ClassFolders({str(root)!r}, image_size=16)

@@ -6,15 +6,9 @@ validations change.
 """
 
 import math
-import sys
-from pathlib import Path
 
-import torch
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
-sys.path.insert(0, str(Path(__file__).parents[1]))
 import judged
+import torch
 from flags import infer_parser
 from infer_pytorch import Predictor
 from probed import losses, ran
@@ -119,3 +113,4 @@ if __name__ == "__main__":
     judged.converge("pytorch", folder, "--strategy=ddp", "--batch=2", ranks=torchrun(2), processes=2)
     for name in ("fp32", "bf16", "int8"):
         judged.infer("pytorch", folder, name)
+    judged.infer_for_a_while("pytorch")

@@ -5,15 +5,10 @@ or running statistics that start or stay different where they are to be shared, 
 """
 
 import os
-import sys
-from pathlib import Path
 
 import torch
-from torch import multiprocessing, nn
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 from programs import torchrun
+from torch import multiprocessing, nn
 from with_pytorch.ranks import Ddp
 
 RANKS, STEPS = 2, 3

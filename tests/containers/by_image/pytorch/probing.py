@@ -3,10 +3,6 @@
 Prevents a probe that moves the random numbers, the gradients or the buffers of the job that it comes before; a sum that is none.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from probed import hold, program, ran
 from programs import torchrun
 

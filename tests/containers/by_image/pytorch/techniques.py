@@ -4,13 +4,7 @@ Prevents a faster network that is another one: blocks cut at the wrong pixel, ze
 pixel short, weights that are copies nobody updates, parameters under other names or counted anew.
 """
 
-import sys
-from pathlib import Path
-
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from models_torch import build
 from with_pytorch.operations import layers
 from with_pytorch.stems import Blocked

@@ -5,14 +5,8 @@ number of ranks, a probe that moves random numbers, batches or gradients, a pass
 a region that is missing, a window without its units.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/deepspeech2"))
 import alone
-import speech
+from deepspeech2 import speech
 from probed import SIZES, WORKLOADS, losses, of, ran
 from profiled import passed
 from programs import torchrun

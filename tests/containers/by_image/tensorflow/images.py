@@ -14,9 +14,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from class_folders import class_folders
 from data_tensorflow import Folders, Records, normalized
 from with_tensorflow.ranks import Alone

@@ -4,17 +4,12 @@ Prevents answers with dropout or by statistics of the batch, an int8 network of 
 what it is measured on, weights that are not rounded, a memory error that ends the run where a smaller batch would do.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 import inference
 import judged
+import numpy as np
 from flags import infer_parser
 from infer_tensorflow import UNCOPIED, OnGpu, Predictor
 from with_tensorflow.layers import BatchNorm, in_use

@@ -4,11 +4,6 @@ Prevents a probe that moves the variables of the job that it comes before, a sum
 device.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
 from probed import hold, program, ran
 from tf_workers import environment
 

@@ -5,14 +5,10 @@ image that is counted or not named, statistics of a batch or dropout where the n
 """
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from class_folders import central_square, class_folders, share, split
 from data_tensorflow import Validation, middle, middles, normalized
 from flags import parser

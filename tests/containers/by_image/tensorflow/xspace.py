@@ -4,11 +4,6 @@ Prevents: kernels without the operator that launched them, copies without bytes,
 by the driver's number instead of the job's, times on the wrong clock, an operator that is its neighbour's child.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from with_tensorflow.profiler import Table
 

@@ -13,19 +13,15 @@ import wave
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/deepspeech2"))
 import alone
+import numpy as np
 import speech
+import torch
 from data_torch import placed
 from flags import SIZES, parser
 from flop import per_sample
 from models_torch import DeepSpeech2, build
+from torch.utils.flop_counter import FlopCounterMode
 from train_pytorch import Recognizer
 from with_pytorch.operations import recurrence, recurrence_backward
 from with_pytorch.ranks import Alone

@@ -3,12 +3,6 @@
 Prevents networks of one name that are not one network, an update that PyTorch does otherwise.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/wgan"))
 import alike
 from flags import parser
 from train_tensorflow import Wgan

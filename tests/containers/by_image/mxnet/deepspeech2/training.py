@@ -7,14 +7,9 @@ that leaves out what recurrent layers do, gradients that are not clipped, second
 import json
 import math
 import sys
-from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/deepspeech2"))
 import alone
+import numpy as np
 import recognized
 import speech
 from data_mxnet import placed

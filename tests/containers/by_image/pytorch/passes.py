@@ -7,15 +7,10 @@ steps, rows that ranks tear from one another, a pass that trains other weights t
 
 import json
 import statistics
-import sys
 import time
 from pathlib import Path
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/imagenet_cnn"))
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from probed import losses, of, program
 from profiled import passed
 

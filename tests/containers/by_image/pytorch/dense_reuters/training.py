@@ -6,17 +6,12 @@ trained on, a validation that changes the training.
 
 import json
 import sys
-from pathlib import Path
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/dense_reuters"))
 import alone
+import torch
 from flags import parser
 from synthetic import Corpus
+from torch.utils.flop_counter import FlopCounterMode
 from train_pytorch import Mlp
 from with_pytorch.ranks import Alone
 

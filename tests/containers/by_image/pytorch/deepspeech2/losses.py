@@ -3,15 +3,8 @@
 Prevents networks of one name that are not one network.
 """
 
-import sys
-from pathlib import Path
-
-import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/deepspeech2"))
 import recognized
+import torch
 from flags import SIZES, parser
 from train_pytorch import Recognizer
 from with_pytorch.ranks import Alone

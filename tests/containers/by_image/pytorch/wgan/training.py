@@ -10,17 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import torch
-from PIL import Image
-from torch.utils.flop_counter import FlopCounterMode
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/wgan"))
 import alone
+import torch
 from flags import parser
 from models_torch import Estimate, build
+from PIL import Image
 from synthetic import LATENT
+from torch.utils.flop_counter import FlopCounterMode
 from train_pytorch import Wgan
 
 # Convolutions of 4 x 4 by hand, biases there are none: 100, 512, 256, 128, 64, 3 channels, and 3, 64, 128, 256, 512, 1.

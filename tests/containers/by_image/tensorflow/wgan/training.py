@@ -10,14 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/wgan"))
 import alone
 import data_tensorflow
 import flags
+import numpy as np
 from models_tensorflow import build
 from train_tensorflow import Wgan
 from with_tensorflow.operations import layers

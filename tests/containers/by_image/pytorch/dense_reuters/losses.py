@@ -3,15 +3,8 @@
 Prevents networks of one name that are not one network, an update that another framework does otherwise, documents in another order.
 """
 
-import sys
-from pathlib import Path
-
-import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads"))
-sys.path.insert(0, str(Path(__file__).parents[4] / "workloads/dense_reuters"))
 import alike
+import torch
 from flags import parser
 from train_pytorch import Mlp
 from with_pytorch.ranks import Alone

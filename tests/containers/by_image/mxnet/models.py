@@ -1,0 +1,63 @@
+"""Inside the image: every network is the catalog's and costs what PyTorch's does, but where the networks are known to differ, and learns.
+
+Prevents, beside what `modelled` does, a branch that is built and not connected, a weight that gets no gradient, a gradient of the wrong sign.
+"""
+
+import math
+
+from modelled import CATALOG, REFERENCE, counted, hold_learning, hold_operations, hold_parameters, per_sample, sizes
+from models_mxnet import build, undrawn
+from networks import NETWORKS
+from with_mxnet.operations import layers
+from with_mxnet.shim import mx
+
+
+def earlier_stride(image_size):
+    """What the zoo's bottleneck ResNets save, by hand.
+
+    The stride of the first block of stages 2 to 4 sits in its 1x1 convolution in place of its 3x3 one, which so has a quarter of the
+    positions: three times those of its output fewer, from 256, 512 and 1,024 channels to 128, 256 and 512.
+    """
+    first = image_size // 8 if image_size >= 96 else image_size // 2  # output of stage 2; a small stem has no stride
+    return 2 * sum(3 * (first >> stage) ** 2 * (256 << stage) * (128 << stage) for stage in range(3))
+
+
+def trained(net):
+    return [p for p in net.collect_params().values() if p.grad_req != "null"]
+
+
+def six_steps_lower_the_loss(name):
+    mx.random.seed(1)
+    net = build(name, 32, 10, [mx.cpu()])
+    images, labels = mx.nd.random.normal(shape=(8, 3, 32, 32)), mx.nd.arange(8)
+    loss_function = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.03, "momentum": 0.9}, kvstore=None)
+    losses = []
+    for _ in range(6):
+        with mx.autograd.record():
+            loss = loss_function(net(images), labels)
+        loss.backward()
+        trainer.step(8)
+        losses.append(float(loss.mean().asscalar()))
+    hold_learning(name, losses, [p.name for p in trained(net) if not p.grad().asnumpy().any()])
+
+
+assert set(CATALOG) == set(NETWORKS)
+for name, (image_size, _) in CATALOG.items():
+    for size in sizes(name):
+        output = undrawn(name, size, 1000)(mx.sym.var("images"))
+        (_, *arguments), (shape,), _ = output.infer_shape(images=(2, 3, size, size))
+        assert shape == (2, 1000), f"{name} at {size} pixels gives {shape}"
+        if size == image_size:
+            hold_parameters(name, sum(map(math.prod, arguments)))
+    for size in counted(name):
+        saved = earlier_stride(size) if name in {"resnet50", "resnet101", "resnet152"} else 0
+        hold_operations(name, size, layers(undrawn(name, size, 1000), size), saved=saved)
+
+# As the program has it: hybridized, its parameters in half precision.
+net = build("lenet", 32, 1000, [mx.cpu()])
+net.cast("float16")
+net.hybridize(static_alloc=True, static_shape=True)
+assert per_sample(layers(net, 32))["forward"] == REFERENCE["lenet"]["32"]["forward"]
+for name in ("resnet18", "inception-bn"):
+    six_steps_lower_the_loss(name)

@@ -1,0 +1,50 @@
+"""Inside the image: every network is the catalog's, costs what PyTorch's does, and ends with the map that the papers' layers make.
+
+Prevents, beside what `modelled` does, a padding that TensorFlow puts on one side only.
+"""
+
+import math
+
+from modelled import CATALOG, REFERENCE, counted, hold_operations, hold_parameters, per_sample, sizes
+from models_tensorflow import build
+from networks import NETWORKS
+from with_tensorflow.operations import layers
+from with_tensorflow.shim import set_precision, tf
+
+# Height of the last map by hand: (size + 2 padding - kernel) // stride + 1 for one layer after the other.
+LAST_MAP = {
+    "alexnet": {32: 3, 33: 3, 224: 6, 299: 8},
+    "googlenet": {32: 4, 33: 4, 224: 7, 299: 9},
+    "inception-bn": {32: 4, 33: 5, 224: 7, 299: 10},
+    "inception-v3": {32: 3, 33: 3, 224: 5, 299: 8},
+    "lenet": {32: 5, 33: 5},
+    "resnet18": {32: 4, 33: 5, 224: 7, 299: 10},
+    "resnet50": {32: 4, 33: 5, 224: 7, 299: 10},
+    "vgg16": {32: 1, 33: 1, 224: 7, 299: 9},
+}
+# Deeper ones of a family: more layers that leave the map as it is.
+FAMILY = {"resnet101": "resnet50", "resnet152": "resnet50", "vgg19": "vgg16"}
+
+
+def hold(name, size):
+    """Hold a network at a size to its shapes and operations, and give it back."""
+    with tf.Graph().as_default():  # without arithmetic: no weight is drawn
+        net = build(name, size, 1000)
+        assert net.output.shape == (None, 1000), f"{name} at {size} pixels gives {net.output.shape}"
+        maps = [layer.output.shape[1] for layer in net.layers if len(layer.output.shape) == 4]
+        expected = LAST_MAP[FAMILY.get(name, name)].get(size, maps[-1])
+        assert maps[-1] == expected, f"{name} at {size} pixels ends with a map of {maps[-1]}, not {expected}"
+        if size in counted(name):
+            hold_operations(name, size, layers(net))
+    return net
+
+
+assert set(CATALOG) == set(NETWORKS)
+for name, (image_size, _) in CATALOG.items():
+    for size in sizes(name):
+        net = hold(name, size)
+        if size == image_size:
+            hold_parameters(name, sum(math.prod(weight.shape) for weight in net.trainable_variables))
+
+set_precision("bf16")
+assert per_sample(layers(build("lenet", 32, 1000)))["forward"] == REFERENCE["lenet"]["32"]["forward"]

@@ -1,0 +1,74 @@
+"""What programs that infer on images share: their checks, and the images that they answer, learn from and are calibrated on.
+
+Standard library and syntax of Python 3.6 only at import.
+"""
+
+from pathlib import Path
+
+import inference
+from arguments import refuse
+from class_folders import class_folders, split, spread
+
+
+def check(args, *, int8):
+    """Refuse what no such program can do; `int8` says why GPUs are not offered it, and what to ask for."""
+    inference.check(args)
+    if (args.precision, args.device) == ("int8", "gpu"):
+        refuse("--precision=int8 needs a CPU: " + int8)
+    if args.data != "synthetic" and not Path(args.data).is_dir():
+        refuse(f"--data={args.data} is not a folder; give one that holds one folder of JPEGs a class")
+
+
+class Classifier(inference.OneByOne):
+    """A network's images; `workloads/inference.py` says what its methods are for.
+
+    A program has besides `decode(images)`: the middle of each of `images`, (path below --data, label), that decodes, as bytes; their labels;
+    names of the others.
+    """
+
+    def __init__(self, args):
+        self.args, self.overcommits = args, args.device == "cpu"
+        self.decoded, self.skipped = 0, set()
+        if args.data == "synthetic":
+            return
+        classes, self.training, self.held_out = self.listed()
+        if len(classes) > args.num_classes:
+            refuse(f"{args.data} has {len(classes)} classes, --num-classes={args.num_classes} is less")
+        if not self.held_out:
+            refuse(
+                f"{args.data} has fewer than five JPEGs in each class, none of which would be left to infer on; give more"
+            )
+        if args.fit and len(self.training) < inference.FIT_BATCH:
+            few = f"{args.data} has {len(self.training)} JPEGs to learn from"
+            refuse(f"{few}, a batch has {inference.FIT_BATCH}; give more")
+
+    def listed(self):
+        """Names of the classes, and the images of both parts of --data."""
+        classes, images = class_folders(self.args.data)
+        return (classes, *split(images))
+
+    def library(self, most):
+        if self.args.data == "synthetic":
+            return self.synthetic(most), None
+        return self.middles(spread(self.held_out, most))
+
+    def calibration(self):
+        """Images that nothing is measured on, as the library has them."""
+        if self.args.data == "synthetic":
+            return self.synthetic(inference.CALIBRATION)
+        return self.middles(spread(self.training, inference.CALIBRATION))[0]
+
+    def synthetic(self, count):
+        from synthetic import samples
+
+        shape = {"image_size": self.args.image_size, "num_classes": self.args.num_classes}
+        return samples(self.args.seed, first=0, count=count, **shape)[0]
+
+    def middles(self, images):
+        """What `decode` makes of them, counted."""
+        pixels, labels, skipped = self.decode(images)
+        if not len(labels):
+            refuse(f"of {len(images)} JPEGs in {self.args.data} none decodes; give a folder whose images do")
+        self.decoded += len(labels)
+        self.skipped.update(skipped)
+        return pixels, labels

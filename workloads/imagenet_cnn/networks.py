@@ -1,0 +1,202 @@
+"""The convolutional networks of `imagenet_cnn`, declared once for all frameworks. Standard library and syntax of Python 3.6 only.
+
+Each framework's `models_*` makes its own layers of what `layers(name, image_size, num_classes)` lists, tuples (kind, *arguments):
+
+    convolution  channels, kernel, stride, padding: with a bias
+    unit         channels, kernel, stride, padding, epsilon: a convolution without a bias, batch normalization, ReLU
+    relu
+    max_pool     kernel, stride, padding, up: the largest of each window; `up`: the size of the map is rounded up
+    average_pool of 3x3 pixels with stride 1, the zeros around the map counted
+    mean         over the whole map
+    flatten, dense (units), dropout (share)
+    branches     lists of layers that read the same map, their outputs joined along the channels
+    residual     units, stride: a body, whose last unit has no ReLU and a scale that starts at zero, beside a shortcut that is a projection
+                 where the shape changes; then ReLU
+
+Kernels and paddings of two numbers are (height, width). Layer for layer they are torchvision's, so that parameters and FLOPs are those that
+everybody quotes. Auxiliary classifiers are left out: throughput benchmarks (tf_cnn_benchmarks, MXNet's image-classification examples) train
+without them. Fully-connected layers read the whole final map instead of one pooled to a fixed size, as in the papers, so AlexNet and VGG
+have more weights above 224 pixels.
+
+Sources: LeNet-5 as in Caffe's MNIST example, for three colours (LeCun et al., Gradient-based learning applied to document
+recognition, Proceedings of the IEEE 86(11), 1998) · AlexNet https://arxiv.org/abs/1404.5997 · VGG https://arxiv.org/abs/1409.1556 · ResNet https://arxiv.org/abs/1512.03385
+with the stride in the 3x3 convolution ("v1.5") · GoogLeNet https://arxiv.org/abs/1409.4842 with batch normalization, its 5x5
+branch 3x3 as in torchvision · BN-Inception https://arxiv.org/abs/1502.03167 figure 5 · Inception-v3 https://arxiv.org/abs/1512.00567
+"""
+
+from functools import partial
+
+# The published networks shrink an image 32-fold, 4-fold of it before their first block, which leaves nothing of a 32x32 one. Below so many
+# pixels the stem keeps its channels and loses that 4-fold: its convolution becomes 3x3 with stride 1, and the pooling that follows at once is
+# dropped, as He et al. do for CIFAR-10 (https://arxiv.org/abs/1512.03385, section 4.2). VGG and LeNet have no such stem. Inception-v3 with
+# its own needs 75 pixels, AlexNet 63; the next size that is in use is above both.
+SMALL_BELOW = 96
+# Networks of this name keep the published stem at every size, as programs do that hand small images to an unchanged network.
+UNCHANGED = "-imagenet-stem"
+
+
+def layers(name, image_size, num_classes):
+    """The layers from images of this height and width in pixels to the scores of the classes."""
+    published = name.replace(UNCHANGED, "")
+    small = published == name and image_size < SMALL_BELOW
+    return [*NETWORKS[published](small), ("dense", num_classes)]
+
+
+def add(made, x, listed):
+    """Add layers to `x` by the methods of `made` that have the names of their kinds; gives what the last one does."""
+    for kind, *arguments in listed:
+        x = getattr(made, kind)(x, *arguments)
+    return x
+
+
+def convolution(channels, kernel, stride=1, padding=0):
+    return "convolution", channels, kernel, stride, padding
+
+
+def unit(channels, kernel=1, stride=1, padding=0, epsilon=1e-3):
+    return "unit", channels, kernel, stride, padding, epsilon
+
+
+def max_pool(kernel=3, stride=2, padding=0, *, up=False):
+    return "max_pool", kernel, stride, padding, up
+
+
+def branches(*paths: list):
+    return "branches", paths
+
+
+RELU, MEAN, FLATTEN, AVERAGE_POOL = ("relu",), ("mean",), ("flatten",), ("average_pool",)
+# Two hidden layers of 4,096, as in AlexNet and VGG.
+HIDDEN = [FLATTEN, *[("dense", 4096), RELU, ("dropout", 0.5)] * 2]
+
+
+def lenet(_small):
+    convolutions = [convolution(20, 5), max_pool(2), convolution(50, 5), max_pool(2)]
+    return [*convolutions, FLATTEN, ("dense", 500), RELU]
+
+
+def alexnet(small):
+    return [
+        *[convolution(64, 3, 1, 1) if small else convolution(64, 11, 4, 2), RELU, max_pool()],
+        *[convolution(192, 5, 1, 2), RELU, max_pool()],
+        *[convolution(384, 3, 1, 1), RELU, convolution(256, 3, 1, 1), RELU, convolution(256, 3, 1, 1), RELU],
+        *[max_pool(), *HIDDEN],
+    ]
+
+
+def vgg(_small, *, depths):
+    stages = []
+    for channels, depth in zip((64, 128, 256, 512, 512), depths):  # noqa: B905 - Python 3.6
+        stages += [*[convolution(channels, 3, 1, 1), RELU] * depth, max_pool(2)]
+    return stages + HIDDEN
+
+
+def basic_block(width, stride):
+    return [unit(width, 3, stride, 1, 1e-5), unit(width, 3, 1, 1, 1e-5)]
+
+
+def bottleneck(width, stride):
+    return [unit(width, epsilon=1e-5), unit(width, 3, stride, 1, 1e-5), unit(4 * width, epsilon=1e-5)]
+
+
+def resnet(small, *, block, depths):
+    found = [unit(64, 3, 1, 1, 1e-5)] if small else [unit(64, 7, 2, 3, 1e-5), max_pool(padding=1)]
+    for stage, depth in enumerate(depths):
+        for number in range(depth):
+            stride = 2 if stage and not number else 1
+            found.append(("residual", block(64 * 2**stage, stride), stride))
+    return [*found, MEAN]
+
+
+def googlenet(small):
+    def block(one, three, five, pool):
+        return branches(
+            [unit(one)],
+            [unit(three[0]), unit(three[1], 3, 1, 1)],
+            [unit(five[0]), unit(five[1], 3, 1, 1)],
+            [max_pool(3, 1, 1), unit(pool)],
+        )
+
+    pool = max_pool(up=True)
+    return [
+        *([unit(64, 3, 1, 1)] if small else [unit(64, 7, 2, 3), pool]),
+        *[unit(64), unit(192, 3, 1, 1), pool],
+        *[block(64, (96, 128), (16, 32), 32), block(128, (128, 192), (32, 96), 64), pool],
+        *[block(192, (96, 208), (16, 48), 64), block(160, (112, 224), (24, 64), 64)],
+        *[block(128, (128, 256), (24, 64), 64), block(112, (144, 288), (32, 64), 64)],
+        *[block(256, (160, 320), (32, 128), 128), max_pool(2, up=True)],
+        *[block(256, (160, 320), (32, 128), 128), block(384, (192, 384), (48, 128), 128)],
+        *[MEAN, ("dropout", 0.2)],
+    ]
+
+
+def inception_bn(small):
+    one_by_one, three_by_three = partial(unit, epsilon=1e-5), partial(unit, kernel=3, padding=1, epsilon=1e-5)
+
+    def block(one, three, double, project, pool=AVERAGE_POOL):
+        return branches(
+            [one_by_one(one)],
+            [one_by_one(three[0]), three_by_three(three[1])],
+            [one_by_one(double[0]), three_by_three(double[1]), three_by_three(double[1])],
+            [pool, one_by_one(project)],
+        )
+
+    def shrink(three, double):
+        return branches(
+            [one_by_one(three[0]), three_by_three(three[1], stride=2)],
+            [one_by_one(double[0]), three_by_three(double[1]), three_by_three(double[1], stride=2)],
+            [max_pool(padding=1)],
+        )
+
+    return [
+        *([three_by_three(64)] if small else [unit(64, 7, 2, 3, 1e-5), max_pool(padding=1)]),
+        *[one_by_one(64), three_by_three(192), max_pool(padding=1)],
+        *[block(64, (64, 64), (64, 96), 32), block(64, (64, 96), (64, 96), 64), shrink((128, 160), (64, 96))],
+        *[block(224, (64, 96), (96, 128), 128), block(192, (96, 128), (96, 128), 128)],
+        *[block(160, (128, 160), (128, 160), 128), block(96, (128, 192), (160, 192), 128)],
+        *[shrink((128, 192), (192, 256)), block(352, (192, 320), (160, 224), 128)],
+        *[block(352, (192, 320), (192, 224), 128, pool=max_pool(3, 1, 1)), MEAN],
+    ]
+
+
+def inception_v3(small):
+    row, column = partial(unit, kernel=(1, 7), padding=(0, 3)), partial(unit, kernel=(7, 1), padding=(3, 0))
+    three = partial(unit, kernel=3, padding=1)
+    split = branches([unit(384, (1, 3), 1, (0, 1))], [unit(384, (3, 1), 1, (1, 0))])
+
+    def a(project):
+        double = [unit(64), three(96), three(96)]
+        return branches([unit(64)], [unit(48), unit(64, 5, 1, 2)], double, [AVERAGE_POOL, unit(project)])
+
+    def b(width):
+        seven = [unit(width), row(width), column(192)]
+        double = [unit(width), column(width), row(width), column(width), row(192)]
+        return branches([unit(192)], seven, double, [AVERAGE_POOL, unit(192)])
+
+    shrink_a = branches([unit(384, 3, 2)], [unit(64), three(96), unit(96, 3, 2)], [max_pool()])
+    shrink_b = branches([unit(192), unit(320, 3, 2)], [unit(192), row(192), column(192), unit(192, 3, 2)], [max_pool()])
+    c = branches([unit(320)], [unit(384), split], [unit(448), three(384), split], [AVERAGE_POOL, unit(192)])
+    if small:
+        stem = [three(32), three(32), three(64), unit(80), three(192)]
+    else:
+        stem = [unit(32, 3, 2), unit(32, 3), three(64), max_pool(), unit(80), unit(192, 3)]
+    return [
+        *[*stem, max_pool(), a(32), a(64), a(64), shrink_a],
+        *[b(128), b(160), b(160), b(192), shrink_b, c, c, MEAN, ("dropout", 0.5)],
+    ]
+
+
+NETWORKS = {
+    "alexnet": alexnet,
+    "googlenet": googlenet,
+    "inception-bn": inception_bn,
+    "inception-v3": inception_v3,
+    "lenet": lenet,
+    "resnet18": partial(resnet, block=basic_block, depths=(2, 2, 2, 2)),
+    "resnet50": partial(resnet, block=bottleneck, depths=(3, 4, 6, 3)),
+    "resnet101": partial(resnet, block=bottleneck, depths=(3, 4, 23, 3)),
+    "resnet152": partial(resnet, block=bottleneck, depths=(3, 8, 36, 3)),
+    "vgg16": partial(vgg, depths=(2, 2, 3, 3, 3)),
+    "vgg19": partial(vgg, depths=(2, 2, 4, 4, 4)),
+}
+MODELS = (*NETWORKS, f"resnet50{UNCHANGED}", f"resnet152{UNCHANGED}")
