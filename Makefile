@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
-DLSCALE := .venv/bin/dlscale
+# Told of make, the program says WORKERS=2 where it would say --workers=2.
+DLSCALE := DLSCALE_MAKE=1 .venv/bin/dlscale
 
 VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS WORKERS DEVICE BATCH IMAGE_SIZE STRATEGY KVSTORE CONTROLLER OPERATIONS \
   FUSION_THRESHOLD CYCLE_TIME COMPRESSION PRESET TECHNIQUES INTERCONNECT IFACE HCA LINK_RATE LINK_DELAY PRECISION MODE DATA DECODE LOADER_WORKERS THREADS ITERATIONS EPOCHS WARMUP FIT CONCURRENT REPEAT SCALING ENGINE SEED OUT TIMEOUT \
@@ -10,17 +11,17 @@ VARIABLES := FRAMEWORK VERSION MODEL GPUS NODES HOSTS WORKERS DEVICE BATCH IMAGE
 SWITCHES := XLA OVERSUBSCRIBE COMPARE
 
 # What else each target takes. A variable on the command line that no target of the call takes is refused: a mistyped one would be ignored.
-TAKES.bench := $(VARIABLES) $(SWITCHES)
+TAKES.plan := $(VARIABLES) $(SWITCHES)
+TAKES.bench := $(TAKES.plan) VERBOSE
 TAKES.compare-interconnects := $(TAKES.bench)
-TAKES.plan := $(TAKES.bench)
-TAKES.overhead := $(TAKES.bench) BESIDE_HOST
-TAKES.ablate := $(TAKES.bench) BATCHES
+TAKES.overhead := $(TAKES.plan) BESIDE_HOST
+TAKES.ablate := $(TAKES.plan) BATCHES
 TAKES.doctor := HOSTS IFACE
 TAKES.clean := HOSTS
 TAKES.regrade := DIR
 TAKES.profile := RUN
 TAKES.report := DIR OUT FORMAT
-TAKES.compare := A B FAIL_ON_REGRESSION JSON MARKDOWN
+TAKES.compare := A B SINCE FAIL_ON_REGRESSION JSON MARKDOWN
 TAKES.query := SQL IN CSV JSON
 TAKES.published := MODEL FRAMEWORK SOURCE PLOT JSON
 TAKES.reproduce := STUDY SCALE DEVICE HOSTS FRAMEWORK ENGINE DATA OUT CELLS DRY_RUN
@@ -33,7 +34,10 @@ ALWAYS := SHELL PYTHON PYTEST DLSCALE% PIP_% DOCKER_% CUDA_% %_proxy %_PROXY
 GOALS := $(or $(MAKECMDGOALS),$(.DEFAULT_GOAL))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $(v))),$(v)))
 UNKNOWN := $(sort $(filter-out $(ALWAYS) $(foreach goal,$(GOALS),$(TAKES.$(goal))),$(GIVEN)))
-$(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN); see `make help`, and set what is for the environment before `make`))
+NEAREST = $(shell $(PYTHON) -c 'import difflib, sys; a, b = map(str.split, sys.argv[1:]); \
+  print(" or ".join(dict.fromkeys(m for w in a for m in difflib.get_close_matches(w, b, 2, 0.75))))' '$(subst ','\'',$(UNKNOWN))' '$(foreach goal,$(GOALS),$(TAKES.$(goal)))' 2>/dev/null)
+MEANT = $(if $(NEAREST), did you mean $(NEAREST)? See, see)
+$(if $(UNKNOWN),$(error `make $(GOALS)` takes no $(UNKNOWN);$(MEANT) `make help`, and set what is for the environment before `make`))
 
 # FRAMEWORK=mxnet becomes --framework=mxnet; a value reaches the program as one word, whatever is in it: `value` expands no $ of it.
 lower = $(subst _,-,$(shell echo $(1) | tr A-Z a-z))
@@ -64,9 +68,9 @@ help: ## list targets and variables
 
 .PHONY: bench compare-interconnects plan doctor clean regrade profile report compare query published reproduce studies overhead ablate
 bench: .venv/ready ## train, measure, and leave a record
-	@$(DLSCALE) bench $(FLAGS)
+	@$(DLSCALE) bench $(FLAGS) $(call switches,VERBOSE)
 compare-interconnects: .venv/ready ## what the wires cost: over every one that HOSTS or GPUS have in common, else over emulated links
-	@$(DLSCALE) bench --compare $(FLAGS)
+	@$(DLSCALE) bench --compare $(FLAGS) $(call switches,VERBOSE)
 plan: .venv/ready ## print the exact command lines that bench would run
 	@$(DLSCALE) bench --dry-run $(FLAGS)
 doctor: .venv/ready ## what this machine has, and which images it can run; with HOSTS=..., what those have
@@ -79,8 +83,8 @@ profile: .venv/ready ## what a pass under a profiler found: RUN=results/...
 	@$(DLSCALE) profile $(call typed,RUN)
 report: .venv/ready ## draw records on file, and report.html and report.md with all of them and the studies: DIR=results/... (default: all of results) OUT=...; FORMAT=mllog writes MLPerf's log lines
 	@$(DLSCALE) report $(if $(value DIR),$(call typed,DIR)) $(call flags,OUT FORMAT)
-compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
-	@$(DLSCALE) compare $(call typed,A) $(call typed,B) $(call flags,FAIL_ON_REGRESSION) $(call switches,JSON MARKDOWN)
+compare: .venv/ready ## what got slower or faster: A=results/... before, B=results/... after, or A=last~1 B=last, or SINCE=yesterday; FAIL_ON_REGRESSION=3% exits with 4, JSON=1, MARKDOWN=1
+	@$(DLSCALE) compare $(call typed,A) $(call typed,B) $(call flags,SINCE FAIL_ON_REGRESSION) $(call switches,JSON MARKDOWN)
 query: .venv/ready ## ask all records by SQL: SQL='SELECT run_id, validity_status FROM runs', IN=results/...; without SQL, which tables there are; CSV=1, JSON=1
 	@$(DLSCALE) query $(if $(value SQL),$(call typed,SQL),--tables) $(call flags,IN) $(call switches,CSV JSON)
 published: .venv/ready ## what others published, of all or of MODEL=..., FRAMEWORK=..., SOURCE=...; PLOT=FILE.png draws scaling curves

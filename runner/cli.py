@@ -14,17 +14,23 @@ from typing import Annotated, Literal
 import typer
 from rich.text import Text as Shown
 
+from runner import __version__
 from runner.commands.bench import bench
+from runner.commands.catalog import list_names, models
 from runner.commands.compare import compare
 from runner.commands.data import data_app
 from runner.commands.images import images_app
-from runner.commands.options import Text, flag, named_directory, takes
+from runner.commands.options import RUN_HELP, Text, complete_run, flag, named_run, takes
 from runner.commands.query import query
 from runner.commands.reproduce import reproduce, studies
+from runner.commands.rerun import rerun
+from runner.commands.runs import ls, show
 from runner.core import console, interrupts, parsing
+from runner.core.advice import spoken
 from runner.core.console import open_console
 from runner.core.errors import DlscaleError, RequestError, about_a_file, is_utf8, readable
 from runner.core.request import Request
+from runner.results.names import is_pass
 
 # What both take of a request; samples, threads and rounds are those of one device.
 ALIKE = (
@@ -34,16 +40,44 @@ ALIKE = (
 OVERHEAD = (*ALIKE, "version", "preset", "techniques", "seed", "telemetry_hz")
 ABLATE = (*ALIKE, "workers", "data")
 
+EXAMPLES = """\b
+Examples:
+  dlscale doctor                               what this machine has
+  dlscale bench                                a first measurement, in minutes
+  dlscale bench pytorch resnet50 --gpus=1,2,4  a scaling sweep
+  dlscale show last                            what the newest run came to
+  dlscale compare last~1 last                  what the last command changed
+"""
+
 app = typer.Typer(
-    help="Measures how fast deep-learning training runs and how well it scales, in a way somebody else can repeat.",
-    no_args_is_help=True,
-    add_completion=False,
+    epilog=EXAMPLES,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True)] = False,
+) -> None:
+    """Measures how fast deep-learning training runs and how well it scales, in a way somebody else can repeat."""
+    if version:
+        typer.echo(f"dlscale {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 app.add_typer(images_app, name="images")
 app.add_typer(data_app, name="data")
 app.command()(bench)
+app.command()(ls)
+app.command()(show)
+app.command()(rerun)
+app.command(name="list")(list_names)
+app.command()(models)
 app.command()(compare)
 app.command()(query)
 app.command()(reproduce)
@@ -74,8 +108,9 @@ def regrade(
     directory: Annotated[
         Path,
         typer.Argument(
-            help="run directory, or a directory with some at any depth",
-            parser=named_directory("for example DIR=results/MACHINE with make, or dlscale regrade results/MACHINE"),
+            help=f"{RUN_HELP}; or a directory with runs at any depth",
+            parser=named_run("for example DIR=results/MACHINE with make, or dlscale regrade results/MACHINE"),
+            autocompletion=complete_run,
         ),
     ],
 ) -> None:
@@ -90,8 +125,11 @@ def profile(
     directory: Annotated[
         Path,
         typer.Argument(
-            help="run directory, or a directory with some at any depth: its newest pass",
-            parser=named_directory("for example RUN=results/MACHINE with make, or dlscale profile results/MACHINE"),
+            help=f"{RUN_HELP} of the passes; or a directory with runs at any depth: its newest pass",
+            parser=named_run(
+                "for example RUN=results/MACHINE with make, or dlscale profile results/MACHINE", wanted=is_pass
+            ),
+            autocompletion=complete_run,
         ),
     ],
     *,
@@ -108,9 +146,10 @@ def report(
     directories: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="a run directory, or directories with some at any depth (default: results, the page alone)",
+            help=f"{RUN_HELP}; or directories with runs at any depth (default: results, the page alone)",
             metavar="[DIRECTORY...]",
-            parser=named_directory("for example DIR=results/MACHINE with make, or leave it out for all of results"),
+            parser=named_run("for example DIR=results/MACHINE with make, or leave it out for all of results"),
+            autocompletion=complete_run,
         ),
     ] = None,
     *,
@@ -258,7 +297,7 @@ def main(command: typer.Typer = app) -> None:
 
 def _say(sentence: str) -> None:
     """Print the one sentence of a command that did not do what it was asked."""
-    open_console(stderr=True, soft_wrap=True).print(Shown.assemble(("dlscale:", "bold red"), " ", sentence))
+    open_console(stderr=True, soft_wrap=True).print(Shown.assemble(("dlscale:", "bold red"), " ", spoken(sentence)))
 
 
 def _refuse_garbled(words: Iterable[str]) -> None:

@@ -3,15 +3,18 @@
 What runs to its end is forked from a process that has loaded the suite and nothing else, as loading it takes longer than most commands.
 """
 
+import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from runner.core.container_spec import LABEL_RUN
 from runner.report import ahead
@@ -35,6 +38,13 @@ class Ended:
 
     def record(self, scale):
         return next(record for record in self.records if record.trial.world_size == scale)
+
+
+def as_valid(run, status="valid"):
+    """Have the record of a run say that it is valid, or what `status` is; one whose rate never settled, as in a training of a second it
+    may, would not be taken from file as a baseline."""
+    record = Path(run, "record.json")
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"validity": {"status": status, "reasons": []}}))
 
 
 # One thread: where a process beside has a core for a moment, all threads of a training wait for the one that had it, and turn meanwhile.
@@ -91,6 +101,17 @@ def to_its_end(argv, *, out=None, env=None, cwd=ROOT, timeout=900):
             process.kill()
             process.join()
         return Ended(process.exitcode, *(path.read_text() for path in said), Path(out) if out else Path())
+
+
+def samplers(runner):
+    """The sampler processes of a command that was left running."""
+    found = []
+    for process in psutil.Process(runner.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            programs = {Path(word).name for word in process.cmdline()}
+            if "monitor.py" in programs and "lease.py" not in programs:
+                found.append(process)
+    return found
 
 
 @contextmanager

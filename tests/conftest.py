@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,26 @@ def small_disk(tmp_path):
     folder.mkdir()
     with mounted(folder, 8 * 2**20):
         yield folder
+
+
+@pytest.fixture(scope="session")
+def one_baseline():
+    """`with one_baseline(*key, out=out)`: what runs there on several workers is held against one run on one worker for all tests with that key.
+
+    The first makes it, and the others have it on file in `out`: a speedup's two runs may differ in their strategy.
+    """
+    from commands import as_valid  # which loads the suite
+
+    made = {}
+
+    @contextmanager
+    def shared(*key, out):
+        for run in made.get(key, ()):
+            as_valid(shutil.copytree(run, out / run.name))
+        yield
+        made.setdefault(key, list(out.glob("*-1cpu*-r1")))
+
+    return shared
 
 
 # What tests in a folder, or of a file, share, so that they keep to one worker and to their order. The README's commands make a rig too.

@@ -1,9 +1,9 @@
-"""Texts held against files on file, which `DLSCALE_GOLDEN=write` writes again after a wanted change."""
+"""Texts held against golden files, which `DLSCALE_GOLDEN=write` writes again after a wanted change."""
 
 import os
 
 
-def on_file(path, made):
+def expected(path, made):
     """What the file says; with DLSCALE_GOLDEN=write it is first given what was made."""
     if os.environ.get("DLSCALE_GOLDEN") == "write":
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from runner.core.columns import COLUMNS
-from runner.core.events.monitor import MonitoredGpu, MonitorStart, MonitorStop, Trouble
-from runner.core.events.training import Phase, Window
-from runner.core.events.wires import Net
+from runner.core.events import MonitoredGpu, MonitorStart, MonitorStop, Net, Phase, Trouble, Window
+from runner.core.events.parse import COLUMNS
 from runner.core.telemetry import NodeSpans, Span
 
 MONITOR = "dlscale-x-monitor0"

@@ -4,9 +4,8 @@ import examples
 from records import provenance, record
 
 from runner.analysis.grading.grade import grade, scaling
-from runner.core.columns import COLUMNS
-from runner.core.events.profile import Memory, ProfileStart, ProfileStop, Regions
-from runner.core.events.training import Loss
+from runner.core.events import Loss, Memory, ProfileStart, ProfileStop, Regions
+from runner.core.events.parse import COLUMNS
 from runner.core.workload import choose_workload, load_workloads
 
 NCU = {"source": "ncu", "program": "/opt/ncu/ncu", "folder": "/opt/ncu"}

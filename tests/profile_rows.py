@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from runner.core.columns import COLUMNS
-from runner.core.events.profile import ProfileStart, ProfileStop
-from runner.core.events.training import Env
+from runner.core.events import Env, ProfileStart, ProfileStop
+from runner.core.events.parse import COLUMNS
 
 GEMM, WINOGRAD, BN = "ampere_sgemm_128x64_nn", "winograd3x3Kernel", "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"

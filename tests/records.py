@@ -6,7 +6,7 @@ import examples
 
 from runner.analysis.grading.grade import Graded, scaling
 from runner.analysis.grading.measure import measure
-from runner.core.events.training import Loss, RunStop, Window
+from runner.core.events import Loss, RunStop, Window
 from runner.core.provenance import Git, Host, Provenance
 from runner.core.record import EngineDetails, ImageUsed, Outcome, RunRecord, Validity
 from runner.core.transport import Evidence, Transport
@@ -95,3 +95,10 @@ def record(*, run_id="run-1", trial=None, status="valid", rates=(), outcome=None
         provenance=provenance(),
         validity=validity,
     )
+
+
+def but(run, **parts):
+    """A run, with its directory, some fields of which are others: `but(run, measurement={"in_flight": 4})`."""
+    path, found = run
+    changed = {part: getattr(found, part).model_copy(update=fields) for part, fields in parts.items()}
+    return path, found.model_copy(update=changed)

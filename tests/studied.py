@@ -17,7 +17,7 @@ from runner.core.measurement import AccuracyFigures, EpochFigures, RawWindow
 from runner.core.profile import CallClassShare, CallShare, CategoryShare
 from runner.core.trial import Concurrent
 from runner.experiments.studies.cells import cells
-from runner.experiments.studies.model import CellRun, Machine, Observation, Run, Usable
+from runner.experiments.studies.model import CellRun, Machine, Observation, Usable
 from runner.experiments.studies.reproduction import judge
 from runner.experiments.studies.study import DIRECTORY, Study
 from runner.images.catalog import load_images
@@ -131,8 +131,7 @@ def _run(cell, here, repeat, run_id, *, number=1, count=1):
         update["windows"] = tuple(
             RawWindow(**{**window.model_dump(), "start": window.start + 100 + number}) for window in measurement.windows
         )
-    found = found.model_copy(update={"measurement": measurement.model_copy(update=update)})
-    return Run(directory=run_id, record=found)
+    return found.model_copy(update={"measurement": measurement.model_copy(update=update)})
 
 
 def _epoch(number, repeat):
@@ -157,7 +156,7 @@ def _pass(cell, kind, here):
         trial = passes.trial(kind, ranks=1, model=cell.request.model)
         found = passes.record_of(trial, frame=table(*rows), run_id=run_id)
         profile = found.profile.model_copy(update={"region": cell.request.profile_region})
-        return Run(directory=run_id, record=found.model_copy(update={"profile": profile}))
+        return found.model_copy(update={"profile": profile})
     found = swept.traced(batch, *PROFILED[kind], run_id=run_id, model=cell.request.model)[1]
     work = {
         "convolution_other": 40 + batch,
@@ -171,19 +170,21 @@ def _pass(cell, kind, here):
         "cudaMalloc": ("memory_management", 3),
         "cudaEventDestroy": ("event", 97 - launch),
     }
-    changes = {
-        "region": cell.request.profile_region,
-        "categories": tuple(
-            CategoryShare(category=name, count=1, seconds=s, share_percent=s) for name, s in work.items()
-        ),
-        "calls": tuple(
-            CallShare(name=name, call_class=kind, count=1, seconds=s, mean_s=s, share_percent=s)
-            for name, (kind, s) in own.items()
-        ),
-        "call_classes": tuple(
-            CallClassShare(call_class=kind, count=1, seconds=s, share_percent=s) for kind, s in own.values()
-        ),
-    }
+    changes = {"region": cell.request.profile_region, "categories": categories(work), **calls(own)}
     trial = found.trial.model_copy(update={"world_size": cell.pick.devices})
     profile = found.profile.model_copy(update=changes)
-    return Run(directory=run_id, record=found.model_copy(update={"trial": trial, "profile": profile}))
+    return found.model_copy(update={"trial": trial, "profile": profile})
+
+
+def categories(seconds):
+    """The kinds of work of a pass, by name."""
+    return tuple(CategoryShare(category=name, count=1, seconds=s, share_percent=s) for name, s in seconds.items())
+
+
+def calls(own):
+    """The calls of a pass: (class, seconds) by name."""
+    once = [(name, kind, {"count": 1, "seconds": s, "share_percent": s}) for name, (kind, s) in own.items()]
+    return {
+        "calls": tuple(CallShare(name=name, call_class=kind, mean_s=of["seconds"], **of) for name, kind, of in once),
+        "call_classes": tuple(CallClassShare(call_class=kind, **of) for _, kind, of in once),
+    }

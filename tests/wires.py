@@ -2,8 +2,7 @@
 
 import examples
 
-from runner.core.events.training import RunStart, Window
-from runner.core.events.wires import Nccl, Net
+from runner.core.events import Nccl, Net, RunStart, Window
 from runner.core.trial import Placed, Trial
 from runner.core.wire import Wire
 
@@ -34,24 +33,12 @@ def on_nodes(nodes=2, *, ranks=None, wires=None, **changes):
     return examples.trial(**(values | changes))
 
 
-def start(gradient_bytes=1_000_000, parameters=250_000):
+def start(gradient_bytes=1_000_000, parameters=250_000, **changes):
     """What rank 0 says of its model: by default a megabyte of gradients."""
-    return RunStart(
-        event="run_start",
-        rank=0,
-        container="w0",
-        world_size=2,
-        batch_per_device=32,
-        global_batch=64,
-        iterations=ITERATIONS,
-        warmup=4,
-        image_shape=(3, 32, 32),
-        num_classes=10,
-        parameters=parameters,
-        gradient_bytes=gradient_bytes,
-        seed=1,
-        **SAID,
-    )
+    usual = {"rank": 0, "container": "w0", "world_size": 2, "batch_per_device": 32, "global_batch": 64}
+    model = {"image_shape": (3, 32, 32), "num_classes": 10, "parameters": parameters, "gradient_bytes": gradient_bytes}
+    loop = {"event": "run_start", "iterations": ITERATIONS, "warmup": 4, "seed": 1}
+    return RunStart.model_validate(usual | model | loop | SAID | changes)
 
 
 def counted(tx, rx=None):

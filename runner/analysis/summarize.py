@@ -14,8 +14,8 @@ from typing import Final
 from runner.analysis.grading import metrics
 from runner.analysis.grading.metrics import GlobalWindows
 from runner.analysis.summary import Answers, Row, Status, Summary
-from runner.analysis.telemetry.pool import pool
-from runner.core.frozen import lean
+from runner.analysis.telemetry.summary import pool
+from runner.core.frozen import Frozen, Once
 from runner.core.measurement import (
     AccuracyFigures,
     EpochFigures,
@@ -25,9 +25,8 @@ from runner.core.measurement import (
     StepParts,
     utilisation_percent,
 )
-from runner.core.memo import Once
 from runner.core.record import RunRecord
-from runner.core.trial import AnyTrial, ForeignTrial, Trial
+from runner.core.trial import AnyTrial, ExternalTrial, Trial
 
 COSTLY: Final = 1.5
 """Times what an exchange takes by itself: more than that, and something else than the wires costs time."""
@@ -60,7 +59,7 @@ def summarize(records: Sequence[tuple[Path, RunRecord]]) -> Summary:
         setting=setting,
         wires=_wires(by_scale),
         peak=_peak(by_scale),
-        notes=_missing_baselines(rows) if isinstance(trial, ForeignTrial) else tuple(_notes(trial, rows, by_scale)),
+        notes=_missing_baselines(rows) if isinstance(trial, ExternalTrial) else tuple(_notes(trial, rows, by_scale)),
         date=first.provenance.recorded_at.date().isoformat(),
         record_dirs=tuple(path for path, _ in records),
     )
@@ -90,10 +89,11 @@ def mode_in_words(record: RunRecord) -> str:
 def _what(record: RunRecord, largest: AnyTrial) -> tuple[str, str]:
     """What was run as a title, and how in one line; `record` is of the smallest scale."""
     trial = record.trial
-    if isinstance(trial, ForeignTrial):
+    if isinstance(trial, ExternalTrial):
         batch = f", batch {trial.batch_per_device} per device (as asked)" if trial.batch_per_device else ""
+        read = "log read by a pattern" if trial.pattern else f"dialect {trial.dialect}"
         warmup = f", without the first {trial.warmup} iterations" if trial.warmup else ""
-        return trial.name, f"dialect {trial.dialect}{batch}{warmup}"
+        return trial.name, f"{read}{batch}{warmup}"
     batch = f"batch {trial.batch_per_device} per device"
     if trial.scaling == "strong":
         batch = f"batch {trial.global_batch} in all"
@@ -111,7 +111,7 @@ def _wires(by_scale: Mapping[int, Sequence[RunRecord]]) -> str | None:
     found: dict[str, list[str]] = {}
     for scale, records in by_scale.items():
         trial = records[0].trial
-        if isinstance(trial, ForeignTrial) or len(trial.placement) < 2:  # noqa: PLR2004
+        if isinstance(trial, ExternalTrial) or len(trial.placement) < 2:  # noqa: PLR2004
             continue
         over = " or ".join(dict.fromkeys(between(record) for record in records))
         found.setdefault(f"{len(trial.placement)} nodes over {over}", []).append(str(scale))
@@ -223,6 +223,7 @@ def _row(scale: int, records: Sequence[RunRecord], baseline: Sequence[RunRecord]
         epochs=_epochs(usable),
         status="valid" if _clean(records) and not reasons else "degraded",
         reasons=reasons,
+        records=tuple(usable),
     )
 
 
@@ -238,11 +239,9 @@ def _parts(records: Sequence[RunRecord]) -> StepParts | None:
     whole = [parts for parts in told if parts.inseparable is None]
     if not whole:
         return told[0].model_copy(update={"step_s": statistics.fmean(parts.step_s for parts in told)})
-    columns = {
-        name: [getattr(parts, name) for parts in whole] for name in StepParts.model_fields if name != "inseparable"
-    }
-    known = {name: [value for value in values if value is not None] for name, values in columns.items()}
-    return StepParts.model_validate({name: statistics.fmean(own) if own else None for name, own in known.items()})
+    names = [name for name in StepParts.model_fields if name != "inseparable"]
+    known = {name: [value for parts in whole if (value := getattr(parts, name)) is not None] for name in names}
+    return StepParts.model_validate({name: statistics.fmean(own) for name, own in known.items() if own})
 
 
 def _answers(records: Sequence[RunRecord]) -> Answers | None:
@@ -276,10 +275,7 @@ def latency(measured: Measurement) -> LatencyFigures | None:
 
 
 def _middle_percentiles(repeats: Sequence[Percentiles]) -> Percentiles:
-    """Of each percentile the median of the repeats."""
-    columns = {name: [getattr(one, name) for one in repeats] for name in ("p50", "p90", "p99")}
-    medians = {name: statistics.median(values) for name, values in columns.items()}
-    return Percentiles(**medians, repeats=sum(one.repeats for one in repeats))
+    return Percentiles(**_medians(repeats, "p50", "p90", "p99"), repeats=sum(one.repeats for one in repeats))
 
 
 def _middle(accuracies: Sequence[AccuracyFigures]) -> AccuracyFigures | None:
@@ -291,25 +287,14 @@ def _middle(accuracies: Sequence[AccuracyFigures]) -> AccuracyFigures | None:
 def _epochs(records: Sequence[RunRecord]) -> tuple[EpochFigures, ...]:
     """How a training converged: of each epoch that all repeats have, the median of each figure."""
     curves = [record.measurement.epochs for record in records if record.measurement.epochs]
-    return tuple(
-        own[0].model_copy(
-            update={
-                "train_loss": _median([one.train_loss for one in own]),
-                "val_loss": _median([one.val_loss for one in own]),
-                **{
-                    name: statistics.median(getattr(one, name) for one in own)
-                    for name in ("accuracy_percent", "seconds", "elapsed_s")
-                },
-            }
-        )
-        for own in zip(*curves, strict=False)
-    )
+    names = ("train_loss", "val_loss", "accuracy_percent", "seconds", "elapsed_s")
+    return tuple(own[0].model_copy(update=_medians(own, *names)) for own in zip(*curves, strict=False))
 
 
-def _median(values: Sequence[float | None]) -> float | None:
-    """None where one is not known."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if len(known) == len(values) else None
+def _medians(repeats: Sequence[Frozen], *names: str) -> dict[str, float | None]:
+    """Of each figure the median of the repeats; None where one does not have it."""
+    columns = {name: [getattr(one, name) for one in repeats] for name in names}
+    return {name: None if None in values else statistics.median(values) for name, values in columns.items()}
 
 
 def _mfu(records: Sequence[RunRecord], rate: float) -> tuple[float | None, bool]:
@@ -332,18 +317,6 @@ def usable_windows(records: Sequence[RunRecord]) -> list[GlobalWindows]:
     """The steady windows of every record that may be used."""
     usable = [record.measurement for record in records if record.validity.status != "invalid"]
     return [windows for measurement in usable if (windows := _windows(measurement)) is not None]
-
-
-def thin(record: RunRecord) -> RunRecord:
-    """What reports are made from, without each window and loss; those that are read one by one stay."""
-    trial, measured = record.trial, record.measurement
-    if record.concurrent:
-        return record
-    learned = isinstance(trial, Trial) and trial.dataset is not None  # an ablation compares its losses
-    left = {"windows": (), "losses": measured.losses if learned else {}, "evaluations": {}}
-    kept = lean(measured.model_copy(update=left))
-    _windows.keep(kept, _windows(measured))
-    return record.model_copy(update={"measurement": kept})
 
 
 @Once

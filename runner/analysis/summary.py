@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from runner.core.frozen import Frozen
 from runner.core.measurement import AccuracyFigures, BatchUsed, EpochFigures, Interval, LatencyFigures, StepParts
+from runner.core.record import RunRecord
 from runner.core.telemetry import Telemetry
 from runner.core.trial import devices_in_words
 
@@ -35,22 +36,19 @@ class Row(Frozen):
     """One scale of a matrix, over all repeats of it.
 
     Attributes:
-        scale: number of devices that trained together.
         device: what one of them is, "gpu" or "cpu worker".
         cores: that a CPU worker has; None of GPUs.
         throughput: global samples per second, in `unit`; None unless the row is usable.
         training_time_s: wall seconds from the first iteration's start to the last one's end, median of the repeats.
         speedup: throughput over that of one device; above `scale` it is shown, and flagged.
-        efficiency: speedup / scale.
         withheld: why there is no speedup though there is a baseline; None where there is one.
         repeats: runs, each a process started anew, that the figures are pooled from and the intervals are over.
         parts: where the time of a step went, the mean of the repeats; None where no program told.
-        mfu_percent: model FLOP/s at that throughput over the devices' dense peak; None where that is more than 100.
-        above_peak: whether it is.
+        mfu_percent: model FLOP/s at that throughput over the devices' dense peak; None where that is more than 100 (`above_peak`).
         telemetry: what devices and hosts did, all repeats together; None where nobody looked on.
         answers: of inference; None of a training.
         epochs: of a training that is watched to converge, each the median of the repeats.
-        reasons: why the row is not valid.
+        records: of the runs whose figures may be used.
     """
 
     scale: int
@@ -74,6 +72,7 @@ class Row(Frozen):
     epochs: tuple[EpochFigures, ...] = ()
     status: Status
     reasons: tuple[str, ...] = ()
+    records: tuple[RunRecord, ...] = Field(default=(), repr=False)
 
     @model_validator(mode="after")
     def _unusable_rows_carry_no_figures(self) -> Row:
@@ -111,12 +110,9 @@ class Summary(Frozen):
         engine_reason: why this engine was taken, when it is not the first choice.
         machine: one line that names the processor or the GPUs.
         image_reference: the image, or the locked requirements where no container was used.
-        setting: what was run, in one line.
         wires: what was between the nodes, and whether it was a real wire; None where there was one node.
         peak: what utilisation is held against, in words, at the smallest scale that has one; None where none is known.
-        notes: what the figures of the rows alone would hide.
         date: day of the first run (UTC), ISO 8601.
-        record_dirs: where the records are, one directory a run.
     """
 
     title: str

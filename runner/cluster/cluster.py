@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from runner.cluster.emulate import emulated_nodes
+from runner.cluster.hosts.claims import declared_node
 from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.model import Host, Hosts
-from runner.cluster.hosts.offline import declared_node
+from runner.cluster.hosts.model import Host
 from runner.cluster.machine import provenance
 from runner.cluster.machine.local_node import inspect_local
-from runner.core import provenance as provenance_module
 from runner.core.node import Member, Node
+from runner.core.provenance import Host as HostFacts
 from runner.core.provenance import NodeUsed
 from runner.core.request import Request
 from runner.core.trial import Placed
@@ -47,30 +47,29 @@ class Cluster:
     surveyed: tuple[Surveyed, ...] = ()
 
     @property
-    def host(self) -> provenance_module.Host | None:
+    def host(self) -> HostFacts | None:
         """Facts of the first machine; None where that is this one, which is asked before each run."""
         return self.surveyed[0].facts if self.surveyed else None
 
     def used(self, placement: Sequence[Placed], *, image_ids: Mapping[str, str]) -> tuple[NodeUsed, ...]:
-        """The nodes of a run, for its record.
-
-        Args:
-            placement: the run's.
-            image_ids: of the image in each host's own engine.
-        """
-        seen = {of_host.host.name: of_host for of_host in self.surveyed}
+        """The nodes of a run, for its record; `image_ids` are those in each host's own engine."""
         nodes = {member.node.name: member.node for member in self.members}
         return tuple(
-            _used(nodes[placed.node], seen.get(placed.node), image_ids.get(placed.node)) for placed in placement
+            _used(nodes[placed.node], self._seen.get(placed.node), image_ids.get(placed.node)) for placed in placement
         )
 
     def apart(self, placement: Sequence[Placed]) -> str | None:
         """Look after a run that ended badly whether its hosts reach each other on its wires; a sentence on whose fault it is if not."""
-        from runner.cluster.hosts.connectivity import explain, reach  # noqa: PLC0415 - loads what only hosts need
+        from runner.cluster.hosts.connectivity import NodeEnd, explain, reach  # noqa: PLC0415 - loads what only hosts need
 
-        seen = {of_host.host.name: of_host for of_host in self.surveyed}
+        seen = self._seen
         wired = [(seen[placed.node], placed.wire) for placed in placement if placed.node in seen and placed.wire]
-        return explain(reach([of_host for of_host, _ in wired], [wire for _, wire in wired]))
+        ends = [NodeEnd(wire.iface, wire.address) for _, wire in wired]
+        return explain(reach([of_host for of_host, _ in wired], ends))
+
+    @property
+    def _seen(self) -> Mapping[str, Surveyed]:
+        return {of_host.host.name: of_host for of_host in self.surveyed}
 
     def close(self) -> None:
         """Let go of the hosts."""
@@ -79,12 +78,7 @@ class Cluster:
 
 
 def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Cluster:
-    """Find the machines that a request may use.
-
-    Args:
-        request: what was asked.
-        contact: whether the hosts of a list are asked what they are; else the list is believed.
-        say: told what is looked at.
+    """Find the machines that a request may use; without contact, the list of hosts is believed.
 
     Raises:
         RequestError: the list is wrong, or a host can't be used.
@@ -92,10 +86,15 @@ def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> 
     if request.hosts is None:
         return _this_machine(request)
     hosts = load_hosts(request.hosts)
-    if not contact:
+    surveyed: tuple[Surveyed, ...] = ()
+    if contact:
+        from runner.cluster.hosts.survey import survey  # noqa: PLC0415 - loads what only hosts need
+
+        surveyed = survey(hosts, say)
+        members = tuple(_member(seen.host, seen.node) for seen in surveyed)
+    else:
         members = tuple(_member(host, declared_node(host)) for host in hosts.hosts)
-        return Cluster("hosts", hosts.hosts[0].name, members, hosts.link)
-    return _hosts(hosts, say)
+    return Cluster("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
 
 
 def _this_machine(request: Request) -> Cluster:
@@ -104,14 +103,6 @@ def _this_machine(request: Request) -> Cluster:
         return Cluster("here", here.name, (Member(here, NodeWires()),))
     nodes = emulated_nodes(here, request.nodes)
     return Cluster("emulated", here.name, tuple(Member(n, NodeWires(roles={"ethernet": IFACE})) for n in nodes))
-
-
-def _hosts(hosts: Hosts, say: Callable[[str], None]) -> Cluster:
-    from runner.cluster.hosts.survey import survey  # noqa: PLC0415 - loads what only hosts need
-
-    surveyed = survey(hosts, say)
-    members = tuple(_member(seen.host, seen.node) for seen in surveyed)
-    return Cluster("hosts", hosts.hosts[0].name, members, hosts.link, surveyed)
 
 
 def _used(node: Node, seen: Surveyed | None, image_id: str | None) -> NodeUsed:

@@ -4,47 +4,93 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from typing import Final, Literal
 
-from runner.analysis.compare.judge import compare
-from runner.analysis.compare.model import Compared
+from runner.analysis.comparisons.regression import Compared, compare
 from runner.core.console import complain, open_screen
 from runner.core.errors import RequestError, SlowerError
 from runner.report import compare as show
-from runner.results.find import OnFile, runs_at
+from runner.results.find import FoundRuns, read_runs, runs_at
+from runner.results.names import by_matrix, named
+from runner.results.names import since as parted
 
 Form = Literal["table", "markdown", "json"]
+Side = tuple[str, FoundRuns]
+"""Its name, and its runs."""
+_DAYS_AGO: Final[Mapping[str, int]] = {"today": 0, "yesterday": 1}
 _PERCENT: Final = re.compile(r"^(\d+(?:\.\d+)?)%$")
 _WIDTH_OF_A_FILE: Final = 200
 """Columns of a table that goes to a file or another program, where nothing has to fit a screen."""
 
 
-def compare_runs(a: str, b: str, *, threshold: str | None, form: Form) -> None:
+def sides(a: str, b: str) -> tuple[Side, Side]:
+    """The two sides of a comparison, each with its name.
+
+    Args:
+        a: run directory, folder of them, glob, or what `names.named` takes: before.
+        b: the same of after.
+
+    Raises:
+        RequestError: a place is missing or holds no run.
+    """
+    if not (a.strip() and b.strip()):
+        raise RequestError(
+            "two places are compared; name both, for example A=results/MACHINE/OLD* B=results/MACHINE/NEW*, or A=last~1 B=last"
+        )
+    first, second = (runs_at(*map(str, named(word, each=by_matrix))) for word in (a, b))
+    return (a, first), (b, second)
+
+
+def since(day: str, *, place: str, more: str) -> tuple[Side, Side]:
+    """What ran before a day, and what from then on.
+
+    Args:
+        day: `yesterday`, `today` or a date, UTC.
+        place: a folder with runs at any depth; empty for `results/`.
+        more: what was given beside it.
+
+    Raises:
+        RequestError: no day, or no run on one side of it.
+    """
+    if more:
+        raise RequestError(f"SINCE={day} parts the runs of one place, and B={more} names another; leave B out")
+    now = datetime.now(timezone.utc)
+    try:
+        begin = now - timedelta(days=_DAYS_AGO[day]) if day in _DAYS_AGO else datetime.fromisoformat(day)
+    except ValueError as error:
+        raise RequestError(f"SINCE={day} is no day; write for example yesterday or {now:%Y-%m-%d}") from error
+    found = parted(begin.replace(hour=0, minute=0, second=0), place or None)
+    names = (f"before {begin:%Y-%m-%d}", f"since {begin:%Y-%m-%d}")
+    for name, runs in zip(names, found, strict=True):
+        if not runs:
+            raise RequestError(f"no run {name} that another can be held against; `dlscale ls` lists them")
+    first, second = (read_runs(runs) for runs in found)
+    return (names[0], first), (names[1], second)
+
+
+def compare_runs(a: Side, b: Side, *, threshold: str | None, form: Form) -> None:
     """Print how the trials of B stand to those of A.
 
     Args:
-        a: run directory, folder of them, or glob: before.
-        b: the same of after.
+        a: before.
+        b: after.
         threshold: by how much a trial may be slower, e.g. `3%`; None where nothing fails.
         form: how to print it.
 
     Raises:
-        RequestError: a place holds no run, the sides share one or have no trial in common, or the threshold is none.
+        RequestError: a side has no record, the sides share one or have no trial in common, or the threshold is none.
         SlowerError: a trial is slower than the threshold allows.
     """
-    if not (a.strip() and b.strip()):
-        raise RequestError(
-            "two places are compared; name both, for example A=results/MACHINE/OLD* B=results/MACHINE/NEW*"
-        )
     percent = read_percent(threshold) if threshold is not None else None
-    sides = {"A": runs_at(a), "B": runs_at(b)}
-    for name, side in sides.items():
+    both = {"A": a[1], "B": b[1]}
+    for name, side in both.items():
         if not side.runs:
             raise RequestError(f"{name} holds no record that can be read: {side.passed_over[0]}")
-    _refuse_shared(sides, a, b)
-    compared = compare(*([record for _, record in side.runs] for side in sides.values()), names=(a, b))
-    passed_over = [f"{name}: {sentence}" for name, side in sides.items() for sentence in side.passed_over]
+    _refuse_shared(both, a[0], b[0])
+    compared = compare(*([record for _, record in side.runs] for side in both.values()), names=(a[0], b[0]))
+    passed_over = [f"{name}: {sentence}" for name, side in both.items() for sentence in side.passed_over]
     _refuse_strangers(compared)
     _print(compared, passed_over, form)
     if percent is not None:
@@ -63,7 +109,7 @@ def read_percent(text: str) -> float:
     return float(match[1])
 
 
-def _refuse_shared(sides: dict[str, OnFile], a: str, b: str) -> None:
+def _refuse_shared(sides: dict[str, FoundRuns], a: str, b: str) -> None:
     """A run that is on both sides would be compared with itself."""
     first, second = ({record.run_id for _, record in side.runs} for side in sides.values())
     if shared := sorted(first & second):

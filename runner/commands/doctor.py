@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from runner.cluster.doctor import Finding, to_json
-from runner.cluster.hosts.connectivity import NodeEnd, ends_of, reach
+from runner.cluster.hosts.connectivity import NodeEnd, end_of, reach
 from runner.cluster.hosts.endpoint import connect, engine_errors
-from runner.cluster.hosts.findings import HostLook, ImageState, common_findings, host_findings, pair_findings
+from runner.cluster.hosts.findings import ImageState, common_findings, host_findings, pair_findings, refused
 from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.model import Hosts
-from runner.cluster.hosts.supply import Report, is_same
+from runner.cluster.hosts.supply import is_same
 from runner.cluster.hosts.survey import Surveyed, at_once, examine, refusals, supply_base
 from runner.core.console import open_console
 from runner.core.errors import RequestError
@@ -43,7 +43,7 @@ from runner.engines.docker import DockerEngine
 from runner.engines.images import find_image
 from runner.engines.local import LocalEngine
 from runner.images.catalog import Catalog, misfit
-from runner.images.own import own_python
+from runner.images.host_software import find_host_python
 from runner.plan.discovery import WORKLOADS
 
 _ANSWER_S = 10
@@ -90,7 +90,7 @@ def docker_facts() -> EngineFacts:
 
 def host_facts() -> tuple[EngineFacts, ...]:
     """What ENGINE=host would run here; nothing where its own Python has no framework, which is no fault."""
-    python = own_python()
+    python = find_host_python()
     if python is None or not python.frameworks:
         return ()
     version = f"{' and '.join(python.frameworks)} of {python.path}"
@@ -122,7 +122,7 @@ def examine_hosts(text: str, *, wire: str | None, as_json: bool) -> int:
 
     Args:
         text: HOSTS.
-        wire: interface, or its role, on which pairs must meet; see `reach.ends_of`.
+        wire: interface, or its role, on which pairs must meet; see `connectivity.end_of`.
         as_json: for other programs.
 
     Raises:
@@ -137,7 +137,7 @@ def examine_hosts(text: str, *, wire: str | None, as_json: bool) -> int:
     return UNUSABLE if any(finding.level == "bad" for finding in found) else 0
 
 
-def findings_of(hosts: Hosts, *, wire: str | None, say: Report) -> tuple[Finding, ...]:
+def findings_of(hosts: Hosts, *, wire: str | None, say: Callable[[str], None]) -> tuple[Finding, ...]:
     """Examine hosts. Puts the suite's base where it is missing, to look around from, and changes nothing else.
 
     Raises:
@@ -150,63 +150,51 @@ def findings_of(hosts: Hosts, *, wire: str | None, say: Report) -> tuple[Finding
         standing = []
         for host, answer in zip(hosts.hosts, at_once(connect, hosts.hosts), strict=True):
             if isinstance(answer, RequestError):
-                found.append(_unusable(host.name, answer))
+                found.append(refused(host.name, str(answer)))
                 continue
             undo.callback(answer.close)
             try:
                 standing.append((answer, supply_base([answer], say)))
             except RequestError as error:
-                found.append(_unusable(host.name, error))
+                found.append(refused(host.name, str(error)))
         seen = []
         for (connection, _), answered in zip(standing, at_once(lambda one: examine(*one), standing), strict=True):
             if isinstance(answered, RequestError):
-                found.append(_unusable(connection.host.name, answered))
+                found.append(refused(connection.host.name, str(answered)))
             else:
                 seen.append(answered)
-        looks = [_look(one, here) for one in seen]
-        found += [finding for look in looks for finding in host_findings(look)]
-        found += common_findings(looks)
+        found += [finding for one in seen for finding in _host(one, here)]
+        found += common_findings(seen)
         found += _pairs(seen, wire, say)
     return tuple(found)
 
 
-def _pairs(seen: Sequence[Surveyed], wire: str | None, say: Report) -> Sequence[Finding]:
+def _pairs(seen: Sequence[Surveyed], wire: str | None, say: Callable[[str], None]) -> Sequence[Finding]:
     """Let those hosts meet that have the interface; the others' lack of it is a finding."""
     able: list[Surveyed] = []
     ends: list[NodeEnd] = []
     found: list[Finding] = []
     for one in seen:
         try:
-            ends += ends_of([one], wire)
+            ends.append(end_of(one, wire))
             able.append(one)
         except RequestError as error:
-            found.append(_unusable(one.host.name, error))
+            found.append(refused(one.host.name, str(error)))
     if len(able) > 1:
         say(f"letting {', '.join(one.host.name for one in able)} reach each other")
-    names = [one.host.name for one in able]
-    interfaces = dict(zip(names, (end.iface for end in ends), strict=True))
-    return (*found, *pair_findings(reach(able, ends), names=names, interfaces=interfaces))
+    interfaces = {one.host.name: end.iface for one, end in zip(able, ends, strict=True)}
+    return (*found, *pair_findings(reach(able, ends), interfaces))
 
 
-def _look(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> HostLook:
+def _host(seen: Surveyed, here: Mapping[str, tuple[str, EngineImage]]) -> Iterator[Finding]:
     images: dict[str, ImageState] = {}
-    refused = list(refusals(seen))
+    refusals_said = list(refusals(seen))
     try:
         with engine_errors(seen.connection):
             images = {name: _image_state(seen, *image) for name, image in here.items()}
     except RequestError as error:
-        refused.append(str(error))
-    return HostLook(
-        host=seen.host,
-        node=seen.node,
-        engine=seen.engine,
-        clock=seen.clock,
-        health=seen.health,
-        nvidia_pci=seen.nvidia_pci,
-        pairs=seen.pairs,
-        images=images,
-        refusals=tuple(refused),
-    )
+        refusals_said.append(str(error))
+    return host_findings(seen, images=images, refusals=refusals_said)
 
 
 def _image_state(seen: Surveyed, reference: str, image: EngineImage) -> ImageState:
@@ -228,11 +216,6 @@ def _images_here() -> Mapping[str, tuple[str, EngineImage]]:
             if image := find_image(client, spec.reference):
                 found[spec.name] = (spec.reference, image)
     return found
-
-
-def _unusable(name: str, error: RequestError) -> Finding:
-    said, _, step = str(error).removeprefix(f"{name}: ").partition("; ")
-    return Finding(level="bad", subject=name, sentence=said, next_step=step or None)
 
 
 _STYLES: dict[Level, str] = {"ok": "green", "warn": "yellow", "bad": "bold red"}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from runner.analysis.comparisons.cells import cells
 from runner.analysis.comparisons.transports import across
 from runner.commands.matrix import support_matrix
 from runner.core.errors import DlscaleError
@@ -13,7 +14,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.images.catalog import load_images
 from runner.report import transports
 from runner.report.block import escaped
-from runner.report.page.overview import overview
+from runner.report.page.overview import fastest
 from runner.report.publish import Measured
 from runner.results.find import records_under
 from runner.results.store import folders_under
@@ -74,7 +75,7 @@ def _wires() -> str:
 
 def _fastest() -> str:
     records = [record for folder in folders_under(H200) for _, record in records_under(folder)]
-    table = next(table for table in overview(records).tables if table.title.startswith("Fastest"))
+    table = fastest(cells(records))
     chosen = [table.columns.index(name) for name in FASTEST]
     rows = _table(FASTEST, ([escaped(row[at]) for at in chosen] for row in table.rows))
     return f"{rows}\n\n{escaped(table.legend)}"

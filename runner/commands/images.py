@@ -1,4 +1,4 @@
-"""`dlscale images`: render, lock, verify, base, build, list, archive, load."""
+"""`dlscale images`: add, render, lock, verify, base, build, list, archive, load."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.table import Table
 
+from runner.commands.catalog import AS_JSON, print_facts
 from runner.commands.options import named_directory
 from runner.core import parsing
 from runner.core import request as ask
@@ -23,6 +23,19 @@ images_app = typer.Typer(help="Make, build and move the container images.", no_a
 
 Names = Annotated[list[str] | None, typer.Argument(help="FRAMEWORK or FRAMEWORK:VERSION", show_default=False)]
 DeviceFlag = Annotated[str | None, typer.Option("--device", help="cpu or gpu", show_default=False)]
+
+
+@images_app.command()
+def add(
+    framework: Annotated[str, typer.Argument(help="mxnet, pytorch or tensorflow")],
+    version: Annotated[str, typer.Argument(help="its version, ending as one that there is: 2.14.1, 2.14.1-cpu")],
+) -> None:
+    """Add a version of a framework: its entry in versions.yaml, its lock and its Dockerfile."""
+    from runner.images.add import add as add_version  # noqa: PLC0415 - commands load what they need
+
+    with progress(open_console(stderr=True)) as shown:
+        folder = add_version(SUITE_ROOT, framework, version, cache=cache_dir(), report=shown.stage)
+    _say(f"{folder}: written, with its entry in images/versions.yaml; next: dlscale images build {framework}:{version}")
 
 
 @images_app.command()
@@ -114,6 +127,7 @@ def base(
 def build(names: Names = None, device: DeviceFlag = None) -> None:
     """Build images that are not there or not current; the CPU images unless told otherwise."""
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
+    from runner.images.add import record_size  # noqa: PLC0415
     from runner.images.build import ensure  # noqa: PLC0415
 
     client = connect_or_refuse()
@@ -124,34 +138,37 @@ def build(names: Names = None, device: DeviceFlag = None) -> None:
         with progress(open_console(stderr=True)) as shown:
             built = ensure(image, client=client, cache=cache_dir(), report=shown.stage)
         _say(f"{built.reference} {built.id} {built.size_mib} MiB")
+        if record_size(SUITE_ROOT, image, built.size_mib):
+            _say("images/versions.yaml: size written")
 
 
 @images_app.command(name="list")
-def list_images() -> None:
+def list_images(*, as_json: Annotated[bool, AS_JSON] = False) -> None:
     """List the images, what they run on, and which of them the engine has."""
     from runner.engines.base import EngineError  # noqa: PLC0415 - commands load what they need
     from runner.engines.docker import connect  # noqa: PLC0415
-    from runner.images.build import find_built, is_outdated  # noqa: PLC0415
+    from runner.images.build import find_built  # noqa: PLC0415
 
     try:
         client = connect()
     except EngineError:
         client = None
-    table = Table(box=None, pad_edge=False)
-    for header in ("image", "device", "GPU code", "driver ≥", "built", "MiB"):
-        table.add_column(header, justify="right" if header == "MiB" else "left", no_wrap=True)
+    facts = []
     for image in load_images(SUITE_ROOT).everything:
         built = find_built(image, client) if client else None
         state = built.id.partition(":")[2][:12] if built else "no"
-        table.add_row(
-            f"{image.framework}:{image.tag}",  # what `images build` takes
-            image.device,
-            f"{image.compute_capabilities[0]}–{image.compute_capabilities[-1]}" if image.compute_capabilities else "",
-            image.minimum_driver or "",
-            "outdated" if client and is_outdated(image, client) else state,
-            str(built.size_mib if built else image.size_mib),
+        capabilities = image.compute_capabilities
+        facts.append(
+            {
+                "image": f"{image.framework}:{image.tag}",  # what `images build` takes
+                "device": image.device,
+                "gpu_code": f"{capabilities[0]}–{capabilities[-1]}" if capabilities else None,
+                "minimum_driver": image.minimum_driver,
+                "built": "outdated" if built and not built.current else state,
+                "size_mib": built.size_mib if built else image.size_mib if image.measured else f"≈ {image.size_mib}",
+            }
         )
-    open_console().print(table)
+    print_facts(facts, as_json=as_json)
 
 
 @images_app.command()

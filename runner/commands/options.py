@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
 
 from runner.core import parsing
+from runner.core.console import complain
 from runner.core.contradictions import request_of
-from runner.core.errors import RequestError
+from runner.core.errors import RequestError, unknown
+from runner.core.log_pattern import LogPattern
+from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Option, Request
+from runner.core.workload import load_workloads
+from runner.images.catalog import load_images
+from runner.results.names import named, newest_first
 
 Text = str | None
 Read = Callable[[str, str], object]
@@ -26,14 +33,27 @@ _LINKS: Final = {
     "link_rate": "hold what emulated nodes send to this, e.g. 1gbit; 100mbit,1gbit,none is a sweep",
     "link_delay": "add this to every packet between emulated nodes, e.g. 0.2ms",
 }
-_MOUNT: Final = "with --image: show a folder of this machine in it, read-only; several with commas or again"
+# Fields whose options may be given again: the option, its help, its word, and what reads all of them.
+_AGAIN: Final[Mapping[str, tuple[str, str, str, Callable[[Iterable[str] | None], object]]]] = {
+    "mounts": (
+        *("mount", "with --image: show a folder of this machine in it, read-only; several with commas or again"),
+        *("SRC[:DST]", parsing.mounts),
+    ),
+    "env": ("env", "a variable for a command of yours; several again", "NAME=VALUE", parsing.environment),
+}
 _COMMAND: Final = "with --image: the command, after --"
+_OFFERED: Final = 50
 _UNITS: Final = re.compile("_(mib|ms|s)$")
 
 
-def flag(*names: str, help: str, metavar: str = "TEXT") -> Any:  # noqa: A002 - typer's own name
+def flag(
+    *names: str,
+    help: str,  # noqa: A002 - typer's own name
+    metavar: str = "TEXT",
+    complete: Callable[[str], list[str]] | None = None,
+) -> Any:
     """An option that shows no default of its own: what is not given is left to the suite."""
-    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False, autocompletion=complete)
 
 
 def takes(
@@ -53,7 +73,8 @@ def takes(
         @functools.wraps(command)
         def run(**words: Any) -> None:
             asked = {**(usual or {}), **_values(fields, words)}
-            command(request_of(asked), **{name: value for name, value in words.items() if name not in options})
+            request = request_of(asked if asked.get("image") else _read_positional(asked))
+            command(request, **{name: value for name, value in words.items() if name not in options})
 
         parameters = [*options.values(), *list(own.values())[1:]]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -68,8 +89,9 @@ def _options(field: str) -> Iterable[tuple[str, inspect.Parameter]]:
     if field == "links":
         for name, text in _LINKS.items():
             yield _parameter(name, Annotated[Text, flag(f"--{name.replace('_', '-')}", help=text)])
-    elif field == "mounts":
-        yield _parameter("mount", Annotated[list[str] | None, flag("--mount", help=_MOUNT, metavar="SRC[:DST]")])
+    elif field in _AGAIN:
+        name, text, metavar, _ = _AGAIN[field]
+        yield _parameter(name, Annotated[list[str] | None, flag(f"--{name}", help=text, metavar=metavar)])
     elif field == "command":
         yield _parameter("command", Annotated[list[str] | None, typer.Argument(help=_COMMAND, metavar="COMMAND")])
     else:
@@ -79,7 +101,9 @@ def _options(field: str) -> Iterable[tuple[str, inspect.Parameter]]:
             yield _parameter(name, Annotated[bool, typer.Option(*names, help=option.help)], default=False)
         else:
             metavar = option.metavar.replace("0..", "N")
-            yield _parameter(name, Annotated[Text, flag(*names, help=option.help, metavar=metavar)])
+            complete = _completer(field) if field in _NAMED or _allowed(field) else None
+            annotation = Annotated[Text, flag(*names, help=option.help, metavar=metavar, complete=complete)]
+            yield _parameter(name, annotation)
 
 
 def _parameter(name: str, annotation: object, *, default: object = None) -> tuple[str, inspect.Parameter]:
@@ -96,8 +120,9 @@ def _values(fields: Iterable[str], words: Mapping[str, Any]) -> dict[str, object
     for field in fields:
         if field == "links":
             found[field] = parsing.links(*(words[name] for name in _LINKS))
-        elif field == "mounts":
-            found[field] = parsing.mounts(words["mount"])
+        elif field in _AGAIN:
+            name, _, _, read = _AGAIN[field]
+            found[field] = read(words[name])
         elif field == "command":
             found[field] = tuple(words["command"] or ()) or None
         elif word := words[_named(field)]:
@@ -105,18 +130,82 @@ def _values(fields: Iterable[str], words: Mapping[str, Any]) -> dict[str, object
     return {field: value for field, value in found.items() if value is not None}
 
 
-def _reader(field: str) -> Read:
-    """What reads the text of a field, by the field's type."""
-    info = Request.model_fields[field]
+def _read_positional(asked: Mapping[str, object]) -> Mapping[str, object]:
+    """What was asked, where words that stand alone are names of a model or a framework: `bench resnet50`.
+
+    Raises:
+        RequestError: the only word is a model's name mistyped.
+    """
+    words = cast("tuple[str, ...]", asked.get("command", ()))
+    named = {
+        parsing.bare(word): (field, name)
+        for field, names in _NAMED.items()
+        for word, name in ({one: one for one in names()} | _ALIASES[field] if words else {}).items()
+    }
+    meant = dict(filter(None, (named.get(parsing.bare(word)) for word in words)))
+    if len(words) == 1 and not meant and difflib.get_close_matches(parsing.bare(words[0]), named):
+        raise RequestError(unknown("MODEL", words[0], _models()))
+    if len(meant) < len(words) or meant.keys() & asked.keys():
+        return asked
+    complain(
+        f"{word} is taken as {field.upper()}={name}" for word, (field, name) in zip(words, meant.items(), strict=True)
+    )
+    return {**asked, **meant, "command": None}
+
+
+def _frameworks() -> tuple[str, ...]:
+    return load_images(SUITE_ROOT).frameworks
+
+
+def _models() -> tuple[str, ...]:
+    return tuple(model.name for workload in load_workloads(SUITE_ROOT) for model in workload.models)
+
+
+_NAMED: Final[Mapping[str, Callable[[], tuple[str, ...]]]] = {"framework": _frameworks, "model": _models}
+"""Fields whose values are files of the suite."""
+_ALIASES: Final[Mapping[str, dict[str, str]]] = {"framework": {"torch": "pytorch", "tf": "tensorflow"}, "model": {}}
+"""Other words for some of them, bare."""
+
+
+def _allowed(field: str) -> tuple[str, ...]:
+    """The words of a field that takes one or several of a few."""
+    kind = _kind(Request.model_fields[field])
+    kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def _completer(field: str) -> Callable[[str], list[str]]:
+    """What offers a shell the values of a field."""
+
+    def complete(incomplete: str) -> list[str]:
+        names = _NAMED[field]() if field in _NAMED else _allowed(field)
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
+
+
+def _kind(info: FieldInfo) -> Any:
+    """The type of a field, without None."""
     kind = info.annotation
     if get_origin(kind) is UnionType or NoneType in get_args(kind):
-        kind = next(one for one in get_args(kind) if one is not NoneType)
+        return next(one for one in get_args(kind) if one is not NoneType)
+    return kind
+
+
+def _reader(field: str) -> Read:
+    """What reads the text of a field, by the field's type."""
+    if field in _NAMED:
+        return lambda variable, text: parsing.one_of(variable, text, _NAMED[field](), aliases=_ALIASES[field])
+    info = Request.model_fields[field]
+    kind = _kind(info)
     metavar = _option(info).metavar
     if get_origin(kind) is Literal:
         return functools.partial(parsing.choice, allowed=kind)
     if get_origin(kind) is tuple:
         (of, _) = get_args(kind)
         return parsing.counts if of is int else functools.partial(parsing.choices, allowed=of)
+    if kind is LogPattern:
+        return parsing.pattern
     if kind is int:
         return {"TIME": parsing.seconds, "0..": parsing.whole}.get(metavar, parsing.count)
     return lambda _, text: Path(text) if kind is Path else text
@@ -144,3 +233,28 @@ def named_directory(say: str) -> Callable[[str], Path]:
         return Path(text)
 
     return read
+
+
+RUN_HELP: Final = "run directory, a run's id or a beginning of it, last or last~N"
+
+
+def named_run(say: str, *, wanted: Callable[[Path], bool] = lambda _: True) -> Callable[[str], Path]:
+    """What reads a run, or a directory of runs, of the command line.
+
+    Args:
+        say: what to type instead of an empty text.
+        wanted: by their directories, the runs that a name can mean.
+    """
+    directory = named_directory(say)
+
+    def read(text: str) -> Path:
+        (found,) = named(str(directory(text)), wanted=wanted)
+        return found
+
+    return read
+
+
+def complete_run(incomplete: str) -> list[str]:
+    """What a shell offers for a run: the newest ids that begin so."""
+    runs = ("last", *(run.name for run in newest_first()))
+    return [name for name in runs if name.startswith(incomplete)][:_OFFERED]

@@ -30,8 +30,9 @@ def show_profile(directory: Path, *, as_json: bool) -> None:
         sys.stdout.write(record.profile.model_dump_json(indent=1) + "\n")
         return
     from runner.core.trial import title  # noqa: PLC0415
-    from runner.report.pass_notes import reservations, sampled  # noqa: PLC0415 - not before it is known that there is something to show
-    from runner.report.profile import profile_report  # noqa: PLC0415
+
+    # Not before it is known that there is something to show.
+    from runner.report.profile import profile_report, reservations, sampled  # noqa: PLC0415
 
     console = open_console()
     console.print(title(record.trial), style="bold", markup=False, soft_wrap=True)

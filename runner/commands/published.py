@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -13,8 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
-from runner.core.console import open_screen
+from runner.core.console import open_console
 from runner.core.errors import RequestError, nearest
 from runner.core.units import ABSENT
 from runner.results.published.contradict import Contradiction, contradictions
@@ -23,8 +24,6 @@ from runner.results.published.load import load_all
 from runner.results.published.model import Conditions, Figure, Published
 
 _SUGGESTED: Final = 5
-_WIDTH_OF_A_FILE: Final = 240
-"""Columns of a table that goes to a file or another program, where nothing has to fit a screen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ def show_published(wanted: Wanted, *, as_json: bool, plot: Path | None) -> None:
             json.dumps([entry for each in listed for entry in _entries(each)], indent=1, default=float) + "\n"
         )
     else:
-        console = open_screen(width_of_a_file=_WIDTH_OF_A_FILE)
+        console = open_console()
         for each in listed if wanted.anything else ():
             _print_source(console, each)
         if not wanted.anything:
@@ -136,40 +135,53 @@ def _entries(listed: Listed) -> Iterable[dict[str, object]]:
 
 
 def _print_overview(console: Console, listed: Sequence[Listed]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for header in ("source", "year", "what", "figures", "findings", "contradictions"):
-        table.add_column(
-            header, justify="left" if header in {"source", "what"} else "right", no_wrap=header == "source"
-        )
+    """A line a source; a title that does not fit is cut."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table.add_column("source", no_wrap=True)
+    for header in ("figures", "findings", "year"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("what", overflow="ellipsis")
     for each in listed:
-        published = each.published
-        counts = (len(each.figures), len(published.findings), len(each.contradictions) or ABSENT)
-        year = str(published.source.year or ABSENT)
-        table.add_row(published.id, year, published.source.title, *map(str, counts))
+        source = each.published.source
+        counts = (len(each.figures), len(each.published.findings) or ABSENT, source.year or ABSENT)
+        table.add_row(each.published.id, *map(str, counts), Text(source.title, no_wrap=True))
     console.print(table)
+    contradicted = ", ".join(f"{each.published.id} {n}" for each in listed if (n := len(each.contradictions)))
+    console.print(f"\nfigures that others of their source contradict: {contradicted or 'none'}", style="dim")
     total = sum(len(each.figures) for each in listed)
-    hint = "name a --model, a --framework or a --source to see them"
-    console.print(f"{total} figures of {len(listed)} sources; {hint}", style="dim")
+    console.print(f"{total} figures of {len(listed)} sources; --source, --model and --framework show them")
 
 
 def _print_source(console: Console, listed: Listed) -> None:
-    published = listed.published
-    source = published.source
-    console.print(f"{source.title} ({source.year or 'no date'})", style="bold", markup=False, soft_wrap=True)
+    """The figures of a source: the conditions that all of them have in common once, the others beside each."""
+    published, source = listed.published, listed.published.source
+    console.print(f"{source.title} ({source.year or 'no date'})", style="bold")
     who = ", ".join((*source.authors, *([source.organisation] if source.organisation else [])))
     where = source.repository or (source.url[0] if source.url else source.kind)
-    console.print(f"{published.id}: {who}; {where}", style="dim", markup=False, soft_wrap=True)
-    columns = _columns(listed)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for header in columns:
-        table.add_column(header, justify="right" if header in {"value", "speedup"} else "left")
-    for cells in zip(*columns.values(), strict=True):
-        table.add_row(*cells)
+    console.print(f"{published.id}: {who}; {where}", style="dim")
+    gpus = {gpu.id: gpu.model for gpu in published.hardware.gpus}
+    conditions = [_conditions(figure.conditions, gpus) for figure in listed.figures]
+    common = [one for one in conditions[0] if len(conditions) > 1 and all(one in other for other in conditions)]
+    if common:
+        console.print(f"all of them: {'; '.join(common)}")
+    speedups = {each.figure.id: each for each in listed.scaled}
+    doubtful = {each.figure for each in listed.contradictions}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table.add_column("figure", overflow="fold")
+    table.add_column("value", justify="right", no_wrap=True)
+    if speedups:
+        table.add_column("speedup", justify="right", no_wrap=True)
+    table.add_column("of", overflow="fold")
+    for figure, told in zip(listed.figures, conditions, strict=True):
+        value = _value(figure, doubtful=figure.id in doubtful)
+        speedup = [_speedup(speedups.get(figure.id))] if speedups else []
+        of = "; ".join(one for one in told if one not in common)
+        table.add_row(figure.metric, value, *speedup, of or ABSENT)
     console.print(Padding(table, (1, 0), expand=False))
     for each in listed.contradictions:
-        console.print(sentence(each, published), style="yellow", markup=False, soft_wrap=True)
+        console.print(sentence(each, published), style="yellow")
     for note in published.notes:
-        console.print(note, style="dim", markup=False, soft_wrap=True)
+        console.print(note, style="dim")
     console.print()
 
 
@@ -182,53 +194,24 @@ def sentence(found: Contradiction, published: Published) -> str:
     )
 
 
-def _columns(listed: Listed) -> dict[str, list[str]]:
-    """The cells of the table by header; a column without any figure in it is left out."""
-    speedups = {each.figure.id: each for each in listed.scaled}
-    doubtful = {each.figure for each in listed.contradictions}
-    gpus = {gpu.id: gpu.model for gpu in listed.published.hardware.gpus}
-    rows = [(figure, figure.conditions) for figure in listed.figures]
-    columns = {
-        "figure": [figure.metric for figure, _ in rows],
-        "model": [_words(c.model, c.variant, c.mode, c.technique) for _, c in rows],
-        "hardware": [_words(gpus.get(c.gpu or "", c.device), c.system, c.network) for _, c in rows],
-        "software": [
-            _words(c.framework, c.build, c.version, c.strategy, c.container, c.xla and "XLA") for _, c in rows
-        ],
-        "devices": [_devices(c) for _, c in rows],
-        "batch": [_batch(c) for _, c in rows],
-        "precision": [_words(c.precision, c.data) for _, c in rows],
-        "against": [_against(c) for _, c in rows],
-        "value": [_value(figure, doubtful=figure.id in doubtful) for figure, _ in rows],
-        "speedup": [_speedup(speedups.get(figure.id)) for figure, _ in rows],
-    }
-    return {header: cells for header, cells in columns.items() if any(cell != ABSENT for cell in cells)}
-
-
-def _words(*parts: object) -> str:
-    return ", ".join(str(part) for part in parts if part) or ABSENT
-
-
-def _devices(conditions: Conditions) -> str:
-    if conditions.gpus is None:
-        return ABSENT
-    on = f" on {conditions.nodes} nodes" if conditions.nodes and conditions.nodes > 1 else ""
-    return f"{conditions.gpus or 'CPU'}{on}"
-
-
-def _batch(conditions: Conditions) -> str:
-    if conditions.batch_per_gpu:
-        return f"{conditions.batch_per_gpu} each"
-    if conditions.global_batch:
-        return f"{conditions.global_batch} in all"
-    return str(conditions.batch or ABSENT)
-
-
-def _against(conditions: Conditions) -> str:
-    if conditions.versus is None:
-        return ABSENT
-    pairs = conditions.versus.stated.items()
-    return ", ".join(f"{name} {'/'.join(map(str, values))}" for name, values in pairs)
+def _conditions(of: Conditions, gpus: Mapping[str, str]) -> list[str]:
+    """What a figure is of: network, hardware, software, devices, batch, precision, and what it is against."""
+    on = f" on {of.nodes} nodes" if of.nodes and of.nodes > 1 else ""
+    devices = f"{of.gpus} GPU{'' if of.gpus == 1 else 's'}{on}" if of.gpus else None
+    each = of.batch_per_gpu and f"batch {of.batch_per_gpu} each"
+    batch = each or (of.global_batch and f"batch {of.global_batch} in all") or (of.batch and f"batch {of.batch}")
+    versus = of.versus.stated.items() if of.versus else ()
+    against = ", ".join(f"{name} {'/'.join(map(str, values))}" for name, values in versus)
+    parts = (
+        (of.model, of.variant, of.mode, of.technique),
+        (gpus.get(of.gpu or "", of.device or ("cpu" if of.gpus == 0 else None)), of.system, of.network),
+        (of.framework, of.build, of.version, of.strategy, of.container, of.xla and "XLA"),
+        (devices,),
+        (batch,),
+        (of.precision, of.data),
+        (against and f"against {against}",),
+    )
+    return [", ".join(str(one) for one in part if one) for part in parts if any(part)]
 
 
 def _value(figure: Figure, *, doubtful: bool) -> str:

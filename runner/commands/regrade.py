@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 from rich.console import Console
 
+from runner.analysis.grading.completeness import lost
 from runner.analysis.grading.grade import Graded, scaling
-from runner.analysis.grading.kept import lost
 from runner.core.console import complain, open_console
 from runner.core.errors import DlscaleError, RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
 from runner.core.workload import load_workloads
-from runner.experiments.studies.reproduction import SUFFIX, judge_again, write_again
+from runner.experiments.studies.reproduction import SUFFIX, judge_again, write
 from runner.results.store import (
     RECORD,
     folders_under,
@@ -148,7 +148,7 @@ def _regrade_study(path: Path, *, console: Console) -> None:
     before, after = judge_again(path)
     changed = _changed(before, after)
     if changed:
-        write_again(path, after)
+        write(path, after)
     _say(console, path, changed, source="the records")
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import gc
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
@@ -17,29 +16,27 @@ from rich.console import Console
 import runner
 from runner.analysis.comparisons.devices import devices
 from runner.analysis.comparisons.transports import across
-from runner.analysis.summarize import thin
 from runner.core.console import complain, no_console, open_console
 from runner.core.errors import DlscaleError, RequestError
-from runner.experiments.overhead import report as overhead_report
 from runner.experiments.overhead.raw import PREFIX, read_overhead
-from runner.experiments.overhead.rejudge import from_file
-from runner.experiments.overhead.report import OverheadReport
+from runner.experiments.overhead.report import from_file
 from runner.experiments.studies import page as study_page
 from runner.experiments.studies.model import Reproduction
 from runner.experiments.studies.reproduction import SUFFIX, read_reproduction
 from runner.report import picture
 from runner.report.comparison import ComparisonReport
-from runner.report.comparisons import across_matrices
+from runner.report.comparisons import compare_matrices
 from runner.report.comparisons import devices as device_report
 from runner.report.kept import prune
 from runner.report.page import blocks, export, render
 from runner.report.page.collect import Collected
 from runner.report.page.markdown import markdown
-from runner.report.page.model import Page
+from runner.report.page.model import Page, RunLine
+from runner.report.page.runs import line
 from runner.report.progress import progress
 from runner.report.publish import Measured, of_comparison, redraw, save, watched
 from runner.results.disk import check_writable
-from runner.results.find import Run, read_runs
+from runner.results.find import Run, each_once, read_each, read_runs
 from runner.results.store import RECORD, folders_under, read_record, run_directories, write_report
 
 PAGE: Final = "report.html"
@@ -48,7 +45,7 @@ KEPT_PAGE: Final = "report.md"
 BESIDE: Final = "report-figures"
 """Folder of the page's figures as PNG and CSV."""
 MOST: Final = 500
-"""Matrices that the page shows. Of more in all it has the newest, and no pictures are drawn of single ones: 20,000 would take an hour."""
+"""Matrices that are drawn. Of more in all these are the newest, without pictures of single ones, which take an hour for 20,000."""
 TOLD: Final = 25
 """Figures after which a line says how far it is; they take a few seconds."""
 
@@ -74,24 +71,14 @@ def report(directories: Sequence[Path], *, out: Path | None, beside_runs: bool =
         check_writable(out or first.parent)
         redraw([*_baselines([run]), run], out=out or first.parent, name=run[1].run_id, console=console)
         return
-    folders = _folders(directories)
     above = first if len(directories) == 1 else Path(os.path.commonpath([one.resolve() for one in directories]))
     place = out or above
     check_writable(place)
-    shown, reserve = _newest(folders)
-    found = Collected(reserve=reserve)
-    for folder, runs in folders:
-        beside = out / os.path.relpath(folder.resolve(), above.resolve()) if out else folder
-        if beside_runs:
-            check_writable(beside)
-        to = beside if beside_runs else None
-        own = _read(
-            folder, runs, page=place, shown=shown, every_one=not reserve, pictures=True, console=console, out=to
-        )
-        found.join(own, files=_files(beside, page=place))
-    found.join(
-        _across_folders(folders, out=place if beside_runs else None, console=console), files=_files(place, page=place)
-    )
+
+    def beside(folder: Path) -> Path:
+        return out / os.path.relpath(folder.resolve(), above.resolve()) if out else folder
+
+    found = _collected(directories, page=place, beside=beside, write=beside_runs, pictures=True, console=console)
     _write(found, place, console=console)
     prune()
 
@@ -103,16 +90,9 @@ def check_page(directory: Path) -> None:
         RequestError: no record is there.
         DlscaleError: there is no such page, or another.
     """
-    console = open_console(soft_wrap=True)
-    folders = _folders([directory])
-    shown, reserve = _newest(folders)
-    found = Collected(reserve=reserve)
-    for folder, runs in folders:
-        own = _read(
-            folder, runs, page=directory, shown=shown, every_one=not reserve, pictures=False, console=console, out=None
-        )
-        found.join(own, files=_files(folder, page=directory))
-    found.join(_across_folders(folders, out=None, console=console), files=_files(directory, page=directory))
+    found = _collected(
+        [directory], page=directory, beside=lambda folder: folder, write=False, pictures=False, console=open_console()
+    )
     path = directory / KEPT_PAGE
     if not path.is_file() or path.read_text(encoding="utf-8") != markdown(_page(found)):
         raise DlscaleError(
@@ -128,109 +108,149 @@ def matrices(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return found
 
 
-def _newest(folders: Sequence[tuple[Path, Sequence[Run]]]) -> tuple[frozenset[tuple[Path, str]], str]:
-    """The matrices, by folder and name, that the page shows, and what it says where these are not all."""
-    last: dict[tuple[Path, str], datetime] = {}
-    for folder, runs in folders:
-        for _, record in runs:
-            place, when = (folder, record.matrix_id), record.provenance.recorded_at
-            last[place] = max(last.get(place, when), when)
-    newest = sorted(last, key=lambda place: last[place], reverse=True)[:MOST]
-    said = (
-        f"The newest {MOST:,} of {len(last):,} matrices are here, without a PNG of each; every one has its report beside its runs, and "
-        "`dlscale report RUN` draws a run's pictures."
-    )
-    return frozenset(newest), said if len(last) > MOST else ""
+@dataclass(frozen=True, kw_only=True)
+class _OnFile:
+    """Runs on file.
+
+    Attributes:
+        folders: the runs that are drawn, by the folder that they lie in.
+        others: of the runs that are not, the time, the folder and the line of the table of all.
+        reserve: what the page says where there are others.
+    """
+
+    folders: Mapping[Path, Sequence[Run]]
+    others: Sequence[tuple[datetime, Path, RunLine]] = ()
+    reserve: str = ""
 
 
-def _folders(directories: Sequence[Path]) -> list[tuple[Path, list[Run]]]:
-    """Each folder at or below the directories that holds runs, and these, each run once; says of which records there is nothing.
+def _on_file(directories: Sequence[Path], *, page: Path) -> _OnFile:
+    """The runs at or below some directories, each once; says of which records there is nothing.
 
     Raises:
-        RequestError: none does.
+        RequestError: there is none.
     """
     places = dict.fromkeys(folder for directory in directories for folder in folders_under(directory))
-    gc.disable()  # all are needed to the end, and the collector would look through them again and again
-    try:
-        found = read_runs((directory for folder in places for directory in run_directories(folder)), as_read=thin)
-        gc.freeze()
-    finally:
-        gc.enable()
-    if not found.runs:
+    every = [directory for folder in places for directory in run_directories(folder)]
+    if len(every) > MOST:
+        on_file, passed_over = _newest(every, page=page)
+    else:
+        found = read_runs(every)
+        on_file, passed_over = _OnFile(folders=_by_folder(found.runs)), found.passed_over
+    if not on_file.folders:
         names = ", ".join(str(directory) for directory in directories)
         raise RequestError(
             f"{names}: holds no run record that can be read; name a run directory, or one of several, for example results/MACHINE"
         )
-    complain(found.passed_over)
+    complain(passed_over)
+    return on_file
+
+
+def _newest(every: Sequence[Path], *, page: Path) -> tuple[_OnFile, Sequence[str]]:
+    """Of more runs than memory holds, those of the newest matrices and a line of each other one; and a sentence about each that does not count."""
+    passed_over: list[str] = []
+    listed = [
+        (
+            directory,
+            (directory.parent, record.matrix_id),
+            record.provenance.recorded_at,
+            line(record, link=_link(directory, page)),
+        )
+        for directory, record in read_each(every, passed_over)
+    ]
+    kept, copies = each_once([(directory, run.run_id) for directory, _, _, run in listed])
+    listed = [one for one in listed if one[0] in kept]
+    last: dict[tuple[Path, str], datetime] = {}
+    for _, matrix, when, _ in listed:
+        last[matrix] = max(last.get(matrix, when), when)
+    newest = frozenset(sorted(last, key=lambda matrix: last[matrix], reverse=True)[:MOST])
+    runs = read_runs(directory for directory, matrix, _, _ in listed if matrix in newest).runs
+    others = [(when, directory.parent, run) for directory, matrix, when, run in listed if matrix not in newest]
+    reserve = f"Drawn from the newest {MOST:,} of {len(last):,} matrices; the table of runs has all, and `dlscale report FOLDER` draws those of one folder."
+    return _OnFile(folders=_by_folder(runs), others=others, reserve=reserve if others else ""), (*passed_over, *copies)
+
+
+def _by_folder(runs: Sequence[Run]) -> dict[Path, list[Run]]:
     folders: dict[Path, list[Run]] = {}
-    for run in found.runs:
+    for run in runs:
         folders.setdefault(run[0].parent, []).append(run)
-    return list(folders.items())
+    return folders
 
 
-def _read(
-    folder: Path,
-    runs: Sequence[Run],
+def _collected(
+    directories: Sequence[Path],
     *,
     page: Path,
-    shown: AbstractSet[tuple[Path, str]],
-    every_one: bool,
+    beside: Callable[[Path], Path],
+    write: bool,
     pictures: bool,
     console: Console,
-    out: Path | None,
 ) -> Collected:
-    """Collect what one folder's runs show, and write their reports; none where `out` is None.
+    """Collect what is on file for the page, and write the reports beside the runs.
 
     Args:
-        folder: where they are.
-        runs: all of them.
+        directories: at or below them.
         page: where the page is, which links lead from.
-        shown: the matrices that it shows.
-        every_one: whether these are all there are; else no pictures are drawn of single ones.
+        beside: where the reports of a folder's runs are.
+        write: whether they are written.
         pictures: whether the page shows figures, and so what samplers saw over time.
         console: where it is said what is written, and what can't be.
-        out: where the reports go.
+
+    Raises:
+        RequestError: there is no run.
     """
-    found = Collected(records=[(_link(path, page), record) for path, record in runs])
-    told = console if every_one else no_console()
-    for name, own in matrices(runs).items():
-        if not out and (folder, name) not in shown:
-            continue
-        every = [*_baselines(own), *own]
-        measured = redraw(every, out=out, name=name, console=told, pictures=every_one) if out else Measured.of(every)
-        if (folder, name) not in shown:
-            continue
-        seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves if pictures}
-        found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
-        found.add("passes", *(block for run in own for block in blocks.profiled(run)))
-    if out and not every_one:
-        console.print(f"reports: {len(matrices(runs)):,} matrices in {out}", style="dim", markup=False)
-    _draw_across(runs, found, out=out, console=console)
-    for stem, reproduction in _reproductions(folder, console=console):
-        found.add("studies", study_page.block(reproduction, stem=stem))
-    for overhead in _overheads(folder, console=console):
-        if out:
-            save(overhead_report.reports(overhead), out=out, console=console)
-        found.add("overheads", overhead_report.page_block(overhead))
+    on_file = _on_file(directories, page=page)
+    found = Collected(others=[(when, run) for when, _, run in on_file.others], reserve=on_file.reserve)
+    in_part = {folder for _, folder, _ in on_file.others}
+    for folder, runs in on_file.folders.items():
+        place = beside(folder)
+        if write:
+            check_writable(place)
+        own = Collected(records=[(_link(path, page), record) for path, record in runs])
+        out = place if write else None
+        _draw_matrices(runs, own, out=out, alone=not on_file.reserve, pictures=pictures, console=console)
+        # A comparison of some of a folder's runs must not take the place of one of all.
+        _draw_comparisons(runs, own, out=None if folder in in_part else out, console=console)
+        _draw_experiments(folder, own, out=out, console=console)
+        found.join(own, files=_files(place, page=page))
+    across_folders = Collected()
+    every = [run for runs in on_file.folders.values() for run in runs]
+    out = page if write and not on_file.reserve else None
+    _add(map(device_report, devices(every)), across_folders, out=out, console=console)
+    found.join(across_folders, files=_files(page, page=page))
     return found
 
 
-def _draw_across(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
+def _draw_matrices(
+    runs: Sequence[Run], found: Collected, *, out: Path | None, alone: bool, pictures: bool, console: Console
+) -> None:
+    """Add each matrix, and write its reports, with pictures of its own and a line for each file where `alone`; none where `out` is None."""
+    told = console if alone else no_console()
+    named = matrices(runs)
+    for name, own in named.items():
+        every = [*_baselines(own), *own]
+        measured = redraw(every, out=out, name=name, console=told, pictures=alone) if out else Measured.of(every)
+        seen = {curve.label: watched(curve.runs, console=console) for curve, _ in measured.curves if pictures}
+        found.matrix(measured, name=name, watched={label: one for label, one in seen.items() if one})
+        found.add("passes", *(block for run in own for block in blocks.profiled(run)))
+    if out and not alone:
+        console.print(f"reports: {len(named):,} matrices in {out}", style="dim", markup=False)
+
+
+def _draw_experiments(folder: Path, found: Collected, *, out: Path | None, console: Console) -> None:
+    """Add the studies and overheads that were run in a folder, and write the reports of these; none where `out` is None."""
+    for stem, reproduction in _reproductions(folder, console=console):
+        found.add("studies", study_page.block(reproduction, stem=stem))
+    _add(_overheads(folder, console=console), found, out=out, console=console)
+
+
+def _draw_comparisons(runs: Sequence[Run], found: Collected, *, out: Path | None, console: Console) -> None:
     """Add what shows only across matrices, and write its reports; none where `out` is None."""
     for name, joined in across(runs).items():
         measured = Measured.across(joined)
         if measured.comparison and out:
             save(of_comparison(measured.comparison, name=name), out=out, console=console)
         found.add("comparisons", *blocks.comparison(measured, name=name))
-    _add(across_matrices(runs), found, out=out, console=console)
-
-
-def _across_folders(folders: Sequence[tuple[Path, Sequence[Run]]], *, out: Path | None, console: Console) -> Collected:
-    """Collect what GPUs of a kind made of the same trainings, in whichever folder these lie, and write its reports; none where `out` is None."""
-    collected = Collected()
-    found = devices([run for _, runs in folders for run in runs])
-    _add(map(device_report, found), collected, out=out, console=console)
-    return collected
+    _add(compare_matrices(runs), found, out=out, console=console)
 
 
 def _add(reports: Iterable[ComparisonReport], found: Collected, *, out: Path | None, console: Console) -> None:
@@ -267,7 +287,7 @@ def _reproductions(folder: Path, *, console: Console) -> Iterator[tuple[str, Rep
             console.print(f"not drawn: {error}", style="yellow")
 
 
-def _overheads(folder: Path, *, console: Console) -> Iterator[OverheadReport]:
+def _overheads(folder: Path, *, console: Console) -> Iterator[ComparisonReport]:
     """What the suite was found to cost there; one that can't be read, or whose runs are gone, costs itself only."""
     for path in sorted(folder.glob(f"{PREFIX}*.json")):
         try:
@@ -278,7 +298,8 @@ def _overheads(folder: Path, *, console: Console) -> Iterator[OverheadReport]:
 
 def _page(found: Collected) -> Page:
     return found.page(
-        title="dlscale report", made=f"{len(found.records):,} records, drawn by dlscale {runner.__version__}"
+        title="dlscale report",
+        made=f"{len(found.records) + len(found.others):,} records, drawn by dlscale {runner.__version__}",
     )
 
 
@@ -316,7 +337,7 @@ def _baselines(runs: Sequence[Run]) -> list[Run]:
         name = record.scaling.baseline_run_id
         if name and name not in known and name not in found:
             try:
-                found[name] = (path.parent / name, thin(read_record(path.parent / name)))
+                found[name] = (path.parent / name, read_record(path.parent / name))
             except RequestError:
                 continue
     return list(found.values())

@@ -22,7 +22,7 @@ def cache_dir() -> Path:
 def suite_digest() -> str:
     """What this version of the suite is, by its programs: what another one made of the same records may be something else."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -31,9 +31,7 @@ def suite_digest() -> str:
 def alone(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold a file lock, so that two runs do not make the same thing; the kernel lets go of it when this process dies, however it does.
 
-    Args:
-        path: the lock's file, made if it is not there.
-        waiting: called once if another process holds it.
+    `waiting` is called once if another process holds it.
     """
     with path.open("w") as file:
         try:

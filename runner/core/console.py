@@ -13,6 +13,7 @@ from typing import IO, Final, TextIO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from runner.core.advice import spoken
 from runner.core.errors import printable
 
 
@@ -29,7 +30,7 @@ def complain(sentences: Iterable[str]) -> None:
     """Say on standard error, a line each, what was passed over."""
     console = open_console(stderr=True, soft_wrap=True)
     for sentence in sentences:
-        console.print(sentence)
+        console.print(spoken(sentence))
 
 
 def open_console(

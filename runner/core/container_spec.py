@@ -42,6 +42,7 @@ class ContainerSpec(Frozen):
         image: reference of the image; the environment's own reference where there is no container.
         argv: program and arguments, handed over without a shell.
         env: environment variables on top of the image's.
+        workdir: where the program starts; None for where the image says.
         mounts: directories of the host.
         gpus: indices of the host's GPUs that it sees.
         cpus: host CPU ids it may run on.
@@ -69,6 +70,7 @@ class ContainerSpec(Frozen):
     image: str
     argv: tuple[str, ...]
     env: dict[str, str]
+    workdir: str | None = None
     mounts: tuple[Mount, ...] = ()
     gpus: tuple[int, ...] = ()
     cpus: tuple[int, ...] = ()

@@ -28,13 +28,7 @@ LOST_AND_FOUND: Final = "lost+found"
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed form of a data set.
-
-    Attributes:
-        framework: whose programs read it.
-        label: what people call it.
-        beside: suffixes of the files that belong to it.
-    """
+    """A packed form of a data set, which one framework's programs read; `beside` are suffixes of further files that belong to it."""
 
     framework: str
     label: str
@@ -50,10 +44,7 @@ PACKED: Final[Mapping[str, Packed]] = {
 
 
 class PackIndex(Frozen):
-    """What `data pack` writes beside a packed data set: class names, number of images, and the images left out.
-
-    `size` is the height and width in pixels of packed images, None where they have their own.
-    """
+    """What `data pack` writes beside a packed data set; `size` is the height and width of all images in pixels, None where each has its own."""
 
     classes: tuple[str, ...]
     images: int
@@ -78,13 +69,13 @@ def inspect(path: Path, kind: Literal["images", "audio"] = "images", *, by_other
     path = path.resolve()
     if by_others:
         refuse_closed(place(path))
-    taken = _Taken(place(path), by_others=by_others)
+    files = _Files(place(path), by_others=by_others)
     if kind == "audio":
-        return _inspect_audio(path, taken)
+        return _inspect_audio(path, files)
     if path.suffix in PACKED:
-        return _inspect_packed(path, PACKED[path.suffix], taken)
+        return _inspect_packed(path, PACKED[path.suffix], files)
     if path.is_dir():
-        return _inspect_folder(path, taken)
+        return _inspect_folder(path, files)
     raise RequestError(
         f"DATA={path} is neither a folder nor a {', '.join(PACKED)}; give a folder of class folders with JPEGs"
     )
@@ -110,22 +101,17 @@ def _closed(path: Path, step: str) -> str:
     return f"{path} may be read by its owner alone, and jobs in containers are never root; type `{step}`"
 
 
-class _Taken:
-    """The files of a data set below `root`, one after the other: each is refused where the job could not read it."""
+class _Files:
+    """The files of a data set below `root`: each is refused where the job could not read it. `digest` is over their names and sizes."""
 
     def __init__(self, root: Path, *, by_others: bool) -> None:
         self.digest = hashlib.sha256()
-        """Of their names and sizes."""
         self._root = root
         self._by_others = by_others
         self._open = {root}
 
     def add(self, file: Path) -> None:
-        """Add a file to the digest.
-
-        Raises:
-            RequestError: its name can't be written down, or others may not read it.
-        """
+        """Add a file to the digest; its name has to be UTF-8."""
         name = file.relative_to(self._root).as_posix()
         if not is_utf8(name):
             raise RequestError(f"DATA={self._root}: the name of {readable(name)} is not UTF-8; rename it")
@@ -133,11 +119,7 @@ class _Taken:
         self.digest.update(f"{name}\0{file.stat().st_size}\0".encode())
 
     def check(self, file: Path) -> None:
-        """Refuse a file that others may not read, or that is in a folder which they may not enter, where they have to.
-
-        Raises:
-            RequestError: the sentence names the first of them.
-        """
+        """Refuse a file that others may not read, or that is in a folder which they may not enter, where they have to."""
         if not self._by_others:
             return
         folders = () if file.parent in self._open else reversed(file.relative_to(self._root).parents)
@@ -152,12 +134,12 @@ def place(path: Path) -> Path:
     return path.parent if path.suffix in PACKED else path
 
 
-def _inspect_folder(path: Path, taken: _Taken) -> Dataset:
+def _inspect_folder(path: Path, files: _Files) -> Dataset:
     if not any(path.iterdir()):
         raise RequestError(f"DATA={path} is empty; give a folder that holds one folder of JPEGs a class")
     classes: Counter[str] = Counter()
     for image in jpegs(path):
-        taken.add(image)
+        files.add(image)
         classes[image.relative_to(path).parts[0]] += 1
     if not classes:
         raise RequestError(f"DATA={path} holds no JPEG in class folders (CLASS/NAME.jpg); give a folder that does")
@@ -165,30 +147,30 @@ def _inspect_folder(path: Path, taken: _Taken) -> Dataset:
         path=str(path),
         images=classes.total(),
         classes=len(classes),
-        digest=taken.digest.hexdigest(),
+        digest=files.digest.hexdigest(),
         validation_images=sum(count // VALIDATION_EVERY for count in classes.values()),
     )
 
 
-def _inspect_audio(path: Path, taken: _Taken) -> Dataset:
+def _inspect_audio(path: Path, files: _Files) -> Dataset:
     utterances = 0
     for file in sorted(_files(path)) if path.is_dir() else ():
         if file.suffix.lower() == ".wav" and file.with_suffix(".txt").is_file():
-            taken.add(file)
-            taken.check(file.with_suffix(".txt"))
+            files.add(file)
+            files.check(file.with_suffix(".txt"))
             utterances += 1
     if not utterances:
         raise RequestError(
             f"DATA={path} holds no WAV file with a text file of the same name beside it; give a folder that does, or leave it out"
         )
-    return Dataset(path=str(path), images=utterances, classes=0, digest=taken.digest.hexdigest())
+    return Dataset(path=str(path), images=utterances, classes=0, digest=files.digest.hexdigest())
 
 
-def _inspect_packed(path: Path, form: Packed, taken: _Taken) -> Dataset:
+def _inspect_packed(path: Path, form: Packed, files: _Files) -> Dataset:
     again = f"pack it again with `dlscale data pack DIR --out {path.name}`"
-    missing = [suffix for suffix in form.beside if not path.with_suffix(suffix).exists()]
-    if missing:
-        raise RequestError(f"DATA={path} has no {path.stem}{missing[0]} beside it; {again}")
+    for suffix in form.beside:
+        if not path.with_suffix(suffix).exists():
+            raise RequestError(f"DATA={path} has no {path.stem}{suffix} beside it; {again}")
     main = path / "data.mdb" if path.is_dir() else path
     try:
         index = PackIndex.model_validate_json(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -198,7 +180,7 @@ def _inspect_packed(path: Path, form: Packed, taken: _Taken) -> Dataset:
     if not index.images:
         raise RequestError(f"DATA={path} holds no image; {again}")
     for file in (main, *(path.with_suffix(suffix) for suffix in form.beside)):
-        taken.check(file)
+        files.check(file)
     facts = json.dumps([list(index.classes), index.images, size]).encode()
     return Dataset(
         path=str(path), images=index.images, classes=len(index.classes), digest=hashlib.sha256(facts).hexdigest()
@@ -206,11 +188,7 @@ def _inspect_packed(path: Path, form: Packed, taken: _Taken) -> Dataset:
 
 
 def jpegs(root: Path) -> Iterator[Path]:
-    """The JPEGs in the class folders of `root`, in a fixed order.
-
-    Raises:
-        RequestError: a folder can't be looked into, so that nobody knows whether it is a class.
-    """
+    """The JPEGs in the class folders of `root`, in a fixed order; a folder that can't be looked into is a RequestError."""
     for folder in sorted(entry for entry in root.iterdir() if entry.is_dir()):
         yield from sorted(image for image in _files(folder) if image.suffix.lower() in JPEG_SUFFIXES)
 

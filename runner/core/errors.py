@@ -4,7 +4,6 @@
     ├── RequestError      2  the request can't be met; nothing was started
     │   └── NoBaseError       no base image can be had here, so no container either
     ├── RunFailedError    3  a run started and did not end well
-    ├── InvalidRunError   4  a run ended, and its figures must not be used
     └── SlowerError       4  runs are slower than they may be
 
 What the system says of a file of the user's and nobody foresaw becomes such a sentence as well (`about_a_file`). Anything else that
@@ -16,21 +15,13 @@ from __future__ import annotations
 import difflib
 import errno
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
 # What the system says of a path that is wrong, closed or full; nobody's mistake in the code.
 _OF_A_PATH: Final = frozenset(
-    {
-        errno.EACCES,
-        errno.EPERM,
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.EEXIST,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-    }
+    {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+    | {errno.ELOOP, errno.ENAMETOOLONG}
 )
 # The same of a device, which is said without a path when a file was open already.
 _OF_A_DISK: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -59,12 +50,6 @@ class RunFailedError(DlscaleError):
     exit_code = 3
 
 
-class InvalidRunError(DlscaleError):
-    """A run ended, but a check says that its figures must not be used."""
-
-    exit_code = 4
-
-
 class SlowerError(DlscaleError):
     """Runs are slower than others of the same trials, by more than was allowed."""
 
@@ -77,8 +62,25 @@ def nearest(name: str, known: Iterable[str]) -> str:
     Example: ``nearest("resnet51", ["vgg16", "resnet50"])`` gives ``"resnet50, vgg16"``.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = _alike(name, names)
     return ", ".join(close + [n for n in names if n not in close])
+
+
+def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "") -> str:
+    """The sentence about a name that nothing has: what it is most like, and all that there are.
+
+    Example: ``unknown("MODEL", "resnet51", ["vgg16", "resnet50"])`` gives
+    ``"unknown MODEL 'resnet51'; did you mean resnet50? Known: resnet50, vgg16"``.
+    """
+    names = sorted(known)
+    close = _alike(name, names)
+    whose = f" of {of}" if of else ""
+    asked = f"did you mean {close[0]}? Known" if close else "known"
+    return f"unknown {variable} {name!r}{whose}; {asked}: {nearest(name, names)}"
+
+
+def _alike(name: str, names: Sequence[str]) -> list[str]:
+    return difflib.get_close_matches(name, names, n=3, cutoff=0.5)
 
 
 def about_a_file(error: OSError | UnicodeError) -> str | None:

@@ -1,14 +1,15 @@
-"""`Frozen`: what a value of the suite is made of, and which versions of it can be read from a file."""
+"""`Frozen`: what a value of the suite is made of, how it is read from a file, and what is made of it once."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import sys
+import string
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
@@ -25,45 +26,47 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-
 """What files are named by: a folder of somebody else's records may not say where on this machine a report is written."""
 
 
-# What may be no figure, more than 64 bits hold, or a code to a terminal; several quick searches, as each record is searched. The digits of
-# a digest end with a quote, a number does not.
-_WORDS: Final = ("NaN", "Infinity", "\\u", "\\b", "\\f", "\\r", "\x7f")
+# What may be no figure, or a code to a terminal; quick searches, as each record is searched.
+_NO_FIGURES: Final = ("NaN", "Infinity")
 _HUGE: Final = re.compile(r"[eE]\+?\d{3}\d*[\s,\]}]")
-_LONG: Final = re.compile(r'[\s:,\["]-?\d{19}')
-_CONTROLS: Final = re.compile(r"[\x80-\x9f\ud800-\udfff]")
+_CODES: Final = ("\\u", "\\b", "\\f", "\\r")
+# Each byte of UTF-8 for its kind, so that one search each finds a number of more than 64 bits, a control and a surrogate.
+_BYTES_OF_KIND: Final = {
+    "0": string.digits.encode(),
+    "a": f"{string.ascii_letters}_.".encode(),
+    "~": b"\x7f",
+    "C": b"\xc2",
+    "c": bytes(range(0x80, 0xA0)),
+    "S": b"\xed",
+    "s": bytes(range(0xA0, 0xC0)),
+}
+_KINDS: Final = bytes(
+    next((ord(kind) for kind, own in _BYTES_OF_KIND.items() if byte in own), ord(" ")) for byte in range(256)
+)
+_REFUSED: Final = (b" " + b"0" * 19, b"~", b"Cc", b"Ss")
 # A text that pydantic would take for such a number.
 _AS_NUMBER: Final = re.compile(r"\s*[+-]?[\d_]{19,}(?:\.\d*)?\s*")
 _MOST: Final = 2**63
 _Value = TypeVar("_Value")
-_EQUAL: Final[dict[Any, Any]] = {}
-_KNOWN: Final[dict[tuple[type, frozenset[str]], set[str]]] = {}
+_Made = TypeVar("_Made")
 
 
-def lean(value: _Value) -> _Value:
-    """The same value in a third of the memory, as thousands of records are held at once.
+class Once(Generic[_Value, _Made]):
+    """A function that makes its answer for each value once, and keeps it as long as that value lives.
 
-    Attributes that are set one by one share the names' table between all values of a type, and which fields were given is kept once for
-    all values that were given the same. A type with `of_many` set is one of which many records have an equal value: it is kept once.
+    Values are told apart by which one they are: records would be compared by all that is in them.
     """
-    if isinstance(value, float | int | None):
-        return value
-    if isinstance(value, BaseModel):
-        found = type(value).__new__(type(value))
-        for name, one in value.__dict__.items():
-            object.__setattr__(found, name, lean(one))
-        given = value.__pydantic_fields_set__
-        object.__setattr__(found, "__pydantic_fields_set__", _KNOWN.setdefault((type(value), frozenset(given)), given))
-        object.__setattr__(found, "__pydantic_extra__", value.__pydantic_extra__)
-        object.__setattr__(found, "__pydantic_private__", value.__pydantic_private__)
-        return _EQUAL.setdefault(found, found) if getattr(found, "of_many", False) else found
-    same: Any = value
-    if isinstance(value, str):
-        same = sys.intern(value)
-    elif isinstance(value, tuple):
-        same = tuple(map(lean, value))
-    elif isinstance(value, dict):
-        same = {key: lean(one) for key, one in value.items()}
-    return cast("_Value", same)
+
+    def __init__(self, make: Callable[[_Value], _Made]) -> None:
+        self._make = make
+        self._known: dict[int, tuple[weakref.ref[_Value], _Made]] = {}
+
+    def __call__(self, value: _Value) -> _Made:
+        """The answer."""
+        if id(value) not in self._known:
+            place, known = id(value), self._known
+            known[place] = weakref.ref(value, lambda _: known.pop(place, None)), self._make(value)
+        return self._known[id(value)][1]
 
 
 def load_fields(text: str, *, of: Callable[[str], float | None] | None = None) -> dict[str, Any]:
@@ -92,9 +95,15 @@ def known(word: str) -> float | None:
 
 def is_plain(text: str) -> bool:
     """Whether nothing in a JSON is for `load_fields` to refuse or to take out."""
-    if any(word in text for word in _WORDS) or _HUGE.search(text) or _LONG.search(text):
-        return False
-    return text.isascii() or not _CONTROLS.search(text)
+    return is_plain_but_for_figures(text) and not (any(word in text for word in _NO_FIGURES) or _HUGE.search(text))
+
+
+def is_plain_but_for_figures(text: str) -> bool:
+    """Whether a JSON holds no code to a terminal and no number of more than 64 bits: all else a `Frozen` refuses by itself."""
+    kinds = text.encode(errors="surrogatepass").translate(_KINDS)
+    return not any(refused in kinds for refused in _REFUSED) and not (
+        "\\" in text and any(code in text for code in _CODES)
+    )
 
 
 def _finite(word: str) -> float:
@@ -110,11 +119,7 @@ def _whole(word: str) -> int:
 
 
 def _without_codes(value: Any) -> Any:
-    """What JSON holds, every text in it without a code to a terminal.
-
-    Raises:
-        ValueError: a text holds a lone surrogate, which no file can.
-    """
+    """What JSON holds, every text in it without a code to a terminal."""
     if isinstance(value, str):
         if not is_utf8(value):
             raise ValueError("a text in it is not UTF-8")

@@ -10,7 +10,6 @@ from runner.core.frozen import Frozen
 
 StepMethod = Literal["step", "window-mean", "latency"]
 
-
 FEWEST_RUNS: Final = 3
 """Runs from which an interval is taken; what rests on fewer shows their number instead."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from runner.core.frozen import Frozen
 from runner.core.request import Device
@@ -55,30 +55,12 @@ class Gpu(Frozen):
         nvlinks: active NVLink connections.
     """
 
-    of_many: ClassVar[bool] = True
-
     index: int
     uuid: str
     name: str
     memory_mib: int
     compute_capability: str
     nvlinks: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuInventory:
-    """What NVML answered.
-
-    Attributes:
-        driver: version of the kernel driver.
-        cuda_driver: the newest CUDA version that the driver speaks, "13.0".
-        reason: why there are no GPUs; None when there are.
-    """
-
-    gpus: tuple[Gpu, ...]
-    driver: str | None
-    cuda_driver: str | None
-    reason: str | None
 
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h) that make a GPU slower than its settings say.

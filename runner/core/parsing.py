@@ -6,10 +6,16 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, get_args
 
+from pydantic import ValidationError
+
+from runner.core import yamlfile
+from runner.core.console import complain
 from runner.core.container_spec import Mount
-from runner.core.errors import RequestError, nearest, shorten
+from runner.core.errors import RequestError, shorten, unknown
+from runner.core.log_pattern import LogPattern
 from runner.core.wire import Link, parse_delay, parse_rate
 
 # Programs keep numbers in 32 bits with a sign, and add ranks to some of them, to seeds for one.
@@ -31,20 +37,22 @@ MOST_SLOTS: Final = 4096
 """Devices, or cores, of a host."""
 # What every container has of the kernel, of the engine and of the suite: nothing may lie over or in these.
 TAKEN: Final = ("/proc", "/sys", "/dev", "/tmp", "/dlscale")  # noqa: S108 - names inside the container
+_NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 _DURATION = re.compile(r"^(\d+)(s|m|h)?$", re.ASCII)
+_VARIABLE: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>[^\x00]*)", re.ASCII | re.DOTALL)
+_DEVICES: Final = re.compile(r"(?<!\$)\{(?:gpus|workers)\}")
+_BATCH: Final = re.compile(
+    r"(?<!\S)(?P<flag>-b|(?:--)?(?:\w+\.)*(?:per_device_train_)?batch[-_]size)(?:=|\s+)(?P<batch>\d{1,6})(?!\S)",
+    re.ASCII,
+)
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
 def bounded(name: str, digits: str, *, most: int | None = None) -> int:
-    """Read decimal digits as a number, however many they are.
-
-    Args:
-        name: what is asked for; a variable has its own limit.
-        digits: ASCII digits, one of them no zero.
-        most: the limit of what is no variable.
+    """Read ASCII digits, one of them no zero, as a number; `most` is the limit of what is no variable with its own.
 
     Raises:
-        RequestError: the number is larger than that.
+        RequestError: the number is larger than its limit.
     """
     limit = most or MOST.get(name, MOST_OF_ALL)
     significant = digits.lstrip("0")
@@ -57,7 +65,7 @@ def count(variable: str, text: str | None) -> int | None:
     """Parse a whole number of at least 1; None and the empty string mean "not given".
 
     Raises:
-        RequestError: anything else, or more than can be taken (`runner/core/parsing.py`); the sentence names the variable.
+        RequestError: anything else, or more than can be taken; the sentence names the variable.
     """
     if not text:
         return None
@@ -92,18 +100,38 @@ def seconds(variable: str, text: str) -> int:
     return bounded(variable, str(bounded(variable, match[1]) * _SECONDS[match[2]]))
 
 
-def choice(variable: str, text: str | None, allowed: object) -> str | None:
-    """Check a word against the values of a Literal type.
+def one_of(variable: str, text: str, known: Iterable[str], *, aliases: Mapping[str, str] = _NO_ALIASES) -> str:
+    """The name that a word means: itself, or the only one that differs from it in case and punctuation alone, which is then said.
+
+    Args:
+        variable: what is asked for.
+        text: the word.
+        known: all names.
+        aliases: other words for some of them, in lower case.
 
     Raises:
-        RequestError: not one of them; the sentence lists them, nearest first.
+        RequestError: none; the sentence lists them, nearest first.
     """
-    if not text:
-        return None
-    known = get_args(allowed)
-    if text not in known:
-        raise RequestError(f"unknown {variable} {text!r}; known: {nearest(text, known)}")
-    return text
+    names = tuple(known)
+    if text in names:
+        return text
+    plain = bare(text)
+    meant = {name for name in names if bare(name) == plain or name == aliases.get(plain)}
+    if not plain or len(meant) != 1:
+        raise RequestError(unknown(variable, shorten(text), names))
+    (name,) = meant
+    complain([f"{variable}={text} is taken as {name}"])
+    return name
+
+
+def bare(name: str) -> str:
+    """A name without case and punctuation, in which people spell names in their own ways: `ResNet-50`, `inception_v3`."""
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def choice(variable: str, text: str | None, allowed: object) -> str | None:
+    """Check a word against the values of a Literal type, as `one_of` does."""
+    return one_of(variable, text, get_args(allowed)) if text else None
 
 
 def choices(variable: str, text: str | None, allowed: object) -> tuple[str, ...] | None:
@@ -145,10 +173,7 @@ def links(rate: str | None, delay: str | None) -> tuple[Link | None, ...] | None
 
 
 def mounts(texts: Iterable[str] | None) -> tuple[Mount, ...] | None:
-    """Parse MOUNT: `SRC[:DST]`, several with commas or one after the other; always read-only. None and empty strings mean "not given".
-
-    Returns:
-        Sources as absolute paths, symbolic links kept; targets as absolute paths inside the container.
+    """Parse MOUNT: `SRC[:DST]`, several with commas or one after the other, into absolute paths; symbolic links are kept.
 
     Raises:
         RequestError: a source that is not there, a target that is no path of its own, or two mounts with one target.
@@ -183,3 +208,52 @@ def _mount(word: str) -> Mount:
             f"MOUNT={word}: {target} is the container's own, as are /, {', '.join(TAKEN)} and all below; name another place with SRC:/DST"
         )
     return Mount(source=str(path), target=target)
+
+
+def environment(texts: Iterable[str] | None) -> tuple[tuple[str, str], ...] | None:
+    """Parse ENV: `NAME=VALUE`, one after the other; the last of a name counts.
+
+    Raises:
+        RequestError: no name, or no `=` after it.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        match = _VARIABLE.fullmatch(text)
+        if match is None:
+            raise RequestError(f"ENV={shorten(text)} is not NAME=VALUE; type for example --env OMP_NUM_THREADS=4")
+        found[match["name"]] = match["value"]
+    return tuple(found.items()) or None
+
+
+def pattern(variable: str, text: str) -> LogPattern:
+    """Parse a regular expression with named groups, or read a YAML file of some.
+
+    Raises:
+        RequestError: it is none, or tells no time.
+    """
+    if text.endswith((".yaml", ".yml")):
+        return yamlfile.load(Path(text), LogPattern)
+    try:
+        return LogPattern(lines=(text,))
+    except ValidationError as error:
+        why = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise RequestError(f"{variable}={shorten(text)}: {why}") from error
+
+
+def names_devices(command: Iterable[str]) -> bool:
+    """Whether a command has `{gpus}` or `{workers}` where its number of devices stands."""
+    return any(map(_DEVICES.search, command))
+
+
+def with_devices(command: Iterable[str], count: int) -> tuple[str, ...]:
+    """A command for a number of devices."""
+    return tuple(_DEVICES.sub(str(count), word) for word in command)
+
+
+def batch_of(command: Iterable[str]) -> tuple[int, str] | None:
+    """The batch that a command line names, and the words that do so: `--batch-size 64`, `-b 64`, `train.batch_size=64`.
+
+    None where it names none, or several.
+    """
+    found = {int(match["batch"]): match[0] for match in _BATCH.finditer(" ".join(command))}
+    return next(iter(found.items())) if len(found) == 1 and 0 not in found else None

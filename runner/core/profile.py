@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from runner.core.events.profile import ProfileKind, Region, StepPart
+from runner.core.events import ProfileKind, Region, StepPart
 from runner.core.frozen import Frozen
 
 Category = Literal[

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import AwareDatetime
 
 import runner
-from runner.core.events.training import Env
+from runner.core.events import Env
 from runner.core.frozen import Frozen
 from runner.core.node import Gpu, Hca, Nic, Processor
 
@@ -23,8 +22,6 @@ class Git(Frozen):
         dirty: whether any file but results differs from that commit; untracked files count, ignored ones do not.
         branch: None when HEAD is detached.
     """
-
-    of_many: ClassVar[bool] = True
 
     commit: str | None
     dirty: bool | None
@@ -52,8 +49,6 @@ class Host(Frozen):
         load_average_1min: runnable processes, averaged over the minute before the run.
         processor: its kind and instructions; None in records older than this field, and where the kernel does not tell.
     """
-
-    of_many: ClassVar[bool] = True
 
     hostname: str
     kernel: str

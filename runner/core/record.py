@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -60,14 +60,11 @@ class Outcome(Frozen):
 
 SCHEMA_VERSION: Final = 1
 
-
 EVENTS: Final = "events.jsonl"
 
 
 class ImageUsed(Frozen):
     """The image that ran; without a container (then `id` is None) the locked requirements, or the machine's own software by its versions."""
-
-    of_many: ClassVar[bool] = True
 
     reference: str
     id: str | None
@@ -78,7 +75,6 @@ class ImageUsed(Frozen):
 class EngineDetails(Frozen):
     """More about the engine that ran the containers; `reason` says why this one when it is not the first choice."""
 
-    of_many: ClassVar[bool] = True
     version: str | None
     reason: str | None
 

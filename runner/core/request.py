@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from runner.core.container_spec import Mount
-from runner.core.events.profile import ProfileKind, Region
+from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
+from runner.core.log_pattern import LogPattern
+from runner.core.strategies import StrategyName as StrategyName  # noqa: PLC0414 - a type of this module's fields
 from runner.core.wire import Link
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
@@ -18,7 +21,6 @@ Mode = Literal["train", "infer", "converge"]
 EngineName = Literal["docker", "venv", "host"]
 BARE_ENGINES: tuple[EngineName, ...] = ("venv", "host")
 """Those without containers, which so run on this machine alone."""
-StrategyName = Literal["single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe"]
 KvStore = Literal["device", "nccl", "dist_sync", "dist_sync_device", "dist_async"]
 Controller = Literal["gloo", "mpi"]
 Operations = Literal["nccl", "gloo", "mpi"]
@@ -41,8 +43,19 @@ Interconnect = Literal["auto", "nvlink", "pcie", "shm", "loopback", "ethernet", 
 DialectName = Literal["caffe", "mxnet", "tf_cnn_benchmarks", "horovod", "nccl-tests"]
 AskedDialect = Literal[DialectName, "events", "auto"]
 
+_STRATEGIES: Final = " or ".join(", ".join(get_args(StrategyName)).rsplit(", ", 1))
 # Kinds of a profile that PROFILE_REGION narrows; the others tell of all regions anyway.
 NARROWED: tuple[ProfileKind, ...] = ("kernels", "metrics")
+
+# What is said of a command line of the user's alone, and what that does with it.
+OF_COMMAND: Final[Mapping[str, str]] = {
+    "dialect": "reads the log of",
+    "pattern": "reads the log of",
+    "name": "names",
+    "env": "sets a variable of",
+    "workdir": "says where to start",
+    "baseline": "is the baseline of",
+}
 
 
 @dataclass(frozen=True)
@@ -66,9 +79,14 @@ class Request(Frozen):
     A field without an `Option` is read by a way of its own (`runner/commands/options.py`). Times are in seconds.
     """
 
-    framework: Annotated[str | None, Option("caffe, mxnet, pytorch or tensorflow (default: the smallest image)")] = None
-    version: Annotated[str | None, Option("image version (default: the newest that fits)")] = None
-    model: Annotated[str | None, Option("network, e.g. resnet50")] = None
+    framework: Annotated[
+        str | None,
+        Option("caffe, mxnet, pytorch or tensorflow (default: the first that offers the rest, pytorch before others)"),
+    ] = None
+    version: Annotated[str | None, Option("image version, or a beginning of one (default: the newest that fits)")] = (
+        None
+    )
+    model: Annotated[str | None, Option("network, e.g. resnet50; `dlscale models` lists them")] = None
     gpus: Annotated[tuple[int, ...] | None, Option("GPUs in all; 1,2,4 is a sweep", "N[,N]")] = None
     nodes: Annotated[
         int | None, Option("hosts to spread over; with --link-rate, nodes to emulate on this machine", "N")
@@ -80,9 +98,7 @@ class Request(Frozen):
     image_size: Annotated[int | None, Option("height and width of the input", "PIXELS")] = None
     strategy: Annotated[
         StrategyName | None,
-        Option(
-            "single, ddp, kvstore, horovod, mirrored, multiworker or caffe (default: what the framework's users expect)"
-        ),
+        Option(f"{_STRATEGIES} (default: what the framework's users expect)"),
     ] = None
     kvstore: Annotated[KvStore | None, Option("MXNet's: device, nccl, dist_sync, dist_sync_device or dist_async")] = (
         None
@@ -168,10 +184,16 @@ class Request(Frozen):
         str | None, Option("run in this image instead: a command of yours, or with --framework what the suite runs")
     ] = None
     mounts: tuple[Mount, ...] = ()
+    name: Annotated[str | None, Option("what a command of yours is called in tables and run ids")] = None
+    env: tuple[tuple[str, str], ...] = ()
+    workdir: Annotated[str | None, Option("where in its image a command of yours starts", "PATH")] = None
+    baseline: Annotated[Path | None, Option("run on one device that a command of yours is held against", "DIR")] = None
     dialect: Annotated[
         AskedDialect | None,
-        Option(
-            "what its log is read in: caffe, mxnet, tf_cnn_benchmarks, horovod, nccl-tests or events (default: auto)"
-        ),
+        Option(f"what its log is read in: {', '.join(get_args(DialectName))} or events (default: auto)"),
+    ] = None
+    pattern: Annotated[
+        LogPattern | None,
+        Option(r"what to look for in a log that is in no dialect, e.g. 'time (?P<ms>[\d.]+)ms'", "REGEX|FILE.yaml"),
     ] = None
     command: tuple[str, ...] = ()

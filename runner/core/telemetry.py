@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from runner.core.events.monitor import PowerReading
+from runner.core.events import PowerReading
 from runner.core.frozen import Frozen
 
 EnergyMethod = Literal["energy counter", "integrated power"]

@@ -1,4 +1,4 @@
-"""`Transport`: the requested and the used transport of a run, with the bytes that every kind of wire counted."""
+"""What carries the gradients of a trial between its devices: the library, and the `Transport` that was asked for and used, with the bytes that counters saw."""
 
 from __future__ import annotations
 
@@ -8,9 +8,39 @@ from typing import Final, Literal
 
 from runner.core.frozen import Frozen
 from runner.core.request import Interconnect
+from runner.core.strategies import STRATEGIES
+from runner.core.trial import Trial
+
+# `memory`: one process drives all devices and copies between them.
+Carrier = Literal["none", "memory", "nccl", "gloo", "mpi", "ps-lite", "grpc"]
+
+# These know sockets and nothing else: over InfiniBand they speak IP, and over RoCE plain Ethernet.
+IP_ONLY: Final[frozenset[Carrier]] = frozenset({"gloo", "ps-lite", "grpc"})
+LIBRARIES: Final[Mapping[Carrier, str]] = {
+    "none": "the process",
+    "memory": "the framework",
+    "nccl": "NCCL",
+    "gloo": "Gloo",
+    "mpi": "Open MPI",
+    "ps-lite": "ps-lite",
+    "grpc": "gRPC",
+}
+
+
+def carrier(trial: Trial) -> Carrier:
+    """The library that moves the gradients, which follows from strategy, store and device."""
+    if trial.world_size == 1:
+        return "none"
+    if trial.horovod:
+        return trial.horovod.operations
+    if trial.strategy == "kvstore" and trial.kvstore != "nccl":
+        return "ps-lite" if trial.processes > 1 else "memory"
+    if trial.device == "gpu":
+        return "nccl"
+    return STRATEGIES[trial.strategy].between_cpus
+
 
 CountedWire = Literal["nvlink", "pcie", "rdma", "sockets", "loopback"]
-
 
 # Of the bytes that the gradients need: so much shows that they went there. Cards keep their own counters, and tell the kernel as late
 # as 2 s after; PCIe is the mean of samples. NVLink and the loopback counted at least 1.000 of it in every run in results/.
@@ -22,11 +52,9 @@ ENOUGH: Final[Mapping[CountedWire, float]] = {
     "pcie": 0.5,
 }
 
-
 # Of the same, what may cross a wire on which no gradient was claimed to go: barriers, buffers that are broadcast, a connection kept alive.
 # In the runs over other wires in results/h200/wires NVLink counted less than 0.0001 of it.
 STRAY: Final = 0.1
-
 
 NAMES: Final[Mapping[CountedWire, str]] = {
     "nvlink": "NVLink",
@@ -36,7 +64,6 @@ NAMES: Final[Mapping[CountedWire, str]] = {
     "loopback": "the loopback",
 }
 
-
 _PLACES: Final[Mapping[CountedWire, str]] = {
     "nvlink": " a GPU",
     "pcie": " a GPU",
@@ -44,7 +71,6 @@ _PLACES: Final[Mapping[CountedWire, str]] = {
     "sockets": " a node",
     "loopback": "",
 }
-
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
@@ -164,7 +190,6 @@ Used = Literal[
     "roce",
     "unknown",
 ]
-
 
 # Whose bytes are those of a transport; GPUs reach shared memory over PCIe, that of CPUs has no counter.
 _COUNTED_BY: Final[Mapping[Used, CountedWire]] = {

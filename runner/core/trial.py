@@ -1,4 +1,4 @@
-"""`Trial`: one cell of the matrix, with nothing left to decide; `ForeignTrial`: a run of a program that is not the suite's.
+"""`Trial`: one cell of the matrix, with nothing left to decide; `ExternalTrial`: a run of a program that is not the suite's.
 
 `key`: what two trials share that differ in scale only.
 """
@@ -14,8 +14,9 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from runner.core.events.profile import ProfileKind, Region
+from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
+from runner.core.log_pattern import LogPattern
 from runner.core.request import (
     AskedDialect,
     Compression,
@@ -37,9 +38,7 @@ from runner.core.wire import Link, Wire
 # The longest command line in a title, in characters.
 SHOWN: Final = 60
 
-
 Case = Literal["one", "sequential", "together"]
-
 
 # What each kind of a pass under a profiler shows.
 SEEN: Final[Mapping[ProfileKind, str]] = {
@@ -48,7 +47,6 @@ SEEN: Final[Mapping[ProfileKind, str]] = {
     "memory": "memory",
     "region": "regions",
 }
-
 
 # What a training has to do with others.
 IN_WORDS: Final[Mapping[Case, str]] = {
@@ -282,14 +280,18 @@ class Trial(Frozen):
         return f"{self.strategy} over {self.horovod.operations}" if self.horovod else self.strategy
 
 
-class ForeignTrial(Frozen):
+class ExternalTrial(Frozen):
     """One run of a command line that is not the suite's: what was asked, and nothing that only the program knows.
 
     Attributes:
         image: its reference in the engine.
-        command: the program and its arguments, as typed.
+        command: the program and its arguments, with the number of devices in their place.
+        label: what the user calls it.
+        env: variables that the user gives it.
+        workdir: where it starts; None for where the image says.
         dialect: what its log is read in; `auto` in a plan, and in the record of a log that is in none; `events` when it writes the
             suite's own.
+        pattern: what is looked for in a log that is in no dialect.
         world_size: devices that it was given.
         batch_per_device: samples that a device takes at once, as the user says; None where the log has to tell.
         warmup: iterations from the first that count in no figure; None for none beyond the program's own.
@@ -301,7 +303,11 @@ class ForeignTrial(Frozen):
 
     image: str
     command: tuple[str, ...]
+    label: str | None = None
+    env: dict[str, str] = Field(default={})
+    workdir: str | None = None
     dialect: AskedDialect
+    pattern: LogPattern | None = None
     device: Device
     world_size: int
     nodes: int = 1
@@ -328,17 +334,17 @@ class ForeignTrial(Frozen):
         return
 
     @property
-    def measured(self) -> ForeignTrial:
+    def measured(self) -> ExternalTrial:
         """Itself: no run of it is a pass under a profiler."""
         return self
 
     @property
     def name(self) -> str:
-        """Image and command in one short line."""
-        return f"{self.image}: {textwrap.shorten(shlex.join(self.command), SHOWN, placeholder=' ...')}"
+        """What it is called, or image and command in one short line."""
+        return self.label or f"{self.image}: {textwrap.shorten(shlex.join(self.command), SHOWN, placeholder=' ...')}"
 
 
-AnyTrial = Trial | ForeignTrial
+AnyTrial = Trial | ExternalTrial
 
 
 def devices_in_words(device: Device, count: int, *, cores: int | None) -> str:
@@ -366,7 +372,7 @@ def title(trial: AnyTrial) -> str:
     """A trial in one line: what, on how many of which devices, and over what where there are several nodes."""
     what = f"{trial.framework} {trial.version} {trial.model}" if isinstance(trial, Trial) else trial.name
     line = f"{what} on {devices_in_words(trial.device, trial.world_size, cores=trial.cpus_per_worker)}"
-    if isinstance(trial, ForeignTrial):
+    if isinstance(trial, ExternalTrial):
         return line
     if trial.techniques:
         line += f" with {', '.join(trial.techniques)}"

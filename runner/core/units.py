@@ -10,14 +10,11 @@ from runner.core.measurement import FEWEST_RUNS
 if TYPE_CHECKING:
     from runner.core.measurement import Interval
 
-
 ABSENT = "\N{EN DASH}"
 """Stands where there is no figure, so that an empty cell is never mistaken for a zero."""
 
-
 INTERVAL: Final = "95 % interval over runs"
 """What error bars are."""
-
 
 PLUS_MINUS: Final = f"± = half the width of the {INTERVAL}, each a process started anew (Student's t); fewer than {FEWEST_RUNS} runs have none"
 

@@ -13,31 +13,18 @@ from typing import Annotated, Final, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from runner.core import yamlfile
-from runner.core.errors import RequestError, nearest
-from runner.core.events.profile import ProfileKind, Region
+from runner.core.errors import RequestError, nearest, unknown
+from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
-from runner.core.request import Decode, Device, DialectName, Mode, Precision, Technique
+from runner.core.request import Device, DialectName, Mode, Precision, Technique
 
 Count = Annotated[int, Field(ge=1)]
-
-
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Setting = int | float | str
-
-
 ProgramMode = Literal["train", "infer"]
-
-
-DataKind = Literal["images", "audio", "none"]
-
 
 # The workload of a request that names no model.
 DEFAULT: Final = "imagenet_cnn"
-
-
-Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class SyntheticBand(Frozen):
@@ -48,7 +35,7 @@ class SyntheticBand(Frozen):
             every class the same probability, which is where a network with small last-layer weights starts.
     """
 
-    first_loss_factors: tuple[Factor, Factor]
+    first_loss_factors: tuple[Positive, Positive]
 
 
 class RealBand(Frozen):
@@ -105,7 +92,7 @@ class Model(Frozen):
     name: str
     image_size: Count | None = None
     min_image_size: Count | None = None
-    learning_rate: Rate
+    learning_rate: Positive
     parameters: Mapping[str, Count]
     settings: Mapping[str, Setting] = {}
     source: str
@@ -145,7 +132,7 @@ class Workload(Frozen):
     programs: Mapping[ProgramMode, Mapping[str, str]]
     converge: tuple[str, ...] = ()
     gpu_decode: tuple[str, ...] = ()
-    data: DataKind = "images"
+    data: Literal["images", "audio", "none"] = "images"
     batches: str | None = None
     dialects: Mapping[str, DialectName] = {}
     profiles: Mapping[str, tuple[ProfileKind, ...]] = {}
@@ -176,16 +163,8 @@ class Workload(Frozen):
             if defaults.model not in names:
                 raise ValueError(f"the default model of {device} is {defaults.model!r}, which models does not list")
         named = {name for model in self.models for name in model.frameworks}
-        offered = (
-            self.precisions,
-            self.dialects,
-            self.profiles,
-            self.regions,
-            self.converge,
-            self.gpu_decode,
-            self.techniques,
-        )
-        for framework in named.union(*offered):
+        offered = (self.precisions, self.dialects, self.profiles, self.regions, self.techniques)
+        for framework in named.union(self.converge, self.gpu_decode, *offered):
             if framework not in self.programs["train"]:
                 raise ValueError(f"{framework!r} has no program; add it to programs.train")
         return self
@@ -229,7 +208,7 @@ class Workload(Frozen):
         """
         known = {model.name: model for model in self.models}
         if name not in known:
-            raise RequestError(f"unknown MODEL {name!r}; known: {nearest(name, known)}")
+            raise RequestError(unknown("MODEL", name, known))
         if framework not in known[name].frameworks:
             offered = [model.name for model in self.models if framework in model.frameworks]
             raise RequestError(
@@ -239,9 +218,7 @@ class Workload(Frozen):
         return known[name]
 
     def image_size(self, model: Model, *, device: Device, asked: int | None = None) -> int | None:
-        """Height and width of the images in pixels: as asked, or the default of the device raised to the model's minimum.
-
-        None where samples are no images.
+        """Height and width in pixels: as asked, or the default of the device raised to the model's minimum; None where samples are no images.
 
         Raises:
             RequestError: smaller than the model can take, or a size of what has none.
@@ -276,23 +253,17 @@ class Workload(Frozen):
                 f"ask for {' or '.join(offered) or 'another framework'}"
             )
 
-    def check_decode(self, decode: Decode, *, framework: str, device: Device) -> None:
+    def check_gpu_decode(self, *, framework: str, device: Device) -> None:
         """Refuse to decode on a GPU where the framework's program can't, or where none trains.
 
         Raises:
             RequestError: the sentence names the frameworks that can.
         """
-        if decode == "cpu":
-            return
         if framework not in self.gpu_decode:
-            can = (
-                f"ask for FRAMEWORK={' or '.join(self.gpu_decode)}, or leave it out"
-                if self.gpu_decode
-                else "leave it out"
-            )
-            raise RequestError(f"DECODE={decode} of {self.name} is not offered by FRAMEWORK={framework}; {can}")
+            can = f"ask for FRAMEWORK={' or '.join(self.gpu_decode)}, or " if self.gpu_decode else ""
+            raise RequestError(f"DECODE=gpu of {self.name} is not offered by FRAMEWORK={framework}; {can}leave it out")
         if device == "cpu":
-            raise RequestError(f"DECODE={decode} needs a GPU that trains, and this runs on DEVICE=cpu; leave it out")
+            raise RequestError("DECODE=gpu needs a GPU that trains, and this runs on DEVICE=cpu; leave it out")
 
     def check_profiles(self, kinds: Sequence[ProfileKind], *, region: Region | None = None, framework: str) -> None:
         """Refuse kinds of a profile that the framework's program does not know, or a region to which it can't narrow one.
@@ -356,5 +327,5 @@ def choose_workload(workloads: Sequence[Workload], model: str | None) -> Workloa
     if model is None:
         return next(workload for workload in workloads if workload.name == DEFAULT)
     if model not in owners:
-        raise RequestError(f"unknown MODEL {model!r}; known: {nearest(model, owners)}")
+        raise RequestError(unknown("MODEL", model, owners))
     return owners[model]

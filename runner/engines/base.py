@@ -1,7 +1,8 @@
 """What every engine offers: facts about itself, and containers that end when the runner does.
 
-An engine is handed a `ContainerSpec` and adds nothing to it. The lease: each container's standard input stays open for as
-long as the runner lives; `workloads/lease.py` inside ends the job when it closes.
+An engine is handed a `ContainerSpec` and adds nothing to it but whose it is. The lease: each container's standard input stays open for as
+long as the runner lives; `workloads/lease.py` inside ends the job when it closes. An engine that is a command line (`local.py`) makes an
+argv of the spec and hands it to `start_process`, which gives the rest of `Container`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, Protocol
-
-from pydantic import ConfigDict
+from typing import Literal, NamedTuple, Protocol
 
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.frozen import Frozen
@@ -72,10 +71,8 @@ class Site(Frozen):
         return f"{folder}{slash}{program}"
 
 
-class Line(Frozen):
+class Line(NamedTuple):
     """One line that a container wrote; not `whole` when it wrote something, and no end of a line yet."""
-
-    model_config = ConfigDict(frozen=True)
 
     stream: Literal["stdout", "stderr"]
     text: str
@@ -97,11 +94,7 @@ class Container(Protocol):
         """Yield every line as it is written, until the container ends."""
 
     def wait(self) -> int:
-        """Block until the container has ended and return its exit code.
-
-        Raises:
-            EngineError: the engine can't tell any more.
-        """
+        """Block until the container has ended and return its exit code; raises EngineError where the engine can't tell any more."""
 
     def tell(self, line: bytes) -> None:
         """Hand something to the lease: an empty line that the runner is there, or keys. Safe after the end."""
@@ -146,18 +139,10 @@ class Engine(Describer, Protocol):
         """Ask the engine about itself; never raises."""
 
     def check(self) -> None:
-        """Ask the engine for a sign of life.
-
-        Raises:
-            EngineError: none came.
-        """
+        """Ask the engine for a sign of life; raises EngineError when none comes."""
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Create and start a container.
-
-        Raises:
-            EngineError: the engine would not.
-        """
+        """Create and start a container; raises EngineError where the engine would not."""
 
 
 @contextlib.contextmanager

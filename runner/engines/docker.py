@@ -8,6 +8,7 @@ standard input (StdinOnce).
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from runner.core import dataset
 from runner.core.container_spec import IMAGE_USER, ContainerSpec, Mount
 from runner.core.errors import RequestError
-from runner.engines import docker_options, network, podman, removal
+from runner.engines import docker_options, podman, removal
 from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site, as_engine_error
 from runner.engines.lines import Splitter
 from runner.engines.owner import signed
@@ -23,7 +24,7 @@ from runner.engines.shaper import shape
 from runner.engines.user import job_user
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from docker import APIClient, DockerClient
     from docker.models.images import Image
     from requests import Response
 
@@ -36,12 +37,14 @@ DATA: Final = "/dlscale/data"
 OUT: Final = "/dlscale/out"
 STOP_GRACE_S: Final = 8
 # An engine that is there answers this at once.
-SIGN_S: Final = 5
+_SIGN_S: Final = 5
 _ANSWER_S: Final = 10
 # For calls that do work: creating a container on a busy disk.
 _CALL_S: Final = 60
 # Only there because the SDK wants one; the engine is asked for its own without it.
 _ANY_VERSION: Final = "1.41"
+# Nodes start at once, and Docker lets two networks have one name.
+_MAKING: Final = threading.Lock()
 _REFUSALS: Final = {
     "FileNotFoundError": "its socket does not exist",
     "PermissionError": "its socket may not be used by this user; add yourself to the group docker",
@@ -50,11 +53,7 @@ _REFUSALS: Final = {
 
 
 def connect(*, timeout_s: int = 60) -> DockerClient:
-    """Open a client as the environment says (DOCKER_HOST and friends).
-
-    Raises:
-        EngineError: no engine answers.
-    """
+    """Open a client as the environment says (DOCKER_HOST and friends); raises EngineError where no engine answers."""
     import docker  # noqa: PLC0415 - 0.2 s that other commands need not pay
     from docker.errors import DockerException  # noqa: PLC0415
 
@@ -67,11 +66,9 @@ def connect(*, timeout_s: int = 60) -> DockerClient:
 
 
 def connect_to(url: str, *, tls: tuple[Path, Path, Path] | None) -> DockerClient:
-    """Open a client of another machine's engine.
+    """Open a client of another machine's engine, or of the near end of a tunnel to it.
 
-    Args:
-        url: of the engine, or of the near end of a tunnel to it.
-        tls: files with the authority, our certificate and its key; None without TLS.
+    `tls` are files with the authority, our certificate and its key.
 
     Raises:
         EngineError: no engine answers.
@@ -96,11 +93,7 @@ def connect_to(url: str, *, tls: tuple[Path, Path, Path] | None) -> DockerClient
 
 
 def connect_or_refuse() -> DockerClient:
-    """Open a client for a command that is nothing without an engine.
-
-    Raises:
-        RequestError: no engine answers.
-    """
+    """Open a client for a command that is nothing without an engine; raises RequestError where none answers."""
     try:
         return connect()
     except EngineError as error:
@@ -116,20 +109,37 @@ def _why(error: BaseException) -> str:
     return text
 
 
-def gpu_request(info: dict[str, Any]) -> GpuRequest | None:
-    """How this engine is asked for GPUs: NVIDIA's runtime when it is installed, else CDI names where it reads CDI specs."""
-    if "nvidia" in (info.get("Runtimes") or {}):
-        return "nvidia"
-    listed = [device.get("ID", "") for device in info.get("DiscoveredDevices") or []]
-    specs = [path for folder in info.get("CDISpecDirs") or [] for path in Path(folder).glob("*")]
-    named = any(name.startswith("nvidia.com/gpu") for name in listed)
-    return "cdi" if named or any("nvidia" in path.name for path in specs) else None
+def gpu_ways(info: dict[str, Any], *, here: bool) -> tuple[GpuRequest, ...]:
+    """How an engine may be asked for GPUs, by what it says of itself: NVIDIA's runtime, CDI device names.
+
+    Engines before 28 do not list the CDI names that they know. Of one on this machine (`here`) the specs on disk tell; of another one
+    it shows when it is asked.
+    """
+    ways: list[GpuRequest] = ["nvidia"] if "nvidia" in (info.get("Runtimes") or {}) else []
+    listed = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or []]
+    folders = info.get("CDISpecDirs") or []
+    may_know = any("nvidia" in spec.name for folder in folders for spec in Path(folder).glob("*")) if here else folders
+    if any(name.startswith("nvidia.com/gpu") for name in listed) or (may_know and not listed):
+        ways.append("cdi")
+    return tuple(ways)
+
+
+def engine_facts(info: dict[str, Any], *, gpu_request: GpuRequest | None, podman: str | None) -> EngineFacts:
+    """What an engine says of itself."""
+    return EngineFacts(
+        name="docker",
+        available=True,
+        version=info["ServerVersion"],
+        gpu_request=gpu_request,
+        podman=podman,
+        root_dir=info["DockerRootDir"],
+    )
 
 
 class DockerPlan:
     """What runs in Docker, before any engine is asked: enough for a dry run of machines that are elsewhere.
 
-    Args:
+    Attributes:
         workloads: the training programs: a directory of this machine, or the named volume that other machines have them in.
         gpus_by: how the engine is asked for GPUs.
         beside: what else of the host jobs see.
@@ -182,30 +192,19 @@ class DockerEngine(DockerPlan):
     ) -> None:
         """Ask the engine about itself; `gpus_by` is what is known of one on another machine, whose CDI folders are not this one's."""
         self.info: dict[str, Any] = client.info()
-        super().__init__(workloads, gpus_by=gpus_by or gpu_request(self.info), beside=beside)
+        super().__init__(workloads, gpus_by=gpus_by or next(iter(gpu_ways(self.info, here=True)), None), beside=beside)
         self.client = client
         self.podman = podman.behind(client)
 
     def facts(self) -> EngineFacts:
         """Version, GPU support and root directory of the engine."""
-        return EngineFacts(
-            name=self.name,
-            available=True,
-            version=self.info["ServerVersion"],
-            gpu_request=self.gpus_by,
-            podman=self.podman,
-            root_dir=self.info["DockerRootDir"],
-        )
+        return engine_facts(self.info, gpu_request=self.gpus_by, podman=self.podman)
 
     def check(self) -> None:
-        """Ask for a sign of life.
-
-        Raises:
-            EngineError: none came.
-        """
+        """Ask for a sign of life; raises EngineError when none comes."""
         api = self.client.api
         with as_engine_error():
-            api.get(f"{api.base_url}/_ping", timeout=SIGN_S).raise_for_status()
+            api.get(f"{api.base_url}/_ping", timeout=_SIGN_S).raise_for_status()
 
     def start(self, spec: ContainerSpec) -> Container:
         """Create the container, attach to it, then start it, so that no line is lost.
@@ -214,11 +213,11 @@ class DockerEngine(DockerPlan):
         """
         if not spec.own_network:
             return self._start(spec)
-        network.ensure(self.client, spec)
+        self._ensure_network(spec)
         try:
             container = self._start(spec)
         except EngineError:
-            network.remove_unused(self.client, spec.network)
+            _remove_network(self.client, spec.network)
             raise
         try:
             shape(self, spec)
@@ -227,9 +226,26 @@ class DockerEngine(DockerPlan):
             raise
         return container
 
+    def _ensure_network(self, spec: ContainerSpec) -> None:
+        """Make the network that a container is to live in, unless another of the run's has made it.
+
+        A bridge of the engine between a run's emulated nodes, with no way out and no address of the host: it comes with the first container
+        that lives in it and goes with the last; what a killed run left, `dlscale clean` removes.
+        """
+        options = docker_options.network_options(spec)
+        options["labels"] = signed(options["labels"])
+        try:
+            with _MAKING, as_engine_error():
+                if spec.network not in [there.name for there in self.client.networks.list(names=[spec.network])]:
+                    self.client.networks.create(spec.network, **options)
+        except EngineError as error:
+            raise EngineError(
+                f"the network {spec.network} could not be made ({error}); `dlscale clean` removes those that killed runs left"
+            ) from error
+
     def _start(self, spec: ContainerSpec) -> DockerContainer:
         api = self.client.api
-        options = dict(docker_options.create_options(spec, self.gpus_by))
+        options = docker_options.create_options(spec, self.gpus_by)
         options["labels"] = signed(spec.labels)
         host = api.create_host_config(**options.pop("host"))
         with as_engine_error():
@@ -237,7 +253,7 @@ class DockerEngine(DockerPlan):
         try:
             with as_engine_error():
                 socket = api.attach_socket(identifier, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-                end = removal.follow(api, identifier)
+                end = exit_code(api, identifier)
                 api.start(identifier)
         except EngineError:
             removal.remove(api, identifier)
@@ -249,7 +265,7 @@ class DockerContainer:
     """A started container and the connection that holds its lease."""
 
     def __init__(self, client: DockerClient, spec: ContainerSpec, identifier: str, socket: Any, end: Response) -> None:
-        """Take over a container that the engine removes when it ends; `end` is the answer to `removal.follow`."""
+        """Take over a container that the engine removes when it ends; `end` is what `exit_code` gave."""
         self.client = client
         self.name = spec.name
         self.identifier = identifier
@@ -269,11 +285,7 @@ class DockerContainer:
             yield from splitter.close()
 
     def wait(self) -> int:
-        """Exit code, once the container has ended.
-
-        Raises:
-            EngineError: the engine can't tell any more.
-        """
+        """Exit code, once the container has ended; raises EngineError where the engine can't tell any more."""
         with as_engine_error():
             return int(self._end.json()["StatusCode"])
 
@@ -299,7 +311,32 @@ class DockerContainer:
         self.let_go()
         removal.remove(self.client.api, self.identifier)
         if self._network:
-            network.remove_unused(self.client, self._network)
+            _remove_network(self.client, self._network)
+
+
+def exit_code(api: APIClient, identifier: str) -> Response:
+    """Ask for a container's exit code before it is started, since none can be asked once the engine has removed it.
+
+    Returns:
+        What will hold it, `{"StatusCode": 0}`, when it has ended; the engine listens once it has sent the headers.
+    """
+    # The SDK's own `wait` returns with the code, and nobody knows when it began to listen.
+    response: Response = api.post(
+        f"{api.base_url}/v{api.api_version}/containers/{identifier}/wait",
+        params={"condition": "next-exit"},
+        stream=True,
+        timeout=_CALL_S,
+    )
+    response.raise_for_status()
+    connection: Any = response.raw.connection
+    connection.sock.settimeout(None)  # it listens; a training may take days
+    return response
+
+
+def _remove_network(client: DockerClient, name: str) -> None:
+    """Remove a network unless a container is still in it. Safe to call at any time, and when the engine is gone."""
+    with contextlib.suppress(EngineError), as_engine_error():
+        client.api.remove_network(name)
 
 
 def _data_target(data: Path) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from packaging.specifiers import SpecifierSet
 from runner.core.cache import alone
 from runner.core.errors import RequestError
 from runner.engines import process
+from runner.engines.pip import pip
 from runner.engines.process import CommandError
 
 # The images' own Python: the same wheels run here as there.
@@ -30,14 +30,8 @@ _COMPLETE: Final = "dlscale-complete"
 _PROBE: Final = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2], sys.executable)"
 _PROBE_TIMEOUT_S: Final = 20.0
 # Variables that make pip or Python write or look somewhere other than the environment.
-_MISLEADING: Final = (
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "PIP_TARGET",
-    "PIP_PREFIX",
-    "PIP_USER",
-    "PIP_REQUIRE_HASHES",
-    "VIRTUAL_ENV",
+_MISLEADING: Final = frozenset(
+    ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_REQUIRE_HASHES", "VIRTUAL_ENV")
 )
 
 
@@ -57,17 +51,9 @@ class Interpreter:
 def ensure_environment(
     *, lock: Path, requires_python: str, cache: Path, report: Callable[[str], None], extra_index: str | None = None
 ) -> Path:
-    """Make the virtual environment of a lock, unless it is there.
+    """Make the virtual environment of a lock in the cache, unless it is there, and return its Python.
 
-    Args:
-        lock: requirements with hashes.
-        requires_python: Pythons that can install them, `>=3.10,<3.13`.
-        cache: environments are kept in its folder `environments`.
-        report: told what is being done.
-        extra_index: a second package index, asked only if the machine's own sources lack something.
-
-    Returns:
-        The environment's Python.
+    The extra index is asked only if the machine's own package sources lack something.
 
     Raises:
         RequestError: no fitting Python, no lock, or packages that can't be installed.
@@ -90,11 +76,7 @@ def ensure_environment(
 
 
 def environment_python(*, lock: Path, requires_python: str, cache: Path) -> Path:
-    """The Python that `ensure_environment` will return; makes nothing.
-
-    Raises:
-        RequestError: no fitting Python, or no lock.
-    """
+    """The Python that `ensure_environment` will return; makes nothing."""
     return _home(lock, find_interpreter(requires_python), cache) / "bin" / "python"
 
 
@@ -110,11 +92,10 @@ def find_interpreter(requires_python: str) -> Interpreter:
     seen = []
     for path in _candidates(fitting):
         try:
-            version, _, executable = (
-                process.run([str(path), "-c", _PROBE], timeout_s=_PROBE_TIMEOUT_S).strip().partition(" ")
-            )
+            told = process.run([str(path), "-c", _PROBE], timeout_s=_PROBE_TIMEOUT_S)
         except (CommandError, OSError):
             continue
+        version, _, executable = told.strip().partition(" ")
         if fitting.contains(version):
             return Interpreter(Path(executable), version)
         seen.append(version)
@@ -130,10 +111,7 @@ def _candidates(fitting: SpecifierSet) -> Iterator[Path]:
     versions = [PREFERRED, *(f"3.{minor}" for minor in _MINORS)]
     names = [f"python{version}" for version in dict.fromkeys(versions) if fitting.contains(version)]
     for name in (*names, "python3"):
-        for folder in os.get_exec_path():
-            path = Path(folder) / name
-            if os.access(path, os.X_OK) and path.is_file():
-                yield path
+        yield from process.on_path(name)
     yield Path(sys.executable)
 
 
@@ -158,63 +136,14 @@ def _make(
         raise RequestError(
             f"{interpreter.path} could not make a virtual environment ({error.last_line}); install its venv module"
         ) from error
-    install = [
-        *(
-            str(home / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--disable-pip-version-check",
-            "--no-input",
-            "--progress-bar",
-            "off",
-        ),
-        *("--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(lock)),
-    ]
-    try:
-        try:
-            process.follow(install, on_line=_speak(report), env=environment)
-        except CommandError as error:
-            if extra_index is None or not is_missing(error):
-                raise
-            process.follow([*install, "--extra-index-url", extra_index], on_line=_speak(report), env=environment)
-    except CommandError as error:
-        raise RequestError(f"{lock}: {explain_pip(error)}") from error
+    install = ["--no-deps", "--only-binary", ":all:", "-r", str(lock)]
+    pip(
+        home / "bin" / "python",
+        "install",
+        install,
+        extra_index=extra_index,
+        about=str(lock),
+        report=report,
+        env=environment,
+    )
     (home / _COMPLETE).touch()
-
-
-def is_missing(error: CommandError) -> bool:
-    """Whether pip failed because no source has a package."""
-    return "No matching distribution found" in error.stderr
-
-
-def explain_pip(error: CommandError) -> str:
-    """Why pip failed and what to do, in one sentence without the file's name."""
-    missing = re.search(r"No matching distribution found for (\S+?)(?:[\s;]|$)", error.stderr)
-    if missing:
-        return f"{missing[1]} is not in this machine's package sources; see `pip config list`, or fetch it into a folder named by PIP_FIND_LINKS"
-    if "DO NOT MATCH THE HASHES" in error.stderr:
-        wrong = re.search(r"^\s*(\S+==\S+|\S+) from ", error.stderr, re.MULTILINE)
-        what = wrong[1] if wrong else "a package"
-        return f"{what} is not the file that was locked (its hash differs); the package source or the download can't be trusted"
-    if "No space left on device" in error.stderr:
-        return "the disk is full; free some space, or set DLSCALE_CACHE and TMPDIR to directories that have more"
-    if "Failed to establish a new connection" in error.stderr or "Temporary failure in name resolution" in error.stderr:
-        return "no package index answers; connect this machine, or bring the images with `dlscale images archive` and `load`"
-    return f"pip could not install it ({error.last_line}); see `pip config list` for the sources it asks"
-
-
-def _speak(report: Callable[[str], None]) -> Callable[[str], None]:
-    """Pass on the lines in which pip names a file it fetches, and its last step."""
-
-    def on_line(line: str) -> None:
-        words = line.split()
-        if words[:1] in (["Downloading"], ["Using"], ["Processing"]):
-            size = re.search(r"\(([\d.]+ [kMG]B)\)", line)
-            wheel = next((word for word in words if word.endswith(".whl")), "")
-            if wheel:
-                report(f"fetching {wheel.rpartition('/')[2]}{f' ({size[1]})' if size else ''}")
-        elif words[:2] == ["Installing", "collected"]:
-            report(f"installing {len(words) - 3} packages")
-
-    return on_line

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import tarfile
+import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from runner.core.container_spec import IMAGE_USER, LABEL_RUN
 from runner.engines import docker
@@ -18,6 +22,12 @@ if TYPE_CHECKING:
     from docker.models.images import Image
 
 _ANSWER_S: Final = 60
+_REGISTRY_ANSWER_S: Final = 15
+_ALL_GPUS: Final[Mapping[GpuRequest | None, list[dict[str, Any]]]] = {
+    None: [],
+    "nvidia": [{"driver": "nvidia", "count": -1, "capabilities": [["gpu", "utility", "compute"]]}],
+    "cdi": [{"driver": "cdi", "device_ids": ["nvidia.com/gpu=all"]}],
+}
 
 
 def find_image(client: DockerClient, reference: str) -> Image | None:
@@ -35,36 +45,124 @@ def find_image(client: DockerClient, reference: str) -> Image | None:
             return None
 
 
-def run_confined(
-    client: DockerClient, reference: str, argv: Sequence[str], *, gpus_by: GpuRequest | None = None
-) -> str:
-    """Run a program with the machine's network, as an ordinary user without a single right, and return what it printed.
+def image_id(client: DockerClient, reference: str) -> str | None:
+    """Id of the image that an engine has under a reference; None for none."""
+    found = find_image(client, reference)
+    return str(found.id) if found else None
 
-    Args:
-        client: the engine.
-        reference: an image that the engine has.
-        argv: the program and its arguments.
-        gpus_by: ask for all GPUs in this way.
+
+def read_image(client: DockerClient, reference: str) -> Iterator[bytes]:
+    """The archive of an image that an engine has, with its name in it, in blocks of about 2 MiB.
+
+    Raises:
+        EngineError: the engine has it not, or breaks off.
+    """
+    with as_engine_error():
+        yield from client.api.get_image(reference)
+
+
+def load_image(client: DockerClient, archive: IO[bytes] | Iterator[bytes]) -> None:
+    """Load the images of an archive; returns when the engine has unpacked them.
+
+    Raises:
+        EngineError: the engine could not, with its words.
+    """
+    with as_engine_error():
+        # Quiet: the engine would write its progress while we still send and read nothing, until both wait for each other.
+        steps: Iterator[dict[str, Any]] = client.api.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
+        for step in steps:
+            if "error" in step:
+                raise EngineRefusedError(str(step["error"]).strip())
+
+
+def pull_image(client: DockerClient, reference: str) -> None:
+    """Pull an image from its registry; raises EngineError, with the engine's words, where it could not."""
+    with as_engine_error():
+        client.images.pull(reference)
+
+
+def build_image(
+    client: DockerClient,
+    files: Mapping[str, Path],
+    *,
+    tag: str,
+    labels: Mapping[str, str],
+    scratch: Path,
+    network: Literal["none"] | None = None,
+) -> Iterator[str]:
+    """Build an image from files by their paths in its context, and yield what its steps write.
+
+    The context is written to the folder `scratch` meanwhile. The steps have the engine's own network, or `none`.
+
+    Raises:
+        EngineError: a step failed, with its words.
+    """
+    with tempfile.TemporaryFile(dir=scratch) as context, as_engine_error():
+        write_context(context, files)
+        context.seek(0)
+        steps = client.api.build(
+            fileobj=context,
+            custom_context=True,
+            tag=tag,
+            network_mode=network,
+            labels=dict(labels),
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+        for step in steps:
+            if "error" in step:
+                raise EngineRefusedError(str(step["error"]).strip())
+            yield str(step.get("stream", "")).strip()
+
+
+def write_context(file: IO[bytes], files: Mapping[str, Path]) -> None:
+    """A build's context as a tar, the same bytes for the same inputs, so that the engine's layers are found again."""
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for name, path in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = path.stat().st_size, 0o644
+            with path.open("rb") as content:
+                tar.addfile(info, content)
+
+
+def prune_images(client: DockerClient, *, label: str) -> None:
+    """Remove what has no name and this label, such as the stages of a build, if the engine answers."""
+    with contextlib.suppress(EngineError), as_engine_error():
+        client.images.prune(filters={"dangling": True, "label": label})
+
+
+def remove_unnamed(client: DockerClient, identifier: str) -> None:
+    """Remove an image that has lost its name to a new one, unless it has another or a container runs it."""
+    with contextlib.suppress(EngineError), as_engine_error():
+        if not client.images.get(identifier).tags:
+            client.images.remove(identifier)
+
+
+def run_confined(
+    client: DockerClient,
+    reference: str,
+    argv: Sequence[str],
+    *,
+    network: Literal["host", "none"] = "host",
+    gpus_by: GpuRequest | None = None,
+) -> str:
+    """Run a program as an ordinary user without a single right, in the machine's network or none, and return what it printed.
+
+    `gpus_by` asks for all GPUs in this way.
 
     Raises:
         EngineError: the engine would not, or it took longer than a minute.
     """
-    from docker.types import DeviceRequest, LogConfig  # noqa: PLC0415 - loaded with the client
-
-    gpus = {
-        None: [],
-        "nvidia": [DeviceRequest(driver="nvidia", count=-1, capabilities=[["gpu", "utility", "compute"]])],
-        "cdi": [DeviceRequest(driver="cdi", device_ids=["nvidia.com/gpu=all"])],
-    }
     api = client.api
+    options: dict[str, Any] = {
+        **CONFINED,
+        "network_mode": network,
+        "pids_limit": 64,
+        "device_requests": _ALL_GPUS[gpus_by] or None,
+        "log_config": {"type": "json-file"},  # an engine's own default may keep nothing that could be read
+    }
     with as_engine_error():
-        config = api.create_host_config(
-            network_mode="host",
-            **CONFINED,
-            pids_limit=64,
-            device_requests=gpus[gpus_by] or None,
-            log_config=LogConfig(type="json-file"),  # an engine's own default may keep nothing that could be read
-        )
         container = api.create_container(
             reference,
             list(argv[1:]),
@@ -72,7 +170,7 @@ def run_confined(
             name=f"dlscale-survey-{uuid.uuid4().hex[:12]}",
             user=IMAGE_USER,
             labels=signed({LABEL_RUN: "survey"}),
-            host_config=config,
+            host_config=api.create_host_config(**options),
         )["Id"]
         try:
             api.start(container)
@@ -89,12 +187,10 @@ def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[s
     Raises:
         EngineError: the engine refuses for another reason, or does not answer.
     """
-    from docker.types import Mount  # noqa: PLC0415 - loaded with the client
-
     api = client.api
+    mount: Any = {"Target": "/data", "Source": place, "Type": "bind", "ReadOnly": True}
     try:
         with as_engine_error():
-            mount = Mount("/data", place, type="bind", read_only=True)
             host = api.create_host_config(mounts=[mount], network_mode="none")
             holder = api.create_container(image, ["true"], labels=signed(labels), host_config=host)["Id"]
             api.remove_container(holder, force=True)
@@ -105,17 +201,9 @@ def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[s
     return True
 
 
-_REGISTRY_ANSWER_S: Final = 15
-
-
 @dataclass(frozen=True)
 class Answer:
-    """What a registry said of a reference.
-
-    Attributes:
-        digest: the digest that it has; None if it has none to give.
-        silence: why not, as the engine says; None where there is a digest.
-    """
+    """What a registry said of a reference: the digest that it has, or why it gives none, as the engine says."""
 
     digest: str | None
     silence: str | None

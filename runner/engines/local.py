@@ -14,7 +14,7 @@ import shlex
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Literal
 
@@ -30,7 +30,7 @@ PASSED: Final = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG", "TZ"
 
 
 class LocalEngine:
-    """Process trees of a Python that has the framework, whosever it is."""
+    """Process trees of a Python that has the framework, whosever it is; `version` is its own where it may not be the runner's."""
 
     def __init__(
         self,
@@ -40,7 +40,6 @@ class LocalEngine:
         name: Literal["venv", "host"] = "venv",
         version: str | None = None,
     ) -> None:
-        """Take a Python; `version` is its own where that may be another than the runner's."""
         self.name = name
         self.python = python
         self.workloads = workloads
@@ -72,25 +71,34 @@ class LocalEngine:
         """Nothing to ask: the processes are this one's own."""
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Start the process tree with a pipe as its lease."""
-        try:
-            process = subprocess.Popen(
-                arguments(spec),
-                env={**passed(), **environment(spec)},
-                cwd="/",
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C reaches the runner alone, which then ends the job in order
-            )
-        except OSError as error:
-            raise EngineError(f"{spec.argv[0]}: {error.strerror}") from error
-        return LocalContainer(spec.name, process)
+        """Start the process tree."""
+        return start_process(spec.name, arguments(spec), {**passed(), **environment(spec)})
 
     def command_line(self, spec: ContainerSpec) -> str:
         """The shell command that starts the same process tree."""
         variables = [f"{key}={value}" for key, value in sorted(environment(spec).items())]
         return shlex.join(("env", *variables, *arguments(spec)))
+
+
+def start_process(name: str, argv: Sequence[str], env: Mapping[str, str]) -> LocalContainer:
+    """Start a process tree with a pipe as its lease: how an engine that is a command line starts its containers.
+
+    Raises:
+        EngineError: there is no such program.
+    """
+    try:
+        process = subprocess.Popen(
+            argv,
+            env=env,
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C reaches the runner alone, which then ends the job in order
+        )
+    except OSError as error:
+        raise EngineError(f"{argv[0]}: {error.strerror}") from error
+    return LocalContainer(name, process)
 
 
 class LocalContainer:

@@ -1,15 +1,25 @@
 """The one place where the runner starts a process: argv tuples only, never a shell, always ended.
 
-Used by the engines and by whatever needs a tool of the machine (git, pip, mmdebstrap). A command that fails carries its argv,
-exit code and standard error.
+Used by the engines and by whatever needs a tool of the machine (git, pip, mmdebstrap, ssh). A command that fails carries its argv, exit
+code and standard error.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
+
+import runner
+
+LEASE: Final = Path(runner.__file__).parents[1] / "workloads" / "lease.py"
+_END_S: Final = 8.0
+_POLL_S: Final = 0.02
 
 
 class CommandError(Exception):
@@ -24,8 +34,12 @@ class CommandError(Exception):
     @property
     def last_line(self) -> str:
         """The last line that the command wrote to standard error, for an error sentence."""
-        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
-        return lines[-1] if lines else f"exit code {self.code}"
+        return last_line(self.stderr) or f"exit code {self.code}"
+
+
+def last_line(text: str) -> str:
+    """The last line that is not empty; the empty one where all are."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def run(
@@ -35,13 +49,7 @@ def run(
     cwd: Path | None = None,
     timeout_s: float | None = None,
 ) -> str:
-    """Run a command to its end and return its standard output.
-
-    Args:
-        argv: the program and its arguments, handed to the kernel as they are.
-        env: the whole environment; the runner's own when None.
-        cwd: working directory.
-        timeout_s: seconds after which the command is killed.
+    """Run a command to its end, or kill it after `timeout_s`, and return its standard output; `env` is the whole environment.
 
     Raises:
         CommandError: not found, a non-zero exit code, or out of time.
@@ -66,6 +74,14 @@ def run(
     return done.stdout
 
 
+def on_path(name: str) -> Iterator[Path]:
+    """Every program of this name that is on PATH, in its order."""
+    for folder in os.get_exec_path():
+        path = Path(folder).absolute() / name
+        if path.is_file() and os.access(path, os.X_OK):
+            yield path
+
+
 def follow(
     argv: Sequence[str],
     *,
@@ -74,12 +90,6 @@ def follow(
     cwd: Path | None = None,
 ) -> None:
     """Run a command to its end and hand over each line as it is written, standard output and error as one.
-
-    Args:
-        argv: the program and its arguments, handed to the kernel as they are.
-        on_line: called with each line, without its end.
-        env: the whole environment; the runner's own when None.
-        cwd: working directory.
 
     Raises:
         CommandError: not found, or a non-zero exit code; it carries the last lines.
@@ -108,3 +118,81 @@ def follow(
             raise
     if process.returncode != 0:
         raise CommandError(argv, process.returncode, "\n".join(last))
+
+
+class Tunnel:
+    """A process that carries one socket of another machine to this one (`ssh -N -L`), and ends when the runner does.
+
+    It runs under the lease that jobs run under. The kernel's own parent-death signal would not do from here: it goes off when the
+    *thread* that started the child ends (prctl(2)), and connections are opened by threads that come and go.
+
+    Attributes:
+        socket: the near end: connections to it come out on the other machine.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], *, socket: Path, log: Path) -> None:
+        self.socket = socket
+        self._process = process
+        self._log = log
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended, and the tunnel with it."""
+        return self._process.poll() is not None
+
+    @property
+    def words(self) -> str:
+        """All that the process wrote to standard error until now."""
+        try:
+            return self._log.read_text(encoding="utf-8", errors="replace")
+        except OSError:  # closed, and its folder removed
+            return ""
+
+    def close(self) -> None:
+        """End the process. Safe to call twice and after the end."""
+        if self._process.stdin:
+            self._process.stdin.close()  # the lease
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def open_tunnel(argv: Sequence[str], *, socket: Path, timeout_s: float) -> Tunnel:
+    """Start a tunnel and wait until its near end is there.
+
+    Args:
+        argv: the program and its arguments; it makes `socket` once the other machine has let it in.
+        socket: in a folder of its own, which nobody else may enter; what the program says is kept in the same folder.
+        timeout_s: seconds to wait for `socket`.
+
+    Raises:
+        CommandError: the program is not installed, ended, or has not made the socket in time; with what it said.
+    """
+    log = socket.with_suffix(".log")
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, str(LEASE), *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,  # Ctrl-C reaches the runner alone, which then still needs its engines
+        )
+    tunnel = Tunnel(process, socket=socket, log=log)
+    try:
+        _await(tunnel, argv, timeout_s)
+    except BaseException:
+        tunnel.close()
+        raise
+    return tunnel
+
+
+def _await(tunnel: Tunnel, argv: Sequence[str], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not tunnel.socket.exists():
+        if tunnel.ended:
+            raise CommandError(argv, None, tunnel.words)
+        if time.monotonic() > deadline:
+            raise CommandError(argv, None, f"{tunnel.words}\nno answer after {timeout_s:g} s")
+        time.sleep(_POLL_S)

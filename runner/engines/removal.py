@@ -1,43 +1,85 @@
-"""How a container goes: the engine removes it when it ends, also where nobody is left to ask for that; and by force before."""
+"""What the suite's runs have in an engine, by its label, and how it goes: also what the engine itself is removing already."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from runner.core.container_spec import LABEL_RUN, LABEL_RUNNER
 from runner.engines.base import EngineError, as_engine_error
 
 if TYPE_CHECKING:
-    from docker import APIClient
-    from requests import Response
+    from docker import APIClient, DockerClient
+
+Kind = Literal["container", "volume", "network"]
 
 # An engine that is removing a container already takes moments; on a disk that others fill with an image, seconds.
 _REMOVAL_S: Final = 30
 _IN_PROGRESS: Final = 409
-# As long as the SDK waits for any other answer.
-_ANSWER_S: Final = 60
+_OF_RUNS: Final = {"label": LABEL_RUN}
+_LISTS: Final[Mapping[Kind, Callable[[APIClient], Iterable[dict[str, Any]]]]] = {
+    "container": lambda api: api.containers(all=True, filters=_OF_RUNS),
+    "volume": lambda api: api.volumes(filters=_OF_RUNS)["Volumes"] or (),
+    "network": lambda api: api.networks(filters=_OF_RUNS),
+}
 
 
-def follow(api: APIClient, identifier: str) -> Response:
-    """Ask for a container's exit code before it is started, since none can be asked once the engine has removed it.
+@dataclass(frozen=True)
+class Labelled:
+    """Something in an engine that carries the suite's label.
+
+    Attributes:
+        run: the run that it says it belongs to.
+        runner: who made it, as `owner.state` reads it; None where it does not say.
+        status: of a container: `created`, `running`, `exited`, ...
+    """
+
+    kind: Kind
+    name: str
+    id: str
+    run: str
+    runner: str | None
+    status: str | None = None
+
+
+def labelled(client: DockerClient, kind: Kind) -> list[Labelled]:
+    """What is there of a kind; raises EngineError where the engine does not answer."""
+    with as_engine_error():
+        found = _LISTS[kind](client.api)
+    return [
+        Labelled(
+            kind,
+            name=thing["Names"][0].removeprefix("/") if kind == "container" else thing["Name"],
+            id=thing["Name"] if kind == "volume" else thing["Id"],
+            run=thing["Labels"][LABEL_RUN],
+            runner=thing["Labels"].get(LABEL_RUNNER),
+            status=thing.get("State"),
+        )
+        for thing in found
+    ]
+
+
+def remove_labelled(client: DockerClient, thing: Labelled, *, force: bool) -> bool:
+    """Remove a volume, a network, or a container with its anonymous volumes: one that runs by force alone.
 
     Returns:
-        What will hold it, `{"StatusCode": 0}`, when it has ended; the engine listens once it has sent the headers.
+        Whether it was there.
 
     Raises:
-        docker.errors.APIError, requests.RequestException: the engine would not.
+        EngineError: the engine would not, since it is in use, or does not answer.
     """
-    # The SDK's own `wait` returns with the code, and nobody knows when it began to listen.
-    response: Response = api.post(
-        f"{api.base_url}/v{api.api_version}/containers/{identifier}/wait",
-        params={"condition": "next-exit"},
-        stream=True,
-        timeout=_ANSWER_S,
-    )
-    response.raise_for_status()
-    connection: Any = response.raw.connection
-    connection.sock.settimeout(None)  # it listens; a training may take days
-    return response
+    if thing.kind == "container" and force:
+        return remove(client.api, thing.id)
+    with as_engine_error():
+        if thing.kind == "container":
+            client.api.remove_container(thing.id, v=True)
+        elif thing.kind == "volume":
+            client.api.remove_volume(thing.id)
+        else:
+            client.api.remove_network(thing.id)
+    return True
 
 
 def remove(api: APIClient, identifier: str) -> bool:

@@ -7,63 +7,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from runner.core.container_spec import LABEL_ROLE, LABEL_RUN, ContainerSpec
 from runner.core.errors import RequestError
 from runner.core.wire import IFACE, Link, show_delay, show_rate
-from runner.engines.base import Container, EngineError
+from runner.engines.base import Engine, EngineError
 
 _ROOT: Final = "0:0"  # a capability added to a container is root's there
 _MEMORY_MIB: Final = 64
 _RUN: Final = "link-check"
 
 
-class Starter(Protocol):
-    """As much of an engine as is needed here."""
-
-    @property
-    def name(self) -> str:
-        """The value of ENGINE that names it."""
-
-    def start(self, spec: ContainerSpec) -> Container:
-        """Create and start a container; raises EngineError."""
-
-
 def shapers(spec: ContainerSpec) -> tuple[ContainerSpec, ...]:
     """The containers that hold `spec` to its link, in order; none where it has no link, or one that is as fast as it can be."""
+    made = {"node": spec.node, "image": spec.image, "network": f"container:{spec.name}", "run": spec.labels[LABEL_RUN]}
     return tuple(
-        _tc(
-            ("tc", "qdisc", "replace", "dev", IFACE, *words),
-            name=f"{spec.name}-link{number}",
-            number=number,
-            node=spec.node,
-            image=spec.image,
-            network=f"container:{spec.name}",
-            run=spec.labels[LABEL_RUN],
-        )
+        _tc(IFACE, words, name=f"{spec.name}-link{number}", number=number, **made)
         for number, words in enumerate(qdiscs(spec.link))
     )
 
 
-def shape(engine: Starter, spec: ContainerSpec) -> None:
-    """Hold a container that has started to its link.
-
-    Raises:
-        EngineError: tc would not, with its words.
-    """
+def shape(engine: Engine, spec: ContainerSpec) -> None:
+    """Hold a container that has started to its link; raises EngineError with tc's words where tc would not."""
     for helper in shapers(spec):
         if said := _failure(engine, helper):
             raise EngineError(f"its link could not be held to {spec.link.label if spec.link else 'nothing'} ({said})")
 
 
-def check(engine: Starter, *, image: str, links: Iterable[Link]) -> None:
+def check(engine: Engine, *, image: str, links: Iterable[Link]) -> None:
     """See whether the kernel below an engine can do what links need, in a network namespace that goes again at once.
-
-    Args:
-        engine: starts the containers.
-        image: the tools' base, which the engine has.
-        links: those that will be asked for.
 
     Raises:
         RequestError: it can't, with what to leave out.
@@ -71,37 +44,30 @@ def check(engine: Starter, *, image: str, links: Iterable[Link]) -> None:
     for link in links:
         if link.rate_mbit is not None:
             part = Link(rate_mbit=link.rate_mbit, emulated=True)
-            _check(engine, image, part, asked=f"LINK_RATE={show_rate(link.rate_mbit)}", kind="tbf")
+            _check(engine, image, part, variable="LINK_RATE", value=show_rate(link.rate_mbit), kind="tbf")
         if link.delay_ms:
             part = Link(delay_ms=link.delay_ms, emulated=True)
-            _check(engine, image, part, asked=f"LINK_DELAY={show_delay(link.delay_ms)}", kind="netem")
+            _check(engine, image, part, variable="LINK_DELAY", value=show_delay(link.delay_ms), kind="netem")
 
 
-def _check(engine: Starter, image: str, part: Link, *, asked: str, kind: str) -> None:
+def _check(engine: Engine, image: str, part: Link, *, variable: str, value: str, kind: str) -> None:
     """See whether a link's rate, or its delay, can be had on a container's own loopback."""
     (words,) = qdiscs(part)
-    helper = _tc(
-        ("tc", "qdisc", "replace", "dev", "lo", *words),
-        name=f"dlscale-{_RUN}-{secrets.token_hex(4)}",
-        number=0,
-        node="",
-        image=image,
-        network="none",
-        run=_RUN,
-    )
+    name = f"dlscale-{_RUN}-{secrets.token_hex(4)}"
+    asked = f"{variable}={value} asked"
     try:
-        said = _failure(engine, helper)
+        said = _failure(engine, _tc("lo", words, name=name, node="", image=image, network="none", run=_RUN))
     except EngineError as error:
-        raise RequestError(f"{asked} asked, but {engine.name} does not start what sets it ({error})") from error
+        raise RequestError(f"{asked}, but {engine.name} does not start what sets it ({error})") from error
     if said:
         raise RequestError(
-            f"{asked} asked, but the kernel below {engine.name} does not do it ({kind}: {said}); load its module sch_{kind}, or leave "
-            f"{asked.partition('=')[0]} out"
+            f"{asked}, but the kernel below {engine.name} does not do it ({kind}: {said}); load its module sch_{kind}, or leave "
+            f"{variable} out"
         )
 
 
 def _tc(
-    argv: tuple[str, ...], *, name: str, number: int, node: str, image: str, network: str, run: str
+    device: str, words: tuple[str, ...], *, name: str, node: str, image: str, network: str, run: str, number: int = 0
 ) -> ContainerSpec:
     return ContainerSpec(
         name=name,
@@ -109,7 +75,7 @@ def _tc(
         role="tool",
         number=number,
         image=image,
-        argv=argv,
+        argv=("tc", "qdisc", "replace", "dev", device, *words),
         env={},
         memory_mib=_MEMORY_MIB,
         shm_mib=1,
@@ -121,7 +87,7 @@ def _tc(
     )
 
 
-def _failure(engine: Starter, spec: ContainerSpec) -> str | None:
+def _failure(engine: Engine, spec: ContainerSpec) -> str | None:
     """Run a container to its end; what it said last if it failed, None if all went well."""
     container = engine.start(spec)
     try:
@@ -157,11 +123,8 @@ def queue_bytes(rate_mbit: float) -> int:
 def qdiscs(link: Link | None, *, delayed: bool = True) -> tuple[tuple[str, ...], ...]:
     """What `tc qdisc replace dev INTERFACE` is followed by, one after the other, for what an interface sends.
 
-    The delay comes first, as tc-netem(8) has it: the queue is then the token bucket's, and waiting in it adds to the delay.
-
-    Args:
-        link: the rate and delay; None for as fast as it is.
-        delayed: whether packets are delayed here; on one end of a link alone, so that a packet is delayed once.
+    The delay comes first, as tc-netem(8) has it: the queue is then the token bucket's, and waiting in it adds to the delay. A packet is
+    delayed once, on one end of a link.
     """
     delay_ms = link.delay_ms if link and delayed else 0.0
     rate_mbit = link.rate_mbit if link else None

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from runner.core.container_spec import IMAGE_USER
 
-__all__ = ["IMAGE_USER", "give", "job_user"]
-
 
 def job_user() -> str:
     """Numeric `uid:gid`: the runner's own, so that private programs and data stay readable; the image's user for root."""

@@ -32,14 +32,7 @@ class File:
 
 
 def fill(client: DockerClient, *, name: str, image: str, files: Mapping[str, File], labels: Mapping[str, str]) -> None:
-    """Make a volume that holds these files.
-
-    Args:
-        client: the engine.
-        name: of the volume.
-        image: any image that the engine has.
-        files: by path in the volume; folders on the way are made.
-        labels: of the volume, by which `dlscale clean` finds it.
+    """Make a volume that holds these files, by their paths in it; `image` is any that the engine has.
 
     Raises:
         EngineError: the engine would not; no volume is left then.

@@ -18,7 +18,7 @@ from runner.core.errors import RequestError
 from runner.core.request import Request
 from runner.plan import techniques
 from runner.plan.discovery import Resources, discover
-from runner.plan.length import counted
+from runner.plan.plan import counted
 from runner.report.comparisons import ablation
 from runner.report.progress import progress
 from runner.report.publish import save
@@ -59,10 +59,12 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
     with closing(resources.cluster):
         lines = tuple(stages(request, resources, scale=asked[0], batches=batches))
     runs: list[Run] = []
+    planned = tuple(turns(lines, request))
     with progress(open_console(stderr=True)) as shown:
 
         def run(line: Request) -> list[Run]:
             one = line.model_copy(update={"repeat": 1})
+            shown.place(len(runs) + 1, max(len(runs) + 1, len(planned)))
             found = bench.run(
                 one,
                 command=command,
@@ -76,7 +78,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
             return found
 
         try:
-            last = [found for line in turns(lines, request) for found in run(line) if line == lines[-1]]
+            last = [found for line in planned for found in run(line) if line == lines[-1]]
             if grow:
                 grow_batch(lines[-1], last, resources, run, repeat=request.repeat)
         except _InterruptedError:

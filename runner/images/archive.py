@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from runner.core.errors import RequestError
 from runner.core.frozen import FileName, Frozen
-from runner.engines.images import find_image
+from runner.engines.images import image_id, load_image, read_image
 from runner.images.wheelhouse import sha256
 
 if TYPE_CHECKING:
@@ -36,24 +36,20 @@ class Manifest(Frozen):
 
 
 def save(references: Sequence[str], *, client: Client, directory: Path, report: Callable[[str], None]) -> None:
-    """Write images and their manifest to a directory.
-
-    Raises:
-        RequestError: an image is not in the engine, or the directory can't be written.
-    """
+    """Write images and their manifest to a directory; raises RequestError where one is not in the engine, or it can't be written."""
     found = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for reference in references:
-            image = find_image(client, reference)
-            if image is None:
+            identifier = image_id(client, reference)
+            if identifier is None:
                 raise RequestError(f"{reference} is not in the engine; build it first with `dlscale images build`")
             path = directory / f"{reference.replace('/', '-').replace(':', '-')}.tar.gz"
             report(f"saving {reference}")
             with gzip.open(path, "wb", compresslevel=1) as file:
-                for block in image.save(named=True):
+                for block in read_image(client, reference):
                     file.write(block)
-            found.append(Archived(file=path.name, sha256=sha256(path), reference=reference, id=str(image.id)))
+            found.append(Archived(file=path.name, sha256=sha256(path), reference=reference, id=identifier))
         (directory / MANIFEST).write_text(
             Manifest(images=tuple(found)).model_dump_json(indent=1) + "\n", encoding="utf-8"
         )
@@ -80,8 +76,8 @@ def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> t
     for entry in manifest.images:
         report(f"loading {entry.reference}")
         with gzip.open(directory / entry.file, "rb") as file:
-            loaded = client.images.load(file)
-        if entry.id not in {image.id for image in loaded}:
+            load_image(client, file)
+        if image_id(client, entry.reference) != entry.id:
             raise RequestError(
                 f"{entry.reference}: came out of the archive with another id than it went in; make the archive again"
             )

@@ -12,16 +12,16 @@ import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from runner.core.errors import NoBaseError, RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.engines import process
-from runner.engines.base import EngineError, as_engine_error
-from runner.engines.images import ask_registry, find_image
+from runner.engines.base import EngineError
+from runner.engines.images import ask_registry, build_image, image_id, load_image, run_confined
 from runner.engines.process import CommandError
 from runner.images.catalog import IMAGES, load_images
 from runner.images.mirror import apt_transport, debian_sources
@@ -46,24 +46,12 @@ _DPKG_OPTIONS: Final = (
 # Removed last: what names this machine or its mirror, what differs from run to run (and must not be the same everywhere: sshd's own
 # keys), and what only apt would need.
 _REMOVED: Final = (
-    *(
-        "etc/apt/sources.list",
-        "etc/apt/sources.list.d/*",
-        "etc/apt/apt.conf.d/99mmdebstrap",
-        "etc/machine-id",
-        "etc/hostname",
-        "etc/resolv.conf",
-        "etc/ssh/ssh_host_*",
-    ),
-    *(
-        "var/cache/apt/*",
-        "var/cache/debconf/*-old",
-        "var/cache/ldconfig/*",
-        "var/lib/apt/lists/*",
-        "var/lib/dpkg/*-old",
-        "var/log/*",
-    ),
+    *("etc/apt/sources.list", "etc/apt/sources.list.d/*", "etc/apt/apt.conf.d/99mmdebstrap"),
+    *("etc/machine-id", "etc/hostname", "etc/resolv.conf", "etc/ssh/ssh_host_*"),
+    *("var/cache/apt/*", "var/cache/debconf/*-old", "var/cache/ldconfig/*"),
+    *("var/lib/apt/lists/*", "var/lib/dpkg/*-old", "var/log/*"),
 )
+TOOLS: Final = "bookworm-tools"
 
 
 def ensure_base(
@@ -76,21 +64,15 @@ def ensure_base(
     way: Way | None = None,
     refresh: bool = False,
 ) -> str:
-    """Have the base in the engine and return its image id.
+    """Have the base in the engine, made again with today's packages if `refresh`, and return its image id.
 
-    Args:
-        base: what it is made from.
-        client: the engine.
-        root: the checkout, which holds the rendered recipe for where a registry answers.
-        cache: bases made from a mirror are kept in its folder `bases`.
-        report: told what is being done.
-        way: how; the registry if it answers, else the mirror, when None.
-        refresh: make it again even if it is there, with the packages that the mirror has now.
+    The `root` of the checkout holds the rendered Dockerfile for where a registry answers; bases made from a mirror are kept in the cache's
+    folder `bases`. `way` is the registry if it answers, else the mirror, when None.
 
     Raises:
         RequestError: neither a registry nor a mirror gives one.
     """
-    found = None if refresh else base_id(base, client)
+    found = None if refresh else image_id(client, base.reference)
     if found:
         return found
     if way is None:
@@ -101,14 +83,8 @@ def ensure_base(
             )
         way = "registry" if silence is None else "mirror"
     if way == "registry":
-        return _from_registry(base, client, recipe(root, base), report)
+        return _from_registry(base, client, recipe(root, base), cache, report)
     return _from_mirror(base, client, cache, report, refresh=refresh)
-
-
-def base_id(base: BaseSpec, client: Client) -> str | None:
-    """Id of the base in the engine; None if it is not there."""
-    found = find_image(client, base.reference)
-    return str(found.id) if found else None
 
 
 def recipe(root: Path, base: BaseSpec) -> Path:
@@ -118,27 +94,40 @@ def recipe(root: Path, base: BaseSpec) -> Path:
 
 def package_list(base: BaseSpec, client: Client) -> str:
     """The packages that a base in the engine holds, one `name=version` a line, by name."""
-    said: bytes = client.containers.run(base.reference, ["cat", f"/{PACKAGE_LIST}"], remove=True, network_mode="none")
-    return said.decode()
+    return run_confined(client, base.reference, ("cat", f"/{PACKAGE_LIST}"), network="none")
 
 
-def _from_registry(base: BaseSpec, client: Client, dockerfile: Path, report: Callable[[str], None]) -> str:
+def tools_base() -> BaseSpec:
+    """The base that emulated nodes run tc in."""
+    return load_images(SUITE_ROOT).base(TOOLS)
+
+
+def ensure_tools(client: Client, *, cache: Path, report: Callable[[str], None]) -> str:
+    """Have that base in the engine and return its reference; raises RequestError as `ensure_base` does."""
+    base = tools_base()
+    ensure_base(base, client=client, root=SUITE_ROOT, cache=cache, report=report)
+    return base.reference
+
+
+def _from_registry(base: BaseSpec, client: Client, dockerfile: Path, cache: Path, report: Callable[[str], None]) -> str:
     """Build the base's Dockerfile; a second, cached pass adds the digest of the package list that the first one installed."""
     report(f"building {base.reference} from {base.registry.image}")
-    options: dict[str, Any] = {"path": str(dockerfile.parent), "tag": base.reference, "rm": True, "forcerm": True}
+    cache.mkdir(parents=True, exist_ok=True)
+    labels: dict[str, str] = {}
     try:
-        with as_engine_error():
-            client.images.build(**options)
-            packages = package_list(base, client)
-            image, _ = client.images.build(
-                **options, labels={LABEL_PACKAGES: hashlib.sha256(packages.encode()).hexdigest()}
-            )
+        for _ in range(2):
+            for step in build_image(
+                client, {"Dockerfile": dockerfile}, tag=base.reference, labels=labels, scratch=cache
+            ):
+                if step.startswith("Step "):
+                    report(f"{base.reference}: {step.splitlines()[0][:100]}")
+            labels = {LABEL_PACKAGES: hashlib.sha256(package_list(base, client).encode()).hexdigest()}
+        return str(image_id(client, base.reference))
     except EngineError as error:
         raise RequestError(
             f"{base.reference} could not be built from {base.registry.pinned} ({error}); `dlscale images base --way mirror` "
             f"takes this machine's Debian mirror instead"
         ) from error
-    return str(image.id)
 
 
 def _from_mirror(base: BaseSpec, client: Client, cache: Path, report: Callable[[str], None], *, refresh: bool) -> str:
@@ -150,8 +139,8 @@ def _from_mirror(base: BaseSpec, client: Client, cache: Path, report: Callable[[
             build_archive(base, draft, report=report)
             draft.replace(archive)
     with archive.open("rb") as file:
-        client.images.load(file)
-    found = base_id(base, client)
+        load_image(client, file)
+    found = image_id(client, base.reference)
     if found is None:
         raise RequestError(f"{archive}: holds no {base.reference}; remove this file and try again")
     return found
@@ -160,10 +149,7 @@ def _from_mirror(base: BaseSpec, client: Client, cache: Path, report: Callable[[
 def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]) -> str:
     """Make the base from this machine's Debian mirror, as an image archive; returns the image's id.
 
-    Args:
-        base: suite and packages.
-        target: the archive to write; a root of the same size is kept beside it meanwhile.
-        report: told what mmdebstrap says.
+    Beside the archive, `target`, a root of the same size is kept meanwhile.
 
     Raises:
         RequestError: no mmdebstrap, no Debian source on this machine, or a package it does not have.
@@ -175,8 +161,13 @@ def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]
     argv = mmdebstrap(base, sources=debian_sources(base.suite), options=options, target=root)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(base.source_date_epoch), "LC_ALL": "C.UTF-8"}
     report(f"making Debian {base.suite} with mmdebstrap, about a minute")
+
+    def on_line(line: str) -> None:
+        if line.startswith("I: ") and not line.startswith("I: running "):
+            report(f"mmdebstrap: {line.removeprefix('I: ')}")
+
     try:
-        process.follow(argv, on_line=_speak(report), env=environment)
+        process.follow(argv, on_line=on_line, env=environment)
     except CommandError as error:
         if error.code is None:
             raise NoBaseError(
@@ -194,25 +185,16 @@ def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]
         LABEL_PACKAGES: hashlib.sha256(_member(root, PACKAGE_LIST)).hexdigest(),
     }
     identifier = write_image(
-        root=root,
-        target=target,
-        reference=base.reference,
-        labels=labels,
-        command=("python3",),
-        created_s=base.source_date_epoch,
+        root=root, target=target, reference=base.reference, labels=labels, created_s=base.source_date_epoch
     )
     root.unlink()
     return identifier
 
 
 def mmdebstrap(base: BaseSpec, *, sources: tuple[str, ...], options: Path, target: Path) -> tuple[str, ...]:
-    """The command that makes the root.
+    """The command that makes the root as the tar file `target`, from these lines of sources.list.
 
-    Args:
-        base: suite and packages.
-        sources: lines of sources.list.
-        options: a file of apt options, for the way to the mirror; not kept in the root.
-        target: the tar file to write.
+    `options` is a file of apt options, for the way to the mirror; not kept in the root.
     """
     list_packages = (
         f'mkdir -p "$1/{PACKAGE_LIST.rpartition("/")[0]}" && chroot "$1" dpkg-query --show '
@@ -220,13 +202,8 @@ def mmdebstrap(base: BaseSpec, *, sources: tuple[str, ...], options: Path, targe
     )
     remove = f'cd "$1" && rm -rf {" ".join(_REMOVED)}'
     return (
-        *(
-            "mmdebstrap",
-            "--variant=minbase",
-            "--architectures=amd64",
-            "--format=tar",
-            f"--include={','.join(base.packages)}",
-        ),
+        *("mmdebstrap", "--variant=minbase", "--architectures=amd64", "--format=tar"),
+        f"--include={','.join(base.packages)}",
         *(f"--dpkgopt={option}" for option in _DPKG_OPTIONS),
         *('--aptopt=Acquire::Languages "none"', f"--aptopt={options}"),
         # Nobody renews the signatures of a suite that gets no more updates; its lock says which packages it must give.
@@ -246,26 +223,8 @@ def _member(archive: Path, name: str) -> bytes:
     raise RequestError(f"mmdebstrap wrote no {name} into the base; its hooks did not run (see `mmdebstrap --version`)")
 
 
-def _speak(report: Callable[[str], None]) -> Callable[[str], None]:
-    def on_line(line: str) -> None:
-        if line.startswith("I: ") and not line.startswith("I: running "):
-            report(f"mmdebstrap: {line.removeprefix('I: ')}")
-
-    return on_line
-
-
-def write_image(
-    *, root: Path, target: Path, reference: str, labels: Mapping[str, str], command: Sequence[str], created_s: int
-) -> str:
-    """Wrap a root file system into an image archive.
-
-    Args:
-        root: a tar file of the whole file system; becomes the one layer as it is.
-        target: the archive to write.
-        reference: name and tag that loading gives the image.
-        labels: the image's labels.
-        command: what runs when nothing else is asked for.
-        created_s: date of the image, in seconds since 1970.
+def write_image(*, root: Path, target: Path, reference: str, labels: Mapping[str, str], created_s: int) -> str:
+    """Wrap a root file system, a tar file that becomes the one layer as it is, into the image archive `target`.
 
     Returns:
         The image's id, `sha256:...`: the same for the same arguments.
@@ -276,7 +235,7 @@ def write_image(
         {
             "architecture": "amd64",
             "config": {
-                "Cmd": list(command),
+                "Cmd": ["python3"],
                 "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
                 "Labels": dict(labels),
             },
@@ -288,43 +247,17 @@ def write_image(
     )
     identifier = hashlib.sha256(config).hexdigest()
     manifest = _json([{"Config": f"{identifier}.json", "Layers": [f"{layer}/layer.tar"], "RepoTags": [reference]}])
-    with tarfile.open(target, "w") as archive:
-        for name, content in ((f"{identifier}.json", config), ("manifest.json", manifest)):
-            archive.addfile(_entry(name, len(content), created_s), io.BytesIO(content))
-        with root.open("rb") as file:
-            archive.addfile(_entry(f"{layer}/layer.tar", root.stat().st_size, created_s), file)
+    with tarfile.open(target, "w") as archive, root.open("rb") as content:
+        for name, size, file in (
+            (f"{identifier}.json", len(config), io.BytesIO(config)),
+            ("manifest.json", len(manifest), io.BytesIO(manifest)),
+            (f"{layer}/layer.tar", root.stat().st_size, content),
+        ):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime, entry.mode = size, created_s, 0o644
+            archive.addfile(entry, file)
     return f"sha256:{identifier}"
-
-
-def _entry(name: str, size: int, created_s: int) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mtime, entry.mode = size, created_s, 0o644
-    return entry
 
 
 def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-TOOLS: Final = "bookworm-tools"
-
-
-def tools_base() -> BaseSpec:
-    """What images/versions.yaml makes it from; its `reference` names the image."""
-    return load_images(SUITE_ROOT).base(TOOLS)
-
-
-def ensure_tools(client: Client, *, cache: Path, report: Callable[[str], None]) -> str:
-    """Have it in the engine and return its reference.
-
-    Args:
-        client: the engine.
-        cache: bases made from a mirror are kept in its folder `bases`.
-        report: told what is being done.
-
-    Raises:
-        RequestError: neither a registry nor a mirror gives it.
-    """
-    base = tools_base()
-    ensure_base(base, client=client, root=SUITE_ROOT, cache=cache, report=report)
-    return base.reference

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from packaging.version import Version
 
 from runner.core import yamlfile
-from runner.core.errors import RequestError, nearest
+from runner.core.errors import RequestError, unknown
 from runner.core.frozen import Frozen
 from runner.core.node import Gpu
 from runner.images.spec import ImageSpec, capability_number
@@ -52,13 +53,9 @@ class Catalog(Frozen):
         return tuple(sorted({image.framework for image in self.images}))
 
     def of(self, framework: str, device: Device | None = None) -> tuple[ImageSpec, ...]:
-        """A framework's images for a device (for any if None), newest first.
-
-        Raises:
-            RequestError: unknown framework.
-        """
+        """A framework's images for a device (for any if None), newest first; raises RequestError for an unknown framework."""
         if framework not in self.frameworks:
-            raise RequestError(f"unknown FRAMEWORK {framework!r}; known: {nearest(framework, self.frameworks)}")
+            raise RequestError(unknown("FRAMEWORK", framework, self.frameworks))
         found = [i for i in self.images if i.framework == framework and device in (None, i.device)]
         return tuple(sorted(found, key=lambda image: _release(image.version), reverse=True))
 
@@ -75,7 +72,7 @@ class Catalog(Frozen):
 
         Args:
             framework: its name.
-            version: its version; the newest for the device when None, or the newest that fits where GPUs are given.
+            version: its version, or a beginning that one version alone has; the newest for the device when None, or the newest that fits where GPUs are given.
             device: what it is to run on.
             gpus: the GPUs present, to choose a default by.
             driver: their driver's version.
@@ -89,16 +86,15 @@ class Catalog(Frozen):
                 other = ", ".join(sorted({i.framework for i in self.images if i.device == device})) or "none"
                 raise RequestError(f"{framework} has no image for DEVICE={device}; frameworks that do: {other}")
             return next((image for image in offered if misfit(image, gpus, driver) is None), offered[0])
-        for image in offered:
-            if image.version == version:
-                return image
-        everywhere = {image.version: image.device for image in self.of(framework)}
-        if version in everywhere:
-            versions = ", ".join(image.version for image in offered) or "none"
+        if image := meant(version, offered):
+            return image
+        versions = [image.version for image in offered]
+        if elsewhere := meant(version, self.of(framework)):
             raise RequestError(
-                f"{framework} {version} is built for DEVICE={everywhere[version]}, not {device}; versions for {device}: {versions}"
+                f"{elsewhere.name} is built for DEVICE={elsewhere.device}, not {device}; versions for {device}: {', '.join(versions) or 'none'}"
             )
-        raise RequestError(f"unknown VERSION {version!r} of {framework}; known: {nearest(version, everywhere)}")
+        known = versions or [image.version for image in self.of(framework)]
+        raise RequestError(unknown("VERSION", version, known, of=framework))
 
     def with_horovod(self, image: ImageSpec) -> ImageSpec:
         """The image that is `image` with Horovod in it.
@@ -114,17 +110,6 @@ class Catalog(Frozen):
         step = f"versions of {image.framework} that have: {own}" if own else f"these have: {others or 'none'}"
         raise RequestError(f"{image.name} has no image with Horovod; {step}")
 
-    def smallest(self, device: Device) -> ImageSpec:
-        """The image that is quickest to have: the default where nothing is asked for.
-
-        Raises:
-            RequestError: there is no image for the device.
-        """
-        offered = [image for image in self.images if image.device == device]
-        if not offered:
-            raise RequestError(f"{self.root / IMAGES / 'versions.yaml'}: has no image for DEVICE={device}; add one")
-        return min(offered, key=lambda image: image.size_mib)
-
     def check_fit(self, image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> None:
         """Hold an image's architectures and minimum driver against the GPUs present.
 
@@ -134,19 +119,19 @@ class Catalog(Frozen):
         problem = misfit(image, gpus, driver)
         if problem is None:
             return
-        fitting = [
-            other for other in self.images if other.device == image.device and misfit(other, gpus, driver) is None
-        ]
-        own = [other.version for other in fitting if other.framework == image.framework]
-        if own:
+        fitting = [i for i in self.images if i.device == image.device and misfit(i, gpus, driver) is None]
+        if own := [other.version for other in fitting if other.framework == image.framework]:
             raise RequestError(f"{problem}; versions that do: {', '.join(own)}")
         others = ", ".join(other.name for other in fitting)
-        step = (
-            f"none of {image.framework} does, these do: {others}"
-            if others
-            else "no image of this suite does; ask for DEVICE=cpu"
-        )
-        raise RequestError(f"{problem}; {step}")
+        step = f"none of {image.framework} does, these do: {others}"
+        raise RequestError(f"{problem}; {step if others else 'no image of this suite does; ask for DEVICE=cpu'}")
+
+
+def meant(version: str, images: Sequence[ImageSpec]) -> ImageSpec | None:
+    """The image of a version, or the only one that it is the beginning of: 2.13 means 2.13.0-cpu where there is no other 2.13."""
+    exact = [image for image in images if image.version == version]
+    begun = [image for image in images if re.match(rf"{re.escape(version)}[.-]", image.version)]
+    return next(iter(exact or (begun if len(begun) == 1 else ())), None)
 
 
 def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | None:
@@ -184,27 +169,23 @@ def load_images(root: Path) -> Catalog:
 
 def _plain(file: VersionsFile, root: Path, framework: str, entry: Entry) -> ImageSpec:
     base = None if entry.container else file.base(entry.base)
+    alike = [other for other in file.images[framework] if (other.device, other.kind) == (entry.device, entry.kind)]
     python = entry.container.python if entry.container else file.base(entry.base).python
+    own = {"base", "container", "horovod", "requires_python", "compute_capabilities", "wheels_mib", "size_mib"}
     return ImageSpec(
+        **entry.model_dump(exclude=own),
         framework=framework,
-        version=entry.version,
         reference=f"dlscale/{framework}:{entry.version}",
-        device=entry.device,
         kind=entry.kind,
         base=base,
         container=entry.container.image if entry.container else None,
         python=python,
         requires_python=entry.requires_python or f"=={python}.*",
         compute_capabilities=tuple(sorted(entry.compute_capabilities, key=capability_number)),
-        ptx=entry.ptx,
-        cuda=entry.cuda,
         minimum_driver=file.cuda[entry.cuda].minimum_driver if entry.cuda else None,
-        requirements=entry.requirements,
-        extra_index=entry.extra_index,
-        library_path=entry.library_path,
-        wheels_mib=entry.wheels_mib,
-        size_mib=entry.size_mib,
-        strategies=entry.strategies,
+        wheels_mib=entry.wheels_mib or max(other.wheels_mib for other in alike),
+        size_mib=entry.size_mib or max((other.size_mib or 0 for other in alike), default=0),
+        measured=entry.size_mib is not None,
         directory=root / IMAGES / framework / entry.version,
     )
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from runner.core.errors import RequestError
-from runner.engines.base import EngineError, as_engine_error
-from runner.engines.images import ask_registry, find_image
+from runner.engines.base import EngineError
+from runner.engines.images import ask_registry, image_id, pull_image
 from runner.images.lock import header, replace
 from runner.images.spec import ImageSpec
 
@@ -43,31 +43,22 @@ def write_container(image: ImageSpec, *, report: Callable[[str], None]) -> bool:
 
 
 def source(image: ImageSpec) -> str:
-    """What the image's Dockerfile starts from: the tag, with the digest if it is known.
-
-    Raises:
-        RequestError: there is no lock.
-    """
+    """What the image's Dockerfile starts from: the tag of its lock, with the digest if it is known."""
     _ = image.lock_sha256  # says so if it is not there
     digest = _digest(image)
     return f"{_name(image)}@{digest}" if digest else _name(image)
 
 
 def ensure_container(image: ImageSpec, *, client: Client, report: Callable[[str], None]) -> None:
-    """Have the vendor's container in the engine.
-
-    Raises:
-        RequestError: it is not there and no registry gives it.
-    """
-    if container_id(image, client):
-        return
+    """Have the vendor's container in the engine; raises RequestError where it is not there and no registry gives it."""
     wanted = source(image)
+    if image_id(client, wanted):
+        return
     silence = ask_registry(wanted).silence
     if silence is None:
         report(f"pulling {wanted}")
         try:
-            with as_engine_error():
-                client.images.pull(wanted)
+            pull_image(client, wanted)
         except EngineError as error:
             silence = str(error)
         else:
@@ -76,12 +67,6 @@ def ensure_container(image: ImageSpec, *, client: Client, report: Callable[[str]
         f"{wanted}, which {image.name} is made from, is not in the engine and its registry does not give it ({silence}); bring the "
         f"image with `dlscale images load` from a machine that has it, or ask for another version"
     )
-
-
-def container_id(image: ImageSpec, client: Client) -> str | None:
-    """Id of the vendor's container in the engine; None if it is not there."""
-    found = find_image(client, source(image))
-    return str(found.id) if found else None
 
 
 def _name(image: ImageSpec) -> str:

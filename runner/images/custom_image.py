@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runner.core.container_spec import Mount
 from runner.core.errors import RequestError
 from runner.core.frozen import Frozen
 from runner.engines.base import EngineRefusedError
 from runner.engines.images import find_image
-from runner.images.own import OwnSoftware
-from runner.images.spec import ImageSpec
-from runner.images.versions import Device
+from runner.images.host_software import HostSoftware
+from runner.images.spec import ImageSpec, Software
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -35,22 +33,14 @@ class FoundImage(Frozen):
     entrypoint: tuple[str, ...] = ()
 
 
-class CustomImage(Frozen):
+class CustomImage(Software):
     """An image that somebody gave for the suite's own programs, with what the host shows in it.
 
     Nobody knows what is in it before it runs: not the framework's version, which the program tells by its `env` event, and not the GPUs
-    that its libraries have code for.
-
-    Attributes:
-        framework: the one that it has, as the user says.
-        device: what it is to run on.
-        mounts: folders and files of the host, read-only.
+    that its libraries have code for, or whether Horovod is there.
     """
 
     found: FoundImage
-    framework: str
-    device: Device
-    mounts: tuple[Mount, ...] = ()
 
     @property
     def reference(self) -> str:
@@ -66,11 +56,6 @@ class CustomImage(Frozen):
     def name(self) -> str:
         """As a sentence calls it: `pytorch hostroot:1`."""
         return f"{self.framework} {self.version}"
-
-    @property
-    def strategies(self) -> None:
-        """All that its framework has; whether Horovod is in it, only its user knows."""
-        return
 
     @property
     def entrypoint(self) -> tuple[str, ...]:
@@ -96,7 +81,7 @@ class CustomImage(Frozen):
         )
 
 
-AnyImage = ImageSpec | CustomImage | OwnSoftware
+AnyImage = ImageSpec | CustomImage | HostSoftware
 
 
 def look_up(client: Client, reference: str) -> FoundImage:

@@ -31,20 +31,15 @@ _INPUTS: Final = re.compile(r"^# inputs sha256: ([0-9a-f]{64})$", re.MULTILINE)
 
 
 def write_lock(image: ImageSpec, *, upgrade: bool) -> bool:
-    """Resolve an image's requirements into its lock.
+    """Resolve an image's requirements into its lock; returns whether that changed.
 
-    Args:
-        image: what to lock.
-        upgrade: take the newest versions of what versions.yaml does not pin, instead of those in the lock that is there.
-
-    Returns:
-        Whether the lock changed.
+    With `upgrade`, what versions.yaml does not pin is taken in its newest version, instead of that in the lock that is there.
 
     Raises:
         RequestError: uv is missing, or there is no solution.
     """
     current = image.lock_path.read_text(encoding="utf-8") if image.lock_path.exists() else ""
-    return replace(image.lock_path, header(image) + _resolve(image, "" if upgrade else current))
+    return replace(image.lock_path, header(image) + resolve(image, "" if upgrade else current))
 
 
 def header(image: ImageSpec) -> str:
@@ -53,7 +48,7 @@ def header(image: ImageSpec) -> str:
 
 
 def replace(path: Path, text: str) -> bool:
-    """Write a lock; returns whether it changed."""
+    """Write a generated file; returns whether it changed."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,8 +89,12 @@ def inputs_sha256(image: ImageSpec) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
-def _resolve(image: ImageSpec, current: str) -> str:
-    """Have uv resolve the requirements; pins in `current` are kept where they still hold."""
+def resolve(image: ImageSpec, current: str) -> str:
+    """Have uv resolve the requirements; pins in `current` are kept where they still hold.
+
+    Raises:
+        RequestError: uv is missing, or there is no solution.
+    """
     with tempfile.TemporaryDirectory(prefix="dlscale-lock-") as folder:
         wanted, lock = Path(folder) / "requirements.in", Path(folder) / "requirements.lock"
         wanted.write_text("\n".join(image.requirements) + "\n", encoding="utf-8")
@@ -103,13 +102,8 @@ def _resolve(image: ImageSpec, current: str) -> str:
         command = [
             *(_uv(), "pip", "compile", "--quiet", "--universal", "--generate-hashes"),
             *(("--no-binary", image.sdist) if image.sdist else ("--only-binary", ":all:")),
-            *(
-                "--python",
-                sys.executable,
-                "--python-version",
-                oldest_python(image.requires_python),
-                "--no-python-downloads",
-            ),
+            *("--python", sys.executable, "--no-python-downloads"),
+            *("--python-version", oldest_python(image.requires_python)),
             *("--no-header", "--no-annotate", "--output-file", lock.name, wanted.name),
         ]
         # An extra index may hold only some of a version's files, and a lock made from it would then install on some Pythons only.
@@ -143,9 +137,8 @@ def pip_sources() -> dict[str, str]:
         key, _, value = line.partition("=")
         name = key.rpartition(".")[2]
         if name in ("index-url", "extra-index-url", "find-links"):
-            sources[name] = " ".join(shlex.split(value)).replace(
-                "\\n", " "
-            )  # printed in the order in which later ones win
+            # Printed in the order in which later ones win.
+            sources[name] = " ".join(shlex.split(value)).replace("\\n", " ")
     return sources
 
 

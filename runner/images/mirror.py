@@ -12,6 +12,7 @@ from runner.engines import process
 from runner.engines.process import CommandError
 
 VARIABLE: Final = "DLSCALE_DEBIAN_MIRROR"
+_FORMAT: Final = "$(ORIGIN) $(COMPONENT) $(RELEASE) $(REPO_URI)"
 _APT_HELPER: Final = "/usr/lib/apt/apt-helper"
 # A suite itself, its updates between two point releases, its security fixes.
 _PARTS: Final = ("", "-updates", "-security")
@@ -31,15 +32,7 @@ def debian_sources(suite: str) -> tuple[str, ...]:
     if chosen:
         return (f"deb {chosen} {suite} main",)
     try:
-        listed = process.run(
-            [
-                "apt-get",
-                "indextargets",
-                "--format",
-                "$(ORIGIN) $(COMPONENT) $(RELEASE) $(REPO_URI)",
-                "Created-By: Packages",
-            ]
-        )
+        listed = process.run(["apt-get", "indextargets", "--format", _FORMAT, "Created-By: Packages"])
     except CommandError:
         listed = ""
     targets = [line.split(" ", 3) for line in listed.splitlines()]

@@ -24,14 +24,9 @@ if TYPE_CHECKING:
 def write_packages(
     image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None], upgrade: bool
 ) -> bool:
-    """Write down the packages that an image's base holds; returns whether the lock changed.
+    """Write down the packages that the base of an image of kind `debian` holds; returns whether the lock changed.
 
-    Args:
-        image: one of kind `debian`.
-        client: the engine that has the base, or gets it now.
-        cache: bases made from a mirror are kept here.
-        report: told what is being done.
-        upgrade: make the base again first, with what the mirror has today.
+    With `upgrade` the base is made again first, with what the mirror has today.
 
     Raises:
         RequestError: the base can't be had.
@@ -42,11 +37,7 @@ def write_packages(
 
 
 def check_packages(image: ImageSpec, *, client: Client) -> None:
-    """Hold the packages of an image's base against its lock.
-
-    Raises:
-        RequestError: they differ; the sentence names the first difference and the two ways out.
-    """
+    """Hold the packages of an image's base against its lock; a refusal names the first difference and the two ways out."""
     base = _base(image)
     locked = set(_packages(image.lock_path.read_text(encoding="utf-8")))
     found = set(_packages(package_list(base, client)))

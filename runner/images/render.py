@@ -11,6 +11,7 @@ from runner.core.errors import DlscaleError, RequestError
 from runner.images.base import recipe
 from runner.images.catalog import IMAGES, Catalog
 from runner.images.container import source
+from runner.images.lock import replace
 from runner.images.spec import ImageSpec
 
 
@@ -55,13 +56,7 @@ def template(image: ImageSpec) -> str:
 
 def write(catalog: Catalog) -> tuple[Path, ...]:
     """Write the generated files; returns those that changed."""
-    changed = []
-    for path, text in render(catalog):
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            changed.append(path)
-    return tuple(changed)
+    return tuple(path for path, text in render(catalog) if replace(path, text))
 
 
 def check(catalog: Catalog) -> None:

@@ -19,7 +19,33 @@ Extension = Literal["horovod"]
 _LOCKS: Final[dict[Kind, str]] = {"wheels": "requirements", "debian": "packages", "container": "container"}
 
 
-class ImageSpec(Frozen):
+class Software(Frozen):
+    """What the suite's programs run in: an image of the suite, one of somebody else's, or what this machine has.
+
+    Attributes:
+        framework: the one that is in it.
+        device: what it is to run on.
+        mounts: folders and files of the host that are shown in it, read-only.
+        strategies: those that it can train with; None for all that its framework has.
+    """
+
+    framework: str
+    device: Device
+    mounts: tuple[Mount, ...] = ()
+    strategies: tuple[StrategyName, ...] | None = None
+
+    @property
+    def entrypoint(self) -> tuple[str, ...]:
+        """What it puts before every command; nothing but for vendors' images."""
+        return ()
+
+    @property
+    def needs_container(self) -> str | None:
+        """Why it can't run without a container engine; None if it can."""
+        return None
+
+
+class ImageSpec(Software):
     """One version of one framework, as an image.
 
     Attributes:
@@ -38,18 +64,16 @@ class ImageSpec(Frozen):
         library_path: folders below site-packages/nvidia whose libraries the framework needs and can't find by itself.
         wheels_mib: size of its wheels.
         size_mib: size of the built image.
+        measured: whether it was measured; else it is that of the framework's largest.
         directory: where its Dockerfile and its lock are.
-        strategies: those that it can train with; None for all that its framework has.
         extension: what was added to the framework's plain image; None for a plain image.
         build_requirements: packages of the lock that only the build of an extension needs.
         parent: the plain image that an extension is added to.
         build_base: the base on which an extension is compiled.
     """
 
-    framework: str
     version: str
     reference: str
-    device: Device
     kind: Kind
     base: BaseSpec | None
     container: str | None
@@ -64,9 +88,9 @@ class ImageSpec(Frozen):
     library_path: tuple[str, ...]
     wheels_mib: int
     size_mib: int
+    measured: bool = True
     directory: Path
     extension: Extension | None = None
-    strategies: tuple[StrategyName, ...] | None = None
     extension_version: str | None = None
     build_requirements: tuple[str, ...] = ()
     parent: ImageSpec | None = None
@@ -109,15 +133,13 @@ class ImageSpec(Frozen):
     @property
     def needs_container(self) -> str | None:
         """Why the image's lock can't be installed into an environment outside of a container; None if it can."""
-        if self.extension:
-            return f"{self.name} is compiled when its image is built"
-        if self.kind == "container":
-            return f"{self.name} is a container of its vendor"
-        if self.kind == "debian":
-            return f"{self.name} is packages of Debian, which are installed in its image"
-        if self.library_path:
-            return f"{self.name} finds its CUDA libraries only inside its image"
-        return None
+        reasons = (
+            (self.extension, "is compiled when its image is built"),
+            (self.kind == "container", "is a container of its vendor"),
+            (self.kind == "debian", "is packages of Debian, which are installed in its image"),
+            (self.library_path, "finds its CUDA libraries only inside its image"),
+        )
+        return next((f"{self.name} {why}" for applies, why in reasons if applies), None)
 
     @property
     def lock_sha256(self) -> str:
@@ -137,16 +159,6 @@ class ImageSpec(Frozen):
     def software(self) -> str:
         """Names what runs: its lock."""
         return self.lock_sha256
-
-    @property
-    def entrypoint(self) -> tuple[str, ...]:
-        """Nothing comes before a job's command: the suite's own images need none."""
-        return ()
-
-    @property
-    def mounts(self) -> tuple[Mount, ...]:
-        """Nothing of the host is shown in it: all that it needs is in it."""
-        return ()
 
     @property
     def flags(self) -> tuple[str, ...]:

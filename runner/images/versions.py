@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -18,34 +19,27 @@ Kind = Literal["wheels", "debian", "container"]
 
 
 def _pinned(text: str) -> str:
-    try:
-        pins = [specifier.operator for specifier in Requirement(text).specifier]
-    except InvalidRequirement as error:
-        raise ValueError("not a requirement like 'numpy==1.23.5'") from error
-    if pins != ["=="]:
+    if [specifier.operator for specifier in Requirement(text).specifier] != ["=="]:
         raise ValueError("a requirement is pinned to one version: 'numpy==1.23.5'")
     return text
 
 
-def _specifier(text: str) -> str:
-    try:
-        SpecifierSet(text)
-    except InvalidSpecifier as error:
-        raise ValueError("not a range of Python versions like '>=3.10,<3.13'") from error
-    return text
+def _read_by(parse: Callable[[str], object], wanted: str) -> AfterValidator:
+    """A text that this can read."""
+
+    def check(text: str) -> str:
+        try:
+            parse(text)
+        except (InvalidRequirement, InvalidSpecifier, InvalidVersion) as error:
+            raise ValueError(f"not {wanted}") from error
+        return text
+
+    return AfterValidator(check)
 
 
-def _driver(text: str) -> str:
-    try:
-        Version(text)
-    except InvalidVersion as error:
-        raise ValueError("not a driver version like '580.65.06'") from error
-    return text
-
-
-Pin = Annotated[str, AfterValidator(_pinned)]
-PythonRange = Annotated[str, AfterValidator(_specifier)]
-DriverVersion = Annotated[str, AfterValidator(_driver)]
+Pin = Annotated[str, _read_by(_pinned, "a requirement like 'numpy==1.23.5'")]
+PythonRange = Annotated[str, _read_by(SpecifierSet, "a range of Python versions like '>=3.10,<3.13'")]
+DriverVersion = Annotated[str, _read_by(Version, "a driver version like '580.65.06'")]
 PythonVersion = Annotated[str, Field(pattern=r"^3\.\d+$")]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d$")]
 # One path component and one image tag: a version, a framework or a base with a slash would leave its folder.
@@ -173,7 +167,7 @@ class Container(Frozen):
 class Entry(Frozen):
     """One image; the fields are those of `spec.ImageSpec`.
 
-    Its software is wheels on a base (`requirements`), Debian packages of a base whose suite is locked, or a vendor's `container`.
+    Sizes are measured when it is first built. Its software is wheels on a base (`requirements`), Debian packages of a base whose suite is locked, or a vendor's `container`.
     """
 
     version: ImageVersion
@@ -188,7 +182,7 @@ class Entry(Frozen):
     extra_index: str | None = None
     library_path: tuple[str, ...] = ()
     wheels_mib: Annotated[int, Field(ge=0)] = 0
-    size_mib: Annotated[int, Field(gt=0)]
+    size_mib: Annotated[int, Field(gt=0)] | None = None
     horovod: Horovod | None = None
     strategies: tuple[StrategyName, ...] | None = None
 
@@ -207,10 +201,14 @@ class Entry(Frozen):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Entry:
-        of_wheels = (bool(self.requirements), bool(self.requires_python), bool(self.wheels_mib))
-        if len(set(of_wheels)) > 1 or (self.container and self.requirements):
+        of_wheels = bool(self.requirements)
+        if (
+            of_wheels != bool(self.requires_python)
+            or (not of_wheels and self.wheels_mib)
+            or (self.container and of_wheels)
+        ):
             raise ValueError(
-                "an image of wheels, and no other, has the keys 'requirements', 'requires_python' and 'wheels_mib'"
+                "an image of wheels, and no other, has the keys 'requirements' and 'requires_python', and can have 'wheels_mib'"
             )
         return self
 
@@ -230,39 +228,36 @@ class VersionsFile(Frozen):
         return BaseSpec(name=name, **entry.model_dump(), **self.suites[entry.suite].model_dump())
 
     @model_validator(mode="after")
-    def _bases_exist(self) -> VersionsFile:
-        for name, base in self.bases.items():
-            if base.suite not in self.suites:
-                raise ValueError(f"bases.{name} is of suite {base.suite}, which 'suites' does not list")
+    def _agree(self) -> VersionsFile:
+        for problem in self._problems():
+            raise ValueError(problem)
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        """What does not fit the rest of the file."""
+        for name, entry in self.bases.items():
+            if entry.suite not in self.suites:
+                yield f"bases.{name} is of suite {entry.suite}, which 'suites' does not list"
         for name in (self.horovod.base, self.horovod.build_base):
             if name not in self.bases:
-                raise ValueError(f"horovod is built on base {name}, which 'bases' does not list")
-        return self
-
-    @model_validator(mode="after")
-    def _agree(self) -> VersionsFile:
+                yield f"horovod is built on base {name}, which 'bases' does not list"
         for framework, entries in self.images.items():
-            versions = [entry.version for entry in entries]
-            for version in versions:
-                if versions.count(version) > 1:
-                    raise ValueError(f"images.{framework} has version {version} twice")
-            for entry in entries:
-                problem = self._problem(entry)
-                if problem:
-                    raise ValueError(f"images.{framework} {entry.version} {problem}")
-        return self
+            seen = set()
+            for image in entries:
+                if image.version in seen:
+                    yield f"images.{framework} has version {image.version} twice"
+                seen.add(image.version)
+                yield from (f"images.{framework} {image.version} {problem}" for problem in self._problems_of(image))
 
-    def _problem(self, entry: Entry) -> str | None:
-        """What of an entry does not fit the rest of the file."""
-        if entry.cuda and entry.cuda not in self.cuda:
-            return f"names CUDA {entry.cuda}, which 'cuda' does not list"
-        if entry.base not in self.bases:
-            return f"stands on base {entry.base}, which 'bases' does not list"
-        base = self.base(entry.base)
-        if entry.kind == "debian" and not base.locked:
-            return f"is Debian packages of {base.suite}, which is not locked"
-        if entry.requires_python and not SpecifierSet(entry.requires_python).contains(base.python):
-            return f"excludes the base's own Python {base.python}"
-        if entry.horovod and entry.kind != "wheels":
-            return "has Horovod, which is added to images of wheels only"
-        return None
+    def _problems_of(self, image: Entry) -> Iterator[str]:
+        if image.cuda and image.cuda not in self.cuda:
+            yield f"names CUDA {image.cuda}, which 'cuda' does not list"
+        if image.base not in self.bases:
+            yield f"stands on base {image.base}, which 'bases' does not list"
+        base = self.base(image.base)
+        if image.kind == "debian" and not base.locked:
+            yield f"is Debian packages of {base.suite}, which is not locked"
+        if image.requires_python and not SpecifierSet(image.requires_python).contains(base.python):
+            yield f"excludes the base's own Python {base.python}"
+        if image.horovod and image.kind != "wheels":
+            yield "has Horovod, which is added to images of wheels only"

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +24,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from runner.core.cache import free_mib
 from runner.core.errors import RequestError
-from runner.engines import process
-from runner.engines.environment import explain_pip, is_missing
-from runner.engines.process import CommandError
+from runner.engines.pip import pip
 from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 
@@ -57,12 +56,7 @@ class Pin:
 
 
 def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tuple[Path, ...]:
-    """Have every wheel that an image is built from, whole and checked.
-
-    Args:
-        image: whose lock is fetched; one that is not made of wheels needs none.
-        cache: wheels are kept in its folder `wheels`.
-        report: told which wheel is fetched.
+    """Have every wheel of an image's lock, whole and checked, in the cache's folder `wheels`; none for one that is not made of wheels.
 
     Raises:
         RequestError: no lock, too little disk, or a wheel that this machine's package sources do not have.
@@ -87,14 +81,13 @@ def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tu
             raise RequestError(
                 f"{house} has {free} MiB free, the wheels of {image.name} need {image.wheels_mib}; free some or set DLSCALE_CACHE"
             )
+
+        def download(number: int, pin: Pin) -> Path:
+            report(f"fetching {pin.name} {pin.version} ({number} of {len(missing)})")
+            return _download(pin, image, house, target)
+
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-
-            def one(numbered: tuple[int, Pin]) -> Path:
-                number, pin = numbered
-                report(f"fetching {pin.name} {pin.version} ({number} of {len(missing)})")
-                return _download(pin, image, house, target)
-
-            found.update(zip(missing, pool.map(one, enumerate(missing, start=1)), strict=True))
+            found.update(zip(missing, pool.map(download, count(1), missing), strict=True))
     return tuple(wheel for wheel in found.values() if wheel)
 
 
@@ -192,31 +185,13 @@ def _download(pin: Pin, image: ImageSpec, house: Path, target: Target) -> Path:
     with tempfile.TemporaryDirectory(dir=house, prefix=".fetching-") as folder:
         wanted = Path(folder) / "requirements.txt"
         wanted.write_text(pin.line() + "\n", encoding="utf-8")
-        command = [
-            *(
-                sys.executable,
-                "-m",
-                "pip",
-                "download",
-                "--disable-pip-version-check",
-                "--no-input",
-                "--progress-bar",
-                "off",
-                "--no-cache-dir",
-            ),
-            *("--no-deps", "--require-hashes"),
+        words = [
+            *("--no-cache-dir", "--no-deps"),
             *(source if pin.name == image.sdist else _wheels_for(target)),
             *("--dest", folder, "-r", str(wanted)),
         ]
-        try:
-            try:
-                process.run(command)
-            except CommandError as error:
-                if image.extra_index is None or not is_missing(error):
-                    raise
-                process.run([*command, "--extra-index-url", image.extra_index])
-        except CommandError as error:
-            raise RequestError(f"{image.name} can't be built: {explain_pip(error)}") from error
+        about = f"{image.name} can't be built"
+        pip(sys.executable, "download", words, extra_index=image.extra_index, about=about, report=lambda _: None)
         (fetched,) = (path for path in Path(folder).iterdir() if path != wanted)
         return fetched.replace(house / fetched.name)
 

@@ -1,4 +1,4 @@
-"""What a request stands on: the machines, the image, the data, and the engine that will run it. Looks; builds nothing."""
+"""What a request runs on: the machines, the image, the data, and the engine that will run it. Looks; builds nothing."""
 
 from __future__ import annotations
 
@@ -9,30 +9,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from runner.cluster.cluster import Cluster, assemble
+from runner.cluster.machine.local_node import inspect_local
 from runner.cluster.machine.provenance import programs_sha256
 from runner.core import dataset
-from runner.core.container_spec import IMAGE_USER, Mount
-from runner.core.errors import RequestError
+from runner.core.container_spec import IMAGE_USER
+from runner.core.contradictions import refuse_contradictions
+from runner.core.errors import RequestError, unknown
 from runner.core.node import Node
 from runner.core.provenance import SUITE_ROOT
+from runner.core.record import RunRecord
 from runner.core.request import BARE_ENGINES, Device, EngineName, Request
+from runner.core.strategies import STRATEGIES
 from runner.core.trial import Dataset
+from runner.core.wire import Link
 from runner.core.workload import Workload, choose_workload, load_workloads
 from runner.engines import docker, podman
 from runner.engines.base import EngineError
 from runner.engines.user import job_user
-from runner.images.catalog import Catalog, load_images, misfit
+from runner.images.catalog import load_images
 from runner.images.custom_image import AnyImage, CustomImage, look_up
-from runner.images.own import OwnSoftware, own_software
+from runner.images.host_software import find_host_software
 from runner.images.spec import ImageSpec
-from runner.plan.counting import Nsight
-from runner.plan.launch import STRATEGIES
-from runner.plan.nsight import find_nsight
+from runner.plan.profiling import Nsight, find_nsight
+from runner.results.store import read_record
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
 
 WORKLOADS: Final = SUITE_ROOT / "workloads"
+# What COMPARE emulates on a machine with nothing else to compare: Fast Ethernet, Gigabit Ethernet, and what the machine itself can do.
+RATES_MBIT: Final = (100.0, 1000.0, None)
+EMULATED_NODES: Final = 2
+PREFERRED: Final = ("pytorch", "tensorflow", "mxnet", "caffe")
+"""Frameworks in the order in which they are tried where none is asked for: the one with most users first."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +65,7 @@ class EngineChoice:
 
 @dataclass(frozen=True)
 class _Machines:
-    """What every request stands on.
-
-    Attributes:
-        cluster: the machines.
-        out: directory of the run directories.
-    """
+    """What every request runs on; `out` is the directory of the run directories."""
 
     cluster: Cluster
     device: Device
@@ -80,15 +84,12 @@ class ExternalResources(_Machines):
 
     Attributes:
         data: the folder that it finds at `/dlscale/data`; None for none.
+        baseline: the run on one device that it is to be held against, with its directory; None for one of the same command.
     """
 
     image: CustomImage
     data: Path | None
-
-    @property
-    def workload(self) -> None:
-        """The program is not one of the suite's."""
-        return
+    baseline: tuple[Path, RunRecord] | None = None
 
 
 @dataclass(frozen=True)
@@ -127,17 +128,37 @@ class Resources(_Machines):
 AnyResources = Resources | ExternalResources
 
 
+def emulate_for_comparison(request: Request, inspect: Callable[[], Node] = inspect_local) -> Request:
+    """Ask for emulated nodes where a comparison names no hosts and the machine has no two GPUs to compare the links of.
+
+    Raises:
+        RequestError: what was asked does not go with several nodes.
+    """
+    if not request.compare or request.hosts or request.nodes or request.gpus or request.device == "gpu":
+        return request
+    if request.device is None and not request.workers and len(inspect().gpus) > 1:
+        return request
+    links = tuple(None if rate_mbit is None else Link(rate_mbit=rate_mbit, emulated=True) for rate_mbit in RATES_MBIT)
+    workers = request.workers or (EMULATED_NODES,)
+    emulated = request.model_copy(update={"nodes": EMULATED_NODES, "links": links, "workers": workers})
+    refuse_contradictions(emulated)
+    return emulated
+
+
 def discover_external(request: Request, *, say: Callable[[str], None] = lambda _: None) -> ExternalResources:
     """Look at the machine, the engine, the image and the data that a command line of the user's needs.
 
     Raises:
         RequestError: no engine answers, it does not have the image, or the data can't be read.
     """
-    if request.image is None:  # `refuse_mixture` was not asked
+    if request.image is None:
         raise RequestError("no image to run the command in; give --image IMG")
-    data = _folder(request.data) if request.data else None
-    refuse_hidden(request.mounts)
+    if request.data and not request.data.is_dir():
+        raise RequestError(f"DATA={request.data} is no folder; give the folder that the command finds at {docker.DATA}")
+    shown = [request.data] if request.data else []
+    refuse_closed_folders([*shown, *(Path(mount.source) for mount in request.mounts)])
     cluster = assemble(request, contact=False, say=say)
+    out = request.out or SUITE_ROOT / "results" / cluster.machine
     device = device_of(request, cluster.members[0].node)
     with closing(docker.connect_or_refuse()) as client:
         found = look_up(client, request.image)
@@ -146,27 +167,34 @@ def discover_external(request: Request, *, say: Callable[[str], None] = lambda _
         podman.refuse_gpus(engine.podman)
     if engine.podman:
         say(podman.note(engine.podman))
+    out = request.out or SUITE_ROOT / "results" / cluster.machine
     return ExternalResources(
         cluster=cluster,
         device=device,
         engine=engine,
-        out=request.out or SUITE_ROOT / "results" / cluster.machine,
+        out=out,
         image=CustomImage(found=found, framework="", device=device, mounts=request.mounts),
-        data=data,
+        data=request.data.resolve() if request.data else None,
+        baseline=named_baseline(request.baseline, out=out, device=device) if request.baseline else None,
     )
 
 
-def _folder(path: Path) -> Path:
-    """The folder that a command sees, as the engine wants it named.
+def named_baseline(run: Path, *, out: Path, device: Device) -> tuple[Path, RunRecord]:
+    """The run on one device that another command's runs are to be held against.
 
     Raises:
-        RequestError: it is none, or the job's user can't read it.
+        RequestError: it is none, or lies where a regrade of those runs would not find it.
     """
-    if not path.is_dir():
-        raise RequestError(f"DATA={path} is no folder; give the folder that the command finds at {docker.DATA}")
-    if job_user() == IMAGE_USER:
-        dataset.refuse_closed(path)
-    return path.resolve()
+    record = read_record(run)
+    trial = record.trial
+    if trial.world_size != 1 or trial.device != device or record.validity.status == "invalid":
+        what = f"{record.validity.status} on {trial.world_size} {trial.device}"
+        raise RequestError(f"--baseline {run} is {what}; name a run on one {device} that is not invalid")
+    if run.resolve().parent != out.resolve():
+        raise RequestError(
+            f"--baseline {run} does not lie in {out}, beside the run's own record; give --out {run.parent}"
+        )
+    return run, record
 
 
 def discover(request: Request, *, contact: bool = True, say: Callable[[str], None] = lambda _: None) -> Resources:
@@ -192,22 +220,15 @@ def discover(request: Request, *, contact: bool = True, say: Callable[[str], Non
 
 
 def _look(request: Request, cluster: Cluster) -> Resources:
-    node = cluster.members[0].node
-    device = device_of(request, node)
-    engine = _engine(request, cluster)
+    device = device_of(request, cluster.members[0].node)
+    if cluster.way == "hosts":
+        engine = EngineChoice("docker", None)  # or they would be none
+    else:
+        engine = choose_engine("docker" if cluster.way == "emulated" else request.engine)
     if device == "gpu":
         podman.refuse_gpus(engine.podman)
     workload = choose_workload(load_workloads(SUITE_ROOT), request.model)
-    catalog = load_images(SUITE_ROOT)
-    image: AnyImage
-    if request.image:
-        image = _custom_image(catalog, request, request.image, device=device, source=image_source(cluster))
-    elif request.engine == "host":
-        image = _own(catalog, request, device)
-    else:
-        image = _image(catalog, request, device, node)
-        for member in cluster.members:
-            catalog.check_fit(image, member.node.gpus, member.node.driver)
+    image = _image(request, cluster, device)
     by_others = read_by_others(in_containers=engine.in_containers, on_hosts=cluster.way == "hosts")
     resources = Resources(
         cluster=cluster,
@@ -225,62 +246,56 @@ def _look(request: Request, cluster: Cluster) -> Resources:
 
 
 def _dataset(path: Path, workload: Workload, *, by_others: bool) -> Dataset:
-    """Look at the data that a workload is to read.
-
-    Raises:
-        RequestError: it is not what the workload reads or not for the job to read, or the workload reads none.
-    """
     if workload.data == "none":
         raise RequestError(f"DATA={path} asked, but {workload.name} draws its own samples; leave it out")
     return dataset.inspect(path, workload.data, by_others=by_others)
 
 
-def _custom_image(catalog: Catalog, request: Request, reference: str, *, device: Device, source: Client) -> CustomImage:
-    """The image that was given; the GPUs that it has code for, it shows when it runs.
+def _image(request: Request, cluster: Cluster, device: Device) -> AnyImage:
+    """The image that is given, the machine's own software, or one of the suite's; only of the last it is known on which GPUs it runs."""
+    catalog = load_images(SUITE_ROOT)
+    if request.image:
+        framework = catalog.of(request.framework or "")[0].framework
+        refuse_closed_folders([Path(mount.source) for mount in request.mounts])
+        found = look_up(image_source(cluster), request.image)
+        return CustomImage(found=found, framework=framework, device=device, mounts=request.mounts)
+    if request.engine == "host":
+        framework = catalog.of(request.framework or "")[0].framework
+        return find_host_software(framework, device=device, horovod=request.strategy == "horovod")
+    return candidates(request, device, cluster)[0]
+
+
+def candidates(request: Request, device: Device, cluster: Cluster) -> list[ImageSpec]:
+    """The images of the suite that a request may mean and that run here: one of the framework that was asked for, else of each.
 
     Raises:
-        RequestError: the engine does not have it, the framework is none of the suite's, or a job can't see what is to be shown in it.
+        RequestError: there is none; of several reasons, the first.
     """
-    framework = catalog.of(request.framework or "")[0].framework
-    refuse_hidden(request.mounts)
-    return CustomImage(found=look_up(source, reference), framework=framework, device=device, mounts=request.mounts)
-
-
-def _own(catalog: Catalog, request: Request, device: Device) -> OwnSoftware:
-    """The machine's own framework; the GPUs that it has code for, it shows when it runs.
-
-    Raises:
-        RequestError: the framework is none of the suite's, or not installed.
-    """
-    framework = catalog.of(request.framework or "")[0].framework
-    return own_software(framework, device=device, horovod=request.strategy == "horovod")
-
-
-def _image(catalog: Catalog, request: Request, device: Device, node: Node) -> ImageSpec:
-    """The image that was asked for; the smallest that runs here when none was.
-
-    Raises:
-        RequestError: unknown, or it can't run on the GPUs present.
-    """
-    if request.framework is None and request.version:
+    catalog, node = load_images(SUITE_ROOT), cluster.members[0].node
+    typed = request.version or ""
+    if not request.framework and not any(image.version.startswith(typed) for image in catalog.images):
         raise RequestError(
-            f"VERSION={request.version} without FRAMEWORK; say which framework's, for example FRAMEWORK=mxnet"
+            unknown("VERSION", typed, {image.version for image in catalog.images if image.device == device})
         )
-    if request.framework:
-        image = catalog.find(request.framework, request.version, device, gpus=node.gpus, driver=node.driver)
-    else:
-        fitting = [i for i in catalog.images if i.device == device and misfit(i, node.gpus, node.driver) is None]
-        image = min(fitting, key=lambda i: i.size_mib) if fitting else catalog.smallest(device)
-    # A framework that Horovod does not know is refused with the strategies that it has, when the plan is made.
-    wanted = request.strategy == "horovod" and image.framework in STRATEGIES["horovod"].frameworks
-    return catalog.with_horovod(image) if wanted else image
+    found, refusals = [], []
+    for framework in [request.framework] if request.framework else sorted(catalog.frameworks, key=_preference):
+        try:
+            image = catalog.find(framework, request.version, device, gpus=node.gpus, driver=node.driver)
+            # A framework that Horovod does not know is refused with the strategies that it has, when the plan is made.
+            if request.strategy == "horovod" and image.framework in STRATEGIES["horovod"].frameworks:
+                image = catalog.with_horovod(image)
+            for member in cluster.members:
+                catalog.check_fit(image, member.node.gpus, member.node.driver)
+            found.append(image)
+        except RequestError as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]
+    return found
 
 
-def _engine(request: Request, cluster: Cluster) -> EngineChoice:
-    """Hosts have Docker or are none; nodes are emulated by it; this machine alone can do without."""
-    if cluster.way == "hosts":
-        return EngineChoice("docker", None)
-    return choose_engine("docker" if cluster.way == "emulated" else request.engine)
+def _preference(framework: str) -> tuple[int, str]:
+    return PREFERRED.index(framework) if framework in PREFERRED else len(PREFERRED), framework
 
 
 def read_by_others(*, in_containers: bool, on_hosts: bool) -> bool:
@@ -302,15 +317,15 @@ def image_source(cluster: Cluster) -> Client:
         return cluster.surveyed[0].connection.client
 
 
-def refuse_hidden(mounts: Sequence[Mount]) -> None:
+def refuse_closed_folders(folders: Sequence[Path]) -> None:
     """Refuse to show a job folders that it may not read.
 
     Raises:
         RequestError: with the command that opens one.
     """
-    for mount in mounts:
-        if job_user() == IMAGE_USER and Path(mount.source).is_dir():
-            dataset.refuse_closed(Path(mount.source))
+    for folder in folders:
+        if job_user() == IMAGE_USER and folder.is_dir():
+            dataset.refuse_closed(folder)
 
 
 def device_of(request: Request, node: Node) -> Device:

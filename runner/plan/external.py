@@ -8,8 +8,9 @@ from typing import Final
 from runner.core.container_spec import LABEL_ROLE, LABEL_RUN, ContainerSpec
 from runner.core.errors import RequestError
 from runner.core.node import Node
+from runner.core.parsing import batch_of, names_devices, with_devices
 from runner.core.request import Device, Request
-from runner.core.trial import ForeignTrial, comparison_key
+from runner.core.trial import ExternalTrial, comparison_key
 from runner.engines.base import Describer
 from runner.plan.discovery import ExternalResources
 
@@ -19,15 +20,18 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST: Final = 60
 
 
-def plan(request: Request, resources: ExternalResources) -> tuple[ForeignTrial, ...]:
-    """Lay out the repeats of a command.
+def plan(request: Request, resources: ExternalResources) -> tuple[ExternalTrial, ...]:
+    """Lay out the repeats of a command at each scale, interleaved as the suite's own are.
+
+    A command that names its number of devices by a placeholder gets its baseline on one device.
 
     Raises:
         RequestError: more devices than the machine offers.
     """
     node, device, image = resources.node, resources.device, resources.image.found
-    scale = _scale(request, node, device)
-    share = len(node.cores) // scale if device == "cpu" else None
+    scales = _scales(request, node, device)
+    share = len(node.cores) // scales[-1] if device == "cpu" else None
+    batch = request.batch or batch_of_command(request)
     data = str(resources.data) if resources.data else None
     accelerator = node.gpus[0].name if device == "gpu" else node.cpu_model
     # Not the dialect: `auto` and the one that it finds read the same log.
@@ -39,20 +43,28 @@ def plan(request: Request, resources: ExternalResources) -> tuple[ForeignTrial, 
             "cpus_per_worker": share,
             "image_id": image.id,
             "command": request.command,
-            "batch": request.batch,
+            "batch": batch if request.pattern else request.batch,
             "warmup": request.warmup,
             "data": data,
             **({"mounts": tuple(f"{m.source}:{m.target}" for m in request.mounts)} if request.mounts else {}),
+            **({"env": tuple(f"{name}={value}" for name, value in sorted(request.env))} if request.env else {}),
+            **({"workdir": request.workdir} if request.workdir else {}),
         }
     )
+    if resources.baseline:
+        key = resources.baseline[1].trial.key
     return tuple(
-        ForeignTrial(
+        ExternalTrial(
             image=image.reference,
-            command=request.command,
+            command=with_devices(request.command, scale),
+            label=request.name,
+            env=dict(request.env),
+            workdir=request.workdir,
             dialect=request.dialect or "auto",
+            pattern=request.pattern,
             device=device,
             world_size=scale,
-            batch_per_device=request.batch,
+            batch_per_device=batch,
             warmup=request.warmup,
             data=data,
             cpus_per_worker=share,
@@ -60,11 +72,34 @@ def plan(request: Request, resources: ExternalResources) -> tuple[ForeignTrial, 
             key=key,
         )
         for repeat in range(1, request.repeat + 1)
+        for scale in scales
     )
 
 
-def _scale(request: Request, node: Node, device: Device) -> int:
-    """The number of devices asked for; one where nothing is said, as a command line says it in words of its own.
+def batch_of_command(request: Request) -> int | None:
+    """The batch that the command line names, where it was not asked for: of a device where a pattern reads the log.
+
+    What reads MXNet's needs it too, but its programs share out what they are given: it is one device's where there is one. nccl-tests' `-b`
+    are bytes.
+    """
+    found = None if request.batch else batch_of(request.command)
+    if found is None or request.pattern:
+        return found[0] if found else None
+    several = (request.gpus or request.workers or (1,))[-1] > 1
+    wanted = request.dialect == "mxnet" or (request.dialect in (None, "auto") and not found[1].startswith("-b"))
+    return found[0] if wanted and not several else None
+
+
+def note(request: Request) -> str | None:
+    """What of the command line was taken for an answer, in one line."""
+    found = batch_of(request.command) if batch_of_command(request) else None
+    return (
+        f"batch {found[0]} a device, as the command says with `{found[1]}`; --batch N overrides it" if found else None
+    )
+
+
+def _scales(request: Request, node: Node, device: Device) -> tuple[int, ...]:
+    """Numbers of devices; one where nothing is said, as a command line says it in words of its own.
 
     Raises:
         RequestError: the machine has fewer.
@@ -74,18 +109,22 @@ def _scale(request: Request, node: Node, device: Device) -> int:
     )
     if not offered:
         raise RequestError(f"{node.name} offers no GPU ({node.gpu_reason}); ask for DEVICE=cpu")
-    scale = asked[0] if asked else 1
-    if scale > offered:
+    scales = asked or (1,)
+    if scales[-1] > offered:
         unit = "GPUs" if device == "gpu" else "cores"
-        raise RequestError(f"{variable}={scale} asked, {node.name} offers {offered} {unit}; ask for {offered} or fewer")
-    return scale
+        raise RequestError(
+            f"{variable}={scales[-1]} asked, {node.name} offers {offered} {unit}; ask for {offered} or fewer"
+        )
+    return tuple(sorted({1, *scales})) if names_devices(request.command) else scales
 
 
-def container(trial: ForeignTrial, resources: ExternalResources, describer: Describer, *, run_id: str) -> ContainerSpec:
+def container(
+    trial: ExternalTrial, resources: ExternalResources, describer: Describer, *, run_id: str
+) -> ContainerSpec:
     """The one container of a run: as confined as every job, with the image's own entry point.
 
     It runs under `lease.sh`, as an image that is not the suite's need not have Python; the engine refuses one without `/bin/sh`. The
-    program's variables and threads are left to it; it sees as many cores as it was given.
+    program's variables and threads are left to it.
     """
     node = resources.node
     cores = node.cores if trial.cpus_per_worker is None else node.cores[: trial.cpus_per_worker * trial.world_size]
@@ -101,7 +140,9 @@ def container(trial: ForeignTrial, resources: ExternalResources, describer: Desc
             "USER": "bench",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",  # or the log comes at the end, and nobody sees the job work
+            **trial.env,
         },
+        workdir=trial.workdir,
         mounts=describer.mounts(resources.data),
         gpus=tuple(gpu.index for gpu in node.gpus[: trial.world_size]) if trial.device == "gpu" else (),
         cpus=cores,

@@ -17,33 +17,14 @@ UCX         openucx.readthedocs.io and `ucx_info -c -f`: UCX_NET_DEVICES, UCX_TL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from runner.core.carrier import Carrier, carrier
-from runner.core.trial import Trial
+from runner.core.transport import carrier
+from runner.core.trial import Horovod, Trial
 from runner.core.wire import Wire
 
 # Reductions within the NVLink switches are no peer-to-peer channel to NCCL: without that, they go on.
 _NO_NVLS: Final = {"NCCL_NVLS_ENABLE": "0"}
-
-
-@dataclass(frozen=True)
-class _Seat:
-    """What the variables of one node depend on; `wire` and `node` are None on the only one."""
-
-    trial: Trial
-    wire: Wire | None
-    node: str | None
-
-    @property
-    def iface(self) -> str:
-        return self.wire.iface if self.wire else "lo"
-
-    @property
-    def hcas(self) -> tuple[str, ...]:
-        return self.wire.hcas if self.wire else ()
 
 
 def environment(trial: Trial, wire: Wire | None, *, node: str | None = None) -> dict[str, str]:
@@ -54,18 +35,27 @@ def environment(trial: Trial, wire: Wire | None, *, node: str | None = None) -> 
         wire: how the other nodes reach this one; None on the only one.
         node: the runner's name of this node; None on the only one.
     """
-    seat = _Seat(trial, wire, node)
-    carries = carrier(trial)
-    found = dict(_BY_CARRIER[carries](seat)) if carries in _BY_CARRIER else {}
+    iface = wire.iface if wire else "lo"
+    found: dict[str, str] = {}
+    # MPI has nothing without Horovod, and gRPC is bound by the addresses that TF_CONFIG names.
+    match carrier(trial):
+        case "nccl":
+            found = _nccl(trial, wire, node)
+        case "gloo" if not trial.horovod:
+            found = {"GLOO_SOCKET_IFNAME": iface}
+        case "ps-lite":
+            found = {"DMLC_INTERFACE": iface}
+        case _:
+            pass
     if trial.horovod and trial.world_size > 1:
-        found |= _horovod(seat)
+        found |= _horovod(trial.horovod, wire, iface)
     if trial.strategy == "multiworker" and wire:
         # A proxy that the engine's client sets in every container would get the workers' own talk.
         found["no_grpc_proxy"] = ",".join(placed.wire.address for placed in trial.placement if placed.wire)
     return found
 
 
-def _nccl(seat: _Seat) -> Mapping[str, str]:
+def _nccl(trial: Trial, wire: Wire | None, node: str | None) -> dict[str, str]:
     """NCCL_NET stays unset, so that NCCL chooses, and evidence and not a variable says what it chose.
 
     Nor is NCCL_IB_GID_INDEX set: since 2.21 NCCL finds the RoCE v2 entry by itself, and what an index means is each host's own.
@@ -76,17 +66,17 @@ def _nccl(seat: _Seat) -> Mapping[str, str]:
         "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH",
         "NCCL_DEBUG_FILE": "/tmp/nccl.%h.%p.log",  # noqa: S108 - the one writable place of a read-only container
         # With "=" it is the name itself; eth1 alone would take eth10 too.
-        "NCCL_SOCKET_IFNAME": f"={seat.iface}" if seat.wire else seat.iface,
-        "GLOO_SOCKET_IFNAME": seat.iface,
+        "NCCL_SOCKET_IFNAME": f"={wire.iface}" if wire else "lo",
+        "GLOO_SOCKET_IFNAME": wire.iface if wire else "lo",
     }
-    if seat.node:
+    if node:
         # Two nodes of one machine would find each other's GPUs and never touch the wire.
-        found["NCCL_HOSTID"] = seat.node
-    if seat.hcas:
-        found["NCCL_IB_HCA"] = "=" + ",".join(seat.hcas)
-    elif seat.wire:
+        found["NCCL_HOSTID"] = node
+    if wire and wire.hcas:
+        found["NCCL_IB_HCA"] = "=" + ",".join(wire.hcas)
+    elif wire:
         found |= {"NCCL_IB_DISABLE": "1", "NCCL_IBEXT_DISABLE": "1"}
-    match seat.trial.interconnect:
+    match trial.interconnect:
         case "shm":
             found |= {"NCCL_P2P_DISABLE": "1", **_NO_NVLS}
         case "loopback":
@@ -98,60 +88,34 @@ def _nccl(seat: _Seat) -> Mapping[str, str]:
     return found
 
 
-def _gloo(seat: _Seat) -> Mapping[str, str]:
-    return {} if seat.trial.horovod else {"GLOO_SOCKET_IFNAME": seat.iface}
-
-
-def _ps_lite(seat: _Seat) -> Mapping[str, str]:
-    return {"DMLC_INTERFACE": seat.iface}
-
-
-def _horovod(seat: _Seat) -> Mapping[str, str]:
+def _horovod(horovod: Horovod, wire: Wire | None, iface: str) -> dict[str, str]:
     """Horovod's own: what its controller is bound to, and what carries tensors in host memory."""
-    horovod = seat.trial.horovod
-    assert horovod is not None  # noqa: S101 - its caller looked
-    found = {"HOROVOD_GLOO_IFACE": seat.iface}
+    found = {"HOROVOD_GLOO_IFACE": iface}
     if horovod.operations != "nccl":
         found["HOROVOD_CPU_OPERATIONS"] = horovod.operations
-    if horovod.controller == "mpi":
-        found |= _rdma(seat) if seat.hcas and horovod.operations == "mpi" else _tcp(seat)
-    return found
-
-
-def _rdma(seat: _Seat) -> Mapping[str, str]:
-    """Open MPI over UCX, which Debian's is built with: verbs between nodes, mapped memory within one."""
-    return {
-        "OMPI_MCA_pml": "ucx",
-        "OMPI_MCA_btl": "self",
-        "OMPI_MCA_oob_tcp_if_include": seat.iface,
-        "UCX_NET_DEVICES": ",".join(seat.hcas),
-        "UCX_TLS": "ib,mm,self",
-    }
-
-
-def _tcp(seat: _Seat) -> Mapping[str, str]:
-    """Open MPI over TCP between nodes and shared memory within one, without the reads of other processes' memory.
-
-    Docker's system call filter forbids those.
-    """
-    found = {
+    if horovod.controller != "mpi":
+        return found
+    if wire and wire.hcas and horovod.operations == "mpi":
+        # Open MPI over UCX, which Debian's is built with: verbs between nodes, mapped memory within one.
+        return found | {
+            "OMPI_MCA_pml": "ucx",
+            "OMPI_MCA_btl": "self",
+            "OMPI_MCA_oob_tcp_if_include": iface,
+            "UCX_NET_DEVICES": ",".join(wire.hcas),
+            "UCX_TLS": "ib,mm,self",
+        }
+    # Over TCP between nodes and shared memory within one, without the reads of other processes' memory, which Docker's system call
+    # filter forbids.
+    found |= {
         "OMPI_MCA_btl": "self,vader",
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-        "OMPI_MCA_oob_tcp_if_include": seat.iface,
+        "OMPI_MCA_oob_tcp_if_include": iface,
     }
-    if seat.wire:
+    if wire:
         found |= {
             # Left alone, Open MPI takes UCX, which picks interfaces by its own mind (github.com/open-mpi/ompi/issues/8489).
             "OMPI_MCA_pml": "ob1",
             "OMPI_MCA_btl": "self,vader,tcp",
-            "OMPI_MCA_btl_tcp_if_include": seat.iface,
+            "OMPI_MCA_btl_tcp_if_include": iface,
         }
     return found
-
-
-# MPI has nothing without Horovod, and gRPC is bound by the addresses that TF_CONFIG names.
-_BY_CARRIER: Final[Mapping[Carrier, Callable[[_Seat], Mapping[str, str]]]] = {
-    "nccl": _nccl,
-    "gloo": _gloo,
-    "ps-lite": _ps_lite,
-}

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Final
 
 from runner.core.dataset import PACKED
 from runner.core.errors import RequestError
@@ -19,25 +20,30 @@ from runner.core.trial import Placed, Trial, comparison_key
 from runner.core.wire import Link
 from runner.core.workload import Model
 from runner.plan import techniques
-from runner.plan.concurrency import cases, devices_of_cases
 from runner.plan.discovery import Resources
-from runner.plan.interconnect_sweep import kinds
-from runner.plan.length import MEASURE_S, Length, length, window
-from runner.plan.passes import passes
-from runner.plan.spread import nodes_for, scales
+from runner.plan.profiling import passes
+from runner.plan.spread import cases, devices_of_cases, nodes_for, scales
 from runner.plan.strategy import Chosen, choose
-from runner.plan.wire import KINDS, Wanted, choose_wires
+from runner.plan.wire import KINDS, Wanted, choose_wires, kinds
 
 # Messages in bytes that are timed on the job's own wires before its first step: one that latency rules, one that bandwidth does.
-PROBE: Mapping[Device, tuple[int, ...]] = {
+PROBE: Final[Mapping[Device, tuple[int, ...]]] = {
     "cpu": (2**16, 2**20, 2**22),
     "gpu": (2**16, 2**20, 2**24, 2**28),
 }
-LARGEST_PUSH = 2**26
+# A parameter server keeps each message that it was ever sent, so that it gets none larger than this.
+LARGEST_PUSH: Final = 2**26
 # Decoding processes or threads beside each GPU or CPU worker; more only move the wait elsewhere.
-MAX_LOADER_WORKERS = 8
+MAX_LOADER_WORKERS: Final = 8
 # Epochs of a training that is watched to converge, unless EPOCHS says otherwise.
-EPOCHS = 10
+EPOCHS: Final = 10
+# Measured seconds of a process, unless ITERATIONS or EPOCHS say otherwise.
+MEASURE_S: Final[Mapping[Device, float]] = {"cpu": 12.0, "gpu": 30.0}
+# Window edges in a run of given length: enough for an interval, few enough not to be felt (an asynchronous engine such as MXNet's
+# loses about 1 % of its rate on two cores when every iteration has an edge).
+WINDOWS: Final = 10
+# The longest stretch without an edge: a long run shows its rate and stays bounded in what a late fault can hide.
+MAX_WINDOW: Final = 50
 
 
 def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
@@ -49,85 +55,87 @@ def plan(request: Request, resources: Resources) -> tuple[Trial, ...]:
         RequestError: the request can't be met with these resources.
     """
     request = techniques.apply_defaults(request, resources)
-    device = resources.device
+    device, members = resources.device, resources.cluster.members
     workload, framework = resources.workload, resources.image.framework
     program = workload.program(framework, request.mode)
     defaults = workload.defaults[device]
     model = workload.find_model(request.model or defaults.model, framework=framework)
     workload.check_precision(request.precision, framework=framework, device=device, mode=request.mode)
-    workload.check_decode(request.decode, framework=framework, device=device)
+    if request.decode == "gpu":
+        workload.check_gpu_decode(framework=framework, device=device)
     workload.check_profiles(request.profile, region=request.profile_region, framework=framework)
-    packed = PACKED.get(PurePath(resources.dataset.path).suffix) if resources.dataset else None
-    if resources.dataset and packed and packed.framework != framework:
-        raise RequestError(
-            f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={resources.dataset.path} is {packed.label}; give the folder"
-        )
     _refuse_data(request, resources)
-    asked = scales(request, resources.image, resources.cluster.members)
+    asked = scales(request, resources.image, members)
     if request.mode == "infer" and asked != (1,):
         if request.gpus or request.workers:
             raise RequestError(f"MODE=infer measures one device, {asked[-1]} asked; ask for one")
         asked = (1,)
-    every = tuple(sorted({1, *asked}))
-    if request.concurrent:
-        every = devices_of_cases(request.concurrent, asked)
-    nodes = {scale: nodes_for(scale, resources.cluster.members, request=request, device=device) or 1 for scale in every}
+    every = devices_of_cases(request.concurrent, asked) if request.concurrent else tuple(sorted({1, *asked}))
+    nodes = {scale: nodes_for(scale, members, request=request, device=device) or 1 for scale in every}
     strategy = choose(request, image=resources.image, asked=asked, nodes=max(nodes.values()))
-    cell = _Cell(
+    batch = (request.batch or defaults.batch) * workload.batches_an_iteration(model)
+    matrix = _Matrix(
         request=request,
         resources=resources,
         program=program,
         model=model,
         image_size=workload.image_size(model, device=device, asked=request.image_size),
         strategy=strategy,
-        total=_total_iterations(
-            request, resources, (request.batch or defaults.batch) * workload.batches_an_iteration(model)
-        ),
+        total=_total_iterations(request, resources, batch),
         scales=every,
         nodes=nodes,
-        kinds=kinds(request, resources.cluster.members, device=device, ip_only=strategy.ip_only(device)),
+        kinds=kinds(request, members, device=device, ip_only=strategy.ip_only(device)),
     )
-    ways = {scale: _ways(cell, scale) for scale in every}
+    ways = {scale: _ways(matrix, scale) for scale in every}
     if request.compare and max(map(len, ways.values())) == 1:
         raise RequestError(
             f"nothing to compare: {'all of ' if len(asked) > 1 else ''}{','.join(map(str, asked))} devices fit on one node, where one wire "
             "is all there is; ask for more devices, or for NODES=2"
         )
-    if resources.dataset and resources.dataset.images < cell.batch(every[-1]) * every[-1]:
-        wanted = cell.batch(every[-1]) * every[-1]
+    step = matrix.batch(every[-1]) * every[-1]
+    if resources.dataset and resources.dataset.images < step:
         raise RequestError(
-            f"DATA={resources.dataset.path} holds {resources.dataset.images} images, one step takes {wanted}; ask for a smaller BATCH"
+            f"DATA={resources.dataset.path} holds {resources.dataset.images} images, one step takes {step}; ask for a smaller BATCH"
         )
+    repeats = range(1, request.repeat + 1)
     if request.concurrent:
         return tuple(
-            _trial(cell, devices, ways[devices][0], repeat).model_copy(update={"concurrent": concurrent})
-            for repeat in range(1, request.repeat + 1)
+            _trial(matrix, devices, ways[devices][0], repeat).model_copy(update={"concurrent": concurrent})
+            for repeat in repeats
             for devices, concurrent in cases(request.concurrent, asked[-1])
         )
-    trials = tuple(
-        _trial(cell, scale, way, repeat)
-        for repeat in range(1, request.repeat + 1)
-        for scale in every
-        for way in ways[scale]
-    )
+    trials = tuple(_trial(matrix, scale, way, repeat) for repeat in repeats for scale in every for way in ways[scale])
     here = resources.cluster.way == "here"
     return trials + passes(
-        request, trials, asked=asked, nsight=resources.nsight, engine=resources.engine.name, here=here
+        request, trials, scales=asked, nsight=resources.nsight, engine=resources.engine.name, here=here
     )
+
+
+def counted(request: Request, resources: Resources) -> Request:
+    """The same request with the workload's number of iterations where none is given: runs that do the same work one by one need it."""
+    if request.iterations or request.epochs:
+        return request
+    return request.model_copy(update={"iterations": resources.workload.defaults[resources.device].iterations})
 
 
 def _refuse_data(request: Request, resources: Resources) -> None:
-    """Refuse data that the mode can't use, or the lack of those that it can't do without."""
+    """Refuse data that framework or mode can't use, or the lack of those that the mode can't do without."""
+    dataset, framework = resources.dataset, resources.image.framework
+    packed = PACKED.get(PurePath(dataset.path).suffix) if dataset else None
+    if dataset and packed and packed.framework != framework:
+        raise RequestError(
+            f"FRAMEWORK={framework} reads a folder of JPEGs, DATA={dataset.path} is {packed.label}; give the folder"
+        )
     if request.mode == "converge":
-        if resources.dataset is None and resources.workload.validation_samples is None:
+        if dataset is None and resources.workload.validation_samples is None:
             raise RequestError(
                 "MODE=converge validates on real data, and none are given; add DATA=DIR (`dlscale data sample DIR` writes some to try with)"
             )
-        if resources.dataset and not resources.dataset.validation_images:
+        if dataset and not dataset.validation_images:
             raise RequestError(
-                f"MODE=converge splits a folder of JPEGs, and DATA={resources.dataset.path} is packed or too small to split; give the folder"
+                f"MODE=converge splits a folder of JPEGs, and DATA={dataset.path} is packed or too small to split; give the folder"
             )
-    if request.fit and resources.dataset is None:
+    if request.fit and dataset is None:
         raise RequestError(
             "FIT trains before inference, and there is nothing to learn from; add DATA=DIR, or leave it out"
         )
@@ -151,7 +159,7 @@ def _total_iterations(request: Request, resources: Resources, batch: int) -> int
 
 
 @dataclass(frozen=True)
-class _Cell:
+class _Matrix:
     """What all trials of a plan share.
 
     Attributes:
@@ -188,7 +196,7 @@ class _Cell:
         return batch // scale
 
     @property
-    def share(self) -> int | None:
+    def cores_a_worker(self) -> int | None:
         """Cores that each CPU worker has for itself, the same at every scale, so that a worker is the same device at all of them."""
         if self.resources.device == "gpu":
             return None
@@ -208,24 +216,20 @@ class _Way:
     link: Link | None
 
 
-def _ways(cell: _Cell, scale: int) -> tuple[_Way, ...]:
-    """Every way that was asked for at one scale: a network's kind means something between nodes, the others within one.
-
-    Raises:
-        RequestError: a node has not the wire that was asked for.
-    """
-    request, resources, nodes = cell.request, cell.resources, cell.nodes[scale]
+def _ways(matrix: _Matrix, scale: int) -> tuple[_Way, ...]:
+    """Every way that was asked for at one scale: a network's kind means something between nodes, the others within one."""
+    request, resources, nodes = matrix.request, matrix.resources, matrix.nodes[scale]
     members = resources.cluster.members[:nodes]
     each = scale // nodes
     if nodes == 1:
         alone = (Placed(node=members[0].node.name, devices=each),)
-        inner = [kind for kind in cell.kinds if kind not in KINDS] if scale > 1 else []
+        inner = [kind for kind in matrix.kinds if kind not in KINDS] if scale > 1 else []
         return tuple(_Way(kind, alone, None) for kind in inner or ["auto"])
     found = []
-    ip_only = cell.strategy.ip_only(resources.device)
-    for kind in cell.kinds:
+    ip_only = matrix.strategy.ip_only(resources.device)
+    for kind in matrix.kinds:
         wanted = Wanted(interconnect=kind, iface=request.iface, hca=request.hca, ip_only=ip_only)
-        wires = choose_wires([(member.node, member.said) for member in members], wanted)
+        wires = choose_wires(members, wanted)
         placement = tuple(
             Placed(node=member.node.name, devices=each, wire=wire.model_copy(update={"hcas": ()}) if ip_only else wire)
             for member, wire in zip(members, wires, strict=True)
@@ -234,65 +238,92 @@ def _ways(cell: _Cell, scale: int) -> tuple[_Way, ...]:
     return tuple(found)
 
 
-def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
-    request, resources, workload = cell.request, cell.resources, cell.resources.workload
-    batch = cell.batch(scale)
-    chosen = Chosen("single") if scale == 1 else cell.strategy
-    nodes = cell.nodes[scale]
+@dataclass(frozen=True)
+class _Length:
+    """Measured iterations and those of a window, both 0 where the program finds them; and then for how many seconds."""
+
+    iterations: int
+    window: int
+    measure_s: float | None = None
+
+
+def _length(matrix: _Matrix, scale: int, *, epoch_iterations: int | None, agree: bool) -> _Length:
+    """How long one trial is measured: for so many iterations, or as many as take a time, in windows that are alike at every scale.
+
+    With strong scaling a step gets shorter the more devices share a batch: by so much longer one device is measured. What can't follow a
+    rate (a framework's own binary, ranks that can't `agree` on one) takes the workload's number of iterations.
+    """
+    request, resources, workload = matrix.request, matrix.resources, matrix.resources.workload
+    if epoch_iterations is not None:
+        return _Length((request.epochs or EPOCHS) * epoch_iterations, _window(epoch_iterations))
+    usual, total = workload.defaults[resources.device].iterations, matrix.total
+    if total is None and request.mode != "infer" and resources.image.framework in workload.dialects:
+        total = usual
+    strong = request.scaling == "strong"
+    if total is None:
+        measure_s = MEASURE_S[resources.device] * (max(matrix.scales) if strong else 1)
+        return _Length(0, 0, measure_s) if agree else _Length(usual, 1, measure_s)
+    of_scale = {one: total if strong else math.ceil(total / one) for one in matrix.scales}
+    return _Length(of_scale[scale], _window(min(of_scale.values())))
+
+
+def _window(iterations: int) -> int:
+    """Iterations between two edges, of so many of a run or of an epoch."""
+    return min(MAX_WINDOW, max(1, iterations // WINDOWS))
+
+
+def _trial(matrix: _Matrix, scale: int, way: _Way, repeat: int) -> Trial:
+    request, resources, workload = matrix.request, matrix.resources, matrix.resources.workload
+    device, dataset, share = resources.device, resources.dataset, matrix.cores_a_worker
+    batch = matrix.batch(scale)
+    chosen = Chosen("single") if scale == 1 else matrix.strategy
+    nodes = matrix.nodes[scale]
     processes = chosen.processes(scale, nodes)
-    measured = length(
-        request,
-        resources,
-        total=cell.total,
-        scale=scale,
-        scales=cell.scales,
-        agree=chosen.name != "kvstore" or processes == 1,
-    )
     samples = _epoch_samples(resources, request.mode)
-    epoch_iterations = None
-    if request.mode == "converge":
-        epoch_iterations = samples // (batch * scale)
-        measured = Length((request.epochs or EPOCHS) * epoch_iterations, window(epoch_iterations))
+    epoch_iterations = samples // (batch * scale) if request.mode == "converge" else None
+    agree = chosen.name != "kvstore" or processes == 1
+    measured = _length(matrix, scale, epoch_iterations=epoch_iterations, agree=agree)
     fewest = min(len(member.node.cores) for member in resources.cluster.members[:nodes])
-    cores = cell.share or max(1, fewest * nodes // processes)
-    warmup = request.warmup or workload.defaults[cell.resources.device].warmup
+    cores = share or max(1, fewest * nodes // processes)
+    loader_workers = _at_most(cores, "LOADER_WORKERS", request.loader_workers) or min(MAX_LOADER_WORKERS, cores)
     num_classes = workload.num_classes
-    if resources.dataset and num_classes is not None:
-        num_classes = max(2, resources.dataset.classes)
+    if dataset and num_classes is not None:
+        num_classes = max(2, dataset.classes)
     dialect = workload.dialects.get(resources.image.framework) if request.mode != "infer" else None
+    probed = dialect is None and request.mode != "infer"
     return Trial(
         framework=resources.image.framework,
         version=resources.image.version,
         workload=workload.name,
-        program=cell.program,
+        program=matrix.program,
         dialect=dialect,
-        model=cell.model.name,
+        model=matrix.model.name,
         mode=request.mode,
         strategy=chosen.name,
         kvstore=chosen.kvstore,
         horovod=chosen.horovod,
         xla=request.xla,
-        oversubscribed=cell.share is not None and cell.share * scale // nodes > len(resources.node.cores),
+        oversubscribed=share is not None and share * scale // nodes > len(resources.node.cores),
         precision=request.precision,
-        device=cell.resources.device,
+        device=device,
         world_size=scale,
         processes=processes,
         nodes=nodes,
         placement=way.placement,
         link=way.link,
-        probe_bytes=_probe(chosen, resources.device) if dialect is None and request.mode != "infer" else (),
+        probe_bytes=tuple(n for n in PROBE[device] if chosen.name != "kvstore" or n <= LARGEST_PUSH) if probed else (),
         batch_per_device=batch,
         global_batch=batch * scale,
-        image_shape=(3, cell.image_size, cell.image_size) if cell.image_size else None,
+        image_shape=(3, matrix.image_size, matrix.image_size) if matrix.image_size else None,
         num_classes=num_classes,
-        data=resources.dataset.path if resources.dataset else "synthetic",
-        dataset=resources.dataset,
+        data=dataset.path if dataset else "synthetic",
+        dataset=dataset,
         iterations=measured.iterations,
-        warmup=warmup,
+        warmup=request.warmup or workload.defaults[device].warmup,
         window=measured.window,
         measure_s=measured.measure_s,
-        epochs=max(1, measured.iterations) * batch * scale * workload.batches_an_iteration(cell.model) / samples,
-        learning_rate=cell.model.learning_rate,
+        epochs=max(1, measured.iterations) * batch * scale * workload.batches_an_iteration(matrix.model) / samples,
+        learning_rate=matrix.model.learning_rate,
         momentum=workload.momentum,
         weight_decay=workload.weight_decay,
         seed=request.seed,
@@ -300,12 +331,12 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
         interconnect=way.interconnect,
         iface=request.iface if nodes > 1 else None,
         hca=request.hca if nodes > 1 else None,
-        threads=_threads(request, cores),
-        loader_workers=_loader_workers(request, cores) if resources.dataset else 0,
-        cpus_per_worker=cell.share,
+        threads=_at_most(cores, "THREADS", request.threads) or cores,
+        loader_workers=loader_workers if dataset else 0,
+        cpus_per_worker=share,
         repeat=repeat,
-        key=_key(cell, num_classes),
-        settings={**workload.settings, **cell.model.settings},
+        key=_key(matrix, num_classes),
+        settings={**workload.settings, **matrix.model.settings},
         epoch_iterations=epoch_iterations,
         fit=request.fit or 0,
         techniques=techniques.of_trial(request, strategy=chosen.name),
@@ -313,70 +344,41 @@ def _trial(cell: _Cell, scale: int, way: _Way, repeat: int) -> Trial:
     )
 
 
-def _threads(request: Request, cores: int) -> int:
-    """Computing threads of a process, one for each of its cores at most.
-
-    Raises:
-        RequestError: more were asked for.
-    """
-    return cores if request.threads is None else _at_most(cores, "THREADS", request.threads)
-
-
-def _loader_workers(request: Request, cores: int) -> int:
-    """What prepares samples beside each GPU or CPU worker, one for each of its cores at most.
-
-    Raises:
-        RequestError: more were asked for.
-    """
-    if request.loader_workers is None:
-        return min(MAX_LOADER_WORKERS, cores)
-    return _at_most(cores, "LOADER_WORKERS", request.loader_workers)
-
-
-def _at_most(cores: int, variable: str, asked: int) -> int:
-    """What was asked for, if there is a core for each.
-
-    Raises:
-        RequestError: there is not.
-    """
-    if asked > cores:
+def _at_most(cores: int, variable: str, asked: int | None) -> int | None:
+    """What was asked for of each rank, which may be no more than its cores; None where nothing was."""
+    if asked and asked > cores:
         raise RequestError(
             f"{variable}={asked} asked, and {cores} cores are there for each rank; ask for {cores} or fewer"
         )
     return asked
 
 
-def _probe(chosen: Chosen, device: Device) -> tuple[int, ...]:
-    """Messages to time; a parameter server keeps each that it was ever sent, so that it gets no large ones."""
-    return tuple(size for size in PROBE[device] if chosen.name != "kvstore" or size <= LARGEST_PUSH)
-
-
-def _key(cell: _Cell, num_classes: int | None) -> str:
+def _key(matrix: _Matrix, num_classes: int | None) -> str:
     """What a speedup's two runs must share: all but scale, strategy, interconnect and repeat."""
-    request, resources = cell.request, cell.resources
-    settings = {**resources.workload.settings, **cell.model.settings}
-    accelerators = tuple(gpu.name for gpu in resources.node.gpus[:1]) if cell.resources.device == "gpu" else ()
+    request, resources = matrix.request, matrix.resources
+    settings = {**resources.workload.settings, **matrix.model.settings}
+    gpus = resources.node.gpus if resources.device == "gpu" else ()
     return comparison_key(
         {
             "machine": resources.cluster.machine,
-            "device": cell.resources.device,
-            "device_name": accelerators[0] if accelerators else resources.node.cpu_model,
-            "cpus_per_worker": cell.share,
+            "device": resources.device,
+            "device_name": gpus[0].name if gpus else resources.node.cpu_model,
+            "cpus_per_worker": matrix.cores_a_worker,
             "engine": resources.engine.name,
             "framework": resources.image.framework,
             "version": resources.image.version,
             "lock_sha256": resources.image.software,
             "workloads_sha256": resources.workloads_sha256,
             "workload": resources.workload.name,
-            "model": cell.model.name,
+            "model": matrix.model.name,
             "mode": request.mode,
             "precision": request.precision,
-            "image_size": cell.image_size,
+            "image_size": matrix.image_size,
             "num_classes": num_classes,
             "data": resources.dataset.digest if resources.dataset else "synthetic",
             "scaling": request.scaling,
-            "batch": request.batch or resources.workload.defaults[cell.resources.device].batch,
-            "iterations": cell.total if cell.total is not None else f"{MEASURE_S[resources.device]:g} s",
+            "batch": request.batch or resources.workload.defaults[resources.device].batch,
+            "iterations": matrix.total if matrix.total is not None else f"{MEASURE_S[resources.device]:g} s",
             "warmup": request.warmup,
             "xla": request.xla,
             "seed": request.seed,

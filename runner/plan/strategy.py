@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from runner.core.errors import RequestError
 from runner.core.request import Controller, Device, KvStore, Operations, Request, StrategyName
+from runner.core.strategies import DEFAULT_ON_NODES, DEFAULT_STRATEGY, STRATEGIES
 from runner.core.trial import Horovod
 from runner.images.custom_image import AnyImage, CustomImage
-from runner.plan.launch import DEFAULT_ON_NODES, DEFAULT_STRATEGY, STRATEGIES
 
 # What carries gradients under each controller of Horovod on CPUs (Horovod user guide, "Installation Guide"). It documents Gloo's
 # operations under MPI too; Horovod 0.28.1 dies of a segmentation fault in their first exchange, with all three frameworks.
@@ -50,16 +50,14 @@ class Chosen:
 def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: int = 1) -> Chosen:
     """Take the strategy that was asked for, or the one that the framework's users expect, with its settings.
 
-    Args:
-        request: what was asked.
-        image: what the trials run in.
-        asked: numbers of devices, ascending.
-        nodes: the largest number of nodes that a trial runs on.
+    `asked` are numbers of devices, ascending; `nodes` is the largest number of nodes that a trial runs on.
 
     Raises:
         RequestError: a pair that does not exist, or a setting of another strategy.
     """
-    default = default_strategy(image, nodes)
+    # `single` where the image knows no other way.
+    default = (DEFAULT_STRATEGY if nodes == 1 else DEFAULT_ON_NODES)[image.framework]
+    default = default if default in offered(image) else "single"
     name = request.strategy or default
     _refuse_pair(name, image)
     if name == "single" and asked[-1] > 1 and (request.gpus or request.workers):
@@ -81,12 +79,6 @@ def choose(request: Request, *, image: AnyImage, asked: tuple[int, ...], nodes: 
         horovod=_horovod(request, image.device) if name == "horovod" else None,
         worker_a_node=nodes > 1,
     )
-
-
-def default_strategy(image: AnyImage, nodes: int = 1) -> StrategyName:
-    """What a user of the framework expects on several devices; `single` where the image knows no other way."""
-    default = (DEFAULT_STRATEGY if nodes == 1 else DEFAULT_ON_NODES)[image.framework]
-    return default if default in offered(image) else "single"
 
 
 def offered(image: AnyImage) -> tuple[StrategyName, ...]:
@@ -116,18 +108,12 @@ def _refuse_pair(name: StrategyName, image: AnyImage) -> None:
 
 def _refuse_settings_of_others(request: Request, name: StrategyName, framework: str) -> None:
     """Refuse a setting that would be ignored."""
-    horovods = {
-        "CONTROLLER": request.controller,
-        "OPERATIONS": request.operations,
-        "FUSION_THRESHOLD": request.fusion_threshold_mib,
-        "CYCLE_TIME": request.cycle_time_ms,
-        "COMPRESSION": request.compression,
-    }
-    given = [variable for variable, value in horovods.items() if value is not None]
-    if given and name != "horovod":
-        raise RequestError(
-            f"{given[0]} is a setting of STRATEGY=horovod, not of {name}; add STRATEGY=horovod or leave it out"
-        )
+    for setting in ("controller", "operations", "fusion_threshold_mib", "cycle_time_ms", "compression"):
+        if name != "horovod" and getattr(request, setting) is not None:
+            variable = setting.removesuffix("_mib").removesuffix("_ms").upper()
+            raise RequestError(
+                f"{variable} is a setting of STRATEGY=horovod, not of {name}; add STRATEGY=horovod or leave it out"
+            )
     if request.kvstore and name != "kvstore":
         raise RequestError(f"KVSTORE={request.kvstore} is a setting of STRATEGY=kvstore, not of {name}; leave it out")
     if request.xla and framework != "tensorflow":

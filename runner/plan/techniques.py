@@ -56,12 +56,7 @@ def apply_defaults(request: Request, resources: Resources) -> Request:
 
 
 def of_trial(request: Request, *, strategy: StrategyName) -> tuple[Technique, ...]:
-    """Those of a request that mean something for one strategy: what is between ranks is of those that torchrun started.
-
-    Args:
-        request: settled.
-        strategy: how its devices train together.
-    """
+    """Those of a request, its preset applied, that mean something for one strategy: what is between ranks is of those that torchrun started."""
     idle = _NOT_HOROVOD if strategy == "horovod" else frozenset[Technique]()
     idle |= frozenset() if strategy == "ddp" else _BETWEEN_RANKS
     return tuple(name for name in request.techniques if name not in idle)

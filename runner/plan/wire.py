@@ -1,7 +1,8 @@
-"""`Wire`: the way between the nodes of a job, as it was chosen before anything started; what was really used is `interconnect`'s.
+"""`Wire`: the way between the nodes of a job, as it was chosen before anything started; what was really used is `interconnect`'s. Pure.
 
 A request names a kind (INTERCONNECT), an interface (IFACE) or an adapter (HCA); a node has interfaces, some by a role in the hosts
-file. What a node does not have is refused here, in one sentence that names it.
+file. What a node does not have is refused here, in one sentence that names it. With COMPARE every kind that all nodes have is taken, or
+between the GPUs of one machine its own link, shared memory, and the sockets that a program takes which finds neither.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from runner.core.errors import RequestError, nearest
-from runner.core.node import Hca, Nic, Node
-from runner.core.request import Interconnect
-from runner.core.wire import NodeWires, Wire, WireKind
+from runner.core.node import Hca, Member, Nic, Node
+from runner.core.request import Device, Interconnect, Request
+from runner.core.wire import Wire, WireKind
 
 # Fastest first: what `INTERCONNECT=auto` takes of the kinds that every node has.
 KINDS: Final[tuple[WireKind, ...]] = ("infiniband", "roce", "ethernet")
@@ -38,12 +39,41 @@ class Wanted:
     ip_only: bool = False
 
 
-def choose_wires(nodes: Sequence[tuple[Node, NodeWires]], wanted: Wanted) -> tuple[Wire, ...]:
-    """Choose one kind of wire for all nodes, and on each the interface for it.
+def kinds(request: Request, members: Sequence[Member], *, device: Device, ip_only: bool) -> tuple[Interconnect, ...]:
+    """The kinds of wire to run over: those that were asked for, or with COMPARE all that are there; `ip_only` as in `Wanted`.
 
-    Args:
-        nodes: what each offers, and what the hosts file says of it.
-        wanted: what was asked.
+    Raises:
+        RequestError: there is nothing to compare.
+    """
+    if not request.compare or request.interconnect != ("auto",):
+        return request.interconnect
+    if len(members) == 1:
+        node = members[0].node
+        if device == "cpu" or len(node.gpus) < 2:  # noqa: PLR2004 - a wire has two ends
+            raise RequestError(
+                f"nothing to compare: {node.name} is one node without two GPUs to train on; name several hosts, or leave HOSTS, NODES and GPUS "
+                "out to compare emulated links on this machine"
+            )
+        return ("nvlink" if all(gpu.nvlinks for gpu in node.gpus) else "pcie", "shm", "loopback")
+    if request.links and len(request.links) > 1:
+        return request.interconnect
+    found: list[Interconnect] = []
+    for kind in KINDS:
+        try:
+            choose_wires(members, Wanted(kind, request.iface, request.hca, ip_only))
+        except RequestError:
+            continue
+        found.append(kind)
+    if len(found) < 2:  # noqa: PLR2004 - a comparison
+        raise RequestError(
+            f"nothing to compare: {request.hosts or 'these nodes'} have {' and '.join(found) or 'no wire'} in common, and that is all; "
+            "leave HOSTS out to compare emulated links on this machine"
+        )
+    return tuple(found)
+
+
+def choose_wires(members: Sequence[Member], wanted: Wanted) -> tuple[Wire, ...]:
+    """Choose one kind of wire for all nodes, and on each the interface for it.
 
     Raises:
         RequestError: a node has no such wire.
@@ -51,18 +81,14 @@ def choose_wires(nodes: Sequence[tuple[Node, NodeWires]], wanted: Wanted) -> tup
     refusals = []
     for kind in _kinds(wanted):
         try:
-            return tuple(_wire(node, said, kind, wanted) for node, said in nodes)
+            return tuple(_wire(member, kind, wanted) for member in members)
         except RequestError as error:
             refusals.append(error)
     raise refusals[-1]
 
 
 def _kinds(wanted: Wanted) -> tuple[WireKind, ...]:
-    """The kinds that may serve, best first.
-
-    Raises:
-        RequestError: none can, whatever the nodes have.
-    """
+    """The kinds that may serve, best first."""
     asked = f"INTERCONNECT={wanted.interconnect}"
     if wanted.hca and (wanted.ip_only or wanted.interconnect == "ethernet"):
         why = (
@@ -87,12 +113,13 @@ def _kinds(wanted: Wanted) -> tuple[WireKind, ...]:
     return ("infiniband", "ethernet") if wanted.ip_only or wanted.iface else KINDS
 
 
-def _wire(node: Node, said: NodeWires, kind: WireKind, wanted: Wanted) -> Wire:
+def _wire(member: Member, kind: WireKind, wanted: Wanted) -> Wire:
+    node = member.node
     # What speaks IP uses no adapter; that there is none is still the better reason than that none has an interface.
     idle = kind == "ethernet" or (wanted.ip_only and any(nic.kind == "infiniband" for nic in node.nics))
-    hcas = () if idle else _hcas(node, said, kind, wanted)
-    nic = _nic(node, said, kind, wanted)
-    address = said.addresses.get(nic.name) or nic.address
+    hcas = () if idle else _hcas(member, kind, wanted)
+    nic = _nic(member, kind, wanted)
+    address = member.said.addresses.get(nic.name) or nic.address
     if address is None:
         raise RequestError(
             f"{node.name}: interface {nic.name} has no address, so that no other node can reach it; "
@@ -102,15 +129,16 @@ def _wire(node: Node, said: NodeWires, kind: WireKind, wanted: Wanted) -> Wire:
     return Wire(kind=kind, iface=nic.name, address=address, hcas=used)
 
 
-def _nic(node: Node, said: NodeWires, kind: WireKind, wanted: Wanted) -> Nic:
+def _nic(member: Member, kind: WireKind, wanted: Wanted) -> Nic:
     """The interface that was asked for by name, that has the role in the hosts file, or the fastest of that kind."""
-    if name := wanted.iface or said.roles.get(kind):
+    node = member.node
+    if name := wanted.iface or member.said.roles.get(kind):
         return _named_nic(node, name, kind, wanted)
     able = [nic for nic in node.nics if nic.state != "down" and nic.address]
     if kind == "infiniband":
         fitting = [nic for nic in able if nic.kind == "infiniband"]
         if not fitting and not wanted.ip_only:
-            return _nic(node, said, "ethernet", wanted)  # RDMA needs no address; the ranks meet over whatever has one
+            return _nic(member, "ethernet", wanted)  # RDMA needs no address; the ranks meet over whatever has one
     else:
         fitting = [nic for nic in able if nic.kind in ("ethernet", "bond")]
         # Virtual machines and containers have nothing else.
@@ -143,13 +171,10 @@ def _named_nic(node: Node, name: str, kind: WireKind, wanted: Wanted) -> Nic:
     return nic
 
 
-def _hcas(node: Node, said: NodeWires, kind: WireKind, wanted: Wanted) -> tuple[Hca, ...]:
-    """The ports that RDMA of this kind can use: those that were named, else all that are active.
-
-    Raises:
-        RequestError: there is none.
-    """
-    named = (wanted.hca,) if wanted.hca else said.hcas
+def _hcas(member: Member, kind: WireKind, wanted: Wanted) -> tuple[Hca, ...]:
+    """The ports that RDMA of this kind can use: those that were named, else all that are active."""
+    node = member.node
+    named = (wanted.hca,) if wanted.hca else member.said.hcas
     found = tuple(
         port
         for port in node.hcas

@@ -39,6 +39,12 @@ class Block:
         known = {header: column for header, column in cells.items() if any(cell != ABSENT for cell in column)}
         return cls(headers=tuple(known), rows=tuple(zip(*known.values(), strict=True)), words=words)
 
+    def without(self, header: str) -> Block:
+        """The same but for a column."""
+        kept = [place for place, name in enumerate(self.headers) if name != header]
+        rows = tuple(tuple(cells[place] for place in kept) for cells in self.rows)
+        return Block(headers=tuple(self.headers[place] for place in kept), rows=rows, words=self.words)
+
     def table(self) -> Table:
         """Lay it out for a terminal: headers break after their first word, figures never do, so that 80 columns hold it."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from runner.analysis.compare.model import Compared, Pair, Verdict
+from runner.analysis.comparisons.regression import Compared, Pair, Verdict
 from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import ABSENT, INTERVAL, figure
 from runner.report.block import Block, section

@@ -18,6 +18,23 @@ if TYPE_CHECKING:
 Reports = dict[str, str | bytes | None]
 
 
+@dataclass(frozen=True)
+class Sheet:
+    """Figures on one sheet; the arguments are those of `picture.png`."""
+
+    panels: tuple[Figure, ...]
+    lines: tuple[str, ...]
+    title: str = ""
+    lead: tuple[str, ...] = ()
+    side_by_side: bool = False
+
+    def png(self) -> bytes | None:
+        """The sheet as a PNG; None where there is nothing to draw."""
+        return picture.png(
+            *self.panels, title=self.title, lead=self.lead, lines=self.lines, side_by_side=self.side_by_side
+        )
+
+
 def anchor(*words: str) -> str:
     """An id within the page, of letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
@@ -32,6 +49,7 @@ class ComparisonReport:
         name: of its files.
         lead: what came of it, in one line.
         lines: what ran on what.
+        measured: what follows them, in Markdown alone.
         tables: by their headings on the page.
         legends: what the columns mean.
         csv: a row each, by column.
@@ -45,12 +63,13 @@ class ComparisonReport:
     title: str
     lead: str
     lines: tuple[str, ...]
+    measured: tuple[str, ...] = ()
     tables: Mapping[str, Block]
     legends: tuple[str, ...]
     notes: tuple[str, ...] = ()
     csv: Sequence[Mapping[str, object]] = ()
     figures: tuple[Figure, ...] = ()
-    pictures: Mapping[str, Figure] = field(default_factory=dict)
+    pictures: Mapping[str, Sheet] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
 
     @property
@@ -61,15 +80,20 @@ class ComparisonReport:
     def markdown(self) -> str:
         """A section; ends with a newline."""
         return section(
-            self.title, self.lines, tuple(self.tables.values()), legend="; ".join(self.legends), notes=self.notes
+            self.title,
+            self.lines,
+            tuple(self.tables.values()),
+            legend="; ".join(self.legends),
+            notes=self.notes,
+            measured=self.measured,
         )
 
-    def files(self) -> Reports:
-        """Every report by the name of its file."""
+    def files(self, *, pictures: bool = True) -> Reports:
+        """Every report by the name of its file, with or without pictures."""
         return {
             f"{self.name}.md": self.markdown(),
             f"{self.name}.csv": csv_text(self.csv) if self.csv else None,
-            **{f"{name}.png": picture.png(figure, lines=self.lines) for name, figure in self.pictures.items()},
+            **{f"{name}.png": sheet.png() if pictures else None for name, sheet in self.pictures.items()},
         }
 
     def terminal(self) -> Group:

@@ -9,30 +9,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from runner.analysis.comparisons.ablation import Ablation, Losses, ablations
-from runner.analysis.comparisons.cross_check import INCOMPARABLE, CrossCheck, cross_checks
 from runner.analysis.comparisons.devices import Devices, OnGpu, Standing, Training
-from runner.analysis.comparisons.inputs import InputReport, Source
-from runner.analysis.comparisons.inputs import inputs as find_inputs
 from runner.analysis.comparisons.networks import Network, Networks
 from runner.analysis.comparisons.networks import networks as find_networks
-from runner.analysis.comparisons.strategies import strategies as find_strategies
+from runner.analysis.comparisons.settings import INCOMPARABLE, CrossCheck, InputReport, Source, cross_checks
+from runner.analysis.comparisons.settings import inputs as find_inputs
+from runner.analysis.comparisons.settings import strategies as find_strategies
 from runner.analysis.comparisons.sweeps import sweeps
 from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, milliseconds, percent
 from runner.report.block import Block
-from runner.report.comparison import ComparisonReport
+from runner.report.comparison import ComparisonReport, Sheet
 from runner.report.figures import PARTS_LEGEND, runs
 from runner.report.page.figures import efficiency_by_network, throughput_by
 from runner.report.page.model import Figure, Series
 from runner.report.sweep import sweep
 
 if TYPE_CHECKING:
-    from runner.analysis.comparisons.alike import Compared, Run, TrainingComparison
-    from runner.analysis.summary import Row
+    from runner.analysis.comparisons.concurrency import CaseFigures
+    from runner.analysis.comparisons.grouping import Compared, Run, TrainingComparison
+    from runner.analysis.summary import Row, Summary
+    from runner.core.trial import Case
 
 UNUSABLE: Final = "no usable run"
 
 
-def across_matrices(found: Sequence[Run]) -> Iterator[ComparisonReport]:
+def compare_matrices(found: Sequence[Run]) -> Iterator[ComparisonReport]:
     """Every comparison of runs in one folder, whichever matrix they are of; interconnects are in `transports.py`."""
     yield from map(networks, find_networks(found))
     yield from map(strategies, find_strategies(found))
@@ -240,7 +241,7 @@ def networks(found: Networks) -> ComparisonReport:
             for row, own in zip(network.rows, network.runs, strict=True)
         ],
         figures=drawn,
-        pictures={found.name: drawn[0]} if drawn else {},
+        pictures={found.name: Sheet((drawn[0],), (*found.how, found.ran_on))} if drawn else {},
         runs=tuple(run for network in found.networks for own in network.runs for run in own),
     )
 
@@ -291,6 +292,67 @@ def devices(found: Devices) -> ComparisonReport:
         ),
         runs=tuple(run for training in found.trainings for run in training.runs),
     )
+
+
+def concurrent(summary: Summary, cases: Sequence[CaseFigures], *, name: str) -> ComparisonReport:
+    """What several trainings at once are worth.
+
+    Args:
+        summary: of the training alone: its title, setting and machine.
+        cases: in the order of `concurrency.CASES`.
+        name: of the matrix.
+    """
+    sequential = next((case.median_s for case in cases if case.case == "sequential"), None)
+
+    def time(case: CaseFigures) -> str:
+        if not case.median_s:
+            return ABSENT
+        spread = f" ({min(case.total_s):.4g}–{max(case.total_s):.4g})" if len(case.total_s) > 1 else ""
+        return f"{case.median_s:.4g}{spread}"
+
+    columns: dict[str, Callable[[CaseFigures], str]] = {
+        "case": lambda one: _CASES[one.case] + (", all on the same devices" if one.shared else ""),
+        "trainings": lambda one: str(one.trainings),
+        "devices": lambda one: str(one.devices),
+        "repeats": lambda one: f"{len(one.total_s):,}",
+        "time (s)": time,
+        "samples/s": lambda one: f"{one.samples / one.median_s:.4g}" if one.median_s else ABSENT,
+        "ratio": lambda one: f"{one.median_s / sequential:.3f}" if one.median_s and sequential else ABSENT,
+    }
+    return ComparisonReport(
+        chapter="comparisons",
+        name=f"{name}-concurrent",
+        title=f"{summary.title}, {max(case.trainings for case in cases)} trainings",
+        lead="",
+        lines=(
+            summary.setting,
+            f"{summary.machine} · {summary.image_reference} · engine {summary.engine} · {summary.date}",
+        ),
+        tables={"Trainings": Block.of(cases, columns)},
+        legends=(
+            (
+                "devices: of each training; time: of all of them, measured windows alone, the median of the repeats and from the smallest to the "
+                "largest; at once: from the first one's first window to the last one's end; ratio: to the time of one after the other"
+            ),
+        ),
+        notes=tuple(f"{_CASES[case.case]}: {reason}" for case in cases for reason in case.reasons),
+        csv=[
+            {
+                "case": case.case,
+                "trainings": case.trainings,
+                "devices": case.devices,
+                "shared": int(case.shared),
+                "repeat": repeat,
+                "total_s": seconds,
+                "samples": case.samples,
+            }
+            for case in cases
+            for repeat, seconds in enumerate(case.total_s, start=1)
+        ],
+    )
+
+
+_CASES: Final[Mapping[Case, str]] = {"one": "one alone", "sequential": "one after the other", "together": "at once"}
 
 
 def _of_training(

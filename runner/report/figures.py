@@ -1,32 +1,94 @@
-"""How figures are written, the same in tables, Markdown and plots: no more digits than the interval supports."""
+"""The tables of a matrix, the same cells on a terminal and in Markdown: scaling, parts of a step, what inference answered, how a training converged.
+
+A figure has no more digits than its interval supports; columns of which nothing is known are left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from runner.core.measurement import FEWEST_RUNS
-from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width, milliseconds, percent
-from runner.report.block import Block
+from runner.core.units import ABSENT, PLUS_MINUS, estimate, figure, half_width, milliseconds, percent
+from runner.report import columns
+from runner.report.block import Block, csv_text
 
 if TYPE_CHECKING:
-    from runner.analysis.summary import Row, Summary
+    from runner.analysis.summary import Answers, Row, Summary
+    from runner.core.measurement import EpochFigures, Interval
+
+LOPSIDED: Final = 1.5
+"""How many times as far from the value one end of an interval is than the other where both are written."""
+
+_NOTHING: Final = 1e-9
+"""Share of a value below which an interval has no width but by rounding."""
+
+
+def with_interval(value: float | None, interval: Interval | None, *, scale: float = 1) -> str:
+    """A figure and its interval, both times `scale`: `6,525 ± 12`, and `13 (6–306)` where it is lopsided."""
+    if value is None or interval is None:
+        return figure(None if value is None else scale * value)
+    if not _lopsided(value, interval):
+        return figure(scale * value, half_width(interval, scale=scale))
+    interval = interval.scaled(scale)
+    low, high = rounded(interval.low, interval), rounded(interval.high, interval)
+    return f"{rounded(scale * value, interval)} ({low}–{high})"
+
+
+def rounded(value: float | None, interval: Interval) -> str:
+    """A value of a lopsided interval with the digits that its lower half supports."""
+    reach = math.sqrt(max(interval.low, 0.0) * interval.high) - interval.low or interval.half_width
+    decimals = min(3, max(0, -math.floor(math.log10(reach)))) if reach > 0 else 0
+    return ABSENT if value is None else f"{value:,.{decimals}f}"
+
+
+def _lopsided(value: float, interval: Interval) -> bool:
+    below, above = sorted((value - interval.low, interval.high - value))
+    return interval.half_width > _NOTHING * value and above > LOPSIDED * below
+
+
+def interval_marks(summary: Summary) -> str:
+    """The marks of intervals that the short table has: `±`, `(low–high)`, both or none."""
+    rates = [(row.throughput, row.throughput_ci95) for row in summary.rows]
+    known = [_lopsided(value, ends) for value, ends in rates if value is not None and ends and ends.half_width]
+    return " and ".join(mark for mark, on in (("±", not all(known)), ("(low–high)", any(known))) if on and known)
+
+
+def screen(summary: Summary) -> Block:
+    """The table that `bench` ends on."""
+    columns: dict[str, Callable[[Row], str]] = {
+        "devices": lambda row: row.devices,
+        summary.rate_unit: lambda row: with_interval(row.throughput, row.throughput_ci95),
+        "training time (s)": lambda row: figure(row.training_time_s),
+        "speedup": lambda row: with_interval(row.speedup, row.speedup_ci95),
+        "efficiency (%)": lambda row: with_interval(row.efficiency, row.efficiency_ci95, scale=100),
+        "runs": runs,
+        "validity": lambda row: row.status,
+    }
+    return Block(
+        headers=tuple(columns), rows=tuple(tuple(cell(row) for cell in columns.values()) for row in summary.rows)
+    )
 
 
 def scaling(summary: Summary) -> Block:
-    """The scaling table; an unusable row shows no figure, and utilisation has a column where a peak is known."""
-    columns: dict[str, Callable[[Row], str]] = {
+    """The scaling table; an unusable row shows no figure, and what `columns.py` declares has a column where it is known."""
+    found: dict[str, Callable[[Row], str]] = {
         "devices": lambda row: row.devices,
         "runs": runs,
         f"{summary.rate_unit} ±": lambda row: figure(row.throughput, half_width(row.throughput_ci95)),
         "training time (s)": lambda row: figure(row.training_time_s),
         "speedup ±": lambda row: figure(row.speedup, half_width(row.speedup_ci95)),
         "efficiency (%) ±": lambda row: figure(percent(row.efficiency), half_width(row.efficiency_ci95, scale=100)),
-        **({"MFU (%)": lambda row: figure(row.mfu_percent)} if summary.peak else {}),
+        **{one.header: _written(one) for one in columns.COLUMNS if one.shown(summary)},
         "validity": lambda row: row.status + (", superlinear" if row.superlinear else ""),
     }
-    rows = tuple(tuple(cell(row) for cell in columns.values()) for row in summary.rows)
-    return Block(headers=tuple(columns), rows=rows, words=("validity",))
+    rows = tuple(tuple(cell(row) for cell in found.values()) for row in summary.rows)
+    return Block(headers=tuple(found), rows=rows, words=("validity",))
+
+
+def _written(column: columns.Column) -> Callable[[Row], str]:
+    return lambda row: figure(column.of(row))
 
 
 PARTS = ("devices", "step (ms)", "input", "compute", "stragglers", "communication", "exchange alone")
@@ -48,6 +110,15 @@ def parts(summary: Summary) -> Block | None:
         seconds = (one.step_s, one.input_s, one.compute_s, one.stragglers_s, one.communication_s, one.exchange_alone_s)
         found.append((row.devices, *(figure(milliseconds(part)) for part in seconds)))
     return Block(headers=PARTS, rows=tuple(found)) if found else None
+
+
+def told(row: Row) -> str:
+    """One scale in a line: throughput, devices, speedup, validity."""
+    rate = estimate(row.throughput, row.throughput_ci95, runs=row.repeats)
+    words = [f"{rate} {row.unit} on {row.devices}"]
+    if row.speedup is not None and row.scale > 1:
+        words.append(f"speedup {figure(row.speedup, half_width(row.speedup_ci95))}")
+    return ", ".join([*words, row.status])
 
 
 def runs(row: Row) -> str:
@@ -86,3 +157,98 @@ def notes(summary: Summary) -> tuple[str, ...]:
                 "than the definition (Winograd's), another precision than the one asked for, or cores that others used while the peak was measured"
             )
     return (*found, *summary.notes)
+
+
+MOST_EPOCHS: Final = 12
+"""Lines of a table of epochs; the CSV beside it has all."""
+ANSWERS_LEGEND: Final = (
+    "in flight: batches that were under way at once while throughput was measured; latency: of a batch that has the device to itself, from its "
+    "samples in the host's memory to its predictions there, the median of the repeats"
+)
+ON_DEVICE_LEGEND: Final = "; on device: the same from its samples in the device's memory until the device is done"
+ACCURACY_LEGEND: Final = (
+    "; accuracy: of held-out images, beside that of the same network in fp32; same: predictions that are those of fp32"
+)
+EPOCHS_LEGEND: Final = "after each epoch, on images that no epoch trains on: the median of the repeats; elapsed: seconds of training, without validation"
+EPOCHS: Final = ("devices", "epoch", "train loss", "validation loss", "accuracy (%)", "elapsed (s)")
+
+
+def modes(summary: Summary) -> tuple[tuple[Block, str], ...]:
+    """Each table with what is said below it."""
+    found = []
+    if answers := [(row, row.answers) for row in summary.rows if row.answers]:
+        placed = any(one.latency and one.latency.without_transfer for _, one in answers)
+        labelled = any(one.accuracy for _, one in answers)
+        legend = (ANSWERS_LEGEND, ON_DEVICE_LEGEND * placed, ACCURACY_LEGEND * labelled)
+        found.append((_answers(answers), "".join(legend)))
+    if epochs := [line for row in summary.rows for line in _epochs(row)]:
+        found.append((Block(headers=EPOCHS, rows=tuple(epochs)), EPOCHS_LEGEND))
+    return tuple(found)
+
+
+def epochs_csv(summary: Summary) -> str | None:
+    """One line an epoch and scale, full precision, an empty field where there is no figure; None where nothing converged."""
+    names = (
+        "epoch",
+        "iterations",
+        "train_loss",
+        "val_loss",
+        "accuracy_percent",
+        "validation_samples",
+        "seconds",
+        "elapsed_s",
+    )
+    rows = [
+        {"scale": row.scale, **{name: getattr(one, name) for name in names}}
+        for row in summary.rows
+        for one in row.epochs
+    ]
+    return csv_text(rows) if rows else None
+
+
+def _answers(rows: Sequence[tuple[Row, Answers]]) -> Block:
+    columns: dict[str, list[str]] = {"devices": [row.devices for row, _ in rows]}
+    told = [answers for _, answers in rows]
+    columns["batch"] = [_batch(answers) for answers in told]
+    columns["in flight"] = [str(answers.in_flight) for answers in told]
+    for words, field in (("latency", "with_transfer"), ("on device", "without_transfer")):
+        found = [getattr(answers.latency, field, None) for answers in told]
+        for name in ("p50", "p90", "p99") if any(found) else ():
+            columns[f"{words} {name} (ms)"] = [figure(milliseconds(getattr(one, name, None))) for one in found]
+    if any(answers.accuracy for answers in told):
+        accuracies = [answers.accuracy for answers in told]
+        columns["accuracy (%)"] = [f"{one.percent:.1f}" if one else ABSENT for one in accuracies]
+        columns["in fp32 (%)"] = [f"{one.reference_percent:.1f}" if one else ABSENT for one in accuracies]
+        columns["difference (points)"] = [f"{one.difference:+.1f}" if one else ABSENT for one in accuracies]
+        columns["same (%)"] = [f"{one.agree_percent:.1f}" if one else ABSENT for one in accuracies]
+    return Block(headers=tuple(columns), rows=tuple(zip(*columns.values(), strict=True)))
+
+
+def _batch(answers: Answers) -> str:
+    """The batch that ran, and the one that was asked for where that is another."""
+    batch = answers.batch
+    if batch is None:
+        return ABSENT
+    return str(batch.used) if batch.used == batch.asked else f"{batch.used} (of {batch.asked})"
+
+
+def _epochs(row: Row) -> list[tuple[str, ...]]:
+    return [
+        (
+            row.devices,
+            str(one.epoch),
+            figure(one.train_loss),
+            figure(one.val_loss),
+            f"{one.accuracy_percent:.1f}",
+            figure(one.elapsed_s),
+        )
+        for one in _few(row.epochs)
+    ]
+
+
+def _few(epochs: Sequence[EpochFigures]) -> list[EpochFigures]:
+    """All of them, or as many as a table takes, evenly apart, the first and the last among them."""
+    if len(epochs) <= MOST_EPOCHS:
+        return list(epochs)
+    last = len(epochs) - 1
+    return [epochs[round(number * last / (MOST_EPOCHS - 1))] for number in range(MOST_EPOCHS)]

@@ -9,6 +9,9 @@ Keys stand only for what they mean there (https://github.com/mlcommons/training_
     eval_accuracy            the share, 0 to 1, of validation samples that were classified right
     tracked_stats            samples a second of each window, and of the steady state at the end; none of an invalid run
 
+Names are those of `mlperf_logging/mllog/constants.py`; `tracked_stats` is NVIDIA's (`mlperf-common`), from which the field reads throughput.
+None says who submits what to which benchmark (`submission_*`): a run of this suite is no submission.
+
 Times are of the machine that ran `dlscale`: when it asked the machine for its facts, right before the run, plus the seconds since then by
 its monotonic clock. Between two lines they are exact, against a calendar within the seconds that idle power was measured for.
 """
@@ -21,12 +24,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.analysis.grading import metrics
-from runner.core.events import Event
-from runner.core.events.quality import Epoch
-from runner.core.events.training import WarmupEnd, Window
+from runner.core.events import Epoch, Event, WarmupEnd, Window
 from runner.core.record import RunRecord
 from runner.core.trial import Trial
-from runner.report import mllog_keys as keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def mllog(record: RunRecord, events: Sequence[Event]) -> str | None:
         _end(record, events, windows, clock),
     )
     lines = sorted((line for part in parts for line in part), key=lambda line: line.at)
-    return "".join(keys.PREFIX + json.dumps(_fields(line, clock)) + "\n" for line in lines)
+    return "".join(":::MLLOG " + json.dumps(_fields(line, clock)) + "\n" for line in lines)
 
 
 @dataclass(frozen=True)
@@ -112,17 +112,17 @@ def _settings(record: RunRecord) -> Iterator[Line]:
     if not isinstance(trial, Trial):
         return
     found = {
-        keys.SEED: trial.seed,
-        keys.GLOBAL_BATCH_SIZE: trial.global_batch,
-        keys.OPT_BASE_LR: trial.learning_rate,
-        keys.OPT_WEIGHT_DECAY: trial.weight_decay,
+        "seed": trial.seed,
+        "global_batch_size": trial.global_batch,
+        "opt_base_learning_rate": trial.learning_rate,
+        "opt_weight_decay": trial.weight_decay,
     }
     if trial.dataset:
         held_back = trial.dataset.validation_images if trial.mode == "converge" else 0
-        found |= {keys.TRAIN_SAMPLES: trial.dataset.images - held_back, keys.EVAL_SAMPLES: held_back or None}
+        found |= {"train_samples": trial.dataset.images - held_back, "eval_samples": held_back or None}
     for key, value in found.items():
         if value is not None:
-            yield Line(at=at, kind=keys.POINT_IN_TIME, key=key, value=value)
+            yield Line(at=at, kind="POINT_IN_TIME", key=key, value=value)
 
 
 def _begin(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
@@ -130,9 +130,9 @@ def _begin(record: RunRecord, events: Sequence[Event], windows: Sequence[Window]
     begin = min(clock.of_rank(window.rank, window.start) for window in windows)
     warm = [event for event in events if isinstance(event, WarmupEnd)]
     ready = min(begin, max((clock.of_rank(event.rank, event.t) for event in warm), default=begin))
-    yield Line(at=record.outcome.started, kind=keys.INTERVAL_START, key=keys.INIT_START)
-    yield Line(at=ready, kind=keys.INTERVAL_END, key=keys.INIT_STOP, metadata=_warmup(warm))
-    yield Line(at=begin, kind=keys.INTERVAL_START, key=keys.RUN_START, metadata=_what(record))
+    yield Line(at=record.outcome.started, kind="INTERVAL_START", key="init_start")
+    yield Line(at=ready, kind="INTERVAL_END", key="init_stop", metadata=_warmup(warm))
+    yield Line(at=begin, kind="INTERVAL_START", key="run_start", metadata=_what(record))
 
 
 def _end(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], clock: _Clock) -> Iterator[Line]:
@@ -142,10 +142,10 @@ def _end(record: RunRecord, events: Sequence[Event], windows: Sequence[Window], 
     usable = record.outcome.status == "ok" and record.validity.status != "invalid"
     yield Line(
         at=max(trained + validated),
-        kind=keys.INTERVAL_END,
-        key=keys.RUN_STOP,
+        kind="INTERVAL_END",
+        key="run_stop",
         metadata={
-            keys.STATUS: keys.SUCCESS if usable else keys.ABORTED,
+            "status": "success" if usable else "aborted",
             "validity": record.validity.status,
             "reasons": list(record.validity.reasons),
         },
@@ -195,17 +195,17 @@ def _rates(record: RunRecord, windows: Sequence[Window], clock: _Clock) -> Itera
         step += window.iterations
         yield Line(
             at=ends[window.index],
-            kind=keys.POINT_IN_TIME,
-            key=keys.TRACKED_STATS,
-            value={keys.THROUGHPUT: float(rate)},
-            metadata={keys.STEP: step, "unit": throughput.unit, "steady": window.index >= steady.first_window},
+            kind="POINT_IN_TIME",
+            key="tracked_stats",
+            value={"throughput": float(rate)},
+            metadata={"step": step, "unit": throughput.unit, "steady": window.index >= steady.first_window},
         )
     yield Line(
         at=max(ends.values()),
-        kind=keys.POINT_IN_TIME,
-        key=keys.TRACKED_STATS,
+        kind="POINT_IN_TIME",
+        key="tracked_stats",
         value={"steady_throughput": throughput.value},
-        metadata={keys.STEP: step, "unit": throughput.unit},
+        metadata={"step": step, "unit": throughput.unit},
     )
 
 
@@ -215,23 +215,23 @@ def _epochs(record: RunRecord, events: Sequence[Event], clock: _Clock) -> Iterat
         (event for event in events if isinstance(event, Window) and event.rank == 0), key=lambda window: window.index
     )
     for epoch in record.measurement.epochs:
-        number = {keys.EPOCH_NUM: epoch.epoch}
+        number = {"epoch_num": epoch.epoch}
         own, windows = _of_epoch(windows, epoch.iterations)
         told = [event for event in events if isinstance(event, Epoch) and event.epoch == epoch.epoch]
         begin = clock.of_rank(0, own[0].start)
         trained = clock.of_rank(0, own[-1].start + own[-1].seconds)
         validated = max(trained, *(clock.of_rank(event.rank, event.t) for event in told))
-        yield Line(at=begin, kind=keys.INTERVAL_START, key=keys.EPOCH_START, metadata=number)
-        yield Line(at=trained, kind=keys.INTERVAL_END, key=keys.EPOCH_STOP, metadata=number)
-        yield Line(at=trained, kind=keys.INTERVAL_START, key=keys.EVAL_START, metadata=number)
+        yield Line(at=begin, kind="INTERVAL_START", key="epoch_start", metadata=number)
+        yield Line(at=trained, kind="INTERVAL_END", key="epoch_stop", metadata=number)
+        yield Line(at=trained, kind="INTERVAL_START", key="eval_start", metadata=number)
         yield Line(
             at=validated,
-            kind=keys.POINT_IN_TIME,
-            key=keys.EVAL_ACCURACY,
+            kind="POINT_IN_TIME",
+            key="eval_accuracy",
             value=epoch.accuracy_percent / 100,
             metadata={**number, "train_loss": epoch.train_loss, "val_loss": epoch.val_loss},
         )
-        yield Line(at=validated, kind=keys.INTERVAL_END, key=keys.EVAL_STOP, metadata=number)
+        yield Line(at=validated, kind="INTERVAL_END", key="eval_stop", metadata=number)
 
 
 def _of_epoch(windows: Sequence[Window], iterations: int) -> tuple[Sequence[Window], Sequence[Window]]:

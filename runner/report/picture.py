@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from runner.report import canvas
 from runner.report.canvas import GRID, INK, QUIET, SERIES, VERMILION
 from runner.report.kept import kept
+from runner.report.page.export import place
 from runner.report.page.model import Figure, Series
-from runner.report.page.words import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Sheet
 
 _MARKERS: Final = "osD^vP*"
+_MANY: Final = 20
+"""From more curves on the legend has a column of its own, in small print."""
+_STYLES: Final = ("-", "--", "-.", ":")
 _NAME: Final = 30
 """Characters of a name in a line."""
 _PERCENT: Final = 105
@@ -59,11 +62,20 @@ def draw(
     shown = [figure for figure in panels if any(value is not None for series in figure.series for value in series.y)]
     if not shown:
         return None
-    legends = [len(figure.series) > 1 for figure in shown]
-    heights = [max(_panel(figure), 0.25 * len(figure.series)) for figure in shown]
+    many = len(shown[0].series) > _MANY
+    legends = [
+        len(figure.series) > 1 and not (number and _curves(figure) == _curves(shown[0]))
+        for number, figure in enumerate(shown)
+    ]
+    heights = [
+        max(_panel(figure), 0.25 * len(figure.series) * legend * (not many))
+        for figure, legend in zip(shown, legends, strict=True)
+    ]
     height = 2.0 + 0.2 * len(lead) + (max(heights) if side_by_side else sum(heights))
     rows, columns = (1, len(shown)) if side_by_side else (len(shown), 1)
-    width = 1.5 * 8 if side_by_side else 10.5 if any(legends) else 8
+    if many:
+        height = max(height, 1.6 + 0.165 * len(shown[0].series))
+    width = 14 if many else 1.5 * 8 if side_by_side else 10.5 if any(legends) else 8
     sheet = canvas.sheet(width, height, top=1 - (0.55 + 0.2 * len(lead)) / height, margins=(0.16, 0.1))
     every = sheet.subplots(rows, columns, squeeze=False).flat
     names = list(dict.fromkeys(place(value) for figure in shown for series in figure.series for value in series.x))
@@ -72,7 +84,9 @@ def draw(
             _lines(axes, figure)
         else:
             _bars(axes, figure, names)
-        if legend:
+        if legend and many:
+            sheet.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=7.5)
+        elif legend:
             # Outside of the panel, as curves leave no room in it.
             where = (
                 {"loc": "lower right", "bbox_to_anchor": (1, 1)}
@@ -99,17 +113,26 @@ def _panel(figure: Figure) -> float:
     return max(1.2, 0.5 * len(names) * (1 + 0.4 * (barred - 1)))
 
 
-def _look(figure: Figure, series: Series) -> tuple[str, str]:
-    """Colour and marker: published and measured of the same have the same colour, as in the browser."""
-    names = list(dict.fromkeys(one.name for one in figure.series if one.kind != "ideal"))
-    number = names.index(series.name)
-    return SERIES[number % len(SERIES)], "D" if series.kind == "published" else _MARKERS[number % len(_MARKERS)]
+def _look(figure: Figure, series: Series) -> tuple[str, str, str]:
+    """Colour, marker and line: published and measured of the same have the same colour, as in the browser."""
+    number = _curves(figure).index(series.name)
+    if series.kind == "published":
+        return SERIES[number % len(SERIES)], "D", ":"
+    again = number // len(
+        SERIES
+    )  # beyond the colours they begin anew with other markers, beyond these with other lines
+    marker = _MARKERS[(number + again) % len(_MARKERS)]
+    return SERIES[number % len(SERIES)], marker, _STYLES[again // len(_MARKERS) % len(_STYLES)]
+
+
+def _curves(figure: Figure) -> list[str]:
+    return list(dict.fromkeys(one.name for one in figure.series if one.kind != "ideal"))
 
 
 def _named(figure: Figure, series: Series) -> str:
     both = any(one.kind == "published" for one in figure.series)
     words = f"{series.name}, {series.kind}" if both and series.name not in {"published", "measured"} else series.name
-    return textwrap.fill(words, _NAME)
+    return words if len(figure.series) > _MANY else textwrap.fill(words, _NAME)
 
 
 def _reach(series: Series, at: list[int]) -> list[list[float]] | None:
@@ -138,10 +161,10 @@ def _lines(axes: Axes, figure: Figure) -> None:
         if series.kind == "ideal":
             axes.plot(x, y, "--", color=QUIET, linewidth=1.5, label=series.name)
             continue
-        colour, marker = _look(figure, series)
+        colour, marker, line = _look(figure, series)
         dense = len(x) > _DENSE
         theirs = series.kind == "published"
-        style: dict[str, Any] = {"linestyle": ":" if theirs else "-", "linewidth": 1.2 if dense else 1.6}
+        style: dict[str, Any] = {"linestyle": line, "linewidth": 1.2 if dense else 1.6}
         style |= {"marker": "" if dense else marker, "markersize": 7, "mfc": "white" if theirs else colour}
         axes.plot(x, y, color=colour, label=_named(figure, series), **style)
         at = [number for number, value in enumerate(series.y) if value is not None]
@@ -164,6 +187,8 @@ def _scale(axes: Axes, figure: Figure) -> None:
     ticks = sorted({float(value) for one in figure.series if one.kind != "ideal" for value in one.x})
     if figure.log:
         axes.set_xscale("log", base=2)
+        if len(ticks) > _TICKS:
+            ticks = [2.0**power for power in range(int(ticks[-1]).bit_length())]
     if figure.log or (len(ticks) <= _TICKS and all(tick.is_integer() for tick in ticks)):
         axes.set_xticks(ticks, [place(tick) for tick in ticks])
         axes.minorticks_off()
@@ -202,7 +227,7 @@ def _bars(axes: Axes, figure: Figure, names: Sequence[str]) -> None:
     barred = [series for series in figure.series if series.kind != "ideal"]
     width = 0.7 / len(barred)
     for number, series in enumerate(barred):
-        colour, _ = _look(figure, series)
+        colour, *_ = _look(figure, series)
         at = [one for one, value in enumerate(series.y) if value is not None]
         places = [names.index(place(series.x[one])) + width * (number - (len(barred) - 1) / 2) for one in at]
         lengths = [series.y[one] or 0.0 for one in at]

@@ -1,4 +1,4 @@
-"""The PNGs beside the records: the scaling curve, power over time, transports side by side, and where the time of a pass under a profiler went.
+"""The PNGs beside the records: the scaling curve, power over time, and where the time of a pass under a profiler went.
 
 Only usable rows are drawn: valid ones filled, degraded ones hollow. Those left out are named under the plot, because a curve that silently
 stops reads like one that was never taken further.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner.core import units
 from runner.report import picture
-from runner.report.page import curves, figures, words
+from runner.report.page import curves, export, figures
 from runner.report.page.model import Figure, Series
 from runner.report.profile import summary as summary_of
 from runner.report.profile import unavailable
@@ -18,7 +18,6 @@ from runner.report.profile import unavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runner.analysis.comparisons.transports import Comparison
     from runner.analysis.summary import Summary
     from runner.core.profile import Profile
     from runner.report.publish import Watched
@@ -92,26 +91,6 @@ def power_png(seen: Watched, *, title: str, ran_on: str) -> bytes | None:
     )
 
 
-def transports_png(comparison: Comparison) -> bytes | None:
-    """Throughput of each transport with its interval, and what a step sent against what it had to; None where no row may be used."""
-    return picture.png(
-        *transports_panels(comparison),
-        title=f"{comparison.title}: transports",
-        lead=(comparison.setting,),
-        lines=(comparison.ran_on, f"×: ratio to {comparison.first}; Gbit/s: what was reached"),
-        side_by_side=True,
-    )
-
-
-def transports_panels(comparison: Comparison) -> tuple[Figure, ...]:
-    """The panels of `transports_png`."""
-    return tuple(
-        figure
-        for figure in figures.transports(comparison, name="transports", runs={})
-        if not figure.name.endswith("training-time")
-    )
-
-
 def share_png(profile: Profile, *, title: str, lines: Sequence[str]) -> bytes | None:
     """The share of each category of work in the time of a pass; None for a pass without work.
 
@@ -130,7 +109,7 @@ def share_png(profile: Profile, *, title: str, lines: Sequence[str]) -> bytes | 
 
 def _label(measured: Series, at: int) -> str:
     """A value with the digits that its interval supports."""
-    return words.value_at(measured, at).split(" ±")[0]
+    return export.value_at(measured, at).split(" ±")[0]
 
 
 def _repeats(summary: Summary) -> str:

@@ -1,15 +1,16 @@
-"""A pass under a profiler as tables: on a terminal and as Markdown. Which tables there are depends on what the pass found."""
+"""A pass under a profiler as tables, on a terminal and as Markdown, and what its record says beside them. Which there are depends on the pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rich import box
 from rich.console import Group
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
+from runner.core.trial import Trial
 from runner.core.units import ABSENT, figure
 from runner.report.block import Block, escaped, listed
 from runner.report.page.model import Table
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from runner.core.profile import GpuUse, NameShare, Profile
+    from runner.core.record import RunRecord
 
 MILLI, MICRO, MEGA, MIB = 1e3, 1e6, 1e6, 2**20
 KERNELS: Final = 15
@@ -143,184 +145,145 @@ def worked(profile: Profile) -> str:
 def _sections(profile: Profile) -> Iterator[Table]:
     work = worked(profile)
     piece = "kernel" if profile.work == "kernels" else "operator"
-    yield Table(
-        title="What each GPU did",
-        columns=(
-            "GPU",
-            "compute (%)",
-            "own (%)",
-            "step (ms)",
-            "busy (ms)",
-            "at once",
-            "most",
-            "parallel (%)",
-            "kernels",
-        ),
-        rows=tuple(_gpu(use, profile.iterations) for use in _uses(profile)),
+    named: Columns[NameShare] = {
+        "category": lambda one: spelt(one.category),
+        "pieces": lambda one: f"{one.count:,}",
+        **_TIMED,
+        "mean (µs)": lambda one: figure(MICRO * one.mean_s),
+        **_SHARE,
+    }
+    fp32: Columns[NameShare] = {"FP32 (%)": lambda one: _percent(one.fp32_percent)}
+    yield _table(
+        "What each GPU did",
+        (*profile.gpus, *([profile.gpu_total] if profile.gpu_total and len(profile.gpus) > 1 else [])),
+        _gpu_columns(profile.iterations),
         legend="own: without collectives; at once: kernels while any ran, a mean over time; parallel: part of that with two or more; "
         "times and kernels are those of a step",
     )
-    yield Table(
-        title=f"Time by category, of all {work}",
-        columns=("category", "pieces", "time (ms)", "share (%)"),
-        rows=tuple(
-            (spelt(one.category), f"{one.count:,}", figure(MILLI * one.seconds), _percent(one.share_percent))
-            for one in profile.categories
-        ),
+    yield _table(
+        f"Time by category, of all {work}",
+        profile.categories,
+        {"category": lambda one: spelt(one.category), "pieces": lambda one: f"{one.count:,}", **_TIMED, **_SHARE},
         legend="pieces that ran at once count each"
         if profile.work == "kernels"
         else "an operator's time is what no operator within it took; operators that ran at once count each",
     )
-    yield Table(
-        title=f"Most time by {piece}",
-        columns=(
-            piece,
-            "category",
-            "pieces",
-            "time (ms)",
-            "mean (µs)",
-            "share (%)",
-            *(["FP32 (%)"] if profile.counters else []),
-        ),
-        rows=tuple(_named(one, counted=profile.counters is not None) for one in profile.kernels[:KERNELS]),
+    yield _table(
+        f"Most time by {piece}",
+        profile.kernels[:KERNELS],
+        {piece: lambda one: _short(one.name), **named, **(fp32 if profile.counters else {})},
     )
     if profile.counters:
-        yield Table(
-            title="Long kernels, low utilisation",
-            columns=("kernel", "category", "pieces", "time (ms)", "mean (µs)", "share (%)", "FP32 (%)"),
-            rows=tuple(_named(one, counted=True) for one in profile.counters.low),
+        yield _table(
+            "Long kernels, low utilisation",
+            profile.counters.low,
+            {"kernel": lambda one: _short(one.name), **named, **fp32},
             legend="most time among those below the weighted mean of FP32 utilisation",
         )
-    yield Table(
-        title="Copies",
-        columns=("direction", "count", "time (ms)", "bytes (MB)", "GB/s", "mean (MB)", "overlap (%)"),
-        rows=tuple(
-            (
-                one.direction,
-                f"{one.count:,}",
-                figure(MILLI * one.seconds),
-                figure(_scaled(one.bytes, 1 / MEGA)),
-                figure(one.throughput_gb_s),
-                figure(_scaled(one.mean_bytes, 1 / MEGA)),
-                _percent(one.overlap_percent),
-            )
-            for one in profile.copies
-        ),
+    yield _table(
+        "Copies",
+        profile.copies,
+        {
+            "direction": lambda one: one.direction,
+            "count": lambda one: f"{one.count:,}",
+            **_TIMED,
+            "bytes (MB)": lambda one: figure(_scaled(one.bytes, 1 / MEGA)),
+            "GB/s": lambda one: figure(one.throughput_gb_s),
+            "mean (MB)": lambda one: figure(_scaled(one.mean_bytes, 1 / MEGA)),
+            "overlap (%)": lambda one: _percent(one.overlap_percent),
+        },
         legend="overlap: part of the copying in which the same GPU ran a kernel",
     )
-    yield Table(
-        title="Calls of the CUDA API by class",
-        columns=("class", "calls", "time (ms)", "share (%)"),
-        rows=tuple(
-            (
-                one.call_class.replace("_", " "),
-                f"{one.count:,}",
-                figure(MILLI * one.seconds),
-                _percent(one.share_percent),
-            )
-            for one in profile.call_classes
-        ),
+    yield _table("Calls of the CUDA API by class", profile.call_classes, {**_CALLS, **_TIMED, **_SHARE})
+    yield _table(
+        "Most time by call",
+        profile.calls[:CALLS],
+        {
+            "function": lambda one: one.name,
+            **_CALLS,
+            **_TIMED,
+            "mean (µs)": lambda one: figure(MICRO * one.mean_s),
+            **_SHARE,
+        },
     )
-    yield Table(
-        title="Most time by call",
-        columns=("function", "class", "calls", "time (ms)", "mean (µs)", "share (%)"),
-        rows=tuple(
-            (
-                one.name,
-                one.call_class.replace("_", " "),
-                f"{one.count:,}",
-                figure(MILLI * one.seconds),
-                figure(MICRO * one.mean_s),
-                _percent(one.share_percent),
-            )
-            for one in profile.calls[:CALLS]
-        ),
-    )
-    yield Table(
-        title="Parts of a step",
-        columns=("region", "step (ms)", "work (ms)", "pieces", "share (%)"),
-        rows=tuple(
-            (
-                one.name or "none of them",
-                figure(_scaled(one.step_s, MILLI)),
-                figure(_scaled(one.work_s, MILLI)),
-                figure(one.pieces_per_step),
-                _percent(one.share_percent),
-            )
-            for one in profile.regions
-        ),
+    yield _table(
+        "Parts of a step",
+        profile.regions,
+        {
+            "region": lambda one: one.name or "none of them",
+            "step (ms)": lambda one: figure(_scaled(one.step_s, MILLI)),
+            "work (ms)": lambda one: figure(_scaled(one.work_s, MILLI)),
+            "pieces": lambda one: figure(one.pieces_per_step),
+            **_SHARE,
+        },
         legend=f"work: {work} that began in it; all but the share is of one step" if profile.work else "",
     )
-    yield Table(
-        title="Memory by phase",
-        columns=("phase", "device", "rank", "allocated (MiB)", "reserved (MiB)", "peak (MiB)"),
-        rows=tuple(
-            (
-                one.phase,
-                one.device,
-                str(one.rank),
-                *(figure(_scaled(size, 1 / MIB)) for size in (one.allocated_bytes, one.reserved_bytes, one.peak_bytes)),
-            )
-            for one in profile.memory
-        ),
+    yield _table(
+        "Memory by phase",
+        profile.memory,
+        {
+            "phase": lambda one: one.phase,
+            "device": lambda one: one.device,
+            "rank": lambda one: str(one.rank),
+            "allocated (MiB)": lambda one: figure(_scaled(one.allocated_bytes, 1 / MIB)),
+            "reserved (MiB)": lambda one: figure(_scaled(one.reserved_bytes, 1 / MIB)),
+            "peak (MiB)": lambda one: figure(_scaled(one.peak_bytes, 1 / MIB)),
+        },
     )
-    yield Table(
-        title="Longest gaps, in which a GPU ran nothing",
-        columns=("GPU", "rank", "at (ms)", "gap (ms)", "after", "before"),
-        rows=tuple(
-            (
-                one.device,
-                str(one.rank),
-                figure(MILLI * one.start_s),
-                figure(MILLI * one.seconds),
-                _short(one.after),
-                _short(one.before),
-            )
-            for one in profile.gaps
-        ),
+    yield _table(
+        "Longest gaps, in which a GPU ran nothing",
+        profile.gaps,
+        {
+            "GPU": lambda one: one.device,
+            "rank": lambda one: str(one.rank),
+            "at (ms)": lambda one: figure(MILLI * one.start_s),
+            "gap (ms)": lambda one: figure(MILLI * one.seconds),
+            "after": lambda one: _short(one.after),
+            "before": lambda one: _short(one.before),
+        },
         legend="at: since the first piece of work of that GPU",
     )
-    yield Table(
-        title="Floating-point operations as the framework counted them",
-        columns=("phase", "GFLOP a sample"),
-        rows=tuple((one.phase, figure(one.flop_per_sample / 1e9)) for one in profile.flop),
+    yield _table(
+        "Floating-point operations as the framework counted them",
+        profile.flop,
+        {"phase": lambda one: one.phase, "GFLOP a sample": lambda one: figure(one.flop_per_sample / 1e9)},
         legend=f"by {profile.flop[0].source}" if profile.flop else "",
     )
 
 
-def _uses(profile: Profile) -> Sequence[GpuUse]:
-    """Each GPU, and below several of them all."""
-    return (*profile.gpus, *([profile.gpu_total] if profile.gpu_total and len(profile.gpus) > 1 else []))
+Subject = TypeVar("Subject")
+Columns = dict[str, Callable[[Subject], str]]
+# Columns that several tables have.
+_TIMED: Final[Columns[Any]] = {"time (ms)": lambda one: figure(MILLI * one.seconds)}
+_SHARE: Final[Columns[Any]] = {"share (%)": lambda one: _percent(one.share_percent)}
+_CALLS: Final[Columns[Any]] = {
+    "class": lambda one: one.call_class.replace("_", " "),
+    "calls": lambda one: f"{one.count:,}",
+}
 
 
-def _gpu(use: GpuUse, iterations: int) -> tuple[str, ...]:
-    at_once = use.concurrency
-    return (
-        use.device if use.rank is None else f"{use.device}, rank {use.rank}",
-        _percent(use.compute_percent),
-        _percent(use.own_compute_percent),
-        *(
-            (figure(MILLI * seconds / iterations) for seconds in (use.elapsed_s, use.busy_s))
-            if use.rank is not None
-            else (ABSENT,) * 2
-        ),
-        figure(at_once.mean if at_once else None),
-        str(at_once.most) if at_once else ABSENT,
-        _percent(at_once.parallel_percent if at_once else None),
-        figure(use.kernels_per_step),
-    )
+def _table(title: str, rows: Sequence[Subject], columns: Columns[Subject], *, legend: str = "") -> Table:
+    cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+    return Table(title=title, columns=tuple(columns), rows=cells, legend=legend)
 
 
-def _named(one: NameShare, *, counted: bool) -> tuple[str, ...]:
-    return (
-        _short(one.name),
-        spelt(one.category),
-        f"{one.count:,}",
-        figure(MILLI * one.seconds),
-        figure(MICRO * one.mean_s),
-        _percent(one.share_percent),
-        *([_percent(one.fp32_percent)] if counted else []),
-    )
+def _gpu_columns(iterations: int) -> Columns[GpuUse]:
+    """Of a GPU, and of all together, which have no time of their own."""
+
+    def each(seconds: float, use: GpuUse) -> str:
+        return ABSENT if use.rank is None else figure(MILLI * seconds / iterations)
+
+    return {
+        "GPU": lambda use: use.device if use.rank is None else f"{use.device}, rank {use.rank}",
+        "compute (%)": lambda use: _percent(use.compute_percent),
+        "own (%)": lambda use: _percent(use.own_compute_percent),
+        "step (ms)": lambda use: each(use.elapsed_s, use),
+        "busy (ms)": lambda use: each(use.busy_s, use),
+        "at once": lambda use: figure(use.concurrency.mean if use.concurrency else None),
+        "most": lambda use: str(use.concurrency.most) if use.concurrency else ABSENT,
+        "parallel (%)": lambda use: _percent(use.concurrency.parallel_percent if use.concurrency else None),
+        "kernels": lambda use: figure(use.kernels_per_step),
+    }
 
 
 def _short(name: str | None) -> str:
@@ -337,3 +300,36 @@ def _percent(value: float | None) -> str:
 
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
+
+
+def reservations(record: RunRecord) -> tuple[str, ...]:
+    """Every reason against its figures, and why its counters are not Nsight Compute's where it asked for counters."""
+    return (*record.validity.reasons, *_counted_by(record))
+
+
+def sampled(record: RunRecord) -> Iterator[str]:
+    """What the sampler's counters say of each GPU: means over the time of the pass, as no kernel is seen by itself."""
+    for gpu in record.telemetry.gpus if record.telemetry else ():
+        pipes = {
+            "FP32": gpu.fp32_utilisation,
+            "tensor cores": gpu.tensor_percent,
+            "FP16": gpu.fp16_percent,
+            "FP64": gpu.fp64_percent,
+            "DRAM": gpu.dram_percent,
+            "SMs active": gpu.sm_active_percent,
+            "occupancy": gpu.sm_occupancy_percent,
+        }
+        told = ", ".join(f"{name} {mean.avg:.1f} %" for name, mean in pipes.items() if mean)
+        if told:
+            yield f"{gpu.node}, GPU {gpu.index} ({gpu.counters}, mean over {gpu.measured_s:.1f} s): {told}"
+
+
+def _counted_by(record: RunRecord) -> tuple[str, ...]:
+    """Why the counters are not Nsight Compute's, in a pass that asked for counters."""
+    profile = record.trial.profile if isinstance(record.trial, Trial) else None
+    counting = profile.counting if profile else None
+    if counting is None or counting.reason is None:
+        return ()
+    if counting.source == "none":
+        return (f"hardware counters: {counting.reason}",)
+    return (f"hardware counters are the sampler's, averages over time and not of each kernel: {counting.reason}",)

@@ -1,16 +1,17 @@
 """What is seen while runs go on: a live line on a terminal, plain timestamped lines anywhere else (a log, CI, a pipe).
 
-Both speak the same small interface, `Progress`; `progress(console)` picks one. Nothing here is on the clock of a
-measurement: the training programs run in other processes, and the display is refreshed four times a second.
+`progress(console)` picks one. Nothing here is on the clock of a measurement: the training programs run in other processes, and the display
+is refreshed four times a second.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
@@ -22,13 +23,21 @@ if TYPE_CHECKING:
 
 PLAIN_INTERVAL_S = 5.0
 """A plain log gets at most one window a trial in this time: thousands of windows must not bury what matters."""
+Clock = Callable[[], float]
 
 
-class Progress(Protocol):
-    """Told what happens, shows it. A context manager, so that the terminal is whole again after any error."""
+class Progress:
+    """Told what happens, shows it. A context manager, so that the terminal is whole again after any error; shows nothing itself."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        """Estimate by `clock`, in seconds."""
+        self._title = ""
+        self._iterations: int | None = None
+        self._eta = _Eta(clock)
 
     def __enter__(self) -> Self:
         """Start showing."""
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -38,20 +47,31 @@ class Progress(Protocol):
     def stage(self, text: str) -> None:
         """Say what the suite does outside of trials: building an image, filling the wheelhouse."""
 
+    def place(self, number: int, total: int, what: str = "run") -> str:
+        """Begin the `number`-th of so many runs, or of what consists of runs: cells of a study, rounds; the place in words."""
+        return self._eta.begin(what, number, total) or f"{what} {number} of {total}"
+
     def trial_started(self, title: str, iterations: int | None) -> None:
         """Begin a trial of so many measured iterations; None when nobody knows how many."""
+        self._title, self._iterations = title, iterations
+        self._eta.trial_started()
 
     def expect(self, iterations: int) -> None:
         """Say how many iterations the trial will measure, once it knows."""
+        self._iterations = iterations
+        self._eta.phase_started()
 
     def phase(self, name: str) -> None:
         """Name what the trial does now: create, import, first step, warm-up, measuring."""
+        del name
+        self._eta.phase_started()
 
     def window(self, done_iterations: int, rate: float, unit: str) -> None:
         """Report a measured window: iterations done in all, and the rate in it alone, in `unit`."""
 
     def trial_ended(self, summary_line: str) -> None:
         """End the trial and leave one line about it."""
+        self.stage(f"{self._title}: {summary_line}")
 
 
 def progress(console: Console) -> Progress:
@@ -59,134 +79,132 @@ def progress(console: Console) -> Progress:
     return LiveProgress(console) if console.is_terminal and not console.is_dumb_terminal else PlainProgress(console)
 
 
-class _Remaining:
-    """Estimates the time left in a trial from the pace of its windows.
+@dataclass
+class _Level:
+    """One of some alike, the runs of a matrix or the cells of a study: which, since when, and how long those before it took."""
 
-    The first window's end gives the pace together with the start of the phase it was in; without a phase, the trial's own.
+    number: int
+    total: int
+    begun_s: float
+    took_s: list[float] = field(default_factory=list)
+
+
+class _Eta:
+    """Estimates the time left in all: those to come are taken to be like those that are done, or like the present one.
+
+    How long the present run takes follows from the pace of its windows since the phase that they are in began.
     """
 
-    def __init__(self, iterations: int | None, clock: Callable[[], float]) -> None:
-        self._iterations = iterations
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._start_s = clock()
+        self._levels: dict[str, _Level] = {}  # the outermost first
+        self._trial_s: float | None = None
+        self._phase_s = clock()
 
-    def restart(self) -> None:
-        self._start_s = self._clock()
-
-    def in_words(self, done_iterations: int) -> str:
-        left = (self._iterations or 0) - done_iterations
-        if left <= 0 or done_iterations <= 0:
+    def begin(self, what: str, number: int, total: int) -> str:
+        """Begin one of a level; what is within it begins anew, and what was within the one before it is over."""
+        if total == 1 and what not in self._levels and self._levels:
             return ""
-        seconds = (self._clock() - self._start_s) / done_iterations * left
-        return f"about {_duration(seconds)} left"
+        now = self._clock()
+        level = self._levels.setdefault(what, _Level(number, total, now))
+        if level.number < number and self._trial_s is not None:  # else nothing ran: all of it was on file
+            level.took_s.append(now - level.begun_s)
+        level.number, level.total, level.begun_s = number, total, now
+        for inner in list(self._levels)[list(self._levels).index(what) + 1 :]:
+            del self._levels[inner]
+        self._trial_s = None
+        return self.words()
+
+    def trial_started(self) -> None:
+        self._trial_s = self._phase_s = self._clock()
+
+    def phase_started(self) -> None:
+        self._phase_s = self._clock()
+
+    def words(self, done: int = 0, iterations: int | None = None) -> str:
+        """`run 3 of 6, about 2 minutes left`; without what is not known."""
+        places = [f"{what} {one.number} of {one.total}" for what, one in self._levels.items() if one.total > 1]
+        left = self._left_s(done, iterations)
+        return ", ".join((*places, *([f"about {_duration(left)} left"] if left else [])))
+
+    def _left_s(self, done: int, iterations: int | None) -> float | None:
+        """Seconds, from the iterations that the present run has done; None where nothing tells."""
+        now = self._clock()
+        began = now if self._trial_s is None else self._trial_s
+        run_s = None  # what is left of the present one
+        whole_s = None  # what it takes in all
+        if iterations and done:
+            run_s = (now - self._phase_s) / done * max(0, iterations - done)
+            whole_s = now - began + run_s
+        left_s = run_s
+        for level in reversed(self._levels.values()):
+            each_s = sum(level.took_s) / len(level.took_s) if level.took_s else whole_s
+            if each_s is None:
+                continue
+            if left_s is None:
+                left_s = max(0.0, each_s - (now - level.begun_s))
+            left_s += each_s * (level.total - level.number)
+            whole_s = each_s * level.total
+        return left_s
 
 
 def _duration(seconds: float) -> str:
-    """Round as a person would: "8 s", "2 min 05 s", "1 h 10 min"."""
-    whole = round(seconds)
-    if whole < 60:  # noqa: PLR2004  (seconds in a minute)
-        return f"{whole} s"
-    minutes, whole = divmod(whole, 60)
-    if minutes < 60:  # noqa: PLR2004
-        return f"{minutes} min {whole:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
+    """Round as a person would: "8 seconds", "2 minutes", "1 h 10 min"."""
+    if seconds < 60:  # noqa: PLR2004  (seconds in a minute)
+        return _counted(max(1, round(seconds)), "second")
+    minutes = round(seconds / 60)
+    return _counted(minutes, "minute") if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"  # noqa: PLR2004
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def _rate(value: float, unit: str) -> str:
     return f"{value:,.1f} {unit}" if value < 1000 else f"{value:,.0f} {unit}"  # noqa: PLR2004  (four digits are enough)
 
 
-class Aside:
+class Aside(Progress):
     """A run beside one that is shown: says how it ended, and nothing before."""
 
     def __init__(self, shown: Progress) -> None:
+        """Say it on `shown`."""
+        super().__init__()
         self._shown = shown
-        self._title = ""
-
-    def __enter__(self) -> Self:
-        """Nothing to start."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to put back."""
 
     def stage(self, text: str) -> None:
         """Say it."""
         self._shown.stage(text)
 
-    def trial_started(self, title: str, iterations: int | None) -> None:
-        """Keep the title."""
-        del iterations
-        self._title = title
 
-    def expect(self, iterations: int) -> None:
-        """The run that is shown has its own."""
-
-    def phase(self, name: str) -> None:
-        """The run that is shown has its own."""
-
-    def window(self, done_iterations: int, rate: float, unit: str) -> None:
-        """The run that is shown has its own."""
-
-    def trial_ended(self, summary_line: str) -> None:
-        """Leave one line."""
-        self._shown.stage(f"{self._title}: {summary_line}")
-
-
-class PlainProgress:
+class PlainProgress(Progress):
     """One line a happening, each with the time of day."""
 
     def __init__(
-        self,
-        console: Console,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = datetime.now,
+        self, console: Console, *, clock: Clock = time.monotonic, now: Callable[[], datetime] = datetime.now
     ) -> None:
         """Write to `console`; the clocks are arguments for tests."""
+        super().__init__(clock)
         self._console = console
         self._clock = clock
         self._now = now
-        self._title = ""
-        self._iterations: int | None = 0
         self._last_window_s = float("-inf")
-        self._remaining = _Remaining(0, clock)
-
-    def __enter__(self) -> Self:
-        """Nothing to start."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to put back."""
-
-    def _say(self, text: str) -> None:
-        # No markup (a title may hold brackets) and no wrapping (a log has no width).
-        self._console.print(f"{self._now():%H:%M:%S} {text}", markup=False, highlight=False, soft_wrap=True)
 
     def stage(self, text: str) -> None:
-        """Print it."""
-        self._say(text)
+        """Print it, without markup, as a title may hold brackets, or wrapping, as a log has no width."""
+        self._console.print(f"{self._now():%H:%M:%S} {text}", markup=False, highlight=False, soft_wrap=True)
 
     def trial_started(self, title: str, iterations: int | None) -> None:
         """Print the title, which later lines repeat."""
-        self._title, self._iterations = title, iterations
+        super().trial_started(title, iterations)
         self._last_window_s = float("-inf")
-        self._remaining = _Remaining(iterations, self._clock)
-        self._say(title)
-
-    def expect(self, iterations: int) -> None:
-        """Know it for the windows' lines."""
-        self._iterations = iterations
-        self._remaining = _Remaining(iterations, self._clock)
+        place = self._eta.words()
+        self.stage(f"{title} ({place})" if place else title)
 
     def phase(self, name: str) -> None:
         """Print the phase."""
-        self._remaining.restart()
-        self._say(f"{self._title}: {name}")
+        super().phase(name)
+        self.stage(f"{self._title}: {name}")
 
     def window(self, done_iterations: int, rate: float, unit: str) -> None:
         """Print the window, unless another was printed less than `PLAIN_INTERVAL_S` ago."""
@@ -196,21 +214,17 @@ class PlainProgress:
         parts = (
             f"measuring {done_iterations}/{self._iterations or '?'}",
             _rate(rate, unit),
-            self._remaining.in_words(done_iterations),
+            self._eta.words(done_iterations, self._iterations),
         )
-        self._say(f"{self._title}: {', '.join(part for part in parts if part)}")
-
-    def trial_ended(self, summary_line: str) -> None:
-        """Print the result."""
-        self._say(f"{self._title}: {summary_line}")
+        self.stage(f"{self._title}: {', '.join(part for part in parts if part)}")
 
 
-class LiveProgress:
+class LiveProgress(Progress):
     """A moving line for the trial under way, above it what is done."""
 
-    def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, console: Console, *, clock: Clock = time.monotonic) -> None:
         """Draw on `console`; the clock is an argument for tests."""
-        self._clock = clock
+        super().__init__(clock)
         self._rich = RichProgress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -224,8 +238,6 @@ class LiveProgress:
             transient=True,
         )
         self._trial: TaskID | None = None
-        self._title = ""
-        self._remaining = _Remaining(0, clock)
 
     def __enter__(self) -> Self:
         """Take the terminal's last line."""
@@ -240,45 +252,38 @@ class LiveProgress:
 
     def stage(self, text: str) -> None:
         """Leave it above the moving line."""
-        self._leave(text)
+        self._rich.console.print(Text(text))
 
     def trial_started(self, title: str, iterations: int | None) -> None:
         """Begin a bar."""
+        super().trial_started(title, iterations)
         self._drop()
-        self._title = title
-        self._remaining = _Remaining(iterations, self._clock)
-        self._trial = self._rich.add_task(title, total=iterations, phase="", speed="", left="")
+        self._trial = self._rich.add_task(title, total=iterations, phase="", speed="", left=self._eta.words())
 
     def expect(self, iterations: int) -> None:
         """Give the bar its length."""
-        self._remaining = _Remaining(iterations, self._clock)
+        super().expect(iterations)
         if self._trial is not None:
             self._rich.update(self._trial, total=iterations)
 
     def phase(self, name: str) -> None:
         """Show the phase beside the bar."""
-        self._remaining.restart()
+        super().phase(name)
         if self._trial is not None:
             self._rich.update(self._trial, phase=name)
 
     def window(self, done_iterations: int, rate: float, unit: str) -> None:
         """Advance the bar."""
         if self._trial is not None:
+            left = self._eta.words(done_iterations, self._iterations)
             self._rich.update(
-                self._trial,
-                completed=done_iterations,
-                phase="measuring",
-                speed=_rate(rate, unit),
-                left=self._remaining.in_words(done_iterations),
+                self._trial, completed=done_iterations, phase="measuring", speed=_rate(rate, unit), left=left
             )
 
     def trial_ended(self, summary_line: str) -> None:
         """Replace the bar by the result."""
         self._drop()
-        self._leave(f"{self._title}: {summary_line}")
-
-    def _leave(self, text: str) -> None:
-        self._rich.console.print(Text(text))
+        super().trial_ended(summary_line)
 
     def _drop(self) -> None:
         if self._trial is not None:

@@ -5,6 +5,8 @@ A matrix over several transports has a curve of each, and the comparison of them
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +19,15 @@ from runner.analysis.comparisons.concurrency import figures as case_figures
 from runner.analysis.comparisons.transports import Comparison, Curve, compare, curves
 from runner.analysis.summarize import summarize
 from runner.analysis.summary import Summary
+from runner.core.console import no_console
 from runner.core.errors import RequestError
 from runner.core.record import RunRecord
 from runner.core.telemetry import Telemetry
 from runner.core.trial import title
-from runner.report import concurrent, modes, pass_notes, profile, transports
-from runner.report.export import markdown, to_csv
-from runner.report.pictures import power_png, scaling_png, share_png, transports_png
-from runner.report.table import print_report
+from runner.report import figures, profile, transports
+from runner.report.comparisons import concurrent
+from runner.report.matrix import markdown, print_short, print_whole, to_csv
+from runner.report.pictures import power_png, scaling_png, share_png
 from runner.results.store import read_table, write_report
 
 if TYPE_CHECKING:
@@ -75,26 +78,40 @@ class Measured:
         )
 
 
-def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console) -> None:
-    """Print the tables of one matrix and write its reports.
+def publish(runs: Sequence[Run], *, out: Path, name: str, console: Console, verbose: bool = False) -> None:
+    """Write the reports of one matrix, and print what came of it, where that is, and the next command.
 
     Args:
         runs: run directories and their records; passes under a profiler among them are in no table of figures.
         out: where the reports go, beside the run directories.
         name: name of the matrix, which the reports carry.
         console: where the tables are printed.
+        verbose: print all tables and the path of each record and report; else what fits a screen.
     """
     measured = Measured.of(runs)
     for _, summary in measured.curves:
-        print_report(console, summary)
+        if verbose:
+            print_whole(console, summary)
+        elif not measured.comparison:
+            print_short(console, summary)
     if measured.comparison:
         console.print(transports.transports_table(measured.comparison))
     if measured.cases:
-        console.print(concurrent.concurrent_table(*measured.cases))
-    _draw(measured, runs, out=out, name=name, console=console)
-    for path, record in runs:
-        if record.profile:
-            console.print(f"profile: dlscale profile {path}", style="dim", markup=False)
+        console.print(concurrent(*measured.cases, name=name).terminal())
+    _draw(measured, runs, out=out, name=name, console=console, listed=verbose)
+    passes = [path for path, record in runs if record.profile]
+    lines = [*(f"profile: dlscale profile {path}" for path in passes), f"results: {_short(out / name)}*"]
+    if not passes:
+        place = shlex.quote(str(_short(out)))
+        command = f"make report DIR={place}" if "MAKELEVEL" in os.environ else f"dlscale report {place}"
+        lines.append(f"next: {command}{'' if verbose else ', or the same with VERBOSE=1 (-v)'}")
+    # Each whole, however narrow the screen: a path or a command is copied from it.
+    console.print("\n".join(lines), style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _short(path: Path) -> Path:
+    """The path from the working directory, where it is below that."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def redraw(runs: Sequence[Run], *, out: Path, name: str, console: Console, pictures: bool = True) -> Measured:
@@ -112,11 +129,20 @@ def save(reports: Mapping[str, str | bytes | None], *, out: Path, console: Conso
 
 
 def _draw(
-    measured: Measured, runs: Sequence[Run], *, out: Path, name: str, console: Console, pictures: bool = True
+    measured: Measured,
+    runs: Sequence[Run],
+    *,
+    out: Path,
+    name: str,
+    console: Console,
+    pictures: bool = True,
+    listed: bool = True,
 ) -> None:
-    save(_of_measured(measured, name=name, console=console, pictures=pictures), out=out, console=console)
+    """Write every report; `listed` prints where each is."""
+    told = console if listed else no_console()
+    save(_of_measured(measured, name=name, console=console, pictures=pictures), out=out, console=told)
     for run in runs:
-        save(_of_pass(run, pictures=pictures), out=out, console=console)
+        save(_of_pass(run, pictures=pictures), out=out, console=told)
 
 
 def _of_measured(measured: Measured, *, name: str, console: Console, pictures: bool) -> Reports:
@@ -127,7 +153,7 @@ def _of_measured(measured: Measured, *, name: str, console: Console, pictures: b
         found |= {
             f"{stem}.md": markdown(summary),
             f"{stem}.csv": to_csv(summary),
-            f"{stem}-epochs.csv": modes.epochs_csv(summary),
+            f"{stem}-epochs.csv": figures.epochs_csv(summary),
         }
         if pictures:
             found |= {
@@ -135,10 +161,7 @@ def _of_measured(measured: Measured, *, name: str, console: Console, pictures: b
                 f"{stem}-power.png": _power(curve.runs, summary, console=console),
             }
     if measured.cases:
-        found |= {
-            f"{name}-concurrent.md": concurrent.markdown(*measured.cases),
-            f"{name}-concurrent.csv": concurrent.to_csv(measured.cases[1]),
-        }
+        found |= concurrent(*measured.cases, name=name).files()
     if measured.comparison:
         found |= of_comparison(measured.comparison, name=f"{name}-transports", pictures=pictures)
     return found
@@ -146,11 +169,7 @@ def _of_measured(measured: Measured, *, name: str, console: Console, pictures: b
 
 def of_comparison(comparison: Comparison, *, name: str, pictures: bool = True) -> Reports:
     """The reports of transports side by side."""
-    return {
-        f"{name}.md": transports.markdown(comparison),
-        f"{name}.csv": transports.to_csv(comparison),
-        f"{name}.png": transports_png(comparison) if pictures else None,
-    }
+    return transports.report(comparison, name=name).files(pictures=pictures)
 
 
 def _of_pass(run: Run, *, pictures: bool) -> Reports:
@@ -160,7 +179,7 @@ def _of_pass(run: Run, *, pictures: bool) -> Reports:
         return {}
     summary = summarize([run])
     ran_on = (summary.setting, summary.ran_on)
-    notes = (*pass_notes.reservations(record), *pass_notes.sampled(record))
+    notes = (*profile.reservations(record), *profile.sampled(record))
     what = title(record.trial)
     return {
         f"{record.run_id}.md": profile.markdown(record.profile, title=what, ran_on=ran_on, notes=notes),

@@ -1,21 +1,16 @@
-"""Published scaling curves as a PNG: speedup and efficiency against devices, a line each configuration, colours by source."""
+"""Published scaling curves as a PNG: speedup and efficiency against devices, a line each configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import Final
 
-from runner.report import canvas
-from runner.report.canvas import INK, QUIET, SERIES
+from runner.report import picture
+from runner.report.page.model import Figure, Series
 from runner.results.published.derive import Scaled, Scaling
 from runner.results.published.model import Published
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Sheet
-
-_MARKERS: Final = "osD^vP*X<>"
-_STYLES: Final = ("-", "--", ":", "-.")
 _TELLING: Final[tuple[str, ...]] = (
     *("model", "variant", "framework", "build", "version", "strategy", "technique", "xla", "gpu", "system"),
     *("submitter", "batch_per_gpu", "batch", "sequence_length", "precision", "data"),
@@ -87,54 +82,34 @@ def _settings(published: Published, one: Scaled) -> dict[str, str]:
 
 def curves_png(found: Sequence[Curve], *, title: str) -> bytes:
     """Draw curves on logarithmic axes, the legend beside them; as high as the legend needs."""
-    return canvas.png(curves_figure(found, title=title)) or b""
+    return picture.png(*panels(found), title=title, lines=(_SMALL_PRINT,)) or b""
 
 
-def curves_figure(found: Sequence[Curve], *, title: str) -> Sheet:
-    """The sheet of `curves_png`: speedup above, efficiency below."""
-    height = max(8.0, 1.6 + 0.165 * (len(found) + 2))
-    figure = canvas.sheet(14, height, top=1 - 0.5 / height, margins=(0.18, 0.1))
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
-    most = max(devices for curve in found for devices, _ in curve.points)
-    top.plot([1, most], [1, most], color=QUIET, linewidth=1.2, linestyle="--", label="ideal")
-    bottom.axhline(100, color=QUIET, linewidth=1.2, linestyle="--")
-    sources = list(dict.fromkeys(curve.source for curve in found))
-    for source_number, source in enumerate(sources):
-        for number, curve in enumerate(curve for curve in found if curve.source == source):
-            look: _Look = {
-                "color": SERIES[source_number % len(SERIES)],
-                "linestyle": _STYLES[number // len(_MARKERS) % len(_STYLES)],
-                # Sources beyond the colours begin them anew with other markers.
-                "marker": _MARKERS[(number + 3 * (source_number // len(SERIES))) % len(_MARKERS)],
-                "markersize": 4.5,
-                "linewidth": 1.2,
-            }
-            scales = [devices for devices, _ in curve.points]
-            top.plot(scales, [speedup for _, speedup in curve.points], label=curve.label, **look)
-            bottom.plot(scales, [100 * speedup / devices for devices, speedup in curve.points], **look)
-    ticks = [2**power for power in range(most.bit_length())]
-    top.set_xscale("log", base=2)
-    top.set_yscale("log", base=2)
-    top.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
-    top.minorticks_off()
-    canvas.dress(top, "speedup", along="y")
-    bottom.set_ylim(0, bottom.get_ylim()[1])
-    bottom.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    bottom.minorticks_off()
-    bottom.set_xlabel("devices", fontsize=11, color=INK)
-    canvas.dress(bottom, "efficiency (%)", along="y")
-    figure.align_ylabels()
-    figure.legend(loc="outside right upper", frameon=False, fontsize=7.5, labelspacing=0.35)
-    canvas.title(figure, title)
-    canvas.footer(figure, [_SMALL_PRINT], characters=150)
-    return figure
+def panels(found: Sequence[Curve]) -> tuple[Figure, Figure]:
+    """Speedup against the ideal, and efficiency below it."""
+    most = float(max(devices for curve in found for devices, _ in curve.points))
+    ideal = Series(name="ideal", kind="ideal", x=(1.0, most), y=(1.0, most))
 
+    def series(value: Callable[[int, float], float]) -> tuple[Series, ...]:
+        return tuple(
+            Series(
+                name=curve.label,
+                x=tuple(float(devices) for devices, _ in curve.points),
+                y=tuple(value(devices, speedup) for devices, speedup in curve.points),
+            )
+            for curve in found
+        )
 
-class _Look(TypedDict):
-    """How a curve is drawn, the same in both panels."""
-
-    color: str
-    linestyle: str
-    marker: str
-    markersize: float
-    linewidth: float
+    speedups, shares = series(lambda _, speedup: speedup), series(lambda devices, speedup: 100 * speedup / devices)
+    return (
+        Figure(name="speedup", title="Speedup", x="devices", y="speedup", log=True, series=(*speedups, ideal)),
+        Figure(
+            name="efficiency",
+            title="Efficiency",
+            x="devices",
+            y="efficiency (%)",
+            log=True,
+            percent=True,
+            series=shares,
+        ),
+    )

@@ -11,9 +11,9 @@ from runner.analysis.summary import Status
 from runner.core.measurement import Interval
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.report.block import Block
-from runner.report.comparison import ComparisonReport
+from runner.report.comparison import ComparisonReport, Sheet
 from runner.report.figures import runs
-from runner.report.page.model import Figure, Series, bounds, error_bars
+from runner.report.page.model import Figure, Series, error_bars, series_of
 
 LEGEND_GPU = (
     f"batch: of one device; {PLUS_MINUS}; NVML: share of time "
@@ -56,7 +56,7 @@ def sweep(found: Sweep) -> ComparisonReport:
         legends=(LEGEND_GPU if found.device == "gpu" else LEGEND_CPU,),
         notes=found.notes,
         figures=drawn,
-        pictures={one.name: one for one in drawn},
+        pictures={one.name: Sheet((one,), (found.setting, found.ran_on)) for one in drawn},
         runs=tuple(dict.fromkeys(run for point in found.points for run in point.runs)),
     )
 
@@ -109,17 +109,16 @@ def _series(found: Sweep, plot: _Plot) -> Iterator[Series]:
     for precision in precisions:
         own = [point for point in found.points if point.precision == precision and plot.value(point) is not None]
         if own:
-            low, high = bounds([plot.interval(point) if plot.interval else None for point in own])
-            yield Series(
-                name=precision,
-                x=tuple(float(point.batch) for point in own),
-                y=tuple(plot.value(point) for point in own),
-                low=low,
-                high=high,
-                degraded=tuple(plot.status(point) == "degraded" for point in own),
-                runs=tuple(point.runs for point in own),
+            yield series_of(
+                own,
+                x=lambda point: float(point.batch),
+                y=plot.value,
+                interval=plot.interval or (lambda _: None),
+                degraded=lambda point: plot.status(point) == "degraded",
+                runs=lambda point: point.runs,
                 # Beside several curves the figures would cover each other.
-                labels=() if len(precisions) > 1 else tuple(figure(plot.value(point)) for point in own),
+                label=None if len(precisions) > 1 else lambda point: figure(plot.value(point)),
+                name=precision,
             )
 
 

@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from rich.text import Text
-
 from runner.core.units import ABSENT, figure
 from runner.report.block import Block
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from runner.analysis.summary import Row, Summary
     from runner.core.telemetry import GpuTelemetry, HostTelemetry, Range, Telemetry
 
@@ -83,16 +79,6 @@ def _unavailable(summary: Summary) -> tuple[str, ...]:
     )
 
 
-def tables(summary: Summary) -> tuple[RenderableType, ...]:
-    """The tables for a terminal; nothing where nobody looked on."""
-    if not any(row.telemetry for row in summary.rows):
-        return ()
-    found: list[RenderableType] = []
-    for block in blocks(summary):
-        found += [block.table(), Text()]
-    return (*found, Text(LEGEND, style="dim"), *(Text(note, style="dim") for note in notes(summary)), Text())
-
-
 def _together(summary: Summary) -> dict[str, Callable[[Telemetry], str]]:
     """What is shown of all devices that trained together."""
     return {
@@ -142,15 +128,13 @@ _HOST: Final[dict[str, Callable[[HostTelemetry], str]]] = {
 
 def _block(columns: dict[str, Callable[[Subject], str]], subjects: Sequence[tuple[str, Subject]]) -> Block | None:
     """Lay out the columns that any subject has something in; None where there is none."""
-    known: dict[str, list[str]] = {}
-    for header, cell in columns.items():
-        cells = [cell(subject) for _, subject in subjects]
-        if any(text != ABSENT for text in cells):
-            known[header] = cells
-    if not known:
-        return None
-    names = [name for name, _ in subjects]
-    return Block(headers=("devices", *known), rows=tuple(zip(names, *known.values(), strict=True)))
+
+    def of(cell: Callable[[Subject], str]) -> Callable[[tuple[str, Subject]], str]:
+        return lambda one: cell(one[1])
+
+    named = {"devices": lambda one: one[0], **{header: of(cell) for header, cell in columns.items()}}
+    found = Block.of(subjects, named)
+    return found if len(found.headers) > 1 else None
 
 
 def _named(

@@ -11,8 +11,11 @@ from rich.text import Text
 
 from runner.analysis.comparisons.transports import SAMPLED, ComparedRow
 from runner.core.units import ABSENT, PLUS_MINUS, ends_by_column, figure, half_width, percent
-from runner.report.block import Block, section
-from runner.report.figures import runs
+from runner.report.block import Block
+from runner.report.comparison import ComparisonReport, Sheet
+from runner.report.figures import runs as counted
+from runner.report.figures import told
+from runner.report.page.figures import transports as draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +36,7 @@ def columns(comparison: Comparison) -> dict[str, Callable[[ComparedRow], str]]:
     return {
         "transport": lambda one: one.transport,
         "devices": lambda one: one.row.devices,
-        "runs": lambda one: runs(one.row),
+        "runs": lambda one: counted(one.row),
         f"{comparison.unit} ±": lambda one: figure(one.row.throughput, half_width(one.row.throughput_ci95)),
         "efficiency (%) ±": lambda one: figure(
             percent(one.row.efficiency), half_width(one.row.efficiency_ci95, scale=100)
@@ -135,27 +138,32 @@ def _part(every: Mapping[str, Callable[[ComparedRow], str]], shown: Sequence[str
     return table
 
 
-def markdown(comparison: Comparison) -> str:
-    """A section with the table and every reservation; ends with a newline."""
-    return section(
-        f"{comparison.title}: transports",
-        (comparison.setting, comparison.ran_on, legend(comparison)),
-        (table(comparison),),
-        notes=notes(comparison),
+def report(
+    comparison: Comparison, *, name: str, runs: Mapping[tuple[str, int], tuple[str, ...]] | None = None
+) -> ComparisonReport:
+    """The reports of transports side by side: the table, and throughput and bytes a step on one sheet.
+
+    Args:
+        comparison: at least two transports.
+        name: of the files and figures.
+        runs: by transport and scale, ids of the runs.
+    """
+    drawn = draw(comparison, name=name, runs=runs or {})
+    fastest = max(
+        (row for row in comparison.rows if row.row.usable and row.row.throughput is not None),
+        key=lambda row: row.row.throughput or 0.0,
+        default=None,
     )
-
-
-def table(comparison: Comparison) -> Block:
-    """The table without columns that hold nothing."""
-    return Block.of(every_row(comparison), columns(comparison), words=WORDS)
-
-
-def to_csv(comparison: Comparison) -> str:
-    """One line a row, full precision, an empty field where there is no figure; bytes and 1e9 bytes a second."""
-    import pandas as pd  # noqa: PLC0415  (half a second that no other command should wait for)
-
-    frame = pd.DataFrame(
-        [
+    return ComparisonReport(
+        chapter="comparisons",
+        name=name,
+        title=f"{comparison.title}: transports",
+        lead=f"fastest over {fastest.transport}: {told(fastest.row)}" if fastest else "no usable run",
+        lines=(comparison.setting, comparison.ran_on, legend(comparison)),
+        tables={"Transports": table(comparison)},
+        legends=(),
+        notes=notes(comparison),
+        csv=[
             {
                 "transport": row.transport,
                 "scale": row.row.scale,
@@ -172,15 +180,35 @@ def to_csv(comparison: Comparison) -> str:
                 "sent_bytes_per_step": row.sent_bytes,
                 "counted_by": row.counted_by,
                 "expected_bytes_per_node_and_step": row.expected_bytes,
-                "gradient_bytes": row.gradient_bytes,
+                "gradient_bytes": _bytes(comparison, row.gradient_bytes, "gradient_bytes"),
                 "probe_gb_s": row.probe_gb_s,
-                "probe_bytes": row.probe_bytes,
+                "probe_bytes": _bytes(comparison, row.probe_bytes, "probe_bytes"),
                 "repeats": row.row.repeats,
                 "status": row.row.status,
                 "reasons": "; ".join(row.row.reasons),
             }
             for row in comparison.rows
-        ]
+        ],
+        figures=drawn,
+        pictures={
+            name: Sheet(
+                tuple(one for one in drawn if not one.name.endswith("training-time")),
+                (comparison.ran_on, f"×: ratio to {comparison.first}; Gbit/s: what was reached"),
+                title=f"{comparison.title}: transports",
+                lead=(comparison.setting,),
+                side_by_side=True,
+            )
+        },
+        runs=tuple(dict.fromkeys(run for own in (runs or {}).values() for run in own)),
     )
-    text: str = frame.to_csv(index=False, lineterminator="\n")
-    return text
+
+
+def _bytes(comparison: Comparison, value: float | None, name: str) -> float | None:
+    """As files on record have it: with a decimal where not every row knows it."""
+    known = all(getattr(row, name) is not None for row in comparison.rows)
+    return value if known or value is None else float(value)
+
+
+def table(comparison: Comparison) -> Block:
+    """The table without columns that hold nothing."""
+    return Block.of(every_row(comparison), columns(comparison), words=WORDS)

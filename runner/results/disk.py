@@ -15,11 +15,7 @@ from runner.engines import owner
 
 @contextmanager
 def written(directory: Path) -> Iterator[None]:
-    """Write something into a directory.
-
-    Raises:
-        RunFailedError: the system would not; the sentence names the directory.
-    """
+    """Write something into a directory; where the system would not, the RunFailedError names it."""
     try:
         yield
     except OSError as error:
@@ -30,11 +26,7 @@ def written(directory: Path) -> Iterator[None]:
 
 
 def keep_room(directory: Path, size: int) -> IO[bytes]:
-    """So many bytes of a directory's disk in a file without a name: closed, or with its process killed, it leaves nothing.
-
-    Raises:
-        OSError: they can't be had.
-    """
+    """So many bytes of a directory's disk in a file without a name, which leaves nothing when it is closed or its process killed."""
     with ExitStack() as undo:
         room = undo.enter_context(tempfile.TemporaryFile(dir=directory))
         os.posix_fallocate(room.fileno(), 0, size)
@@ -55,24 +47,15 @@ def check_writable(out: Path, *, room: int = 1) -> None:
         raise RequestError(f"OUT={out} can't be written ({error.strerror}); give another place with OUT=DIR") from error
 
 
-class Appended:
-    """Such a file. Nothing is kept back in memory: what a killed runner had heard is on disk."""
+class AppendOnly:
+    """A file of lines, made if need be. Nothing is kept back in memory: what a killed runner had heard is on disk."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, made if need be.
-
-        Raises:
-            OSError: it can't be.
-        """
         self._file = path.open("ab", buffering=0)
         self._size = os.fstat(self._file.fileno()).st_size
 
     def add(self, text: str) -> None:
-        """Append a line.
-
-        Raises:
-            OSError: it can't be written; nothing of it is left.
-        """
+        """Append a line; nothing of it is left where it can't be written, which is an OSError."""
         line = f"{text}\n".encode()
         left = memoryview(line)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,34 +16,32 @@ Run = tuple[Path, RunRecord]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnFile:
+class FoundRuns:
     """The runs of some run directories, and a sentence about each record that does not count: it can't be read, or is a copy."""
 
     runs: tuple[Run, ...]
     passed_over: tuple[str, ...]
 
 
-def read_runs(
-    directories: Iterable[Path], *, as_read: Callable[[RunRecord], RunRecord] = lambda record: record
-) -> OnFile:
-    """Read the records of run directories; the runs keep the order of these.
+def read_runs(directories: Iterable[Path]) -> FoundRuns:
+    """Read the records of run directories, in their order.
 
     A run of which there are several records, as copies and links make them, counts once: it was measured once.
-
-    Args:
-        directories: where they are.
-        as_read: what is kept of each.
     """
-    read: list[Run] = []
     passed_over: list[str] = []
-    for directory in dict.fromkeys(directories):
-        try:
-            read.append((directory, as_read(read_record(directory))))
-        except RequestError as error:
-            passed_over.append(str(error))
+    read = list(read_each(directories, passed_over))
     kept, copies = each_once([(directory, record.run_id) for directory, record in read])
     runs = tuple(run for run in read if run[0] in kept)
-    return OnFile(runs=runs, passed_over=(*passed_over, *copies))
+    return FoundRuns(runs=runs, passed_over=(*passed_over, *copies))
+
+
+def read_each(directories: Iterable[Path], passed_over: list[str]) -> Iterator[Run]:
+    """Read the records of run directories one by one; a sentence about each that can't be read joins `passed_over`."""
+    for directory in dict.fromkeys(directories):
+        try:
+            yield directory, read_record(directory)
+        except RequestError as error:
+            passed_over.append(str(error))
 
 
 def each_once(named: Sequence[tuple[Path, str]]) -> tuple[frozenset[Path], tuple[str, ...]]:
@@ -68,7 +66,7 @@ def records_under(folder: Path) -> Iterator[Run]:
     return iter(read_runs(run_directories(folder)).runs)
 
 
-def runs_at(*places: str) -> OnFile:
+def runs_at(*places: str) -> FoundRuns:
     """Read every record of some places, in the order of their paths; directories of runs that never ended are passed over.
 
     Args:
@@ -90,11 +88,7 @@ def directories_at(*places: str) -> list[Path]:
 
 
 def _directories(place: str) -> Iterator[Path]:
-    """The run directories of a place.
-
-    Raises:
-        RequestError: there is none.
-    """
+    """The run directories of a place."""
     named = os.path.expanduser(place)  # noqa: PTH111 - leaves what is no user's as it is
     # What exists is itself, whatever characters are in its name.
     found = [named] if os.path.exists(named) else glob.glob(named)  # noqa: PTH110, PTH207 - no error for what is no path

@@ -17,15 +17,14 @@ from typing import IO, TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from runner.core.columns import TableName
 from runner.core.errors import RequestError, RunFailedError, one_line
 from runner.core.events import Event
-from runner.core.events.parse import Rows, parse_events
-from runner.core.frozen import is_plain, lean, load_fields, misfit, refuse_newer
+from runner.core.events.parse import Rows, TableName, parse_events
+from runner.core.frozen import is_plain_but_for_figures, load_fields, misfit, refuse_newer
 from runner.core.record import EVENTS, SCHEMA_VERSION, RunPlan, RunRecord
 from runner.core.trial import AnyTrial, of_older
 from runner.results import tables
-from runner.results.disk import Appended, draft, keep_room, written
+from runner.results.disk import AppendOnly, draft, keep_room, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +43,7 @@ class RunWriter:
         self.directory = directory
         self.failure: RunFailedError | None = None
         self._room: IO[bytes] | None = None
-        self._open: dict[str, Appended] = {}
+        self._open: dict[str, AppendOnly] = {}
         self._one_at_a_time = threading.Lock()  # samplers are heard in threads of their own
 
     def create(self, plan: RunPlan) -> None:
@@ -84,16 +83,12 @@ class RunWriter:
     def _append(self, name: str, text: str) -> None:
         with self._writing():
             if name not in self._open:
-                self._open[name] = Appended(self.directory / name)
+                self._open[name] = AppendOnly(self.directory / name)
             self._open[name].add(text)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Write something, unless something could not be written before: a record with holes would look whole.
-
-        Raises:
-            RunFailedError: it could not be, now or before.
-        """
+        """Write something, unless something could not be written before: a record with holes would look whole."""
         with self._one_at_a_time:
             if self.failure:
                 raise self.failure
@@ -104,11 +99,11 @@ class RunWriter:
                 self.failure = error
                 raise
 
-    def settle(self, plan: RunPlan) -> None:
+    def close_tables(self, plan: RunPlan) -> None:
         """Turn the rows of tables into Parquet; whatever fails there, they stay readable as they came, and the record is still to be written."""
         self.close()
         with suppress(Exception):
-            tables.settle(self.directory, nodes=plan.nodes)
+            tables.write_parquet(self.directory, nodes=plan.nodes)
 
     def table(self, table: TableName, *, report: Callable[[str], None]) -> pd.DataFrame | None:
         """Read a table of this run for its grading; one that can't be read is reported, and does not cost the run its record."""
@@ -156,17 +151,17 @@ def read_record(directory: Path) -> RunRecord:
     path = directory / RECORD
     try:
         text = path.read_text(encoding="utf-8")
-        if is_plain(text) and '"techniques"' in text:  # one of this version, read ten times faster
+        if is_plain_but_for_figures(text) and '"techniques"' in text:  # one of this version, read ten times faster
             with suppress(ValidationError):
                 record = RunRecord.model_validate_json(text)
                 if record.schema_ == SCHEMA_VERSION:
-                    return lean(record)
+                    return record
         fields = load_fields(text)
         refuse_newer(fields, path, newest=SCHEMA_VERSION)
         trial = fields.get("trial")
         if isinstance(trial, dict) and "techniques" not in trial:
             trial |= {"techniques": of_older(trial)} if "framework" in trial else {}
-        return lean(RunRecord.model_validate(fields))
+        return RunRecord.model_validate(fields)
     except FileNotFoundError as error:
         raise RequestError(f"{directory}: holds no {RECORD}, so no run ended there; name a run directory") from error
     except ValidationError as error:
@@ -267,8 +262,9 @@ def write_report(out: Path, name: str, content: str | bytes) -> Path:
 
 
 def record_schema() -> str:
-    """JSON Schema of a record, as committed under `results/schema/`."""
-    return json.dumps(RunRecord.model_json_schema(by_alias=True), indent=1, sort_keys=True) + "\n"
+    """JSON Schema of a record, as committed under `results/schema/`; who reads it may know external trials by the name they have there."""
+    text = json.dumps(RunRecord.model_json_schema(by_alias=True)).replace("ExternalTrial", "ForeignTrial")
+    return json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
 
 
 def baseline_for(trial: AnyTrial, records: Sequence[tuple[Path, RunRecord]]) -> tuple[Path, RunRecord] | None:

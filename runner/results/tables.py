@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.analysis.profile.classify import category
-from runner.core.columns import COLUMNS, Kind, TableName
-from runner.core.events.parse import Rows
+from runner.core.events.parse import COLUMNS, Kind, Rows, TableName
 from runner.core.frozen import load_fields
 from runner.results.disk import draft
 
@@ -33,12 +32,10 @@ def parquet_file(table: TableName) -> str:
     return f"{table}.parquet"
 
 
-def settle(directory: Path, *, nodes: Mapping[str, str]) -> None:
+def write_parquet(directory: Path, *, nodes: Mapping[str, str]) -> None:
     """Turn the lines of every table in a run directory into Parquet; the lines go once all of them are in it.
 
-    Args:
-        directory: the run directory.
-        nodes: by container, the node that it ran on.
+    `nodes` has by container the node that it ran on.
 
     Raises:
         OSError: it could not be written; the lines are still there.
@@ -61,15 +58,9 @@ def settle(directory: Path, *, nodes: Mapping[str, str]) -> None:
 
 
 def read(directory: Path, table: TableName, *, nodes: Mapping[str, str]) -> pd.DataFrame | None:
-    """Read a table with every column that it can have, null where a program had nothing for it.
+    """Read a table with every column that it can have, null where a program had nothing for it; None when the run has no such table.
 
-    Args:
-        directory: the run directory.
-        table: which one.
-        nodes: by container, the node that it ran on; asked where the runner was killed before it wrote Parquet.
-
-    Returns:
-        None when the run has no such table.
+    `nodes` is asked where the runner was killed before it wrote Parquet.
     """
     import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
     import pyarrow.parquet as pq  # noqa: PLC0415

@@ -1,21 +1,23 @@
-"""The main job, from a request to a report: look, plan, prepare, run every trial, publish. Each stage hands its result on."""
+"""The main job, from a request to a report: discover, plan, prepare, run every trial, publish. Each stage hands its result on."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 
 from runner.cluster.cleanup import remove_certain
-from runner.core.console import open_console
+from runner.core.console import complain, open_console
 from runner.core.errors import NoBaseError
 from runner.core.record import RunRecord
 from runner.core.request import Request
-from runner.core.trial import AnyTrial, ForeignTrial, Trial, title
+from runner.core.trial import AnyTrial, ExternalTrial, Trial, title
 from runner.engines import docker, shaper
 from runner.plan import external
+from runner.plan.choice import choose_image
 from runner.plan.discovery import (
     AnyResources,
     EngineChoice,
@@ -23,8 +25,8 @@ from runner.plan.discovery import (
     Resources,
     discover,
     discover_external,
+    emulate_for_comparison,
 )
-from runner.plan.interconnect_sweep import apply_defaults
 from runner.plan.plan import plan
 from runner.report.progress import Progress, progress
 from runner.results import disk
@@ -34,8 +36,14 @@ from runner.run.prepare import Prepared, prepare, preview
 from runner.run.trial_runner import Known, Run, TrialRunner, lay_out
 
 
-def bench(request: Request, *, command: tuple[str, ...]) -> int:
-    """Run a request to its report and return the exit code.
+def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, verbose: bool = False) -> int:
+    """Run a request to its report, printed in short or `verbose`, and return the exit code.
+
+    Args:
+        request: what was asked.
+        command: the command line, for the records.
+        as_json: write what the tables are made from to standard output, and the tables to standard error.
+        verbose: print every table; else one screen.
 
     Raises:
         RequestError: it can't be met; nothing was started.
@@ -45,10 +53,25 @@ def bench(request: Request, *, command: tuple[str, ...]) -> int:
     with progress(open_console(stderr=True)) as shown:
         runs = run(request, command=command, name=name, shown=shown)
     # pandas and matplotlib take a second to load: not before a job is under way (`report/ahead.py`).
-    from runner.report.publish import publish  # noqa: PLC0415
+    from runner.report.publish import Measured, publish  # noqa: PLC0415
 
-    publish(runs, out=runs[-1][0].parent, name=name, console=open_console(soft_wrap=True))
+    publish(
+        runs, out=runs[-1][0].parent, name=name, console=open_console(stderr=as_json, soft_wrap=True), verbose=verbose
+    )
+    if as_json:
+        summaries = [summary.model_dump(mode="json") for _, summary in Measured.of(runs).curves]
+        sys.stdout.write(json.dumps(summaries, indent=1) + "\n")
+    complain(_smoke_test(request, runs[0][1].trial))
     return exit_code([record for _, record in runs])
+
+
+def _smoke_test(request: Request, trial: AnyTrial) -> Iterator[str]:
+    """What the default on CPUs is, which fits the smallest machine, to those who asked for nothing else."""
+    if isinstance(trial, Trial) and trial.device == "cpu" and not (request.model or request.image_size):
+        yield (
+            f"{trial.model} at {trial.image_size}×{trial.image_size} is a smoke test: training works here; to compare machines, train on "
+            "images of the usual size: add --model=resnet50 --image-size=224"
+        )
 
 
 def run(
@@ -74,10 +97,14 @@ def run(
         RequestError: it can't be met; nothing was started.
         RunFailedError: a run could not be recorded.
     """
-    request = apply_defaults(request)
+    request = emulate_for_comparison(request)
     resources = _discover(request, say=shown.stage)
     with closing(resources.cluster):
+        if isinstance(resources, Resources):
+            resources = choose_image(request, resources, say=shown.stage)
         trials = _plan(request, resources)
+        if note := external.note(request):
+            shown.stage(note)
         check_writable(resources.out, room=RESERVE_BYTES)
         _tidy(resources, shown)
         try:
@@ -86,13 +113,14 @@ def run(
             if not isinstance(resources, Resources) or request.engine is not None or resources.cluster.way != "here":
                 raise
             resources = replace(resources, engine=EngineChoice("venv", f"no image can be built here: {error}"))
+            resources = choose_image(request, resources, say=shown.stage)
             resources.check_engine()
             trials = _plan(request, resources)
             prepared = prepare(resources, shown, packed_at=trials[0].packed_at, run=name)
         try:
             _check_links(trials, prepared)
             matrix = TrialRunner(request, resources, prepared, shown, command, name, known)
-            return matrix.run_all([trial for trial in trials if isinstance(trial, ForeignTrial) or wanted(trial)])
+            return matrix.run_all([trial for trial in trials if isinstance(trial, ExternalTrial) or wanted(trial)])
         finally:
             prepared.release()
 
@@ -118,11 +146,7 @@ def _tidy(resources: AnyResources, shown: Progress) -> None:
 
 
 def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
-    """See whether the links of emulated nodes can be had here, before the first trial.
-
-    Raises:
-        RequestError: they can't.
-    """
+    """See whether the links of emulated nodes can be had here, before the first trial."""
     if prepared.tools:
         links = dict.fromkeys(trial.link for trial in trials if isinstance(trial, Trial) and trial.link)
         shaper.check(next(iter(prepared.engines.values())), image=prepared.tools, links=links)
@@ -130,10 +154,14 @@ def _check_links(trials: Sequence[AnyTrial], prepared: Prepared) -> None:
 
 def dry_run(request: Request) -> int:
     """Print the command lines that `bench` would run, and start nothing."""
-    request = apply_defaults(request)
+    request = emulate_for_comparison(request)
     resources = _discover(request, contact=False)
+    if isinstance(resources, Resources):
+        resources = choose_image(request, resources, say=lambda text: complain([text]))
     trials = _plan(request, resources)
     prepared = preview(resources, packed_at=trials[0].packed_at)
+    if note := external.note(request):
+        sys.stdout.write(f"# {note}\n")
     for number, trial in enumerate(trials, start=1):
         sys.stdout.write(f"# {title(trial)}, repeat {trial.repeat}\n")
         found = lay_out(trial, resources, prepared, run_id=f"RUN{number}", hz=request.telemetry_hz)

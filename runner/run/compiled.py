@@ -9,14 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 from runner.core.cache import cache_dir
 from runner.core.container_spec import Mount
 from runner.core.trial import Trial
 from runner.engines.user import give
-
-_DIGITS: Final = 16
 
 
 def store_for(trial: Trial, *, engine: str, software: str) -> Path | None:
@@ -27,12 +24,7 @@ def store_for(trial: Trial, *, engine: str, software: str) -> Path | None:
     if "compile" not in trial.techniques:
         return None
     digest = hashlib.sha256(f"{engine}\n{software}".encode()).hexdigest()
-    return cache_dir() / "compiled" / digest[:_DIGITS]
-
-
-def mount(store: Path, *, place: str) -> Mount:
-    """What shows it to a job, which may write there."""
-    return Mount(source=str(store), target=place, read_only=False)
+    return cache_dir() / "compiled" / digest[:16]
 
 
 def make_ready(mounts: Iterable[Mount], *, user: str) -> None:

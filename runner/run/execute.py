@@ -20,14 +20,14 @@ from runner.core.errors import RunFailedError
 from runner.core.events import Event
 from runner.core.events.parse import EventError, Rows, parse_line
 from runner.core.interrupts import Stopped
-from runner.core.record import Outcome
+from runner.core.record import Outcome, Status
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, Trial
 from runner.engines.base import Engine, EngineError, Line
 from runner.results.store import RunWriter
 from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Lost, Stop
 from runner.run.dialects.base import Reader
-from runner.run.mpi_output import Untangler
+from runner.run.mpi_output import TornLines
 
 # How long a run may stay silent. TorchInductor compiles a network of 50 layers and times its kernels for three minutes on 16 cores.
 SILENCE_S: Final = 600.0
@@ -56,11 +56,7 @@ class Limits:
         return cls(request.timeout_s, silence_s)
 
     def check(self, now: float, *, started: float, heard: float) -> None:
-        """Hold the time since the start and since the last line against the limits.
-
-        Raises:
-            Stop: one is reached.
-        """
+        """Stop the run where the time since the start, or since the last line, has reached its limit."""
         if now - started > self.wall_s:
             raise Stop("timeout", f"no end after {self.wall_s:.0f} s; give a longer {self.flag} if the job needs it")
         if now - heard > self.silence_s:
@@ -70,25 +66,20 @@ class Limits:
 
 
 @dataclass
-class _Hearing:
+class _Output:
     """Where what the containers say goes: events to the record and to `watch`, all else to the log and to a dialect's reader."""
 
     group: ContainerGroup
     writer: RunWriter
     watch: Callable[[Event], None]
     readers: Mapping[str, Reader]
-    torn: defaultdict[tuple[str, str], Untangler] = field(default_factory=lambda: defaultdict(Untangler))
+    torn: defaultdict[tuple[str, str], TornLines] = field(default_factory=lambda: defaultdict(TornLines))
 
     def line(self, name: str, line: Line, *, received: float) -> None:
-        """Take in one line, as it came.
-
-        Raises:
-            Stop: an event in it breaks the contract.
-        """
-        if not line.whole:
-            return
-        for text in self.torn[name, line.stream].feed(line.text):
-            self._whole(name, Line(stream=line.stream, text=text), received=received)
+        """Take in one line, as it came; an event in it that breaks the contract ends the run."""
+        if line.whole:
+            for text in self.torn[name, line.stream].feed(line.text):
+                self._whole(name, line.stream, text, received=received)
 
     def rest(self, name: str) -> None:
         """Log what a container that has ended never brought to the end of a line."""
@@ -97,29 +88,24 @@ class _Hearing:
                 self.writer.log(name, text)
                 self.group.keep(name, text)
 
-    def _whole(self, name: str, line: Line, *, received: float) -> None:
+    def _whole(self, name: str, stream: str, text: str, *, received: float) -> None:
         try:
-            event = parse_line(line.text, received=received, container=name) if line.stream == "stdout" else None
+            event = parse_line(text, received=received, container=name) if stream == "stdout" else None
         except EventError as error:
             raise Stop("failed", str(error)) from error
         if isinstance(event, Rows):
             self.writer.rows(event)
-            return
-        if event is not None:
+        elif event is not None:
             self._event(event)
-            return
-        self.writer.log(name, line.text)
-        self.group.keep(name, line.text)
-        if reader := self.readers.get(name):
-            for event in reader.feed(line.text, received=received):
-                self._event(event)
+        else:
+            self.writer.log(name, text)
+            self.group.keep(name, text)
+            if reader := self.readers.get(name):
+                for event in reader.feed(text, received=received):
+                    self._event(event)
 
     def ended(self, name: str, *, received: float) -> None:
-        """Take note that a container ended well.
-
-        Raises:
-            DialectError: its log lacks what the figures need.
-        """
+        """Take note that a container ended well; a DialectError where its log lacks what the figures need."""
         if reader := self.readers.get(name):
             for event in reader.close(received=received):
                 self._event(event)
@@ -162,14 +148,15 @@ def execute(
     stopped = stopped or Stopped()
     group = ContainerGroup({spec.name: spec.node for spec in specs})
     phases: dict[str, float] = {}
+    status: Status = "ok"
+    reason: str | None = None
     try:
-        hearing = _Hearing(group, writer, watch, readers or {})
+        output = _Output(group, writer, watch, readers or {})
         with group.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
             _heed(stopped)
             group.start(engines, specs, keys or {})
             phases["create"] = time.monotonic() - started
-            _follow(group, hearing, specs=specs, limits=limits, started=started, stopped=stopped)
-        status, reason = "ok", None
+            _follow(group, output, specs=specs, limits=limits, started=started, stopped=stopped)
     except Stop as stop:
         status, reason = stop.status, stop.reason
     except RunFailedError as error:  # the record can't be written any more
@@ -177,43 +164,32 @@ def execute(
     finally:
         group.end()
     phases["total"] = time.monotonic() - started
-    return Outcome.model_validate(
-        {
-            "status": status,
-            "reason": reason,
-            "exit_codes": group.exit_codes,
-            "started": started,
-            "phases_s": phases,
-            "containers": group.identifiers,
-        }
+    return Outcome(
+        status=status,
+        reason=reason,
+        exit_codes=group.exit_codes,
+        started=started,
+        phases_s=phases,
+        containers=group.identifiers,
     )
 
 
 def _heed(stopped: Stopped) -> None:
-    """End a run that was stopped.
-
-    Raises:
-        Stop: it was.
-    """
+    """End a run that was stopped."""
     if stopped.by:
         raise Stop("interrupted", stopped.reason)
 
 
 def _follow(
     group: ContainerGroup,
-    hearing: _Hearing,
+    output: _Output,
     *,
     specs: Sequence[ContainerSpec],
     limits: Limits,
     started: float,
     stopped: Stopped,
 ) -> None:
-    """Take in lines until every container but the daemons has ended.
-
-    Raises:
-        Stop: it was stopped, a limit was reached, a container failed, a daemon ended before its time, or an event broke the contract.
-        RunFailedError: the record can't be written any more.
-    """
+    """Take in lines until every container but the daemons has ended."""
     workers = {spec.name for spec in specs if spec.role == "worker"}
     daemons = {spec.name for spec in specs if spec.role == "daemon"}
     awaited = {spec.name for spec in specs} - daemons
@@ -223,7 +199,7 @@ def _follow(
         _heed(stopped)
         now = time.monotonic()
         if now - written > WRITTEN_S:
-            hearing.writer.check()
+            output.writer.check()
             written = now
         limits.check(now, started=started, heard=heard)
         if workers_ended and now - workers_ended > HELPERS_GRACE_S:
@@ -235,7 +211,7 @@ def _follow(
             continue
         heard = time.monotonic()
         if isinstance(said, Line):
-            hearing.line(name, said, received=heard)
+            output.line(name, said, received=heard)
             continue
         if isinstance(said, Lost):
             group.lost.add(group.nodes[name])
@@ -245,23 +221,18 @@ def _follow(
                 "network and its engine are up, then `dlscale clean` removes what a lost node kept",
             )
         group.exit_codes[name] = said
-        hearing.rest(name)
+        output.rest(name)
         if name in daemons:
             raise Stop("failed", f"{group.explain(name)}; it ended before those that it serves")
         if said != 0:
             raise Stop("failed", group.explain(name))
-        hearing.ended(name, received=heard)
+        output.ended(name, received=heard)
         if workers <= set(group.exit_codes):
             workers_ended = heard
 
 
 def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) -> None:
-    """Run one container that prepares something to its end, telling every line that it writes.
-
-    Args:
-        engine: starts the container.
-        spec: the container.
-        say: told of every line.
+    """Run one container that prepares something to its end, and `say` every line that it writes.
 
     Raises:
         RunFailedError: it would not start or did not end well; the sentence carries its last words.

@@ -8,35 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from runner.analysis.grading import measure
-from runner.analysis.grading.grade import Graded, finite_losses, grade, unsettled, watch, with_doubts
+from runner.analysis.grading.grade import Graded, grade, watch
+from runner.analysis.grading.validity import finite_losses, unsettled, with_doubts
 from runner.core.events import Event
 from runner.core.measurement import Measurement, Throughput
 from runner.core.provenance import Provenance
 from runner.core.record import Outcome, RunPlan, Validity
-from runner.core.request import AskedDialect
 from runner.core.transport import Evidence, Transport
-from runner.core.trial import AnyTrial, ForeignTrial
+from runner.core.trial import AnyTrial, ExternalTrial
 from runner.core.workload import Workload
+from runner.run.dialects import UNITS
 from runner.run.dialects.nccl_tests import bus_bandwidth
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# What each log counts, in its own words; Caffe and MXNet train on whatever their input holds.
-UNITS: Final[Mapping[AskedDialect, str]] = MappingProxyType(
-    {
-        "auto": "samples/s",
-        "events": "samples/s",
-        "caffe": "samples/s",
-        "mxnet": "samples/s",
-        "tf_cnn_benchmarks": "images/s",
-        "horovod": "images/s",
-        "nccl-tests": "GB/s",
-    }
-)
 
 
 def grade_run(
@@ -50,11 +38,8 @@ def grade_run(
     samples: pd.DataFrame | None,
     kernels: pd.DataFrame | None,
 ) -> Graded:
-    """Compute the figures of one run and judge whether they may be used; see `runner.analysis.grading.grade.grade`.
-
-    `workload` is what one of the suite's own programs trained; None for an external one.
-    """
-    if isinstance(trial, ForeignTrial):
+    """Compute the figures of one run and judge whether they may be used; `workload` is None of an external program."""
+    if isinstance(trial, ExternalTrial):
         return grade_external(trial, outcome=outcome, events=events, samples=samples, monitors=plan.monitors)
     if workload is None:
         raise TypeError(f"{trial.workload} is not handed over")
@@ -72,7 +57,7 @@ def grade_run(
 
 
 def grade_external(
-    trial: ForeignTrial,
+    trial: ExternalTrial,
     *,
     outcome: Outcome,
     events: Sequence[Event],
@@ -80,7 +65,7 @@ def grade_external(
     monitors: Mapping[str, str] = MappingProxyType({}),
 ) -> Graded:
     """Compute what the log of an external program tells, and judge whether it may be used."""
-    unit = UNITS[trial.dialect]
+    unit = f"{trial.pattern.unit}/s" if trial.pattern else UNITS.get(trial.dialect, "samples/s")
     measurement = measure.measure(events, started=outcome.started, unit=unit)
     if trial.dialect == "nccl-tests":
         bandwidth = bus_bandwidth(events)

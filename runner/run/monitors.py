@@ -16,8 +16,7 @@ from typing import Final
 from runner.analysis.grading.failures import explain
 from runner.core.container_spec import ContainerSpec
 from runner.core.errors import RunFailedError
-from runner.core.events import Event
-from runner.core.events.monitor import MonitorStart, MonitorStop, Trouble
+from runner.core.events import Event, MonitorStart, MonitorStop, Trouble
 from runner.core.events.parse import EventError, Rows, parse_line
 from runner.core.interrupts import Stopped
 from runner.engines.base import Container, Engine, EngineError
@@ -170,15 +169,8 @@ class _Sampler:
     def _complain(self, reason: str) -> None:
         now = time.monotonic()
         with suppress(RunFailedError):
-            self._event(
-                Trouble(
-                    event="trouble",
-                    rank=0,
-                    t=now,
-                    received=now,
-                    container=self._spec.name,
-                    device="host",
-                    fields=(),
-                    reason=reason,
-                )
+            name = self._spec.name
+            told = Trouble(
+                event="trouble", rank=0, t=now, received=now, container=name, device="host", fields=(), reason=reason
             )
+            self._event(told)

@@ -18,7 +18,7 @@ _EACH: Final = 256
 _TAG: Final = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:")
 
 
-class Untangler:
+class TornLines:
     """Takes in the physical lines of one stream; gives those that its ranks wrote, each behind one tag."""
 
     def __init__(self) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runner.core.container_spec import LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
+from runner.core.cache import cache_dir
+from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.core.trial import Dataset
 from runner.engines.base import Engine
 from runner.engines.user import give
@@ -48,13 +49,12 @@ def packed_path(data: Dataset, cache: Path, *, framework: str, image_size: int) 
 
 
 def pack(
-    *,
     data: Dataset,
     framework: str,
-    image_size: int,
     engine: Engine,
     image: str,
-    cache: Path,
+    *,
+    image_size: int,
     cpus: tuple[int, ...],
     say: Callable[[str], None],
 ) -> Path:
@@ -63,59 +63,44 @@ def pack(
     Args:
         data: the folder.
         framework: who is to read it.
-        image_size: height and width in pixels that it will be trained at.
         engine: runs the packer.
         image: an image (or environment) of that framework and engine.
-        cache: where packed data sets are kept.
+        image_size: height and width in pixels that it will be trained at.
         cpus: cores that the packer may use.
         say: told of every line of progress.
 
     Raises:
         RunFailedError: the packer failed.
     """
-    target = packed_path(data, cache, framework=framework, image_size=image_size)
+    target = packed_path(data, cache_dir(), framework=framework, image_size=image_size)
     if target.exists():
         return target
-    packer = PACKERS[framework]
-    size = (f"--image-size={image_size}",) if packer.sized else ()
     draft = target.parent.with_name(f"{target.parent.name}.{os.getpid()}.part")
     draft.mkdir(parents=True)
-    try:
-        give(draft, engine.user())
-        words = (packer.program, target.name, *size)
-        run_tool(engine, _spec(data, engine, image, out=draft, cpus=cpus, words=words), say)
-        draft.replace(target.parent)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return target
-
-
-def _spec(
-    data: Dataset, engine: Engine, image: str, *, out: Path, cpus: tuple[int, ...], words: tuple[str, ...]
-) -> ContainerSpec:
-    """The packer's container: it may write into the new directory, and nowhere else."""
-    program, name, *more = words
-    site = engine.site(Path(data.path))
-    mounts = (*engine.mounts(Path(data.path)), Mount(source=str(out), target=engine.place(out), read_only=False))
+    out = engine.place(draft)
+    site, packer = engine.site(Path(data.path)), PACKERS[framework]
     run_id = f"pack-{data.digest[:8]}-{os.getpid()}"
-    argv = (
-        site.python,
-        f"{site.workloads}/lease.py",
-        site.python,
-        f"{site.workloads}/{program}",
-        site.data or data.path,
-        f"{engine.place(out)}/{name}",
-        *more,
-    )
-    return ContainerSpec(
+    spec = ContainerSpec(
         name=f"dlscale-{run_id}",
         node="here",
         role="tool",
         image=image,
-        argv=argv,
-        env={"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},  # noqa: S108 - the container's own
-        mounts=mounts,
+        argv=(
+            *(site.python, f"{site.workloads}/lease.py"),
+            *(site.python, f"{site.workloads}/{packer.program}", site.data or data.path, f"{out}/{target.name}"),
+            *((f"--image-size={image_size}",) if packer.sized else ()),
+        ),
+        env={"HOME": HOME, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        # It may write into the new directory, and nowhere else.
+        mounts=(*engine.mounts(Path(data.path)), Mount(source=str(draft), target=out, read_only=False)),
         cpus=cpus,
         user=engine.user(),
         labels={LABEL_RUN: run_id, LABEL_ROLE: "tool"},
     )
+    try:
+        give(draft, spec.user)
+        run_tool(engine, spec, say)
+        draft.replace(target.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return target

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.cluster.hosts.endpoint import engine_errors
-from runner.cluster.hosts.supply import check_data, python_modules, supply_image, supply_programs
+from runner.cluster.hosts.supply import check_data, programs, python_modules, supply_image
 from runner.cluster.hosts.survey import base_image
 from runner.core.cache import cache_dir, free_mib
 from runner.core.container_spec import LABEL_RUN
@@ -26,7 +26,7 @@ from runner.engines.local import LocalEngine
 from runner.images.base import ensure_tools, tools_base
 from runner.images.build import ensure
 from runner.images.custom_image import CustomImage
-from runner.images.own import OwnSoftware
+from runner.images.host_software import HostSoftware
 from runner.images.spec import ImageSpec
 from runner.plan.discovery import WORKLOADS, AnyResources, Resources, image_source
 from runner.plan.launch.monitor import MODULES
@@ -34,12 +34,11 @@ from runner.report.progress import Progress
 from runner.run.pack import PACKERS, pack, packed_path
 
 if TYPE_CHECKING:
-    from runner.cluster.hosts.survey import Surveyed
     from runner.engines.docker import Client
 
 
 @dataclass(frozen=True)
-class SamplersRoom:
+class Samplers:
     """Where samplers run: a process of the runner's own Python on this machine, containers of the suite's base on others.
 
     Attributes:
@@ -72,7 +71,7 @@ class Prepared:
     engine_details: EngineDetails
     image_used: ImageUsed
     data: Path | None
-    samplers: SamplersRoom
+    samplers: Samplers
     seconds: float
     image_ids: Mapping[str, str] = field(default_factory=dict)
     volume: str | None = None
@@ -89,7 +88,7 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
     """Build or find the image, or the environment where there is no container engine, and pack the data if the framework wants that.
 
     Args:
-        resources: what the request stands on.
+        resources: what the request runs on.
         shown: told of each step.
         packed_at: height and width in pixels of packed images; None where the program reads them as they are.
         run: names what is brought onto hosts, and labels it.
@@ -99,12 +98,20 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
         RunFailedError: the data could not be packed.
     """
     started = time.monotonic()
+    unpacked = _to_pack(resources) if packed_at else None
     if resources.cluster.way == "hosts":
-        return _on_hosts(resources, shown, started=started, run=run, packed_at=packed_at)
+        if unpacked:
+            raise RequestError(
+                f"DATA={unpacked.path} has to be packed for {resources.image.framework} first; type `dlscale data pack`, put what it writes "
+                "at the same path on every host, and give that"
+            )
+        return _on_hosts(resources, shown, started=started, run=run)
     engine, image = _engine(resources, shown)
-    data = resources.data
-    if packed_at and (dataset := _to_pack(resources)):
-        data = _pack(resources, dataset, engine, image, shown, image_size=packed_at)
+    data, tools = resources.data, None
+    if unpacked and packed_at:
+        data = _pack(unpacked, resources, engine, image, shown, image_size=packed_at)
+    if resources.cluster.way == "emulated" and isinstance(engine, DockerEngine):
+        tools = ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
     return Prepared(
         describer=engine,
         engines={member.node.name: engine for member in resources.cluster.members},
@@ -112,77 +119,36 @@ def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, 
         image_used=image,
         data=data,
         samplers=samplers_here(resources.node.name),
-        tools=_tools(resources, engine, shown),
+        tools=tools,
         seconds=time.monotonic() - started,
     )
 
 
-def samplers_here(node: str) -> SamplersRoom:
-    """Room for this machine's one sampler, under the name of the node that stands for it."""
-    engine = LocalEngine(Path(sys.executable), WORKLOADS)
-    return SamplersRoom(engine, {node: engine}, image="the runner's own Python")
-
-
-def _samplers_on(hosts: Mapping[str, Engine], volume: str) -> SamplersRoom:
-    return SamplersRoom(DockerPlan(volume), hosts, image=base_image().reference)
-
-
-def _tools(resources: AnyResources, engine: Engine, shown: Progress) -> str | None:
-    """Have ready what emulated nodes are made of."""
-    if resources.cluster.way != "emulated" or not isinstance(engine, DockerEngine):
-        return None
-    return ensure_tools(engine.client, cache=cache_dir(), report=shown.stage)
-
-
-def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: str, packed_at: int | None) -> Prepared:
-    """Build or find the image once, bring it and the programs onto every host.
-
-    This machine's engine is where it is built; where there is none, the first host's.
-    """
-    if packed_at and (dataset := _to_pack(resources)):
-        raise RequestError(
-            f"DATA={dataset.path} has to be packed for {resources.image.framework} first; type `dlscale data pack`, put what it writes "
-            "at the same path on every host, and give that"
-        )
-    connections = [seen.connection for seen in resources.cluster.surveyed]
-    source = image_source(resources.cluster)
-    image = _image(resources, source, shown)
-    ids = supply_image(image.reference, source=source, nodes=connections, report=shown.stage)
-    volume = f"dlscale-{run}-workloads"
-    engines: dict[str, Engine] = {seen.host.name: _on_host(seen, volume) for seen in resources.cluster.surveyed}
-    prepared = Prepared(
-        describer=DockerPlan(volume),
-        engines=engines,
-        engine_details=EngineDetails(version=resources.cluster.surveyed[0].engine.version, reason=None),
-        image_used=image,
-        data=resources.data,
-        samplers=_samplers_on(engines, volume),
-        seconds=time.monotonic() - started,
-        image_ids=ids,
-        volume=volume,
+def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
+    """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
+    image, way, node = resources.image, resources.cluster.way, resources.node.name
+    describer: Describer
+    if way == "hosts":
+        describer = DockerPlan(_volume("RUN"))
+    elif isinstance(image, HostSoftware):
+        describer = _own(image)
+    elif isinstance(image, ImageSpec) and not resources.engine.in_containers:
+        describer = LocalEngine(_environment(image), WORKLOADS)
+    else:
+        describer = DockerEngine(docker.connect(), WORKLOADS, beside=image.mounts)
+    data = resources.data
+    if packed_at and (unpacked := _to_pack(resources)):
+        data = packed_path(unpacked, cache_dir(), framework=image.framework, image_size=packed_at)
+    return Prepared(
+        describer=describer,
+        engines={},
+        engine_details=EngineDetails(version=None, reason=resources.engine.reason),
+        image_used=_suite_image(image, image.reference) if isinstance(image, ImageSpec) else _as_found(image),
+        data=data,
+        samplers=_samplers_on({}, _volume("RUN")) if way == "hosts" else samplers_here(node),
+        tools=tools_base().reference if way == "emulated" else None,
+        seconds=0.0,
     )
-    try:
-        for connection in connections:
-            with engine_errors(connection):
-                supply_programs(
-                    connection.client,
-                    WORKLOADS,
-                    beside=python_modules(MODULES, "psutil", "pynvml"),
-                    volume=volume,
-                    image=image.reference,
-                    labels={LABEL_RUN: run},
-                )
-                if prepared.data:
-                    check_data(connection, prepared.data, image=image.reference, labels={LABEL_RUN: run})
-    except BaseException:
-        prepared.release()
-        raise
-    return prepared
-
-
-def _on_host(seen: Surveyed, volume: str) -> DockerEngine:
-    with engine_errors(seen.connection):
-        return DockerEngine(seen.connection.client, volume, gpus_by=seen.engine.gpu_request)
 
 
 def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path:
@@ -195,75 +161,77 @@ def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path
     if resources.dataset is None:
         raise RequestError("there is no data to pack; give a folder of class folders with JPEGs")
     engine, image = _engine(resources, shown)
-    return _pack(resources, resources.dataset, engine, image, shown, image_size=image_size)
+    return _pack(resources.dataset, resources, engine, image, shown, image_size=image_size)
+
+
+def samplers_here(node: str) -> Samplers:
+    """This machine's one sampler, under the name of the node that stands for it."""
+    engine = LocalEngine(Path(sys.executable), WORKLOADS)
+    return Samplers(engine, {node: engine}, image="the runner's own Python")
+
+
+def _samplers_on(hosts: Mapping[str, Engine], volume: str) -> Samplers:
+    return Samplers(DockerPlan(volume), hosts, image=base_image().reference)
+
+
+def _volume(run: str) -> str:
+    """Name of what the programs are in on hosts."""
+    return f"dlscale-{run}-workloads"
+
+
+def _on_hosts(resources: AnyResources, shown: Progress, *, started: float, run: str) -> Prepared:
+    """Build or find the image once, in this machine's engine or else the first host's; bring it and the programs onto every host."""
+    surveyed = resources.cluster.surveyed
+    source = image_source(resources.cluster)
+    image = _image(resources, source, shown)
+    ids = supply_image(image.reference, source=source, nodes=[seen.connection for seen in surveyed], report=shown.stage)
+    volume, labels = _volume(run), {LABEL_RUN: run}
+    engines: dict[str, Engine] = {}
+    for seen in surveyed:
+        with engine_errors(seen.connection):
+            engines[seen.host.name] = DockerEngine(seen.connection.client, volume, gpus_by=seen.engine.gpu_request)
+    prepared = Prepared(
+        describer=DockerPlan(volume),
+        engines=engines,
+        engine_details=EngineDetails(version=surveyed[0].engine.version, reason=None),
+        image_used=image,
+        data=resources.data,
+        samplers=_samplers_on(engines, volume),
+        seconds=time.monotonic() - started,
+        image_ids=ids,
+        volume=volume,
+    )
+    try:
+        for seen in surveyed:
+            with engine_errors(seen.connection):
+                volumes.fill(
+                    seen.connection.client,
+                    name=volume,
+                    image=image.reference,
+                    files={**programs(WORKLOADS), **python_modules(MODULES, "psutil", "pynvml")},
+                    labels=labels,
+                )
+                if prepared.data:
+                    check_data(seen.connection, prepared.data, image=image.reference, labels=labels)
+    except BaseException:
+        prepared.release()
+        raise
+    return prepared
 
 
 def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed]:
+    """The engine of this machine with the image, or the environment in its place."""
     image = resources.image
-    if isinstance(image, OwnSoftware):
+    if isinstance(image, HostSoftware):
         shown.stage(f"no container: {image.reference} runs as it is")
         return _own(image), _as_found(image)
     if isinstance(image, ImageSpec) and not resources.engine.in_containers:
-        return _venv(resources, image, shown)
-    return _docker(resources, shown)
-
-
-def _pack(
-    resources: AnyResources, data: Dataset, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int
-) -> Path:
-    shown.stage(f"packing {data.images} images for {resources.image.framework}")
-    return pack(
-        data=data,
-        framework=resources.image.framework,
-        image_size=image_size,
-        engine=engine,
-        image=image.reference,
-        cache=cache_dir(),
-        cpus=resources.node.cores,
-        say=shown.stage,
-    )
-
-
-def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
-    """What `prepare` will come to, without building, installing or packing anything; for a dry run."""
-    describer: Describer
-    volume = "dlscale-RUN-workloads"
-    wanted = resources.image
-    if resources.cluster.way == "hosts":
-        describer = DockerPlan(volume)
-    elif isinstance(wanted, OwnSoftware):
-        describer = _own(wanted)
-    elif isinstance(wanted, ImageSpec) and not resources.engine.in_containers:
-        describer = LocalEngine(
-            environment_python(lock=wanted.lock_path, requires_python=wanted.requires_python, cache=cache_dir()),
-            WORKLOADS,
-        )
-    else:
-        describer = DockerEngine(docker.connect(), WORKLOADS, beside=wanted.mounts)
-    if isinstance(wanted, ImageSpec):
-        image = ImageUsed(reference=wanted.reference, id=None, digest=None, lock_sha256=wanted.lock_sha256)
-    else:
-        image = _as_found(wanted)
-    data = resources.data
-    if packed_at and (dataset := _to_pack(resources)):
-        data = packed_path(dataset, cache_dir(), framework=resources.image.framework, image_size=packed_at)
-    details = EngineDetails(version=None, reason=resources.engine.reason)
-    return Prepared(
-        describer=describer,
-        engines={},
-        engine_details=details,
-        image_used=image,
-        data=data,
-        samplers=_samplers_on({}, volume) if resources.cluster.way == "hosts" else samplers_here(resources.node.name),
-        tools=tools_base().reference if resources.cluster.way == "emulated" else None,
-        seconds=0.0,
-    )
-
-
-def _docker(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed]:
+        why = resources.engine.reason
+        shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({why})")
+        return _venv(image, shown)
     client = docker.connect()
-    image = _image(resources, client, shown)
-    return DockerEngine(client, WORKLOADS, beside=resources.image.mounts), image
+    used = _image(resources, client, shown)
+    return DockerEngine(client, WORKLOADS, beside=image.mounts), used
 
 
 def _image(resources: AnyResources, client: Client, shown: Progress) -> ImageUsed:
@@ -274,30 +242,33 @@ def _image(resources: AnyResources, client: Client, shown: Progress) -> ImageUse
     return ImageUsed(reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256)
 
 
-def _as_found(image: CustomImage | OwnSoftware) -> ImageUsed:
+def _suite_image(image: ImageSpec, reference: str) -> ImageUsed:
+    """An image of the suite's that is not built: by its lock alone."""
+    return ImageUsed(reference=reference, id=None, digest=None, lock_sha256=image.lock_sha256)
+
+
+def _as_found(image: CustomImage | HostSoftware) -> ImageUsed:
     """What is taken as it is; of the machine's own software nothing names every byte."""
-    if isinstance(image, OwnSoftware):
+    if isinstance(image, HostSoftware):
         return ImageUsed(reference=image.reference, id=None, digest=None, lock_sha256=None)
     found = image.found
     return ImageUsed(reference=found.reference, id=found.id, digest=found.digest, lock_sha256=found.lock_sha256)
 
 
-def _own(image: OwnSoftware) -> LocalEngine:
+def _own(image: HostSoftware) -> LocalEngine:
     return LocalEngine(Path(image.python.path), WORKLOADS, name="host", version=image.python.version)
 
 
-def _venv(resources: AnyResources, image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
-    cache = cache_dir()
-    shown.stage(
-        f"no container: {image.name} runs in a virtual environment of the suite's own ({resources.engine.reason})"
-    )
-    free = free_mib(cache)
-    if (
-        free < image.wheels_mib + image.size_mib
-        and not environment_python(lock=image.lock_path, requires_python=image.requires_python, cache=cache).exists()
-    ):
+def _environment(image: ImageSpec) -> Path:
+    """The Python of the virtual environment of an image, there or not."""
+    return environment_python(lock=image.lock_path, requires_python=image.requires_python, cache=cache_dir())
+
+
+def _venv(image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
+    cache, needed = cache_dir(), image.wheels_mib + image.size_mib
+    if (free := free_mib(cache)) < needed and not _environment(image).exists():
         raise RequestError(
-            f"{cache} has {free} MiB free, {image.name} needs {image.wheels_mib + image.size_mib} MiB; free some or set DLSCALE_CACHE"
+            f"{cache} has {free} MiB free, {image.name} needs {needed} MiB; free some or set DLSCALE_CACHE"
         )
     python = ensure_environment(
         lock=image.lock_path,
@@ -306,10 +277,7 @@ def _venv(resources: AnyResources, image: ImageSpec, shown: Progress) -> tuple[E
         report=shown.stage,
         extra_index=image.extra_index,
     )
-    used = ImageUsed(
-        reference=f"{image.name} (virtual environment)", id=None, digest=None, lock_sha256=image.lock_sha256
-    )
-    return LocalEngine(python, WORKLOADS), used
+    return LocalEngine(python, WORKLOADS), _suite_image(image, f"{image.name} (virtual environment)")
 
 
 def _to_pack(resources: AnyResources) -> Dataset | None:
@@ -318,3 +286,12 @@ def _to_pack(resources: AnyResources) -> Dataset | None:
     if not isinstance(resources, Resources) or not resources.dataset or not packer or not packer.needed:
         return None
     return None if Path(resources.dataset.path).suffix in PACKED else resources.dataset
+
+
+def _pack(
+    data: Dataset, resources: AnyResources, engine: Engine, image: ImageUsed, shown: Progress, *, image_size: int
+) -> Path:
+    framework = resources.image.framework
+    shown.stage(f"packing {data.images} images for {framework}")
+    cpus = resources.node.cores
+    return pack(data, framework, engine, image.reference, image_size=image_size, cpus=cpus, say=shown.stage)

@@ -14,13 +14,9 @@ from runner.engines.process import CommandError, follow
 from runner.plan.discovery import WORKLOADS
 
 SAMPLE_LOCK: Final = SUITE_ROOT / "requirements-sample.lock"
-
-
 SAMPLE_PYTHON: Final = ">=3.10"
-
-
+# Pixels a side with which a network learns in a minute.
 SMALL: Final = (96, 160)
-"""Pixels a side with which a network learns in a minute."""
 
 
 def make_sample(

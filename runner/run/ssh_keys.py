@@ -14,25 +14,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from runner.core.container_spec import ContainerSpec
-from runner.plan.launch import ssh
+from runner.plan.launch import horovod
 from runner.plan.launch.job import Job
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """An Ed25519 key pair in OpenSSH's formats.
-
-    Attributes:
-        private: what a private key file holds.
-        public: algorithm and key, as in known_hosts and authorized_keys.
-    """
+    """An Ed25519 key pair in OpenSSH's formats: a private key file, and algorithm and key as in known_hosts and authorized_keys."""
 
     private: str = field(repr=False)
     public: str
 
 
 def make_pair() -> KeyPair:
-    """Make a key pair that never was and never will be again."""
+    """Make a new key pair."""
     key = Ed25519PrivateKey.generate()
     return KeyPair(
         private=key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode(),
@@ -41,20 +36,17 @@ def make_pair() -> KeyPair:
 
 
 def files(job: Job, *, user: KeyPair, host: KeyPair) -> dict[str, dict[str, str]]:
-    """What each node of a job finds at `ssh.KEYS`, by node and name; nothing for a job that needs no ssh.
+    """What each node of a job finds at `horovod.KEYS`, by node and name; nothing for a job that needs no ssh.
 
-    Args:
-        job: on several nodes.
-        user: with which the first node logs in to the others.
-        host: by which it knows them.
+    The first node logs in to the others with `user`, and knows them by `host`.
     """
-    logins = ssh.logins(job)
+    logins = horovod.logins(job)
     if not logins:
         return {}
     on_head = {
         "id": user.private,
-        "ssh_config": ssh.client_config(logins),
-        "known_hosts": ssh.known_hosts(logins, host.public),
+        "ssh_config": horovod.client_config(logins),
+        "known_hosts": horovod.known_hosts(logins, host.public),
     }
     on_others = {"host": host.private, "authorized_keys": f"{user.public}\n"}
     return {job.head.node.name: on_head, **{login.node: on_others for login in logins}}

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from runner.cluster.machine import provenance
-from runner.cluster.machine.local_node import PORTS, free_ports
-from runner.core.container_spec import ContainerSpec
-from runner.core.events import Event
-from runner.core.events.training import Pace
+from runner.cluster.machine.local_node import PORTS
+from runner.cluster.machine.snapshot import free_ports
+from runner.core.container_spec import ContainerSpec, Mount
+from runner.core.events import Event, Pace
 from runner.core.interrupts import Stopped, held
-from runner.core.record import ImageUsed, Outcome, RunPlan, RunRecord
+from runner.core.record import ImageUsed, RunPlan, RunRecord
 from runner.core.request import Request
-from runner.core.trial import AnyTrial, ForeignTrial, Trial, paced, title
-from runner.plan.discovery import AnyResources, Resources
+from runner.core.trial import AnyTrial, ExternalTrial, Trial, paced, title
+from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.external import container, image_label
 from runner.plan.launch import launch, monitor
 from runner.plan.launch.job import Job, take_seats
@@ -31,6 +31,7 @@ from runner.run.dialects import DIALECTS, auto
 from runner.run.dialects.base import Facts, Reader
 from runner.run.dialects.detection import AutoReader
 from runner.run.dialects.figures import FiguresReader
+from runner.run.dialects.pattern import PatternReader
 from runner.run.execute import Limits, execute
 from runner.run.monitors import monitoring
 from runner.run.prepare import Prepared
@@ -46,10 +47,9 @@ Known = Callable[[AnyTrial, ImageUsed], Run | None]
 
 @dataclass(frozen=True)
 class Launch:
-    """One run of a trial, with nothing left but to start it.
+    """One run of a trial, with nothing left but to start its containers, and the samplers that look on.
 
     Attributes:
-        samplers: what looks on.
         job: of one of the suite's own programs; None for an external one.
     """
 
@@ -84,34 +84,32 @@ class TrialRunner:
         Raises:
             KeyboardInterrupt: it was stopped, too late for the record of the run that was under way to say so.
         """
-        asked = self.request.gpus or self.request.workers
-        on_file = list(records_under(self.resources.out)) if asked and 1 not in asked else []
+        scales = self.request.gpus or self.request.workers
+        earlier = list(records_under(self.resources.out)) if scales and 1 not in scales else []
         runs: list[Run] = []
-        if trials and isinstance(trials[0], ForeignTrial):  # names its devices itself: never started on one
-            baseline = baseline_for(trials[0], on_file)
-            on_file, runs = [], [baseline] if baseline else []
-        valid = [run for run in on_file if run[1].validity.status == "valid"]
+        if isinstance(self.resources, ExternalResources) and trials[0].world_size > 1:
+            # A command that names its devices itself is never started on one.
+            baseline = self.resources.baseline or baseline_for(trials[0], earlier)
+            earlier, runs = [], [baseline] if baseline else []
+        valid = [run for run in earlier if run[1].validity.status == "valid"]
         failed: set[str] = set()
-        for group in at_once(trials):
-            trial = group[0]
+        number = 1
+        for group in concurrent_groups(trials):
+            trial, here = group[0], number
+            number += len(group)
             if failed & {cell(trial), cell(trial.measured)}:
                 continue
             if all(found := [self.known(one, self.prepared.image_used) for one in group]):
                 runs += [run for run in found if run]
                 continue
-            if len(group) > 1:
-                with held(self.stopped):
-                    done = self._run_together(group)
-            elif trial.world_size == 1 and not trial.profile and (known := baseline_for(trial, valid)):
-                self.shown.stage(f"1-device baseline on file: {known[1].run_id}")
-                runs += [] if known in runs else [known]
+            baseline = baseline_for(trial, valid) if len(group) == trial.world_size == 1 and not trial.profile else None
+            if baseline:
+                self.shown.stage(f"1-device baseline on file: {baseline[1].run_id}")
+                runs += [] if baseline in runs else [baseline]
                 continue
-            else:
-                baseline = baseline_for(trial, [*on_file, *runs])
-                if isinstance(trial, Trial):
-                    trial = alike(trial, [*on_file, *runs])
-                with held(self.stopped):
-                    done = [self._run(self._lay_out(trial), self.shown, baseline[1] if baseline else None)]
+            self.shown.place(here, len(trials))
+            with held(self.stopped):
+                done = self._run_group(group, [*earlier, *runs])
             runs += done
             failed |= {cell(record.trial) for _, record in done if record.outcome.status != "ok"}
             if any(record.outcome.status == "interrupted" for _, record in done):
@@ -120,27 +118,35 @@ class TrialRunner:
                 raise KeyboardInterrupt
         return runs
 
-    def _lay_out(self, trial: AnyTrial) -> Launch:
-        what = f"{trial.framework}-{trial.model}" if isinstance(trial, Trial) else image_label(trial.image)
-        run_id = f"{self.name}-{what}-{cell(trial)}-r{trial.repeat}"
-        return lay_out(trial, self.resources, self.prepared, run_id=run_id, hz=self.request.telemetry_hz)
-
-    def _run_together(self, trials: Sequence[AnyTrial]) -> list[Run]:
-        """Run several trainings at once, each with its own containers and record; the first one's progress stands for all."""
-        found = [self._lay_out(trial) for trial in trials]
-        with ThreadPoolExecutor(max_workers=len(found)) as pool:
+    def _run_group(self, trials: Sequence[AnyTrial], before: Sequence[Run]) -> list[Run]:
+        """Run a trial, or several at once, each with its own containers and record; the first one's progress stands for all."""
+        if len(trials) == 1:
+            (trial,) = trials
+            baseline = baseline_for(trial, before)
+            launch = self._launch(alike(trial, before) if isinstance(trial, Trial) else trial)
+            return [self._run(launch, self.shown, baseline[1] if baseline else None)]
+        launches = [self._launch(trial) for trial in trials]
+        with ThreadPoolExecutor(max_workers=len(launches)) as pool:
             going = [
                 pool.submit(self._run, one, self.shown if number == 0 else Aside(self.shown), None)
-                for number, one in enumerate(found)
+                for number, one in enumerate(launches)
             ]
             return [one.result() for one in going]
+
+    def _launch(self, trial: AnyTrial) -> Launch:
+        what = (
+            f"{trial.framework}-{trial.model}" if isinstance(trial, Trial) else image_label(trial.label or trial.image)
+        )
+        run_id = f"{self.name}-{what}-{cell(trial)}-r{trial.repeat}"
+        return lay_out(trial, self.resources, self.prepared, run_id=run_id, hz=self.request.telemetry_hz)
 
     def _run(self, launch: Launch, shown: Progress, baseline: RunRecord | None) -> Run:
         """Run one trial and leave its record, whatever becomes of it."""
         trial, run_id, job = launch.trial, launch.run_id, launch.job
         if job:
             compiled.make_ready(job.mounts, user=job.user)
-        describer, cluster, workload = self.prepared.describer, self.resources.cluster, self.resources.workload
+        describer, cluster = self.prepared.describer, self.resources.cluster
+        workload = self.resources.workload if isinstance(self.resources, Resources) else None
         placement = trial.placement if isinstance(trial, Trial) and trial.nodes > 1 else ()
         facts = provenance.collect(
             node=self.resources.node,
@@ -159,10 +165,30 @@ class TrialRunner:
             ),
         )
         writer.create(planned)
-        watch = Watch(shown, trial, unit=workload.unit if workload else "samples")
-        heard = readers(trial, launch.containers)
-        outcome = self._execute(launch, heard, writer, watch)
-        writer.settle(planned)
+        pattern = None if isinstance(trial, Trial) else trial.pattern
+        watch = Watch(shown, trial, unit=workload.unit if workload else pattern.unit if pattern else "samples")
+        log_readers = readers(trial, launch.containers)
+        with monitoring(
+            launch.samplers,
+            engines=self.prepared.samplers.engines,
+            writer=writer,
+            watch=watch,
+            idle_s=self.request.idle_s,
+            stopped=self.stopped,
+            gpus_rest=isinstance(trial, Trial) and trial.framework in _SLOW_TO_IMPORT,
+        ):
+            outcome = execute(
+                engines=self.prepared.engines,
+                specs=launch.containers,
+                writer=writer,
+                limits=Limits.of(self.request, trial),
+                watch=watch,
+                readers=log_readers,
+                keys=ssh_keys.made(job, launch.containers) if job else None,
+                remote=bool(job and job.remote),
+                stopped=self.stopped,
+            )
+        writer.close_tables(planned)
         if job:
             outcome = outcome.model_copy(update={"phases_s": {"build": self.prepared.seconds, **outcome.phases_s}})
         if outcome.status in ("failed", "silent", "timeout") and placement and (apart := cluster.apart(placement)):
@@ -171,7 +197,7 @@ class TrialRunner:
         from runner.analysis.grading.grade import scaling  # noqa: PLC0415
         from runner.run.grading import grade_run  # noqa: PLC0415
 
-        trial = as_run(trial, watch.events) if isinstance(trial, Trial) else as_read(trial, heard)
+        trial = as_run(trial, watch.events) if isinstance(trial, Trial) else as_read(trial, log_readers)
         graded = grade_run(
             trial,
             outcome=outcome,
@@ -202,30 +228,6 @@ class TrialRunner:
         watch.ended(record)
         return writer.directory, record
 
-    def _execute(self, launch: Launch, heard: Mapping[str, Reader], writer: RunWriter, watch: Watch) -> Outcome:
-        """Run the containers with the keys that they need, and with samplers beside them."""
-        trial, job = launch.trial, launch.job
-        with monitoring(
-            launch.samplers,
-            engines=self.prepared.samplers.engines,
-            writer=writer,
-            watch=watch,
-            idle_s=self.request.idle_s,
-            stopped=self.stopped,
-            gpus_rest=isinstance(trial, Trial) and trial.framework in _SLOW_TO_IMPORT,
-        ):
-            return execute(
-                engines=self.prepared.engines,
-                specs=launch.containers,
-                writer=writer,
-                limits=Limits.of(self.request, trial),
-                watch=watch,
-                readers=heard,
-                keys=ssh_keys.made(job, launch.containers) if job else None,
-                remote=bool(job and job.remote),
-                stopped=self.stopped,
-            )
-
 
 def alike(trial: Trial, runs: Sequence[Run]) -> Trial:
     """A trial whose length follows its rate, with windows of as many iterations as the first run of the same key had."""
@@ -252,13 +254,15 @@ def as_run(trial: Trial, events: Sequence[Event]) -> Trial:
     return paced(trial, iterations=told.iterations if told else 1, window=told.window if told else 1)
 
 
-def as_read(trial: ForeignTrial, heard: Mapping[str, Reader]) -> ForeignTrial:
+def as_read(trial: ExternalTrial, log_readers: Mapping[str, Reader]) -> ExternalTrial:
     """A trial with the dialect that its log turned out to be in."""
-    found = next((reader.name for reader in heard.values() if isinstance(reader, AutoReader) and reader.name), None)
+    found = next(
+        (reader.name for reader in log_readers.values() if isinstance(reader, AutoReader) and reader.name), None
+    )
     return trial.model_copy(update={"dialect": found}) if found else trial
 
 
-def at_once(trials: Sequence[AnyTrial]) -> Iterator[tuple[AnyTrial, ...]]:
+def concurrent_groups(trials: Sequence[AnyTrial]) -> Iterator[tuple[AnyTrial, ...]]:
     """The trials in groups that run at the same time: most are alone."""
     numbered = enumerate(trials)
 
@@ -284,6 +288,9 @@ def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader
             container=spec.name,
             command=spec.argv if isinstance(trial, Trial) else trial.command,
         )
+        if isinstance(trial, ExternalTrial) and trial.pattern:
+            found[spec.name] = PatternReader(facts, trial.pattern)
+            continue
         reader = auto(facts) if trial.dialect == "auto" else DIALECTS[trial.dialect](facts)
         found[spec.name] = FiguresReader(reader, iterations=trial.iterations) if isinstance(trial, Trial) else reader
     return found
@@ -291,16 +298,16 @@ def readers(trial: AnyTrial, specs: Sequence[ContainerSpec]) -> dict[str, Reader
 
 def lay_out(trial: AnyTrial, resources: AnyResources, prepared: Prepared, *, run_id: str, hz: int) -> Launch:
     """A trial with its containers and, at `hz` samples a second, its samplers; 0 for none."""
-    room = prepared.samplers
-    site = room.describer.site(None)
+    samplers = prepared.samplers
+    site = samplers.describer.site(None)
     if isinstance(trial, Trial) and isinstance(resources, Resources):
         job = make_job(trial, resources, prepared, run_id=run_id)
-        return Launch(run_id, trial, launch(job), monitor.specs(job, hz=hz, image=room.image, site=site), job)
+        return Launch(run_id, trial, launch(job), monitor.specs(job, hz=hz, image=samplers.image, site=site), job)
     if isinstance(trial, Trial) or isinstance(resources, Resources):
         raise TypeError(f"{title(trial)} was planned for other resources")
     spec = container(trial, resources, prepared.describer, run_id=run_id)
     sampler = monitor.sampler(
-        run_id, node=spec.node, gpus=spec.gpus, hz=hz, site=site, image=room.image, user=room.describer.user()
+        run_id, node=spec.node, gpus=spec.gpus, hz=hz, site=site, image=samplers.image, user=samplers.describer.user()
     )
     return Launch(run_id, trial, (spec,), (sampler,) if hz else ())
 
@@ -312,15 +319,17 @@ def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: 
     store = None if remote else compiled.store_for(trial, engine=describer.name, software=resources.image.software)
     mounts = describer.mounts(prepared.data)
     if store:
-        mounts += (compiled.mount(store, place=describer.place(store)),)
+        mounts += (Mount(source=str(store), target=describer.place(store), read_only=False),)
     nodes = {}
-    for member in resources.cluster.members:
-        ports = free_ports(PORTS) if resources.cluster.way == "here" else turned(member.node.ports, run_id)
-        nodes[member.node.name] = member.node.model_copy(update={"ports": ports})
+    for node in (member.node for member in resources.cluster.members):
+        # The run before may still hold its own for a minute: each begins at another place.
+        first = zlib.crc32(run_id.encode()) % max(1, len(node.ports))
+        ports = free_ports(PORTS) if resources.cluster.way == "here" else node.ports[first:] + node.ports[:first]
+        nodes[node.name] = node.model_copy(update={"ports": ports})
     return Job(
         run_id=run_id,
         trial=trial,
-        seats=take_seats(trial, nodes, network="host" if resources.cluster.way == "hosts" else "emulated"),
+        seats=take_seats(trial, nodes, network="host" if remote else "emulated"),
         site=describer.site(prepared.data),
         image=prepared.image_used.reference,
         user=describer.user(),
@@ -332,16 +341,10 @@ def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: 
     )
 
 
-def turned(ports: tuple[int, ...], run_id: str) -> tuple[int, ...]:
-    """A node's ports, begun at another place for each run: the one before may still hold its own for a minute."""
-    first = zlib.crc32(run_id.encode()) % len(ports)
-    return ports[first:] + ports[:first]
-
-
 def cell(trial: AnyTrial) -> str:
     """What tells a trial from the others of its matrix, but for the repeat: `2cpu`, `16gpu-4nodes-ethernet-1gbit`, `2cpu-profile-memory`."""
     words = [f"{trial.world_size}{trial.device}"]
-    if isinstance(trial, ForeignTrial):
+    if isinstance(trial, ExternalTrial):
         return words[0]
     if trial.nodes > 1:
         words.append(f"{trial.nodes}nodes")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from runner.core.events import Event
-from runner.core.events.profile import ProfileStart
-from runner.core.events.training import Env, FirstStep, Pace, Phase, RunStart, RunStop, WarmupEnd, Window
+from runner.core.events import Env, Event, FirstStep, Pace, Phase, ProfileStart, RunStart, RunStop, WarmupEnd, Window
 from runner.core.record import RunRecord
 from runner.core.trial import AnyTrial, Trial, title
 from runner.report import ahead
@@ -72,13 +70,13 @@ class Watch:
     def ended(self, record: RunRecord) -> None:
         """Leave one line about the run."""
         throughput = record.measurement.throughput
-        if record.profile and record.validity.status != "invalid":
-            self._shown.trial_ended(f"profiled by {record.profile.source} ({record.validity.status})")
-            return
-        if record.validity.status == "invalid" or throughput is None:
+        status = record.validity.status
+        if record.profile and status != "invalid":
+            self._shown.trial_ended(f"profiled by {record.profile.source} ({status})")
+        elif status == "invalid" or throughput is None:
             self._shown.trial_ended(f"invalid, {'; '.join(record.validity.reasons)}")
-            return
-        self._shown.trial_ended(f"{throughput.value:.1f} {throughput.unit} ({record.validity.status})")
+        else:
+            self._shown.trial_ended(f"{throughput.value:.1f} {throughput.unit} ({status})")
 
 
 def _idle_from_here(event: Event) -> bool:

@@ -30,8 +30,8 @@ def visit(chromium):
     """Open a page: `with visit(path, scheme="dark") as page`; what goes wrong on it fails here."""
 
     @contextmanager
-    def opened(path, *, scheme="light", **more):
-        context = chromium.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 1000}, **more)
+    def opened(path, *, scheme="light", width=1280):
+        context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 1000})
         wrong = []
         page = context.new_page()
         page.on("console", lambda said: said.type in {"error", "warning"} and wrong.append(said.text))

@@ -13,12 +13,16 @@ from urllib.parse import unquote, urlsplit
 import pages
 import pytest
 
+from runner.report.page.runs import COLUMNS
+
 pytestmark = pytest.mark.browser
 
 
 def open_all(page):
     """Open every block."""
-    page.evaluate("document.querySelectorAll('details.block').forEach((one) => { one.open = true; })")
+    page.evaluate(
+        "document.querySelectorAll('details.block, details.elsewhere').forEach((one) => { one.open = true; })"
+    )
     until(page, "document.querySelectorAll('details.block[open] > .body:empty').length === 0")
 
 
@@ -102,6 +106,8 @@ def test_colours_follow_the_reader(visit, everything):
 def test_a_keyboard_sorts_filters_and_opens(visit, everything):
     with visit(everything) as page:
         table = all_runs(page)
+        page.get_by_role("button", name="All 16 columns").focus()
+        page.keyboard.press("Enter")
         table.get_by_role("button", name="batch").focus()
         page.keyboard.press("Enter")  # figures: the largest first
         assert column(page, table, "batch")[0] == "64"
@@ -121,6 +127,44 @@ def test_a_keyboard_sorts_filters_and_opens(visit, everything):
         page.keyboard.press("Escape")
         assert not panel.is_visible()
         assert page.evaluate("document.activeElement.textContent") == "epochs-1-r1"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_works_on_a_phone(visit, everything, scheme):
+    with visit(everything, scheme=scheme, width=390) as page:
+        draw_all(page)
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        shown = "[...document.querySelectorAll('#all-runs thead th')].filter((one) => one.offsetWidth).map((one) => one.innerText)"
+        assert page.evaluate(shown) == ["run", "throughput", "validity"]
+
+
+def test_the_table_of_runs_has_six_columns_in_a_window_of_1200_pixels(visit, everything):
+    with visit(everything, width=1200) as page:
+        table = page.locator("#all-runs .scroll")
+        shown = "[...document.querySelectorAll('#all-runs thead th')].filter((one) => one.offsetWidth).map((one) => one.innerText)"
+        assert page.evaluate(shown) == list(COLUMNS[:6])
+        assert table.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+        page.get_by_role("button", name="All 16 columns").click()
+        assert columns(page, all_runs(page)) == list(COLUMNS)
+
+
+def test_what_is_pointed_at_says_a_sentence_with_its_unit(visit, everything):
+    with visit(everything) as page:
+        draw_all(page)
+        said = page.evaluate(
+            "[...document.querySelectorAll('.plot')].flatMap((one) => one.data.flatMap((curve) => curve.hovertext)).filter(Boolean)"
+        )
+        sentences = [text.replace("<br>", " ") for text in said]
+        assert all(re.search(r": .+ is [\d.,−-]+.*\.$", text) for text in sentences)
+        assert any(re.search(r" is [\d.,]+ images/s, from \d runs?\.$", text) for text in sentences)
+        assert page.evaluate("[...document.querySelectorAll('.plot')].every((one) => one.layout.barmode === 'group')")
+
+
+def test_a_filter_that_nothing_passes_says_so(visit, everything):
+    with visit(everything) as page:
+        page.get_by_label("Filter", exact=True).last.fill("no such run")
+        assert "shorten the filter" in page.locator("#all-runs tbody").inner_text()
 
 
 def test_the_first_tab_leads_past_the_chapters(visit, everything):
@@ -208,7 +252,7 @@ def test_a_figure_says_in_words_what_its_table_says(visit, everything):
 def test_points_lead_to_their_runs(visit, everything):
     with visit(everything) as page:
         open_all(page)
-        figure = page.locator("figure", has_text="Speedup, pytorch")
+        figure = page.locator("#matrices figure", has_text="Speedup, pytorch")
         figure.locator("details > summary").click()
         figure.locator("tbody tr").last.locator("button.run").click()
         assert page.get_by_role("dialog").get_by_role("heading").inner_text() == "curve-2-r1"

@@ -1,8 +1,5 @@
 """The engine and the CPU images, each built once; without an engine the tests are skipped with the reason."""
 
-import json
-import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,29 +43,6 @@ def has(client, dlscale):
         return reference
 
     return build
-
-
-@pytest.fixture(scope="session")
-def one_baseline():
-    """`with one_baseline(pair, training, out)`: what runs there is held against one run on one worker for all strategies of the same software.
-
-    The first makes it, and the others have it on file in `out`: a speedup's two runs may differ in their strategy. There it is valid even
-    where its rate never settled, which in a second's training may be: such a one would not be taken again.
-    """
-    made = {}
-
-    @contextmanager
-    def shared(pair, training, out):
-        of_the_program = [word for word in pair.settings if word.startswith(("--xla", "--techniques"))]
-        software = (pair.framework, pair.strategy == "horovod", *of_the_program, *training)
-        for run in made.get(software, ()):
-            record = Path(shutil.copytree(run, out / run.name), "record.json")
-            told = json.loads(record.read_text()) | {"validity": {"status": "valid", "reasons": []}}
-            record.write_text(json.dumps(told))
-        yield
-        made.setdefault(software, list(out.glob("*-1cpu-r1")))
-
-    return shared
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Runs the scripts of `by_image/<framework>/` inside the CPU image of that framework, each in a container of its own.
 
-A script's words are what the catalog says of the framework's CNNs, {model: [image size, parameters]}, and the same of other workloads by name.
+A script finds the modules beside `by_image/<framework>/`, those of `workloads/`, and those of a workload: the one that its folder is named after,
+or imagenet_cnn. Its words are what the catalog says of the framework's CNNs, {model: [image size, parameters]}, and the same of other workloads by name.
 
 Prevents models, pipelines and gradients that work with the packages of one machine and not with those of the image.
 """
@@ -14,13 +15,15 @@ from runner.core.workload import load_workloads
 from runner.images.catalog import load_images
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/containers/by_image").glob("*/*.py"))
+BY_IMAGE = "tests/containers/by_image"
+SCRIPTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / BY_IMAGE).glob("*/**/*.py"))
 
 
 @pytest.mark.beside
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_script(client, script):
-    framework = Path(script).parent.name
+    framework, *workload = Path(script).relative_to(BY_IMAGE).parts[:-1]
+    modules = (BY_IMAGE, "workloads", f"workloads/{workload[0] if workload else 'imagenet_cnn'}")
     image = load_images(ROOT).find(framework, None, "cpu")
     catalogs = {
         workload.name: {
@@ -35,7 +38,12 @@ def test_script(client, script):
         image.reference,
         ["python3", f"/suite/{script}", json.dumps(catalogs.pop("imagenet_cnn")), json.dumps(catalogs)],
         volumes={str(ROOT / part): {"bind": f"/suite/{part}", "mode": "ro"} for part in ("tests", "workloads")},
-        environment={"HOME": "/tmp", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        environment={
+            "HOME": "/tmp",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": ":".join(f"/suite/{folder}" for folder in modules),
+        },
         network_mode="none",
         read_only=True,
         tmpfs={"/tmp": "size=256m"},

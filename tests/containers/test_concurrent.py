@@ -10,14 +10,8 @@ from runner.analysis.comparisons.concurrency import figures
 from runner.results.store import read_events, read_record
 
 WORDS = (
-    "--framework=mxnet",
-    "--model=lenet",
-    "--image-size=32",
-    "--batch=8",
-    "--iterations=400",
-    "--workers=2",
-    "--concurrent=2",
-    "--idle=0",
+    *("--framework=mxnet", "--model=lenet", "--image-size=32", "--batch=8", "--iterations=400", "--workers=2"),
+    *("--concurrent=2", "--idle=0"),
 )
 
 

@@ -9,7 +9,7 @@ import os
 import pytest
 from commands import ROOT
 
-from runner.analysis.comparisons.cross_check import cross_checks
+from runner.analysis.comparisons.settings import cross_checks
 from runner.core.cache import cache_dir
 from runner.engines.environment import ensure_environment
 from runner.experiments.overhead.raw import read_overhead

@@ -56,7 +56,7 @@ def in_its_windows(out):
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.dies], ids=str)
 def test_a_killed_rank_ends_the_run_and_is_named(client, start, one_baseline, tmp_path, pair):
     training = (*LONG, f"--iterations={ITERATIONS[pair.framework]}")
-    with one_baseline(pair, training, tmp_path):
+    with one_baseline(*pair.software, *training, out=tmp_path):
         process = start("bench", *pair.words, *training, f"--out={tmp_path}")
         assert wait_until(lambda: in_its_windows(tmp_path) or process.poll() is not None, 240)
         assert process.poll() is None, process.communicate()[1]

@@ -27,8 +27,8 @@ from runner.core.wire import Link
 from runner.engines import shaper
 from runner.engines.docker import DockerEngine
 from runner.images.base import ensure_tools
-from runner.plan.launch import emulated, launch
-from runner.plan.launch.job import spec
+from runner.plan.launch import launch
+from runner.plan.launch.job import node_containers, spec
 from runner.run.execute import Limits, execute
 
 RATE = Link(rate_mbit=100, emulated=True)
@@ -178,7 +178,7 @@ def probed(client, engine, nodes, tools):
     bridge = client.networks.get("bridge").attrs["Options"]["com.docker.network.bridge.name"]
     host = next(one.address for one in psutil.net_if_addrs()[bridge] if one.family is AddressFamily.AF_INET)
     specs = [
-        *emulated.nodes(the_job),
+        *node_containers(the_job),
         *(
             spec(
                 the_job,
@@ -240,7 +240,7 @@ def test_nothing_is_left_of_a_run(client, probed):
 
 def test_links_may_be_as_fast_as_they_are(client, engine, nodes, tools):
     the_job = job(engine, nodes, tools, link=None)
-    specs = [*emulated.nodes(the_job), *workers(the_job, "tc -j qdisc show dev eth0")]
+    specs = [*node_containers(the_job), *workers(the_job, "tc -j qdisc show dev eth0")]
     outcome, sheet = run(engine, specs)
     assert outcome.status == "ok", (outcome, sheet.logs)
     kinds = {json.loads(lines[-1])[0]["kind"] for lines in sheet.logs.values()}
@@ -258,7 +258,7 @@ def test_a_delay_is_there_or_refused_before_anything_starts(client, engine, node
     """Few kernels made for virtual machines have netem."""
     link = Link(rate_mbit=100, delay_ms=20, emulated=True)
     the_job = job(engine, nodes, tools, link=link)
-    specs = [*emulated.nodes(the_job), *workers(the_job, "tc -j qdisc show dev eth0")]
+    specs = [*node_containers(the_job), *workers(the_job, "tc -j qdisc show dev eth0")]
     try:
         shaper.check(engine, image=tools, links=[link])
     except RequestError as refusal:
@@ -284,7 +284,7 @@ def test_a_node_whose_link_can_not_be_shaped_does_not_stay(client, engine, nodes
     """An image without tc stands in for a kernel without tbf."""
     assert dlscale("images", "build", "mxnet").code == 0
     the_job = job(engine, nodes, "dlscale/mxnet:1.9.1")
-    outcome, _ = run(engine, emulated.nodes(the_job))
+    outcome, _ = run(engine, node_containers(the_job))
     assert outcome.status == "failed"
     assert "docker would not start dlscale-" in outcome.reason
     assert "tc" in outcome.reason
@@ -301,7 +301,7 @@ nodes = t.emulated_nodes(t.examples.node(cores=(0, 0)), 2)
 job = t.job(engine, nodes, {tools!r})
 class Telling(t.Sheet):
     def log(self, container, text): print(job.run_id, flush=True)
-t.run(engine, [*t.emulated.nodes(job), *t.workers(job, "echo up; sleep 600")], Telling())
+t.run(engine, [*t.node_containers(job), *t.workers(job, "echo up; sleep 600")], Telling())
 """
 
 
@@ -325,7 +325,7 @@ def test_kill_9_of_the_runner_ends_the_nodes_and_clean_removes_their_network(cli
     assert f"dlscale-{run_id}" in left_of(client, run_id)
     place = Place(client)
     assert run_id not in remove_left([place])
-    assert f"dlscale-{run_id}" in place.removed
+    assert f"dlscale-{run_id}" in {one.name for one in place.removed}
     assert left_of(client, run_id) == []
 
 

@@ -1,21 +1,16 @@
-"""Orphans and lost records: the runner killed or interrupted in mid-run, a disk that fills, a job that fails."""
+"""Orphans and lost records: the runner killed or interrupted in mid-run, samplers that outlive it, a disk that fills, a job that fails."""
 
 import json
 import signal
 import time
 
 import pytest
-from commands import containers_of, running
+from commands import containers_of, running, samplers
 from disks import fill
 from waiting import wait_until
 
 LONG = (
-    "--framework=mxnet",
-    "--device=cpu",
-    "--model=lenet",
-    "--batch=4",
-    "--iterations=100000",
-    "--repeat=1",
+    *("--framework=mxnet", "--device=cpu", "--model=lenet", "--batch=4", "--iterations=100000", "--repeat=1"),
     "--threads=1",
 )
 
@@ -26,33 +21,28 @@ def training(client, out):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("workers", [1, 2])
-def test_kill_9_of_the_runner_leaves_no_container(start, client, dlscale, tmp_path, workers):
-    """Orphan containers that hold devices after their runner was killed, and ended ones that nobody removes."""
-    process = start("bench", *LONG, f"--workers={workers}", f"--out={tmp_path}")
-    assert wait_until(lambda: training(client, tmp_path), 60)
-    assert running(client, tmp_path)
-    process.kill()
-    process.wait()
-    assert wait_until(lambda: not containers_of(client, tmp_path, all=True), 60)
-    assert not list(tmp_path.glob("*/record.json"))
-    assert list(tmp_path.rglob(".*")) == []
-    assert client.containers.list(all=True, filters={"label": "dlscale.run-id"}) == []
-    assert dlscale("clean").stdout == "nothing to remove\n"
-
-
-@pytest.mark.alone
-def test_clean_leaves_a_run_alone_whose_runner_is_alive(start, client, dlscale, tmp_path):
-    """A bench that failed with "killed" because somebody cleaned up beside it."""
+def test_clean_leaves_a_live_run_alone_and_kill_9_of_its_runner_leaves_nothing(start, client, dlscale, tmp_path):
+    """A bench that failed with "killed" because somebody cleaned up beside it; orphan containers that hold devices after their runner was
+    killed, and ended ones that nobody removes; a sampler that looks on for ever."""
     process = start("bench", *LONG, "--workers=1", f"--out={tmp_path}")
     assert wait_until(lambda: training(client, tmp_path), 60)
-    before = running(client, tmp_path)
+    before, watching = running(client, tmp_path), samplers(process)
+    assert before
+    assert watching
     (run,) = (path.parent.name for path in tmp_path.glob("*/plan.json"))
     done = dlscale("clean")
     assert done.code == 0
     assert f"left {run} as it is: its runner is alive; end that by Ctrl-C" in done.stdout
     assert running(client, tmp_path) == before
     assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not containers_of(client, tmp_path, all=True), 60)
+    assert wait_until(lambda: not any(sampler.is_running() for sampler in watching), 10)
+    assert not list(tmp_path.glob("*/record.json"))
+    assert list(tmp_path.rglob(".*")) == []
+    assert client.containers.list(all=True, filters={"label": "dlscale.run-id"}) == []
+    assert dlscale("clean").stdout == "nothing to remove\n"
 
 
 @pytest.mark.parametrize(
@@ -63,6 +53,8 @@ def test_clean_leaves_a_run_alone_whose_runner_is_alive(start, client, dlscale, 
 def test_a_run_that_is_told_to_end_does_so_in_order_and_leaves_its_record(start, client, tmp_path, signals, code):
     process = start("bench", *LONG, "--workers=1", f"--out={tmp_path}")
     assert wait_until(lambda: training(client, tmp_path), 60)
+    watching = samplers(process)
+    assert watching
     for number in signals:
         process.send_signal(number)
         time.sleep(0.3)
@@ -75,6 +67,7 @@ def test_a_run_that_is_told_to_end_does_so_in_order_and_leaves_its_record(start,
     assert record["measurement"]["samples"] > 0
     assert not list(tmp_path.glob("*/.reserve"))
     assert list(tmp_path.glob("*/telemetry.parquet"))
+    assert wait_until(lambda: not any(sampler.is_running() for sampler in watching), 10)
 
 
 @pytest.mark.usefixtures("nothing_left")

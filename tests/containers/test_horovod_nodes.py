@@ -21,7 +21,7 @@ from runner.engines.docker import DockerEngine
 from runner.images.base import ensure_base
 from runner.images.build import ensure
 from runner.images.catalog import load_images
-from runner.plan.launch import launch, ssh
+from runner.plan.launch import horovod, launch
 from runner.plan.launch.job import leased
 from runner.run import ssh_keys
 from runner.run.execute import Limits, execute
@@ -120,8 +120,9 @@ def daemon(client, job):
     return client.containers.get(f"dlscale-{job.run_id}-daemon0")
 
 
-@pytest.mark.parametrize("controller", ["gloo", "mpi"])
-@pytest.mark.parametrize("framework", IMAGES)
+@pytest.mark.parametrize(
+    ("framework", "controller"), [*((framework, "gloo") for framework in IMAGES), ("pytorch", "mpi")]
+)
 def test_two_nodes_train_one_model(make_job, run, framework, controller):
     job, said = make_job(framework, controller), Said()
     outcome = run(job, said)
@@ -164,15 +165,15 @@ ATTEMPTS = {
 
 def test_ranks_come_in_and_nobody_else(make_job, run):
     job = make_job()
-    (login,) = ssh.logins(job)
+    (login,) = horovod.logins(job)
     anyway = f"-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -p {login.port}"
-    script = f"echo 'keys in:' $(stat --file-system --format=%T {ssh.KEYS})\n" + "".join(
+    script = f"echo 'keys in:' $(stat --file-system --format=%T {horovod.KEYS})\n" + "".join(
         f"echo '{name}:' $({attempt.format(anyway=anyway, port=login.port)} 2>/tmp/said | head -1) $(tail -1 /tmp/said)\n"
         for name, attempt in ATTEMPTS.items()
     )
     *others, head = launch(job)
     said = Said()
-    specs = (*others, head.model_copy(update={"argv": leased(replace(job, keys=ssh.KEYS), "sh", "-c", script)}))
+    specs = (*others, head.model_copy(update={"argv": leased(replace(job, keys=horovod.KEYS), "sh", "-c", script)}))
     assert run(job, said, specs).status == "ok", said.lines
     answers = dict(text.split(": ", 1) for name, text in said.lines if name == head.name)
     assert answers["keys in"] == "tmpfs"

@@ -11,8 +11,9 @@ from commands import ROOT
 
 from runner.core.cache import cache_dir
 from runner.core.errors import RequestError
+from runner.engines.images import image_id
 from runner.images import archive
-from runner.images.base import base_id, build_archive
+from runner.images.base import build_archive
 from runner.images.build import LABEL_BUILDER, ensure
 from runner.images.catalog import load_images
 from runner.images.mirror import debian_sources
@@ -54,7 +55,7 @@ def test_it_says_what_it_was_made_from(client, image):
     labels = client.images.get(image.reference).labels
     assert labels["org.opencontainers.image.version"] == image.tag
     assert labels["dlscale.lock.sha256"] == sha256(image.lock_path)
-    assert labels["dlscale.base.id"] == base_id(image.base, client)
+    assert labels["dlscale.base.id"] == image_id(client, image.base.reference)
     assert labels["dlscale.base"] in ("mirror", "registry")
     packages = inside(client, image, "sha256sum", "/usr/share/dlscale/packages.txt").split()[0]
     assert labels["dlscale.base.packages.sha256"] == packages

@@ -8,16 +8,11 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 SMALL = ("--model=lenet", "--device=cpu", "--image-size=32", "--repeat=1", "--idle=0")
-OFFERED = {
-    "caffe": ("fp32",),
-    "mxnet": ("fp32", "int8"),
-    "pytorch": ("fp32", "bf16", "int8"),
-    "tensorflow": ("fp32", "bf16", "int8"),
-}
-INFERENCES = [(framework, precision) for framework, offered in OFFERED.items() for precision in offered]
 
 
-@pytest.mark.parametrize(("framework", "precision"), INFERENCES)
+@pytest.mark.parametrize(
+    ("framework", "precision"), [("caffe", "fp32"), ("mxnet", "fp32"), ("pytorch", "bf16"), ("tensorflow", "bf16")]
+)
 def test_inference(dlscale, tmp_path, framework, precision):
     lengths = ("--batch=4", "--iterations=12", "--warmup=2")
     done = dlscale(
@@ -47,7 +42,7 @@ def test_inference(dlscale, tmp_path, framework, precision):
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow"])
-def test_accuracy_beside_fp32(dlscale, sample, tmp_path, framework):
+def test_accuracy_in_int8_beside_fp32(dlscale, sample, tmp_path, framework):
     lengths = ("--batch=4", "--iterations=4", "--warmup=1", f"--data={sample}", "--fit=80", "--precision=int8")
     done = dlscale("bench", "--workers=1", f"--framework={framework}", "--mode=infer", *SMALL, *lengths, out=tmp_path)
     assert done.code == 0, done.stderr
@@ -62,7 +57,6 @@ def test_accuracy_beside_fp32(dlscale, sample, tmp_path, framework):
     ("framework", "way"),
     [
         ("mxnet", (1, "single")),
-        ("pytorch", (1, "single")),
         ("pytorch", (2, "ddp")),
         ("pytorch", (2, "horovod")),
         ("tensorflow", (1, "single")),
@@ -75,23 +69,26 @@ def test_convergence(dlscale, sample, tmp_path, framework, way):
     words += (f"--data={sample}",)
     done = dlscale("bench", f"--framework={framework}", "--mode=converge", *words, out=tmp_path)
     assert done.code == 0, done.stderr
-    record = done.record(workers)
-    assert record.validity.status in ("valid", "degraded"), record.validity
-    found = record.measurement.epochs
-    assert [epoch.epoch for epoch in found] == [1, 2, 3, 4]
-    if workers == 1:
-        trained = sum(window.seconds for window in record.measurement.windows)
-        assert record.measurement.training_time_s == pytest.approx(trained, rel=1e-6)
-        assert sum(epoch.seconds for epoch in found) == pytest.approx(trained, rel=1e-6)
-    assert found[-1].validation_samples == found[0].validation_samples <= record.trial.dataset.validation_images
-    assert found[-1].val_loss < found[0].val_loss
-    assert found[-1].accuracy_percent > 2 * 100 / 11, "little better than a guess"
+    assert [record.trial.world_size for record in done.records] == [*range(1, workers + 1)]  # with the baseline
+    for record in done.records:
+        assert record.validity.status in ("valid", "degraded"), record.validity
+        found = record.measurement.epochs
+        assert [epoch.epoch for epoch in found] == [1, 2, 3, 4]
+        if record.trial.world_size == 1:
+            trained = sum(window.seconds for window in record.measurement.windows)
+            assert record.measurement.training_time_s == pytest.approx(trained, rel=1e-6)
+            assert sum(epoch.seconds for epoch in found) == pytest.approx(trained, rel=1e-6)
+        assert found[-1].validation_samples == found[0].validation_samples <= record.trial.dataset.validation_images
+        assert found[-1].val_loss < found[0].val_loss
+        assert found[-1].accuracy_percent > 2 * 100 / 11, "little better than a guess"
 
 
-def test_a_packed_file_has_no_validation_images(dlscale, sample, tmp_path):
+def test_a_packed_file_has_no_validation_images(dlscale, tmp_path):
     tmp_path.chmod(0o755)  # pytest makes it private to root
     packed = tmp_path / "set.rec"
-    assert dlscale("data", "pack", sample, f"--out={packed}", "--image-size=32").code == 0
+    packed.touch()
+    packed.with_suffix(".idx").touch()
+    packed.with_suffix(".json").write_text('{"classes": ["ant"], "images": 5, "skipped": []}')
     words = ("--framework=mxnet", "--workers=1", "--mode=converge", *SMALL, f"--data={packed}", "--epochs=1")
     done = dlscale("bench", *words, out=tmp_path / "out")
     assert done.code == 2

@@ -15,12 +15,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 # One device with a batch of 4 and two with 2 each train on the same samples.
 STRONG = (
-    "--framework=pytorch",
-    "--device=cpu",
-    "--scaling=strong",
-    "--batch=4",
-    "--iterations=8",
-    "--workers=1,2",
+    *("--framework=pytorch", "--device=cpu", "--scaling=strong", "--batch=4", "--iterations=8", "--workers=1,2"),
     "--idle=0",
 )
 
@@ -117,11 +112,7 @@ def test_horovod_averages_both_networks_of_a_gan(dlscale, tmp_path):
 
 def test_topics_are_learnt_by_epochs(dlscale, tmp_path):
     words = (
-        "--framework=pytorch",
-        "--device=cpu",
-        "--model=mlp-512-reuters",
-        "--mode=converge",
-        "--epochs=2",
+        *("--framework=pytorch", "--device=cpu", "--model=mlp-512-reuters", "--mode=converge", "--epochs=2"),
         "--workers=1",
     )
     ended = dlscale("bench", *words, "--batch=128", "--warmup=2", "--idle=0", out=tmp_path)

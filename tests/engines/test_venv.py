@@ -15,14 +15,16 @@ from runner.run import bench
 from runner.run import prepare as prepare_module
 
 QUICK = (
-    "--device=cpu",
-    "--workers=1,2",
-    "--model=resnet18",
-    "--image-size=32",
-    "--batch=4",
-    "--iterations=6",
-    "--warmup=1",
-    "--repeat=1",
+    *(
+        "--framework=mxnet",
+        "--device=cpu",
+        "--workers=1,2",
+        "--model=resnet18",
+        "--image-size=32",
+        "--batch=4",
+        "--iterations=6",
+    ),
+    *("--warmup=1", "--repeat=1"),
 )
 
 
@@ -81,6 +83,7 @@ def _without_a_base(monkeypatch):
 def test_an_engine_without_a_base_falls_back_and_says_why(monkeypatch, tmp_path, capsys):
     _without_a_base(monkeypatch)
     request = Request(
+        framework="mxnet",
         device="cpu",
         workers=(1,),
         model="resnet18",

@@ -64,7 +64,7 @@ def engine():
     opened = []
 
     def connect(node):
-        client = docker.DockerClient(base_url=node.unix_url, timeout=60)
+        client = docker.DockerClient(base_url=node.engine("unix"), timeout=60)
         opened.append(client)
         return client
 

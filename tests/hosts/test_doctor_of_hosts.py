@@ -4,6 +4,7 @@ Prevents: a host that is called well and can't be used; a fault that is blamed o
 volumes and tunnels that stay behind on nodes; an image or a program that is another on a node than here.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -17,10 +18,10 @@ from commands import to_its_end
 from shifted_clock import shifted_clock
 from waiting import is_running, wait_until
 
-from runner.cluster.hosts.connectivity import ends_of, explain, reach
-from runner.cluster.hosts.endpoint import connected
+from runner.cluster.hosts.connectivity import end_of, explain, reach
+from runner.cluster.hosts.endpoint import connect
 from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.supply import supply_image, supply_programs
+from runner.cluster.hosts.supply import programs, supply_image
 from runner.cluster.hosts.survey import base_image, survey
 from runner.cluster.machine.provenance import tree_sha256
 from runner.core.container_spec import LABEL_RUN
@@ -96,17 +97,17 @@ def test_every_pair_meets_and_the_doctor_says_so(rig, here):
 
 def test_a_second_interface_is_a_wire_of_its_own(rig, nodes):
     found = nodes(3)
-    assert reach(found, ends_of(found, "eth1")) == ()
+    assert reach(found, [end_of(one, "eth1") for one in found]) == ()
     rig.cut_link(N2, "eth1")
-    assert explain(reach(found, ends_of(found, "eth1"))).startswith("n2: its interface eth1 is down")
-    assert reach(found, ends_of(found, "eth0")) == ()
+    assert explain(reach(found, [end_of(one, "eth1") for one in found])).startswith("n2: its interface eth1 is down")
+    assert reach(found, [end_of(one, "eth0") for one in found]) == ()
 
 
 def test_an_engine_over_a_socket_survives_the_cut_and_tells_of_it(rig, nodes):
     """The engine is still reached, so that the interface itself can be looked at."""
     found = nodes(3, way="unix")
     rig.cut_link(N2)
-    said = explain(reach(found, ends_of(found, None)))
+    said = explain(reach(found, [end_of(one, None) for one in found]))
     assert said == "n2: its interface eth0 is down, so n1, n3 can't reach it"
 
 
@@ -143,7 +144,7 @@ def test_an_engine_that_is_stopped(rig, way):
 def test_an_engine_that_dies_between_survey_and_check_is_named(rig, nodes):
     found = nodes(3)
     rig.kill_engine(N1)
-    said = explain(reach(found, ends_of(found, None)))
+    said = explain(reach(found, [end_of(one, None) for one in found]))
     # The connection that the survey left open may break before the tunnel says that nobody listens behind it.
     assert said.startswith(("n1: no engine listens at ", "n1: its engine closed the connection ")), said
 
@@ -154,7 +155,7 @@ def test_clocks_ten_seconds_apart(rig, tmp_path, here):
         hosts = tmp_path / "hosts.yaml"
         one, two = rig.nodes[:2]
         hosts.write_text(
-            f"hosts:\n  - {{name: n1, engine: '{one.unix_url}'}}\n  - {{name: n2, engine: 'unix://{near}'}}\n"
+            f"hosts:\n  - {{name: n1, engine: '{one.engine('unix')}'}}\n  - {{name: n2, engine: 'unix://{near}'}}\n"
         )
         with shifted_clock(two.socket, near, by_s=-10):
             code, found = doctor(hosts)
@@ -205,11 +206,11 @@ def test_another_image_under_the_name_is_replaced_and_removed(nodes, here, tiny_
 def test_programs_arrive_whole_and_can_be_read_by_the_jobs_user(nodes):
     (seen,) = nodes(1)
     client, workloads = seen.connection.client, ROOT / "workloads"
-    supply_programs(
+    volumes.fill(
         client,
-        workloads,
-        volume="dlscale-test-programs",
+        name="dlscale-test-programs",
         image=base_image().reference,
+        files=programs(workloads),
         labels={LABEL_RUN: "test"},
     )
     digest = Path(sys.modules[tree_sha256.__module__].__file__).read_text()
@@ -292,7 +293,7 @@ def test_tunnels_end_with_a_runner_that_is_killed(rig):
 
 def test_a_connection_that_is_lost_says_so(rig):
     (host,) = load_hosts(str(rig.hosts(1))).hosts
-    with connected(host) as connection:
+    with contextlib.closing(connect(host)) as connection:
         rig.stop_ssh(N1)
         assert wait_until(lambda: connection.lost, 60)
         assert connection.sentence(RuntimeError("boom")).startswith("n1: the connection to it is lost (")

@@ -40,7 +40,7 @@ def ssh(rig, node, *command):
     argv = [
         "/usr/bin/ssh",
         "-F",
-        str(rig.layout.ssh_config),
+        str(rig.layout.run / "ssh_config"),
         "-o",
         "ConnectTimeout=3",
         f"root@{node.address}",
@@ -54,7 +54,9 @@ def tunnel(rig, node, directory):
     """A client of a node's engine at the end of an ssh tunnel, as an ssh:// endpoint is reached."""
     local = directory / f"{node.name}.sock"
     forward = ["-nNT", "-o", "ExitOnForwardFailure=yes", "-L", f"{local}:{node.socket}"]
-    process = subprocess.Popen(["/usr/bin/ssh", "-F", str(rig.layout.ssh_config), *forward, f"root@{node.address}"])
+    process = subprocess.Popen(
+        ["/usr/bin/ssh", "-F", str(rig.layout.run / "ssh_config"), *forward, f"root@{node.address}"]
+    )
     try:
         assert wait_until(local.exists, 10)
         client = docker.DockerClient(base_url=f"unix://{local}", timeout=10)
@@ -92,14 +94,14 @@ def test_every_engine_answers_at_its_socket_and_over_ssh(rig, engine, tmp_path):
         with tunnel(rig, node, tmp_path) as client:
             assert client.info()["ID"] == at_socket["ID"]
         told = ssh(rig, node, "echo $DOCKER_HOST; hostname")
-        assert told.stdout.split() == [node.unix_url, node.address], told.stderr
+        assert told.stdout.split() == [node.engine("unix"), node.address], told.stderr
 
 
 def test_the_rig_s_key_alone_opens_its_ssh_servers(rig, tmp_path):
     other = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
     config = tmp_path / "config"
-    config.write_text(rig.layout.ssh_config.read_text().replace(str(rig.layout.key), str(other)))
+    config.write_text((rig.layout.run / "ssh_config").read_text().replace(str(rig.layout.run / "key"), str(other)))
     refused = subprocess.run(
         ["/usr/bin/ssh", "-F", str(config), f"root@{rig.nodes[0].address}", "true"],
         capture_output=True,
@@ -116,7 +118,7 @@ def test_the_hosts_files_list_the_nodes(rig):
     address = rig.nodes[1].address
     socket_path = f"/run/dlscale-rig/{rig.layout.number}/n2/docker.sock"
     assert hosts[1].endpoint.url == f"ssh://root@{address}:22{socket_path}"
-    assert hosts[1].endpoint.ssh_config == rig.layout.ssh_config
+    assert hosts[1].endpoint.ssh_config == rig.layout.run / "ssh_config"
     assert hosts[1].interfaces["ethernet"].address == address
     assert [host.endpoint.url for host in load_hosts(str(rig.hosts(2, way="unix"))).hosts][1] == f"unix://{socket_path}"
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from testbed import remains
+from testbed import teardown
 from testbed.layout import USERS, prefix, run_directory, uplink
 from testbed.lease import leased
 from testbed.rig import Rig
@@ -49,7 +49,7 @@ def left_of(number):
 def test_down_leaves_nothing_whatever_runs_and_whatever_was_killed(fit, engine, tiny_image, tmp_path, killed):
     """Containers in no network of the node, paused ones, those whose engine is gone and what runs over ssh are found as well."""
     with leased(nodes=2, parent=tmp_path) as rig:
-        argv = ["/usr/bin/ssh", "-F", str(rig.layout.ssh_config), "n1", "sleep 1234 >/dev/null 2>&1 & echo $!"]
+        argv = ["/usr/bin/ssh", "-F", str(rig.layout.run / "ssh_config"), "n1", "sleep 1234 >/dev/null 2>&1 & echo $!"]
         told = subprocess.run(argv, check=True, timeout=10, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         for node in rig.nodes:
             client = engine(node)
@@ -59,7 +59,7 @@ def test_down_leaves_nothing_whatever_runs_and_whatever_was_killed(fit, engine, 
             client.containers.run(image, ["/bin/sleep", "1000"], network_mode="none", detach=True).pause()
         assert len(left_of(rig.layout.number)) > 20
         assert is_running(int(told.stdout))
-        for process in remains.find(rig.layout.number).processes:
+        for process in teardown.find(rig.layout.number).processes:
             if process.name in killed:
                 os.kill(process.pid, signal.SIGKILL)
         rig.down()
@@ -95,14 +95,14 @@ def test_a_leased_rig_goes_down_with_its_process_at_kill_9(fit, tmp_path, reache
     assert wait_until(lambda: list(tmp_path.iterdir()) == [], 5)
 
 
-def test_what_a_killed_keeper_leaves_goes_with_the_user_s_rig(free_number, tmp_path):
-    """The process and its keeper both killed: nobody is left to clear up but the user."""
+def test_what_a_killed_reaper_leaves_goes_with_the_user_s_rig(free_number, tmp_path):
+    """The process and its reaper both killed: nobody is left to clear up but the user."""
     process = subprocess.Popen(
         [sys.executable, "-c", LEASE, str(tmp_path)], cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True
     )
     number = next(int(line.split()[1]) for line in process.stdout if line.startswith("up"))
-    keeper = subprocess.run(["pgrep", "-P", str(process.pid), "-f", f"testbed.keeper {number}"], capture_output=True)
-    os.kill(int(keeper.stdout), signal.SIGKILL)
+    reaper = subprocess.run(["pgrep", "-P", str(process.pid), "-f", f"testbed.lease {number}"], capture_output=True)
+    os.kill(int(reaper.stdout), signal.SIGKILL)
     process.kill()
     process.communicate()
     assert left_of(number) != []
@@ -129,7 +129,7 @@ def free_number(fit):
     """The number of a user's rig that is not there; after the test it is not there again."""
     number = next(number for number in reversed(USERS) if not run_directory(number).exists())
     yield number
-    remains.remove(number)
+    teardown.remove(number)
 
 
 def test_the_command_prints_the_path_alone_and_takes_its_rig_down(free_number, tmp_path):

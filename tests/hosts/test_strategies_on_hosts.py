@@ -31,7 +31,6 @@ class Pair:
 PAIRS = [
     Pair("pytorch", "ddp"),
     Pair("mxnet", "kvstore", ("--kvstore=dist_sync",)),
-    Pair("mxnet", "kvstore", ("--kvstore=dist_sync_device",)),
     Pair("mxnet", "kvstore", ("--kvstore=dist_async",), synchronous=False),
     Pair("mxnet", "kvstore", ("--kvstore=dist_sync",), nodes=4),
     Pair("tensorflow", "multiworker"),
@@ -47,12 +46,13 @@ def pair(request):
 
 
 @pytest.fixture(scope="module")
-def ended(pair, session_rig, tmp_path_factory):
+def ended(pair, session_rig, one_baseline, tmp_path_factory):
     out = tmp_path_factory.mktemp(str(pair))
     words = (f"--framework={pair.framework}", f"--strategy={pair.strategy}", *pair.settings)
-    scale = (f"--hosts={session_rig.hosts(pair.nodes)}", f"--nodes={pair.nodes}", f"--workers=1,{pair.nodes}")
-    done = call("bench", *words, *scale, *TRAINING, out=out)
-    assert done.code == 0, done.stderr
+    scale = (f"--hosts={session_rig.hosts(pair.nodes)}", f"--nodes={pair.nodes}", f"--workers={pair.nodes}")
+    with one_baseline(pair.framework, pair.strategy == "horovod", pair.nodes, out=out):
+        done = call("bench", *words, *scale, *TRAINING, out=out)
+        assert done.code == 0, done.stderr
     return done
 
 

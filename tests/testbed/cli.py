@@ -34,7 +34,7 @@ def rig(
     ] = None,
 ) -> None:
     """Make several hosts on this machine, each with an engine and an ssh server of its own, and print the path of their hosts.yaml."""
-    from testbed import remains
+    from testbed import teardown
     from testbed.layout import USERS
     from testbed.lease import lock_path, remove_stale
     from testbed.rig import Rig
@@ -57,16 +57,12 @@ def rig(
             sys.stdout.write(f"{made.hosts()}\n")
         else:
             shown.stage(f"taking rig {which} down")
-            remains.remove(which)
+            teardown.remove(which)
             remove_stale(shown.stage)
 
 
 def read_link(rate: str | None, delay: str | None) -> Link | None:
-    """What RATE and DELAY hold the links to; None when that is nothing.
-
-    Raises:
-        RequestError: one of them is no such quantity.
-    """
+    """What RATE and DELAY hold the links to; None when that is nothing."""
     rate_mbit = _quantity("RATE", rate, parse_rate)
     delay_ms = _quantity("DELAY", delay, parse_delay)
     return Link(rate_mbit=rate_mbit, delay_ms=delay_ms or 0.0, emulated=True) if rate_mbit or delay_ms else None

@@ -5,30 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import yaml
 
 from runner.core.wire import Link, show_delay, show_rate
-from testbed.layout import Layout, RigNode
+from testbed.layout import Layout, RigNode, Way
 
 # What the machine's own engine is told about GPUs and registries holds for the nodes' engines too.
 _SHARED: Final = ("cdi-spec-dirs", "default-runtime", "features", "insecure-registries", "registry-mirrors", "runtimes")
 
 
-def hosts_yaml(
-    nodes: Sequence[RigNode], *, way: Literal["ssh", "unix"], ssh_config: Path, link: Link | None, number: int
-) -> str:
-    """The list of nodes as HOSTS takes it.
-
-    Args:
-        nodes: in the order of the list.
-        way: how their engines are reached.
-        ssh_config: for `ssh -F`.
-        link: what the links are held to now; None for nothing, and then the file says nothing about them.
-        number: which of the machine's rigs.
-    """
-    content: dict[str, Any] = {"ssh_config": ssh_config.name} if way == "ssh" else {}
+def hosts_yaml(nodes: Sequence[RigNode], *, way: Way, link: Link | None, number: int) -> str:
+    """The list of nodes as HOSTS takes it."""
+    content: dict[str, Any] = {"ssh_config": "ssh_config"} if way == "ssh" else {}
     if link:
         content["link"] = {
             **({"rate": show_rate(link.rate_mbit)} if link.rate_mbit is not None else {}),
@@ -38,7 +28,7 @@ def hosts_yaml(
     content["hosts"] = [
         {
             "name": node.name,
-            "engine": node.ssh_url if way == "ssh" else node.unix_url,
+            "engine": node.engine(way),
             "cpus": len(node.cores),
             "interfaces": {"ethernet": {"name": "eth0", "address": node.address}},
         }
@@ -55,10 +45,10 @@ def ssh_config(layout: Layout) -> str:
 
 Host *
   User root
-  IdentityFile {layout.key}
+  IdentityFile {layout.run / "key"}
   IdentitiesOnly yes
   IdentityAgent none
-  UserKnownHostsFile {layout.known_hosts}
+  UserKnownHostsFile {layout.run / "known_hosts"}
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking yes
   BatchMode yes
@@ -71,13 +61,7 @@ def known_hosts(keys: Mapping[str, str]) -> str:
 
 
 def sshd_config(node: RigNode, *, authorized: Path, pam: bool) -> str:
-    """A node's ssh server: for the rig's own key, at the node's own address, in reach of nobody outside of the machine.
-
-    Args:
-        node: the node.
-        authorized: file of the public keys that are let in.
-        pam: whether logins go through PAM.
-    """
+    """A node's ssh server: for the rig's own key, at the node's own address, in reach of nobody outside of the machine."""
     return f"""ListenAddress {node.address}:22
 HostKey {node.run / "host_key"}
 PidFile {node.run / "sshd.pid"}
@@ -89,7 +73,7 @@ UsePAM {"yes" if pam else "no"}
 UseDNS no
 MaxStartups 100
 MaxSessions 100
-SetEnv DOCKER_HOST={node.unix_url}
+SetEnv DOCKER_HOST={node.engine("unix")}
 """
 
 
@@ -110,17 +94,12 @@ address = "{address}.ttrpc"
 
 
 def engine_config(node: RigNode, *, machine: Mapping[str, Any]) -> str:
-    """A node's Docker engine: no bridge, no firewall rules, containers in the node's own control group.
-
-    Args:
-        node: the node.
-        machine: settings of the machine's own engine, /etc/docker/daemon.json.
-    """
+    """A node's Docker engine: no bridge, no firewall rules, containers in the node's own control group."""
     own = {
         "data-root": str(node.data / "docker"),
         "exec-root": str(node.run / "docker"),
         "pidfile": str(node.run / "dockerd.pid"),
-        "hosts": [node.unix_url],
+        "hosts": [node.engine("unix")],
         "containerd": str(node.run / "containerd.sock"),
         "bridge": "none",
         "iptables": False,
@@ -129,6 +108,6 @@ def engine_config(node: RigNode, *, machine: Mapping[str, Any]) -> str:
         "ip-masq": False,
         # The other driver, systemd's, takes the names of its own units only.
         "exec-opts": ["native.cgroupdriver=cgroupfs"],
-        "cgroup-parent": f"/{node.group}",
+        "cgroup-parent": f"/{node.namespace}",
     }
     return json.dumps({key: machine[key] for key in _SHARED if key in machine} | own, indent=2)

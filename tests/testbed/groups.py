@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from runner.cluster.machine.cgroup import controller_mounts
 from runner.cluster.machine.hostfs import read_text
 from testbed.layout import RigNode, prefix
 
@@ -24,14 +25,9 @@ class Hierarchy(NamedTuple):
 
 
 def hierarchies(sys_root: Path = Path("/")) -> tuple[Hierarchy, ...]:
-    """Every hierarchy that this process sees below `sys_root` (a made-up tree in tests), from proc_pid_mountinfo(5)."""
-    found = []
-    for line in (read_text(sys_root / "proc/self/mountinfo") or "").splitlines():
-        before, _, after = line.partition(" - ")
-        kind = after.split()[0]
-        if kind in ("cgroup", "cgroup2"):
-            found.append(Hierarchy(sys_root / before.split()[4].lstrip("/"), unified=kind == "cgroup2"))
-    return tuple(found)
+    """Every hierarchy that this process sees below `sys_root` (a made-up tree in tests)."""
+    mounts = controller_mounts(sys_root).items()
+    return tuple(dict.fromkeys(Hierarchy(place, unified=controller == "") for controller, (_, place) in mounts))
 
 
 def confine(node: RigNode, *, sys_root: Path = Path("/")) -> bool:
@@ -44,7 +40,7 @@ def confine(node: RigNode, *, sys_root: Path = Path("/")) -> bool:
                 (hierarchy.root / "cgroup.subtree_control").write_text("+cpuset")
             elif not (hierarchy.root / "cpuset.cpus").exists():
                 continue
-            group = hierarchy.root / node.group
+            group = hierarchy.root / node.namespace
             group.mkdir(exist_ok=True)
             if not hierarchy.unified:  # under v1 a group without memory nodes takes no process
                 (group / "cpuset.mems").write_text(read_text(hierarchy.root / "cpuset.mems") or "0")

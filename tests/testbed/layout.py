@@ -6,10 +6,9 @@ Rigs 0 to 9 are the user's; tests take others, so that they never take a user's 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
-
-from pydantic import BaseModel, ConfigDict
 
 # Sockets, keys and configuration, gone after a reboot as the rig itself is. Short, since a socket's path has at most 107 bytes.
 RUN: Final = Path("/run/dlscale-rig")
@@ -20,21 +19,21 @@ TESTS: Final = range(10, 20)
 
 # A second interface: none, one in the first's network, or one in a network of its own.
 Second = Literal["none", "same", "other"]
+Way = Literal["ssh", "unix"]
 
 
-class RigNode(BaseModel):
+@dataclass(frozen=True)
+class RigNode:
     """One node of a rig.
 
     Attributes:
         name: its name in hosts.yaml.
-        namespace: its network namespace.
+        namespace: its network namespace, and the control group of its containers below each hierarchy's root.
         addresses: IPv4 address by interface, `eth0` first.
         cores: logical CPUs of the machine that its containers run on.
         run: sockets, configuration, process ids.
         data: its engine's images and containers.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     namespace: str
@@ -49,11 +48,6 @@ class RigNode(BaseModel):
         return self.addresses["eth0"]
 
     @property
-    def group(self) -> str:
-        """The control group of its containers, below each hierarchy's root."""
-        return self.namespace
-
-    @property
     def socket(self) -> Path:
         """Where its engine listens."""
         return self.run / "docker.sock"
@@ -63,22 +57,17 @@ class RigNode(BaseModel):
         """The namespace that holds its host name."""
         return self.run / "uts"
 
-    @property
-    def ssh_url(self) -> str:
-        """Its engine as another machine reaches it."""
-        return f"ssh://root@{self.address}:22{self.socket}"
-
-    @property
-    def unix_url(self) -> str:
-        """Its engine as this machine reaches it without a network."""
-        return f"unix://{self.socket}"
+    def engine(self, way: Way) -> str:
+        """Its engine as another machine reaches it, or this machine without a network."""
+        return f"ssh://root@{self.address}:22{self.socket}" if way == "ssh" else f"unix://{self.socket}"
 
     def port_of(self, interface: str) -> str:
         """The switch's end of an interface's link."""
         return f"{self.name}{interface}"
 
 
-class Layout(BaseModel):
+@dataclass(frozen=True)
+class Layout:
     """A whole rig.
 
     Attributes:
@@ -87,8 +76,6 @@ class Layout(BaseModel):
         data: directory of all nodes' images and containers.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     number: int
     second: Second
     nodes: tuple[RigNode, ...]
@@ -96,7 +83,7 @@ class Layout(BaseModel):
 
     @property
     def run(self) -> Path:
-        """Directory of sockets, keys and configuration."""
+        """Directory of sockets, keys and configuration: `ssh_config` for `ssh -F`, the private `key` that all nodes let in."""
         return run_directory(self.number)
 
     @property
@@ -107,11 +94,8 @@ class Layout(BaseModel):
     @property
     def bridges(self) -> dict[str, str]:
         """The bridge that each interface's links are plugged into."""
-        return {
-            "none": {"eth0": "br0"},
-            "same": {"eth0": "br0", "eth1": "br0"},
-            "other": {"eth0": "br0", "eth1": "br1"},
-        }[self.second]
+        second = {"none": {}, "same": {"eth1": "br0"}, "other": {"eth1": "br1"}}
+        return {"eth0": "br0", **second[self.second]}
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -124,35 +108,10 @@ class Layout(BaseModel):
         """The machine's own address in the first network."""
         return f"10.77.{self.number}.1"
 
-    @property
-    def uplink(self) -> str:
-        """The machine's own end of its link to the switch."""
-        return uplink(self.number)
-
-    @property
-    def ssh_config(self) -> Path:
-        """For `ssh -F`."""
-        return self.run / "ssh_config"
-
-    @property
-    def key(self) -> Path:
-        """The private key that all nodes let in."""
-        return self.run / "key"
-
-    @property
-    def known_hosts(self) -> Path:
-        """The nodes' host keys."""
-        return self.run / "known_hosts"
-
     def node(self, name: str) -> RigNode:
-        """The node of a name.
-
-        Raises:
-            KeyError: there is none.
-        """
         return {node.name: node for node in self.nodes}[name]
 
-    def hosts_file(self, *, way: Literal["ssh", "unix"] = "ssh", nodes: int | None = None) -> Path:
+    def hosts_file(self, *, way: Way = "ssh", nodes: int | None = None) -> Path:
         """Where a hosts.yaml is: of all nodes or the first few, their engines reached over ssh or at their sockets."""
         words = ["hosts", *(["unix"] if way == "unix" else []), *([str(nodes)] if nodes else [])]
         return self.run / f"{'-'.join(words)}.yaml"
@@ -181,15 +140,7 @@ def data_directory(number: int, parent: Path) -> Path:
 def plan(
     *, number: int, nodes: int, parent: Path, second: Second = "none", core_groups: Sequence[Sequence[int]] = ((0,),)
 ) -> Layout:
-    """Lay a rig out.
-
-    Args:
-        number: which of the machine's rigs, 0 to 19.
-        nodes: how many, 1 to 64.
-        parent: the directory that holds its data directory.
-        second: whether every node has an `eth1`, and in which network.
-        core_groups: the machine's logical CPUs, those of one physical core together.
-    """
+    """Lay a rig out."""
     data = data_directory(number, parent)
     return Layout(
         number=number,

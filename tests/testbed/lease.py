@@ -1,22 +1,32 @@
-"""A rig that goes down with the process that wanted it, however that ends: for tests, each session with a rig of its own number."""
+"""A rig that goes down with the process that wanted it, however that ends: for tests, each session with a rig of its own number.
+
+`python -m testbed.lease NUMBER` is the reaper: it takes the rig down when its standard input ends, which it does with whoever holds the
+other end, even by kill -9.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
-from runner.core.errors import RequestError, RunFailedError
+from runner.core.errors import DlscaleError, RequestError, RunFailedError
 from runner.core.wire import Link
-from runner.engines.process import CommandError
-from testbed import remains
-from testbed.daemon import Keeper
+from testbed import teardown
 from testbed.layout import RUN, TESTS, Second
 from testbed.rig import Rig
 from testbed.tools import refuse_unfit
+
+_TESTS: Final = Path(__file__).parents[1]
+# What a killed process had just started may still be on its way.
+_SETTLE_S: Final = 0.5
 
 
 @contextlib.contextmanager
@@ -28,24 +38,43 @@ def leased(
     parent: Path | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Rig]:
-    """Bring up a rig of a number that nobody holds; it goes down with the context, and with this process at kill -9.
-
-    Raises:
-        RequestError: no number is free, or this machine can't have a rig.
-        RunFailedError: it did not go down.
-    """
+    """Bring up a rig of a number that nobody holds; it goes down with the context, and with this process at kill -9."""
     refuse_unfit()
     number, lock = _take_number()
-    # Before the rig, which a kill could leave half made. The keeper holds the number until it has taken the rig down.
-    keeper = Keeper((sys.executable, "-m", "testbed.keeper", str(number)), hold=(lock,))
+    # Before the rig, which a kill could leave half made. The reaper holds the number until it has taken the rig down.
+    reaper = subprocess.Popen(
+        (sys.executable, "-m", "testbed.lease", str(number)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=(lock,),
+        start_new_session=True,  # out of reach of Ctrl-C, which goes to the whole foreground
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": f"{_TESTS.parent}{os.pathsep}{_TESTS}"},
+        text=True,
+    )
     os.close(lock)
     try:
         yield Rig.up(nodes=nodes, number=number, link=link, second=second, parent=parent, report=report)
     finally:
-        try:
-            keeper.release()
-        except CommandError as error:
-            raise RunFailedError(error.last_line) from error
+        _, said = reaper.communicate()
+        if reaper.returncode:
+            raise RunFailedError(said.strip().rpartition("\n")[2])
+
+
+def reap(number: int) -> int:
+    """Wait for the end of standard input, then remove all of the rig; 3 when something of it does not go, named on standard error."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a session that is ended as a whole must leave nothing
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    sys.stdin.read()
+    try:
+        teardown.remove(number)
+        time.sleep(_SETTLE_S)
+        teardown.remove(number)
+    except DlscaleError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
 
 
 def lock_path(number: int) -> Path:
@@ -55,19 +84,15 @@ def lock_path(number: int) -> Path:
 
 
 def remove_stale(report: Callable[[str], None]) -> None:
-    """Take down what is left of tests' rigs that nobody holds: their keepers were killed too.
-
-    Raises:
-        RunFailedError: something does not go; the sentence names it.
-    """
+    """Take down what is left of tests' rigs that nobody holds: their reapers were killed too."""
     for number in TESTS:
         lock = _try_number(number) if lock_path(number).exists() else None
         if lock is None:
             continue
         try:
-            if remains.find(number):
+            if teardown.find(number):
                 report(f"taking rig {number} of a killed test down")
-                remains.remove(number)
+                teardown.remove(number)
         finally:
             os.close(lock)
 
@@ -91,3 +116,7 @@ def _try_number(number: int) -> int | None:
         os.close(file)
         return None
     return file
+
+
+if __name__ == "__main__":
+    sys.exit(reap(int(sys.argv[1])))

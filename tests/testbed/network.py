@@ -15,19 +15,14 @@ from runner.core.errors import RequestError
 from runner.core.wire import Link, show_delay
 from runner.engines.process import CommandError, run
 from runner.engines.shaper import qdiscs
-from testbed.layout import Layout, RigNode
+from testbed.layout import Layout, RigNode, uplink
 from testbed.tools import tool
 
 _UPLINK_PORT = "machine"  # the switch's end of it
 
 
 def build(layout: Layout) -> None:
-    """Make the switch, the nodes' namespaces and the links between them, all up.
-
-    Raises:
-        RequestError: the machine is in a network that the rig would take.
-        CommandError: the kernel refuses something.
-    """
+    """Make the switch, the nodes' namespaces and the links between them, all up."""
     routes: list[dict[str, Any]] = json.loads(_ip("-json", "-4", "route", "show", "table", "all"))
     if taken := overlapping(routes, layout.networks):
         raise RequestError(
@@ -38,10 +33,10 @@ def build(layout: Layout) -> None:
     for bridge in sorted(set(layout.bridges.values())):
         _ip("-n", switch, "link", "add", bridge, "type", "bridge")
         _ip("-n", switch, "link", "set", bridge, "up")
-    _ip("link", "add", layout.uplink, "type", "veth", "peer", "name", _UPLINK_PORT, "netns", switch)
+    _ip("link", "add", uplink(layout.number), "type", "veth", "peer", "name", _UPLINK_PORT, "netns", switch)
     _plug(switch, _UPLINK_PORT, layout.bridges["eth0"])
-    _ip("address", "add", f"{layout.machine_address}/24", "dev", layout.uplink)
-    _ip("link", "set", layout.uplink, "up")
+    _ip("address", "add", f"{layout.machine_address}/24", "dev", uplink(layout.number))
+    _ip("link", "set", uplink(layout.number), "up")
     for node in layout.nodes:
         _ip("netns", "add", node.namespace)
         _ip("-n", node.namespace, "link", "set", "lo", "up")
@@ -57,9 +52,6 @@ def shape(layout: Layout, link: Link | None) -> None:
     """Hold the links of all nodes to a rate and delay, both directions; None lets them be as fast as they can.
 
     A packet is delayed once, where it leaves its node, so that a round trip takes twice the delay.
-
-    Raises:
-        RequestError: this kernel can't do it.
     """
     for node in layout.nodes:
         for interface in node.addresses:
@@ -73,12 +65,7 @@ def set_link(node: RigNode, interface: str, *, up: bool) -> None:
 
 
 def overlapping(routes: Iterable[Mapping[str, Any]], networks: Iterable[str]) -> str | None:
-    """The first of the networks that a route leads into; wider routes, such as the default one, do not count.
-
-    Args:
-        routes: what `ip -json route` prints.
-        networks: such as `10.77.0.0/24`.
-    """
+    """The first of the networks that a route leads into; wider routes, such as the default one, do not count."""
     wanted = [ipaddress.IPv4Network(network) for network in networks]
     for route in routes:
         try:

@@ -7,21 +7,21 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from runner.cluster.machine.hostfs import read_text
 from runner.core.errors import RequestError
 from runner.engines.process import run
-from testbed import daemon, remains
+from testbed import teardown
 from testbed.files import containerd_config, engine_config, known_hosts, ssh_config, sshd_config
 from testbed.layout import NAMESPACES, Layout, RigNode
-from testbed.tools import tool
+from testbed.tools import start_daemon, tool
 
 _MACHINE_ENGINE: Final = Path("/etc/docker/daemon.json")
-_PRIVILEGE_SEPARATION: Final = Path(
-    "/run/sshd"
-)  # compiled into Debian's sshd; its service makes it, which does not run here
+# Compiled into Debian's sshd; its service makes it, which does not run here.
+_PRIVILEGE_SEPARATION: Final = Path("/run/sshd")
 _PING: Final = b"GET /_ping HTTP/1.0\r\n\r\n"
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0  # an engine gives its containers 15 s
@@ -31,10 +31,11 @@ _GONE_S: Final = 1.0
 
 def configure(layout: Layout) -> None:
     """Write keys and configuration of all nodes; the directories of the rig are there."""
-    _make_key(layout.key)
+    key = layout.run / "key"
+    _make_key(key)
     authorized = layout.run / "authorized_keys"
-    authorized.write_text(_public(layout.key))
-    layout.ssh_config.write_text(ssh_config(layout))
+    authorized.write_text(_public(key))
+    (layout.run / "ssh_config").write_text(ssh_config(layout))
     machine = _machine_engine()
     for node in layout.nodes:
         node.run.mkdir(mode=0o700)
@@ -43,7 +44,9 @@ def configure(layout: Layout) -> None:
         (node.run / "sshd_config").write_text(sshd_config(node, authorized=authorized, pam=_is_root_locked()))
         (node.run / "containerd.toml").write_text(containerd_config(node))
         (node.run / "daemon.json").write_text(engine_config(node, machine=machine))
-    layout.known_hosts.write_text(known_hosts({node.address: _public(node.run / "host_key") for node in layout.nodes}))
+    (layout.run / "known_hosts").write_text(
+        known_hosts({node.address: _public(node.run / "host_key") for node in layout.nodes})
+    )
 
 
 def name_host(node: RigNode) -> None:
@@ -58,70 +61,53 @@ def start_engine(node: RigNode) -> None:
         ("containerd", ("--config", str(node.run / "containerd.toml"))),
         ("dockerd", ("--config-file", str(node.run / "daemon.json"))),
     ):
-        if not remains.started_with(Path(words[-1])):
-            (node.run / f"{name}.pid").unlink(
-                missing_ok=True
-            )  # of one that was killed; another process may have its id now
+        if not teardown.started_with(Path(words[-1])):
+            # Of one that was killed; another process may have its id now.
+            (node.run / f"{name}.pid").unlink(missing_ok=True)
             _start(node, name, words)
 
 
 def await_engine(node: RigNode) -> None:
-    """Wait until the engine answers.
-
-    Raises:
-        RequestError: it ended, or does not answer; the sentence has its last words.
-    """
-    _await(
-        node,
-        "dockerd",
-        configuration=node.run / "daemon.json",
-        answers=lambda: _answers(node.socket, ask=_PING, expect=b" 200 "),
-    )
+    """Wait until the engine answers."""
+    answers = partial(_answers, node.socket, ask=_PING, expect=b" 200 ")
+    _await(node, "dockerd", configuration=node.run / "daemon.json", answers=answers)
 
 
 def stop_engine(node: RigNode) -> None:
     """Stop the Docker engine in order, as `systemctl stop docker` does; it ends its containers."""
-    running = remains.started_with(node.run / "daemon.json")
-    if not remains.kill(running, sign=signal.SIGTERM, patience_s=_STOP_S):
-        remains.kill(running)
+    running = teardown.started_with(node.run / "daemon.json")
+    if not teardown.kill(running, sign=signal.SIGTERM, patience_s=_STOP_S):
+        teardown.kill(running)
 
 
 def kill_engine(node: RigNode) -> None:
     """Kill the Docker engine at once; its containers go on without it."""
-    remains.kill(remains.started_with(node.run / "daemon.json"))
+    teardown.kill(teardown.started_with(node.run / "daemon.json"))
 
 
 def start_ssh(node: RigNode) -> None:
     """Start the ssh server if it does not run; `await_ssh` says when it answers."""
-    if not remains.started_with(node.run / "sshd_config"):
+    if not teardown.started_with(node.run / "sshd_config"):
         _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
         _start(node, "sshd", ("-D", "-e", "-f", str(node.run / "sshd_config")))
 
 
 def await_ssh(node: RigNode) -> None:
-    """Wait until the ssh server answers.
-
-    Raises:
-        RequestError: it ended, or does not answer; the sentence has its last words.
-    """
-    _await(
-        node,
-        "sshd",
-        configuration=node.run / "sshd_config",
-        answers=lambda: _answers((node.address, 22), ask=b"", expect=b"SSH-"),
-    )
+    """Wait until the ssh server answers."""
+    answers = partial(_answers, (node.address, 22), ask=b"", expect=b"SSH-")
+    _await(node, "sshd", configuration=node.run / "sshd_config", answers=answers)
 
 
 def stop_ssh(node: RigNode) -> None:
     """Kill the ssh server and every session: new connections are refused, old ones break."""
-    sessions = tuple(process for process in remains.processes_of(node.namespace) if process.name.startswith("sshd"))
-    remains.kill((*remains.started_with(node.run / "sshd_config"), *sessions))
+    sessions = tuple(process for process in teardown.processes_of(node.namespace) if process.name.startswith("sshd"))
+    teardown.kill((*teardown.started_with(node.run / "sshd_config"), *sessions))
 
 
 def _start(node: RigNode, name: str, words: tuple[str, ...]) -> None:
     # Not `ip netns exec`, which mounts another /sys, without the control groups that the engine needs.
     inside = (tool("nsenter"), f"--net={NAMESPACES / node.namespace}", f"--uts={node.host_name}")
-    daemon.start((*inside, tool(name), *words), log=node.run / f"{name}.log")
+    start_daemon((*inside, tool(name), *words), log=node.run / f"{name}.log")
 
 
 def _await(node: RigNode, name: str, *, configuration: Path, answers: Callable[[], bool]) -> None:
@@ -129,7 +115,7 @@ def _await(node: RigNode, name: str, *, configuration: Path, answers: Callable[[
     deadline = seen + _START_S
     while not answers():
         now = time.monotonic()
-        if remains.started_with(configuration):
+        if teardown.started_with(configuration):
             seen = now
         ended = now > seen + _GONE_S
         if ended or now > deadline:

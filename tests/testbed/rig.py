@@ -6,19 +6,17 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from runner.cluster.machine.hostfs import parse_cpu_list, read_text
 from runner.core.cache import cache_dir
 from runner.core.errors import RequestError
 from runner.core.wire import Link
 from runner.engines.process import CommandError
-from testbed import groups, network, nodes, remains
+from testbed import groups, network, nodes, teardown
 from testbed.files import hosts_yaml
-from testbed.layout import MOST_NODES, USERS, Layout, RigNode, Second, plan
+from testbed.layout import MOST_NODES, USERS, Layout, RigNode, Second, Way, plan
 from testbed.tools import refuse_unfit
-
-Way = Literal["ssh", "unix"]
 
 _CPU: Final = "/sys/devices/system/cpu"
 
@@ -27,7 +25,6 @@ class Rig:
     """A running rig, nodes `n1`, `n2`, ... of it by name."""
 
     def __init__(self, layout: Layout) -> None:
-        """Hold a rig that comes up; `Rig.up` makes one."""
         self.layout = layout
         self.link: Link | None = None
         self._listed: dict[tuple[int | None, Way], None] = {(None, "ssh"): None, (None, "unix"): None}
@@ -43,20 +40,7 @@ class Rig:
         parent: Path | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> Rig:
-        """Bring a rig up; whatever a rig of this number has left goes first.
-
-        Args:
-            nodes: how many, 1 to 64.
-            number: which of the machine's rigs, 0 to 19.
-            link: what the nodes' links are held to; None for as fast as they can.
-            second: whether every node has an `eth1`, and in which network.
-            parent: where images and containers are kept; the suite's cache when None.
-            report: told what is being done.
-
-        Raises:
-            RequestError: this user, machine or kernel can't; nothing of the rig is left.
-            RunFailedError: something of an earlier rig does not go.
-        """
+        """Bring a rig up; whatever a rig of this number has left goes first."""
         refuse_unfit()
         if not 1 <= nodes <= MOST_NODES:
             raise RequestError(
@@ -69,13 +53,13 @@ class Rig:
             second=second,
             core_groups=core_groups(),
         )
-        remains.remove(number)
+        teardown.remove(number)
         rig = cls(layout)
         try:
             rig._raise(link, report)
         except BaseException as error:  # Ctrl-C too: half a rig is of no use to anybody
             with contextlib.suppress(KeyboardInterrupt):
-                remains.remove(number)
+                teardown.remove(number)
             if isinstance(error, CommandError):
                 raise RequestError(
                     f"rig {number} can't be made on this machine: `{' '.join(error.argv)}` says {error.last_line!r}"
@@ -105,39 +89,21 @@ class Rig:
             nodes.await_ssh(node)
 
     def down(self) -> None:
-        """Remove all of it.
-
-        Raises:
-            RunFailedError: something does not go; the sentence names it.
-        """
-        remains.remove(self.layout.number)
+        teardown.remove(self.layout.number)
 
     @property
     def nodes(self) -> Sequence[RigNode]:
-        """Its nodes, in order."""
         return self.layout.nodes
 
     def hosts(self, count: int | None = None, *, way: Way = "ssh") -> Path:
         """A hosts.yaml of all nodes, or of the first few; it says what the links are held to, also after `shape`."""
         self._listed[count, way] = None
         path = self.layout.hosts_file(way=way, nodes=count)
-        path.write_text(
-            hosts_yaml(
-                self.nodes[:count],
-                way=way,
-                ssh_config=self.layout.ssh_config,
-                link=self.link,
-                number=self.layout.number,
-            )
-        )
+        path.write_text(hosts_yaml(self.nodes[:count], way=way, link=self.link, number=self.layout.number))
         return path
 
     def shape(self, link: Link | None) -> None:
-        """Hold all links to a rate and delay from now on, or to none; the machine's own link stays as fast as it is.
-
-        Raises:
-            RequestError: this kernel can't.
-        """
+        """Hold all links to a rate and delay from now on, or to none; the machine's own link stays as fast as it is."""
         network.shape(self.layout, link)
         self.link = link
         for count, way in tuple(self._listed):
@@ -148,28 +114,22 @@ class Rig:
         network.set_link(self.layout.node(name), interface, up=False)
 
     def mend_link(self, name: str, interface: str = "eth0") -> None:
-        """Take a node's interface up again."""
         network.set_link(self.layout.node(name), interface, up=True)
 
     def stop_engine(self, name: str) -> None:
-        """Stop a node's Docker engine in order; it ends its containers."""
         nodes.stop_engine(self.layout.node(name))
 
     def kill_engine(self, name: str) -> None:
-        """Kill a node's Docker engine; its containers go on."""
         nodes.kill_engine(self.layout.node(name))
 
     def start_engine(self, name: str) -> None:
-        """Start a node's Docker engine again, and wait until it answers."""
         nodes.start_engine(self.layout.node(name))
         nodes.await_engine(self.layout.node(name))
 
     def stop_ssh(self, name: str) -> None:
-        """Kill a node's ssh server and every session of it."""
         nodes.stop_ssh(self.layout.node(name))
 
     def start_ssh(self, name: str) -> None:
-        """Start a node's ssh server again, and wait until it answers."""
         nodes.start_ssh(self.layout.node(name))
         nodes.await_ssh(self.layout.node(name))
 
@@ -185,11 +145,7 @@ class Rig:
 
 
 def core_groups(root: Path = Path("/")) -> tuple[tuple[int, ...], ...]:
-    """The logical CPUs that this process may use, those of one physical core together.
-
-    Args:
-        root: of the /sys that is read.
-    """
+    """The logical CPUs that this process may use, those of one physical core together."""
     allowed = os.sched_getaffinity(0)
     found: dict[tuple[int, ...], None] = {}
     for cpu in sorted(allowed):

@@ -1,10 +1,13 @@
-"""The programs of the machine that a rig is made with, and the one sentence that says what is missing."""
+"""The programs of the machine that a rig is made with, the one sentence that says what is missing, and those that run on by themselves."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from runner.core.errors import RequestError
@@ -34,11 +37,7 @@ def tool(name: str) -> str:
 
 
 def refuse_unfit() -> None:
-    """Refuse a user or a machine that can't make a rig.
-
-    Raises:
-        RequestError: not root, or programs are missing; the sentence names their Debian packages.
-    """
+    """Refuse a user or a machine that can't make a rig."""
     if os.geteuid() != 0:
         raise RequestError("a rig is made of network namespaces and engines, which need root; type it after sudo")
     missing = [name for name in PACKAGES if "/" not in tool(name)]
@@ -46,4 +45,21 @@ def refuse_unfit() -> None:
         packages = " ".join(sorted({PACKAGES[name] for name in missing}))
         raise RequestError(
             f"a rig needs {', '.join(missing)}, not found on this machine; install them (Debian: apt-get install {packages})"
+        )
+
+
+def start_daemon(argv: Sequence[str], *, log: Path) -> None:
+    """Start a process that goes on without this one; what it writes is appended to `log`.
+
+    It gets a session of its own and init as its parent, so that neither Ctrl-C nor this process' end reaches it; whoever starts one must be
+    able to find it again by its arguments.
+    """
+    with log.open("ab") as file:
+        subprocess.run(
+            [tool("setsid"), "--fork", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd="/",  # a daemon must not hold the directory that it was started from
+            check=False,
         )

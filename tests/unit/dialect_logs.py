@@ -22,6 +22,7 @@ WHOLE = {
     "tf_cnn_benchmarks-horovod-2-gpus.log": ("tf_cnn_benchmarks", {"devices": 2}),
     "horovod-pytorch-4-gpus.log": ("horovod", {"devices": 4}),
     "horovod-tensorflow2-8-gpus.log": ("horovod", {"devices": 8}),
+    "nccl-1-res-column.log": ("nccl-tests", {"devices": 4}),
     "nccl-tests-8-gpus.log": ("nccl-tests", {"devices": 8}),
     "nccl-tests-2.17-mpi.log": ("nccl-tests", {"devices": 8}),
     "nccl-tests-2.10-error-column.log": ("nccl-tests", {"devices": 2}),

@@ -5,13 +5,13 @@ networks in one table; a faster program that learns something else; a line that 
 import math
 
 import pytest
+from records import but
 from swept import leave, measured
 from test_plan import resources
 
 from runner.analysis.comparisons.ablation import ablations, curve
 from runner.commands.report import report
 from runner.core.errors import RequestError
-from runner.core.record import Validity
 from runner.core.request import Request
 from runner.experiments.ablate import grow_batch, stages, turns
 from runner.report import comparisons
@@ -31,9 +31,7 @@ def losing(curve_of_losses, *, seed=1, techniques=(), run_id=None):
     """A run on real images with these losses, a step each."""
     name = run_id or f"seed{seed}-{len(techniques)}"
     fields = {"data": DATA["path"], "dataset": DATA, "seed": seed, "techniques": techniques}
-    path, record = measured(64, 1000.0, run_id=name, **fields)
-    losses = {"0": tuple(curve_of_losses)}
-    return path, record.model_copy(update={"measurement": record.measurement.model_copy(update={"losses": losses})})
+    return but(measured(64, 1000.0, run_id=name, **fields), measurement={"losses": {"0": tuple(curve_of_losses)}})
 
 
 def test_each_line_is_held_against_the_first_and_the_one_before():
@@ -106,11 +104,8 @@ def test_a_line_that_may_not_be_used_has_no_figure_and_its_reason():
 
 
 def test_losses_are_compared_by_means_of_ten_steps():
-    path, record = losing([*[1.0] * 10, *[3.0, 5.0] * 5, *[9.0] * 9])
-    assert curve(record) == (1.0, 4.0)
-    path, record = losing([*[1.0] * 10, None, *[1.0] * 9])
-    assert curve(record) == (1.0,)
-    del path
+    assert curve(losing([*[1.0] * 10, *[3.0, 5.0] * 5, *[9.0] * 9])[1]) == (1.0, 4.0)
+    assert curve(losing([*[1.0] * 10, None, *[1.0] * 9])[1]) == (1.0,)
 
 
 def zigzag(level, width):
@@ -171,9 +166,8 @@ def test_two_seeds_are_too_few_to_tell():
 
 def test_losses_of_a_line_that_may_not_be_used_are_not_compared():
     seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
-    path, broken = losing([*[1.0] * 10, *[math.inf] * 10], techniques=(LAST,))
-    broken = broken.model_copy(update={"validity": Validity(status="invalid", reasons=("a loss is not finite",))})
-    (found,) = ablations((*seeds, (path, broken)))
+    broken = losing([*[1.0] * 10, *[math.inf] * 10], techniques=(LAST,))
+    (found,) = ablations((*seeds, but(broken, validity={"status": "invalid", "reasons": ("a loss is not finite",)})))
     assert (found.rows[1].losses, found.rows[1].row.throughput) == (None, None)
 
 

@@ -2,13 +2,13 @@
 input, a probe read beyond what it measured, evidence that is missing and taken for zero."""
 
 import pytest
+import wires
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.analysis.grading.attribution import exchange_seconds, exchanges, step_parts
 from runner.analysis.grading.measure import measure, phases
-from runner.core.events.training import FirstStep, InputAlone, Phase, RunStart, RunStop, WarmupEnd, Window
-from runner.core.events.wires import Bandwidth, Compute
+from runner.core.events import Bandwidth, Compute, FirstStep, InputAlone, Phase, RunStop, WarmupEnd, Window
 from runner.core.measurement import Exchange
 
 SAID = {"t": 0.0, "received": 0.0, "container": "c"}
@@ -194,30 +194,12 @@ def test_no_second_is_lost_or_invented_and_no_part_is_negative(waits, passes, se
         assert sum(known) == pytest.approx(found.step_s)
 
 
-def start(**more):
-    return RunStart(
-        event="run_start",
-        rank=0,
-        world_size=2,
-        batch_per_device=1,
-        global_batch=2,
-        iterations=40,
-        warmup=1,
-        image_shape=(3, 32, 32),
-        num_classes=10,
-        parameters=1000,
-        seed=1,
-        **more,
-        **SAID,
-    )
-
-
 def phase(rank, name, seconds):
     return Phase(event="phase", rank=rank, name=name, seconds=seconds, **SAID)
 
 
 def test_a_measurement_holds_probe_and_parts():
-    events = [start(gradient_bytes=4000), bandwidth(1000, 0.01), compute(0, 0.05), compute(1, 0.07)]
+    events = [wires.start(4000), bandwidth(1000, 0.01), compute(0, 0.05), compute(1, 0.07)]
     events += [window(rank, index, waited=0.1) for rank in (0, 1) for index in range(4)]
     found = measure(events, started=0.0, unit="images/s")
     assert found.gradient_bytes == 4000
@@ -228,7 +210,9 @@ def test_a_measurement_holds_probe_and_parts():
 
 
 def test_events_from_before_there_was_a_probe_give_a_measurement_without():
-    found = measure([start(), *(window(0, index, waited=None) for index in range(4))], started=0.0, unit="images/s")
+    found = measure(
+        [wires.start(None), *(window(0, index, waited=None) for index in range(4))], started=0.0, unit="images/s"
+    )
     assert (found.gradient_bytes, found.probe, found.step_parts) == (None, (), None)
 
 

@@ -68,9 +68,10 @@ def test_v1_reads_each_controller_where_it_is_mounted(tmp_path):
     assert read_limits(tmp_path) == CgroupLimits(cpus=frozenset({1}), cpu_quota=0.5, memory_bytes=2**29)
 
 
-def test_v1_unlimited_is_no_limit(tmp_path):
-    write_tree(
-        tmp_path,
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
         {
             "proc/self/mountinfo": v1_mount(40, "memory") + "\n" + v1_mount(41, "cpu"),
             "proc/self/cgroup": "4:memory:/\n3:cpu:/",
@@ -78,7 +79,11 @@ def test_v1_unlimited_is_no_limit(tmp_path):
             "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
         },
-    )
+    ],
+    ids=["no groups", "v1 unlimited"],
+)
+def test_what_is_no_limit(tmp_path, files):
+    write_tree(tmp_path, files)
     assert read_limits(tmp_path) == CgroupLimits(cpus=None, cpu_quota=None, memory_bytes=None)
 
 
@@ -93,10 +98,6 @@ def test_a_group_that_cannot_be_seen_falls_back_to_the_mount(tmp_path):
         },
     )
     assert read_limits(tmp_path).memory_bytes == 2**31
-
-
-def test_a_machine_without_control_groups_has_no_limits(tmp_path):
-    assert read_limits(tmp_path) == CgroupLimits(cpus=None, cpu_quota=None, memory_bytes=None)
 
 
 @pytest.mark.parametrize(

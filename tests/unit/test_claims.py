@@ -7,8 +7,8 @@ interface that is taken for none.
 import pytest
 from examples import gpu_node, node
 
+from runner.cluster.hosts.claims import unmet
 from runner.cluster.hosts.model import Endpoint, GpuClaim, Host, Interface
-from runner.cluster.hosts.validate import unmet
 from runner.core.node import Hca, Nic
 
 NICS = (

@@ -81,7 +81,7 @@ class Engine:
 
 def cleaned(*engines):
     places = [Place(engine, host=f"n{number}") for number, engine in enumerate(engines)]
-    return remove_left(places), [place.removed for place in places], [place.refusal for place in places]
+    return remove_left(places), [place.names for place in places], [place.refusal for place in places]
 
 
 def test_what_has_ended_goes_at_once(clock):
@@ -116,8 +116,24 @@ def test_one_whose_lease_has_run_out_goes(clock):
     assert clock
 
 
-def test_one_that_was_never_started_goes_if_its_run_starts_nothing():
-    assert cleaned(Engine([container("created")]))[:2] == ((), [[f"dlscale-{RUN}-worker0 on n0"]])
+@pytest.mark.parametrize(
+    ("engines", "left", "removed"),
+    [
+        # One that was never started goes if its run starts nothing.
+        ([Engine([container("created")])], (), [[f"dlscale-{RUN}-worker0 on n0"]]),
+        # A run that is alive on one host is left on all.
+        (
+            [Engine([container("exited")], volumes=[thing("keys", RUN)]), Engine([container("running", number=1)])],
+            (RUN,),
+            [[], []],
+        ),
+        # What somebody else uses is not said to be removed.
+        ([Engine([], volumes=[thing("theirs", "old"), thing("mine", "old")], in_use=["theirs"])], (), [["mine on n0"]]),
+    ],
+    ids=["never started", "alive elsewhere", "in use"],
+)
+def test_what_is_left_and_what_goes(engines, left, removed):
+    assert cleaned(*engines)[:2] == (left, removed)
 
 
 def test_a_matrix_between_two_trials_keeps_its_programs():
@@ -127,16 +143,6 @@ def test_a_matrix_between_two_trials_keeps_its_programs():
     left, removed, _ = cleaned(engine)
     assert left == (f"{MATRIX}-mxnet-lenet-1cpu-r2",)
     assert removed == [[]]
-
-
-def test_a_run_that_is_alive_on_one_host_is_left_on_all():
-    first = Engine([container("exited")], volumes=[thing("dlscale-keys", RUN)])
-    assert cleaned(first, Engine([container("running", number=1)]))[:2] == ((RUN,), [[], []])
-
-
-def test_what_somebody_else_uses_is_not_said_to_be_removed():
-    engine = Engine([], volumes=[thing("theirs", "old"), thing("mine", "old")], in_use=["theirs"])
-    assert cleaned(engine)[1] == [["mine on n0"]]
 
 
 def test_an_engine_that_stops_answering_is_named_and_the_others_are_cleaned():

@@ -56,9 +56,12 @@ def refused(tmp_path, *words):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--framework=mxnte"], "unknown FRAMEWORK 'mxnte'; known: mxnet"),
-        (["--framework=mxnet", "--version=1.9.2"], "unknown VERSION '1.9.2' of mxnet; known: 1.9.1"),
-        (["--framework=mxnet", "--model=resnet51"], "unknown MODEL 'resnet51'; known: resnet50"),
+        (["--framework=mxnte"], "unknown FRAMEWORK 'mxnte'; did you mean mxnet? Known: mxnet"),
+        (
+            ["--framework=mxnet", "--version=1.9.2"],
+            "unknown VERSION '1.9.2' of mxnet; did you mean 1.9.1? Known: 1.9.1",
+        ),
+        (["--framework=mxnet", "--model=resnet51"], "unknown MODEL 'resnet51'; did you mean resnet50? Known: resnet50"),
         (["--batch=0"], "BATCH=0 is not a whole number of at least 1"),
         (["--batch=many"], "BATCH=many is not a whole number of at least 1"),
         (["--iterations=-5"], "ITERATIONS=-5 is not a whole number"),
@@ -67,7 +70,7 @@ def refused(tmp_path, *words):
             ["--framework=mxnet", "--strategy=ddp"],
             "STRATEGY=ddp is not offered by FRAMEWORK=mxnet; mxnet offers single, kvstore",
         ),
-        (["--precision=fp8"], "unknown PRECISION 'fp8'; known:"),
+        (["--precision=fp8"], "unknown PRECISION 'fp8'; did you mean fp32? Known:"),
         (["--data={here}/gone"], "/gone does not exist"),
         (["--hosts=a:4,b:4"], "ENGINE=venv runs on this machine alone"),
         (["--nodes=2", "--link-rate=fast"], "'fast' is no rate; write for example 1gbit"),
@@ -147,7 +150,7 @@ def test_every_command_explains_itself(command):
         (["profile", ""], "for example RUN=results/MACHINE with make"),
         (["report", ""], "for example DIR=results/MACHINE with make"),
         (["report", "--check", " "], "for example DIR=results/MACHINE with make"),
-        (["report", "--format=mllog", "results", ""], "for example DIR=results/MACHINE with make"),
+        (["report", "--format=mllog", ".", ""], "for example DIR=results/MACHINE with make"),
         (["query", "SELECT * FROM runs", "--in", ""], "for example IN=results/MACHINE"),
         (["compare", "results", " "], "name both"),
         (["data", "sample", ""], "for example OUT=/tmp/sample with make"),
@@ -185,7 +188,11 @@ def make(*words):
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        (["plan", "FRAMEWROK=pytorch", "MODLE=a b"], "`make plan` takes no FRAMEWROK MODLE;"),
+        (
+            ["plan", "FRAMEWROK=pytorch", "MODLE=a b"],
+            "`make plan` takes no FRAMEWROK MODLE; did you mean FRAMEWORK or MODE or MODEL? See",
+        ),
+        (["bench", "WORKER=2"], "`make bench` takes no WORKER; did you mean WORKERS? See `make help`"),
         (["doctor", "HOSTS=a:1", "MODEL=lenet"], "`make doctor` takes no MODEL;"),
         (["images", "bench", "DIR=x"], "`make images bench` takes no DIR;"),
     ],
@@ -215,7 +222,7 @@ def test_a_switch_of_make_can_be_off(value):
 def test_every_variable_that_a_target_of_make_takes_reaches_its_program():
     text = (examples.ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     lists = {name: words.split() for name, words in re.findall(r"^([\w.-]+) := (.*)$", text, re.MULTILINE)}
-    switches = {*lists["SWITCHES"], "JSON", "MARKDOWN", "CSV", "DRY_RUN", "BESIDE_HOST"}
+    switches = {*lists["SWITCHES"], "JSON", "MARKDOWN", "CSV", "DRY_RUN", "BESIDE_HOST", "VERBOSE"}
 
     def all_of(words):
         return [n for w in words for n in (all_of(lists[w[2:-1]]) if w.startswith("$(") else [w])]

@@ -12,8 +12,8 @@ import pytest
 from records import events, record
 from test_cli import dlscale
 
-from runner.analysis.compare.identity import identity, in_words
-from runner.analysis.compare.judge import compare, verdict
+from runner.analysis.comparisons.identity import identity, in_words
+from runner.analysis.comparisons.regression import compare, verdict
 from runner.analysis.grading.measure import measure
 from runner.commands.compare_flow import read_percent
 from runner.core.errors import RequestError

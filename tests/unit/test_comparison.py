@@ -7,7 +7,8 @@ from runner.core.errors import RequestError
 from runner.core.node import Hca, Member, Nic
 from runner.core.request import Request
 from runner.core.wire import Link, NodeWires
-from runner.plan.interconnect_sweep import apply_defaults, kinds
+from runner.plan.discovery import emulate_for_comparison
+from runner.plan.wire import kinds
 
 COMPARE = Request(compare=True)
 ETH = Nic(name="eth0", state="up", speed_mbit=1000, mtu=1500, kind="ethernet", address="10.0.0.1")
@@ -23,31 +24,31 @@ def kinds_of(request, members, *, device="cpu", ip_only=False):
     return kinds(request, members, device=device, ip_only=ip_only)
 
 
-def settled(request, node):
-    return apply_defaults(request, lambda: node)
+def emulated(request, node):
+    return emulate_for_comparison(request, lambda: node)
 
 
 def test_a_machine_without_gpus_emulates_two_nodes_at_usual_rates():
-    found = settled(COMPARE, examples.node())
+    found = emulated(COMPARE, examples.node())
     assert (found.nodes, found.workers) == (2, (2,))
     assert found.links == (Link(rate_mbit=100, emulated=True), Link(rate_mbit=1000, emulated=True), None)
 
 
 def test_what_was_said_stays():
-    assert settled(Request(compare=True, workers=(4,)), examples.node()).workers == (4,)
+    assert emulated(Request(compare=True, workers=(4,)), examples.node()).workers == (4,)
     for request in (Request(), Request(compare=True, hosts="a:4,b:4"), Request(compare=True, nodes=3)):
-        assert settled(request, examples.node()) == request
+        assert emulated(request, examples.node()) == request
 
 
 @pytest.mark.parametrize("asked", [{"gpus": (2,)}, {"device": "gpu"}])
 def test_gpus_that_are_not_there_do_not_become_cpu_workers(asked):
     request = Request(compare=True, **asked)
-    assert settled(request, examples.node()) == request
+    assert emulated(request, examples.node()) == request
 
 
 def test_what_emulated_nodes_can_not_run_in_is_refused_and_not_ignored():
     with pytest.raises(RequestError, match=r"^ENGINE=venv runs on this machine alone; "):
-        settled(Request(compare=True, engine="venv"), examples.node())
+        emulated(Request(compare=True, engine="venv"), examples.node())
 
 
 def test_one_node_without_gpus_has_nothing_to_compare():
@@ -60,11 +61,11 @@ def test_one_node_without_gpus_has_nothing_to_compare():
 
 def test_gpus_of_one_machine_are_compared_over_their_own_link_shared_memory_and_sockets():
     node = examples.gpu_node(2)
-    assert settled(COMPARE, node) == COMPARE
+    assert emulated(COMPARE, node) == COMPARE
     assert kinds_of(COMPARE, [Member(node, NodeWires())], device="gpu") == ("nvlink", "shm", "loopback")
     pcie = examples.node(gpus=tuple(examples.gpu(index, nvlinks=0) for index in range(2)))
     assert kinds_of(COMPARE, [Member(pcie, NodeWires())], device="gpu") == ("pcie", "shm", "loopback")
-    assert settled(Request(compare=True, device="cpu"), node).nodes == 2
+    assert emulated(Request(compare=True, device="cpu"), node).nodes == 2
 
 
 def test_hosts_are_compared_over_every_network_that_all_have():

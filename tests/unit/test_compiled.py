@@ -11,11 +11,12 @@ import stat
 from pathlib import Path
 
 import pytest
-import test_given_image
+import test_custom_image
+from records import but
 from test_cross_checks import DOCKER, HOST
-from test_given_image import USR, request
+from test_custom_image import USR, request
 
-from runner.analysis.comparisons.cross_check import cross_checks
+from runner.analysis.comparisons.settings import cross_checks
 from runner.analysis.grading import metrics
 from runner.core.container_spec import Mount
 from runner.core.events.parse import parse_line
@@ -26,7 +27,7 @@ from runner.plan.plan import plan
 from runner.run import compiled, prepare
 from runner.run.trial_runner import make_job
 
-machine = test_given_image.machine
+machine = test_custom_image.machine
 
 
 @pytest.fixture
@@ -77,7 +78,10 @@ def test_each_software_and_engine_has_its_own(machine, cache):
 
 def test_it_is_the_jobs_own_and_closed_to_others(tmp_path):
     store, shown = tmp_path / "a" / "b", tmp_path / "programs"
-    mounts = (Mount(source=str(shown), target="/programs"), compiled.mount(store, place="/dlscale/out"))
+    mounts = (
+        Mount(source=str(shown), target="/programs"),
+        Mount(source=str(store), target="/dlscale/out", read_only=False),
+    )
     for _ in range(2):
         compiled.make_ready(mounts, user="10001:10001")
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
@@ -100,10 +104,7 @@ def test_a_record_tells_what_was_compiled_on_all_ranks():
 
 def test_first_steps_that_did_not_wait_for_a_compiler_are_not_set_beside_others_without_a_word():
     def with_graphs(run, *, fresh, kept):
-        path, record = run
-        graphs = CompiledGraphs(fresh=fresh, kept=kept)
-        measurement = record.measurement.model_copy(update={"compiled": graphs})
-        return path, record.model_copy(update={"measurement": measurement})
+        return but(run, measurement={"compiled": CompiledGraphs(fresh=fresh, kept=kept)})
 
     (found,) = cross_checks((with_graphs(DOCKER, fresh=0, kept=2), with_graphs(HOST, fresh=2, kept=0)))
     assert found.notes == (

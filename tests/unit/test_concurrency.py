@@ -12,11 +12,11 @@ from runner.analysis.grading.grade import scaling
 from runner.analysis.summarize import summarize
 from runner.core.errors import RequestError
 from runner.core.trial import Concurrent
-from runner.plan.concurrency import cases, devices_of_cases
 from runner.plan.launch.job import take_seats
-from runner.report import concurrent as table
+from runner.plan.spread import cases, devices_of_cases
+from runner.report.comparisons import concurrent
 from runner.results.store import baseline_for
-from runner.run.trial_runner import at_once, cell
+from runner.run.trial_runner import cell, concurrent_groups
 
 
 def training(case, number, *, repeat=1, world_size=1, trainings=2, **changes):
@@ -81,7 +81,7 @@ def test_those_at_once_are_a_group_in_each_repeat_and_all_others_are_alone():
     order = (("one", 1), ("sequential", 1), ("sequential", 2), ("together", 1), ("together", 2))
     trials = [training(case, number, repeat=repeat) for repeat in (1, 2) for case, number in order]
     trials.append(examples.trial(repeat=1))
-    assert [len(group) for group in at_once(trials)] == [1, 1, 1, 2, 1, 1, 1, 2, 1]
+    assert [len(group) for group in concurrent_groups(trials)] == [1, 1, 1, 2, 1, 1, 1, 2, 1]
 
 
 def test_names_of_runs_tell_them_apart():
@@ -130,11 +130,12 @@ def test_no_training_at_once_is_a_baseline_or_has_one():
 
 def test_the_tables():
     cases_ = figures(RUNS)
-    text = table.markdown(summarize(RUNS[:1]), cases_)
+    found = concurrent(summarize(RUNS[:1]), cases_, name="m")
+    text = found.markdown()
     assert "| one alone | 1 | 1 | 1 | 4 | 80 | 0.444 |" in text
     assert "| one after the other | 2 | 1 | 1 | 9 | 71.11 | 1.000 |" in text
     assert "| at once | 2 | 1 | 1 | 10 | 64 | 1.111 |" in text
-    assert table.to_csv(cases_).splitlines()[1:] == [
+    assert found.files()["m-concurrent.csv"].splitlines()[1:] == [
         "one,1,1,0,1,4.0,320",
         "sequential,2,1,0,1,9.0,640",
         "together,2,1,0,1,10.0,640",

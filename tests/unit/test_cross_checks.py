@@ -8,11 +8,11 @@ import csv
 import io
 
 import pytest
+from records import but
 from swept import leave, measured, samples
 
-from runner.analysis.comparisons.cross_check import cross_checks
+from runner.analysis.comparisons.settings import cross_checks
 from runner.commands.report import report
-from runner.core.record import ImageUsed
 from runner.report import comparisons
 
 pytestmark = pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
@@ -25,17 +25,15 @@ REFERENCES = {"docker": "hostroot:1", "host": HERE, "venv": "pytorch 2.11.0 (vir
 def ran(engine, rate, *, run_id=None, reference=None, said=None, hostname="here", first_step_s=9.0, **changes):
     """A run of `rate` images/s on one H200 by an engine."""
     version = changes.pop("version", reference or REFERENCES[engine])
-    path, record = measured(64, rate, run_id=run_id or engine, version=version, **changes)
-    given = record.provenance
-    host = given.host.model_copy(update={"hostname": hostname})
-    return path, record.model_copy(
-        update={
-            "engine": engine,
-            "image": ImageUsed(reference=reference or REFERENCES[engine], id=None, digest=None, lock_sha256=None),
-            "provenance": given.model_copy(update={"host": host, **SAID, **(said or {})}),
-            "measurement": record.measurement.model_copy(update={"first_step_s": first_step_s}),
-        }
+    run = measured(64, rate, run_id=run_id or engine, version=version, **changes)
+    host = run[1].provenance.host.model_copy(update={"hostname": hostname})
+    path, record = but(
+        run,
+        image={"reference": reference or REFERENCES[engine], "id": None, "lock_sha256": None},
+        provenance={"host": host, **SAID, **(said or {})},
+        measurement={"first_step_s": first_step_s},
     )
+    return path, record.model_copy(update={"engine": engine})
 
 
 HOST = ran("host", 1000.0, first_step_s=8.0)
@@ -92,10 +90,7 @@ def test_other_software_or_another_machine_has_no_ratio_and_the_table_says_why(c
 
 
 def test_as_many_gpus_in_the_machine_are_part_of_it():
-    path, record = DOCKER
-    gpus = record.provenance.gpus * 4
-    four = record.model_copy(update={"provenance": record.provenance.model_copy(update={"gpus": gpus})})
-    (found,) = cross_checks((HOST, (path, four)))
+    (found,) = cross_checks((HOST, but(DOCKER, provenance={"gpus": DOCKER[1].provenance.gpus * 4})))
     assert found.rows[1].differs == ("devices",)
     assert "devices 4 × NVIDIA H200 beside 1 × NVIDIA H200" in found.notes[0]
 

@@ -172,8 +172,8 @@ def test_a_log_in_the_dialect_that_was_named_is_refused_with_its_first_line_when
     with pytest.raises(DialectError) as error:
         read("caffe", "\n\nhello world\nEpoch 1 done\n")
     assert str(error.value) == (
-        "no line is in dialect caffe; the first line that was tried: 'hello world'; name another with --dialect, or let "
-        "the program write events"
+        "no line is in dialect caffe; the first line that was tried: 'hello world'; name another with --dialect, say with "
+        "--pattern what to look for, or let the program write events"
     )
 
 

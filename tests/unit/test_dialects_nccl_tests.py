@@ -61,6 +61,21 @@ def test_old_tables_have_no_root_and_an_error_that_is_no_count():
     )  # fmt: skip
 
 
+def test_tables_of_before_2020_have_milliseconds_and_a_residual():
+    found = of("bandwidth", read("nccl-tests", text("nccl-1-res-column.log"), devices=4))
+    assert len(found) == 10
+    # 10 MB in 1.628 ms are 6.14 GB/s; over each link of four go 2 x 3 / 4 of them.
+    assert (found[0].time_us, found[0].algbw_gb_s, found[0].busbw_gb_s, found[0].wrong) == (1628.0, 6.14, 9.21, None)
+    # nccl-tests 1, whose rows have no result of a check with `-c 0`, and name their ranks.
+    rows = """# NCCL Tests compiled with NCCL 2.4
+#   Rank  0 on       host device  0 [0x05] GeForce RTX 2080 Ti
+#   Rank  1 on       host device  1 [0x06] GeForce RTX 2080 Ti
+#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res
+     1048576        262144   float     sum    0.293   3.58   3.58       N/A    0.294   3.57   3.57      N/A
+"""
+    assert bus_bandwidth(read("nccl-tests", rows, devices=2)) == 3.58
+
+
 def test_unchecked_results_and_placements_that_do_not_exist():
     unchecked = HEADER + row(2048, 10.0, wrong=("N/A", "-1"))
     assert [one.wrong for one in of("bandwidth", read("nccl-tests", unchecked))] == [None, None]

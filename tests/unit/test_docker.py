@@ -1,11 +1,19 @@
-"""A job that ends because its lease does not hear the runner: behind TLS the SDK hands over another object than on a plain connection."""
+"""Containers of a Docker engine. Prevents: a job that ends because its lease does not hear the runner, since behind TLS the SDK hands over
+another object than on a plain connection; an exit code that nobody can ask for any more; a removal that is over before the container is gone.
+"""
 
 import socket
+from types import SimpleNamespace
 
+import docker
 import pytest
+from docker.errors import APIError, NotFound
+from fake_engine import engine
 
 from runner.core.container_spec import ContainerSpec
-from runner.engines.docker import DockerContainer
+from runner.engines import removal
+from runner.engines.base import EngineError, as_engine_error
+from runner.engines.docker import DockerContainer, exit_code
 
 SPEC = ContainerSpec(name="job", node="a", role="worker", image="none", argv=("true",), env={}, user="1:1", labels={})
 
@@ -21,3 +29,49 @@ def test_a_container_hears_the_runner(behind_tls):
         far.close()
         container.tell(b"\n")
         container.tell(b"\n")  # nobody there: no error
+
+
+class Api:
+    def __init__(self, refusal=None):
+        self.refusal, self.calls = refusal, []
+
+    def remove_container(self, identifier, *, force, v):
+        assert force
+        assert v
+        self.calls.append("remove")
+        if self.refusal:
+            raise self.refusal
+
+    def wait(self, identifier, *, timeout, condition):
+        self.calls.append(condition)
+
+
+def answer(status):
+    return APIError("refused", response=SimpleNamespace(status_code=status, reason="", url=""))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "was_there", "calls"),
+    [
+        (None, True, ["remove"]),
+        (NotFound("gone"), False, ["remove"]),
+        (answer(409), True, ["remove", "removed"]),
+        (answer(500), False, ["remove"]),
+    ],
+    ids=["there", "gone", "going", "refused"],
+)
+def test_a_container_that_is_going_already_is_waited_for(refusal, was_there, calls):
+    api = Api(refusal)
+    assert removal.remove(api, "id") is was_there
+    assert api.calls == calls
+
+
+def test_the_exit_code_is_that_of_the_question_asked_before(tmp_path):
+    socket = tmp_path / "s"
+    with engine(socket, {"/wait": {"StatusCode": 143}}) as served:
+        client = docker.DockerClient(base_url=f"unix://{socket}", version="1.41")
+        container = DockerContainer(client, SPEC, "id", None, exit_code(client.api, "id"))
+        del served.answers["/wait"]
+        assert container.wait() == 143
+        with pytest.raises(EngineError), as_engine_error():
+            exit_code(client.api, "id")

@@ -1,7 +1,10 @@
 """A dry run that prints something else than what runs, and a job with more rights than it needs."""
 
+from itertools import pairwise
+
 import examples
 import pytest
+from docker import APIClient
 
 from runner.core.container_spec import Mount
 from runner.engines import docker, docker_options
@@ -24,95 +27,79 @@ def test_a_job_has_no_rights_to_give_away():
 
 
 @pytest.mark.parametrize("gpus_by", ["nvidia", "cdi"])
-def test_printed_and_created_container_are_the_same(gpus_by):
+def test_what_is_printed_is_what_is_created(gpus_by):
+    """Rights, limits and mounts are written once; what else there is, is not."""
     options = docker_options.create_options(GPU, gpus_by)
     argv = docker_options.docker_run(GPU, gpus_by)
-    host = options["host"]
-
-    def value(flag):
-        return argv[argv.index(flag) + 1]
-
-    assert value("--name") == options["name"]
-    assert value("--user") == options["user"]
-    assert value("--network") == host["network_mode"]
-    assert value("--memory") == host["mem_limit"]
-    assert value("--shm-size") == host["shm_size"]
-    assert value("--cpuset-cpus") == host["cpuset_cpus"]
-    assert value("--pids-limit") == str(host["pids_limit"])
-    assert value("--tmpfs") == "/tmp:" + host["tmpfs"]["/tmp"]
-    assert value("--log-driver") == host["log_config"]["type"]
+    named = {flag: argv[argv.index(f"--{flag}") + 1] for flag in ("name", "user", "entrypoint")}
+    assert named == {"name": options["name"], "user": options["user"], "entrypoint": options["entrypoint"][0]}
     assert {argv[i + 1] for i, word in enumerate(argv) if word == "--env"} == {
         f"{k}={v}" for k, v in options["environment"].items()
     }
     assert list(argv[argv.index(options["image"]) + 1 :]) == options["command"]
-    assert value("--entrypoint") == options["entrypoint"][0]
-    (mount,) = host["mounts"]
-    assert value("--mount") == f"type={mount['Type']},source={mount['Source']},target={mount['Target']},readonly"
-
-
-def test_rdma_needs_the_adapters_and_locked_memory_and_nothing_else():
-    spec = SINGLE.model_copy(update={"verbs": True, "network": "host", "hostname": "n1"})
-    options = docker_options.create_options(spec, None)
-    host = options["host"]
-    assert (host["devices"], host["cap_add"]) == (["/dev/infiniband:/dev/infiniband:rwm"], ["IPC_LOCK"])
-    assert [(limit.name, limit.hard) for limit in host["ulimits"]] == [("core", 0), ("memlock", -1)]
-    assert options["hostname"] == "n1"
-    line = " ".join(docker_options.docker_run(spec, None))
-    assert "--hostname n1 --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1:-1" in line
-    alone = docker_options.create_options(SINGLE, None)
-    assert "cap_add" not in alone["host"]
-    assert "devices" not in alone["host"]
-
-
-def test_a_sampler_sees_the_processes_of_the_host_and_nobody_else_does():
-    spec = SINGLE.model_copy(update={"host_pids": True})
-    assert docker_options.create_options(spec, None)["host"]["pid_mode"] == "host"
-    assert "--pid host" in " ".join(docker_options.docker_run(spec, None))
-    assert "pid_mode" not in docker_options.create_options(SINGLE, None)["host"]
-    assert "--pid" not in docker_options.docker_run(SINGLE, None)
-
-
-def test_a_source_that_is_no_path_is_a_named_volume():
-    spec = SINGLE.model_copy(
-        update={"mounts": (Mount(source="dlscale-x", target="/a"), Mount(source="/x", target="/b"))}
-    )
-    assert [mount["Type"] for mount in docker_options.create_options(spec, None)["host"]["mounts"]] == [
-        "volume",
-        "bind",
-    ]
-
-
-def test_nvidia_driver_is_asked_by_index():
-    request = docker_options.create_options(GPU, "nvidia")["host"]["device_requests"][0]
-    assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == ("nvidia", ["0"], [["gpu"]])
-    assert (
-        docker_options.docker_run(GPU, "nvidia")[docker_options.docker_run(GPU, "nvidia").index("--gpus") + 1]
-        == '"device=0"'
-    )
-
-
-def test_cdi_is_asked_by_name():
-    request = docker_options.create_options(GPU, "cdi")["host"]["device_requests"][0]
-    assert (request["Driver"], request["DeviceIDs"]) == ("cdi", ["nvidia.com/gpu=0"])
-    assert (
-        docker_options.docker_run(GPU, "cdi")[docker_options.docker_run(GPU, "cdi").index("--device") + 1]
-        == "nvidia.com/gpu=0"
+    types = APIClient(version="1.41").create_host_config(**options["host"])  # what the SDK makes of it
+    (mount,), (request,) = types["Mounts"], types["DeviceRequests"]
+    assert argv[argv.index("--mount") + 1] == f"type=bind,source={mount['Source']},target={mount['Target']},readonly"
+    assert mount["ReadOnly"] is True
+    word = {"nvidia": ("--gpus", '"device=0"'), "cdi": ("--device", "nvidia.com/gpu=0")}[gpus_by]
+    assert word in pairwise(argv)
+    asked = {"nvidia": ("nvidia", ["0"], [["gpu"]]), "cdi": ("cdi", ["nvidia.com/gpu=0"], [])}[gpus_by]
+    assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == asked
+    assert (types["Memory"], types["CpusetCpus"], types["PidsLimit"], types["ShmSize"]) == (
+        int(argv[argv.index("--memory") + 1].removesuffix("m")) * 2**20,
+        argv[argv.index("--cpuset-cpus") + 1],
+        int(argv[argv.index("--pids-limit") + 1]),
+        int(argv[argv.index("--shm-size") + 1].removesuffix("m")) * 2**20,
     )
 
 
 @pytest.mark.parametrize(
-    ("info", "expected"),
+    ("right", "sdk", "words"),
     [
-        ({"Runtimes": {"nvidia": {}, "runc": {}}, "CDISpecDirs": ["/etc/cdi"]}, "nvidia"),
-        ({"Runtimes": {"runc": {}}, "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, "cdi"),
-        ({"Runtimes": {"runc": {}}}, None),
-        ({"Runtimes": None, "CDISpecDirs": None}, None),
+        (
+            {"verbs": True, "network": "host", "hostname": "n1"},
+            {"devices": ["/dev/infiniband:/dev/infiniband:rwm"], "cap_add": ["IPC_LOCK"]},
+            "--hostname n1 --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1:-1",
+        ),
+        ({"host_pids": True}, {"pid_mode": "host"}, "--pid host"),
+        ({"net_admin": True, "verbs": True}, {"cap_add": ["IPC_LOCK", "NET_ADMIN"]}, "--cap-add NET_ADMIN"),
+    ],
+    ids=["RDMA", "a sampler", "tc"],
+)
+def test_a_right_is_given_to_who_needs_it_and_to_nobody_else(right, sdk, words):
+    spec = SINGLE.model_copy(update=right)
+    host = docker_options.create_options(spec, None)["host"]
+    assert {key: host[key] for key in sdk} == sdk
+    assert words in " ".join(docker_options.docker_run(spec, None))
+    assert [(limit["name"], limit["hard"]) for limit in host["ulimits"]] == [
+        ("core", 0),
+        *([("memlock", -1)] if spec.verbs else []),
+    ]
+    assert not set(sdk) & set(docker_options.create_options(SINGLE, None)["host"])
+
+
+def test_a_source_that_is_no_path_is_a_named_volume():
+    mounts = (Mount(source="dlscale-x", target="/a"), Mount(source="/x", target="/b"))
+    host = docker_options.create_options(SINGLE.model_copy(update={"mounts": mounts}), None)["host"]
+    assert [mount["Type"] for mount in host["mounts"]] == ["volume", "bind"]
+
+
+@pytest.mark.parametrize(
+    ("info", "here", "elsewhere"),
+    [
+        ({}, (), ()),
+        ({"Runtimes": None, "CDISpecDirs": None}, (), ()),
+        ({"Runtimes": {"runc": {}}}, (), ()),
+        ({"Runtimes": {"nvidia": {}, "runc": {}}}, ("nvidia",), ("nvidia",)),
+        ({"CDISpecDirs": ["SPECS"]}, ("cdi",), ("cdi",)),  # 26: knows names, and lists none
+        ({"CDISpecDirs": ["/nowhere"]}, (), ("cdi",)),
+        ({"CDISpecDirs": ["SPECS"], "DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, ("cdi",), ("cdi",)),
+        ({"CDISpecDirs": ["SPECS"], "DiscoveredDevices": [{"ID": "vendor.com/nic=0"}]}, (), ()),
+        ({"Runtimes": {"nvidia": {}}, "CDISpecDirs": ["SPECS"]}, ("nvidia", "cdi"), ("nvidia", "cdi")),
     ],
 )
-def test_how_gpus_are_asked_for_is_read_from_the_engine(info, expected):
-    assert docker.gpu_request(info) == expected
-
-
-def test_a_cdi_spec_on_disk_counts_for_engines_that_do_not_list_devices(tmp_path):
+def test_ways_to_ask_for_gpus_that_an_engine_may_know(tmp_path, info, here, elsewhere):
     (tmp_path / "nvidia.yaml").touch()
-    assert docker.gpu_request({"Runtimes": {}, "CDISpecDirs": [str(tmp_path)]}) == "cdi"
+    info = {key: [str(tmp_path)] if value == ["SPECS"] else value for key, value in info.items()}
+    assert docker.gpu_ways(info, here=True) == here
+    assert docker.gpu_ways(info, here=False) == elsewhere

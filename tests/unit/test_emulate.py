@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runner.cluster.emulate import deal, emulated_nodes
 from runner.core.errors import RequestError
-from runner.core.node import Hca, Nic
+from runner.core.node import Hca, Member, Nic
 from runner.core.wire import IFACE, NodeWires, Wire
 from runner.plan.wire import Wanted, choose_wires
 
@@ -48,12 +48,12 @@ def test_each_is_reached_by_its_name_and_by_no_adapter_of_the_machine():
         hcas=(Hca(name="mlx5_0", port=1, state="ACTIVE", rate="100 Gb/sec", link_layer="InfiniBand"),),
     )
     nodes = emulated_nodes(real, 2)
-    assert choose_wires([(n, NodeWires()) for n in nodes], Wanted("auto")) == (
+    assert choose_wires([Member(n, NodeWires()) for n in nodes], Wanted("auto")) == (
         Wire(kind="ethernet", iface=IFACE, address="node1"),
         Wire(kind="ethernet", iface=IFACE, address="node2"),
     )
     with pytest.raises(RequestError, match="INTERCONNECT=infiniband asked, node1 has no active adapter"):
-        choose_wires([(n, NodeWires()) for n in nodes], Wanted("infiniband"))
+        choose_wires([Member(n, NodeWires()) for n in nodes], Wanted("infiniband"))
 
 
 def test_more_nodes_than_cores_are_refused():

@@ -14,7 +14,7 @@ import pytest
 from wheels import make_index, make_wheel
 
 from runner.core.errors import RequestError
-from runner.engines import environment
+from runner.engines import process
 from runner.engines.environment import ensure_environment, environment_python, find_interpreter
 
 HERE = "{}.{}".format(*sys.version_info[:2])
@@ -49,7 +49,7 @@ def template(tmp_path_factory):
 @pytest.fixture
 def copied(template, monkeypatch):
     """Copy one virtual environment instead of making each anew, which takes 3 s."""
-    real = environment.process.run
+    real = process.run
 
     def run(argv, **options):
         if argv[1:3] != ["-m", "venv"]:
@@ -57,7 +57,7 @@ def copied(template, monkeypatch):
         shutil.copytree(template, argv[3], symlinks=True)
         return ""
 
-    monkeypatch.setattr(environment.process, "run", run)
+    monkeypatch.setattr(process, "run", run)
 
 
 def ensure(lock: Path, said: list[str], **others) -> Path:
@@ -91,21 +91,13 @@ def test_it_holds_what_is_locked_and_is_made_once(lock, monkeypatch):
 
 
 @pytest.mark.usefixtures("copied")
-def test_one_that_was_interrupted_is_made_again(lock):
-    python = ensure(lock, [])
-    (python.parents[1] / "dlscale-complete").unlink()
-    (python.parents[1] / "left-over").touch()
-    ensure(lock, [])
-    assert not (python.parents[1] / "left-over").exists()
-    assert run(python, "import tiny") == ""
-
-
-@pytest.mark.usefixtures("copied")
-def test_one_whose_python_was_removed_is_made_again(lock):
-    python = ensure(lock, [])
-    python.unlink()
-    python.symlink_to("/nowhere/python3")
+@pytest.mark.parametrize("gone", ["dlscale-complete", "bin/python"], ids=["interrupted", "its Python removed"])
+def test_one_that_is_not_whole_is_made_again(lock, gone):
+    home = ensure(lock, []).parents[1]
+    (home / gone).unlink()
+    (home / "left-over").touch()
     assert run(ensure(lock, []), "import tiny") == ""
+    assert not (home / "left-over").exists()
 
 
 @pytest.mark.usefixtures("copied")
@@ -119,9 +111,7 @@ def test_another_lock_is_another_environment(lock):
 def test_a_file_with_another_hash_is_refused_and_leaves_no_environment(lock, source):
     make_wheel(source, "tiny", "1.2", body="version = 'forged'\n")
     said: list[str] = []
-    with pytest.raises(
-        RequestError, match=r"requirements.lock: tiny==1.2 is not the file that was locked \(its hash differs\)"
-    ):
+    with pytest.raises(RequestError, match=r"requirements.lock: tiny==1.2 is not the file that was locked \(its hash"):
         ensure(lock, said)
     with pytest.raises(RequestError):
         ensure(lock, said)
@@ -131,10 +121,7 @@ def test_a_file_with_another_hash_is_refused_and_leaves_no_environment(lock, sou
 @pytest.mark.usefixtures("copied")
 def test_a_package_that_no_source_has_is_named(lock, source):
     next(source.glob("tiny*")).unlink()
-    with pytest.raises(
-        RequestError,
-        match=r"requirements.lock: tiny==1.2 is not in this machine's package sources; see `pip config list`",
-    ):
+    with pytest.raises(RequestError, match=r"requirements.lock: tiny==1.2 is not in this machine's package sources"):
         ensure(lock, [])
 
 
@@ -146,8 +133,8 @@ def test_the_extra_index_is_asked_only_for_what_is_missing(lock, source, tmp_pat
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "empty").as_uri())
     (tmp_path / "empty").mkdir()
     calls: list[list[str]] = []
-    follow = environment.process.follow
-    monkeypatch.setattr(environment.process, "follow", lambda argv, **k: (calls.append(list(argv)), follow(argv, **k)))
+    follow = process.follow
+    monkeypatch.setattr(process, "follow", lambda argv, **k: (calls.append(list(argv)), follow(argv, **k)))
     ensure(lock, [], extra_index=index)
     assert [index in argv for argv in calls] == [False]
     wheel.unlink()
@@ -173,9 +160,7 @@ def test_a_shim_that_runs_nothing_is_skipped(tmp_path, monkeypatch):
 
 
 def test_a_range_that_no_python_fits_is_refused_with_what_was_found():
-    with pytest.raises(
-        RequestError, match=rf"no Python ==3.99.\* with its venv module is on PATH \(found .*{HERE}.*\); install one"
-    ):
+    with pytest.raises(RequestError, match=rf"no Python ==3.99.\* .* is on PATH \(found .*{HERE}.*\); install one"):
         find_interpreter("==3.99.*")
 
 

@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import dialect_logs
 import examples
@@ -22,27 +24,31 @@ from runner.analysis.summarize import summarize
 from runner.cluster.cluster import Cluster
 from runner.commands.regrade import regrade
 from runner.core.errors import RequestError
-from runner.core.events.training import Loss
+from runner.core.events import Loss
+from runner.core.log_pattern import LogPattern
 from runner.core.node import Member
-from runner.core.record import Outcome, RunPlan
-from runner.core.request import AskedDialect, Request
-from runner.core.trial import ForeignTrial, Trial
+from runner.core.record import Outcome, RunPlan, Validity
+from runner.core.request import Request
+from runner.core.trial import ExternalTrial, Trial
 from runner.core.wire import NodeWires
 from runner.engines import docker_options
 from runner.engines.docker import DATA, DockerPlan
 from runner.images.custom_image import CustomImage, FoundImage
-from runner.plan.discovery import EngineChoice, ExternalResources
+from runner.plan import external
+from runner.plan.discovery import EngineChoice, ExternalResources, named_baseline
 from runner.plan.external import container, image_label, plan
-from runner.report import export
+from runner.report import matrix
 from runner.results import store
 from runner.results.store import RunWriter, baseline_for
-from runner.run.grading import UNITS, grade_external
+from runner.run.grading import grade_external
+from runner.run.trial_runner import TrialRunner, readers
 
 LEASE = examples.ROOT / "workloads" / "lease.sh"
 OK = Outcome(status="ok", reason=None, exit_codes={"w0": 0}, started=0.0, phases_s={"create": 0.5})
 COMMAND = ("python3", "train.py", "--epochs", "2")
 IMAGE = FoundImage(reference="corp/net:7", id="sha256:7")
 DOCKER = DockerPlan("/suite/workloads")
+PATTERN = LogPattern(lines=(r"took (?P<ms>\d+) ms",), unit="tokens")
 
 
 def request(**changes):
@@ -86,10 +92,23 @@ def dlscale(*words, env=None):
         (["--image=i:1", "--fusion-threshold=8", "--", "x"], "--fusion-threshold describes"),
         (["--image=i:1", "--xla", "--", "x"], "--xla describes"),
         (["--image=i:1", "--seed=1", "--", "x"], "--seed describes"),
-        (["--image=i:1", "--workers=1,2", "--", "x"], "WORKERS=1,2 is a sweep, and a command line is written for one"),
+        (
+            ["--image=i:1", "--workers=1,2", "--", "x"],
+            "WORKERS=1,2 is a sweep, and this command line is written for one number of devices; write {workers} in its place",
+        ),
+        (["--env=A=1"], "--env sets a variable of a command of yours; give --image IMG"),
+        (["--image=i:1", "--env=A", "--", "x"], "ENV=A is not NAME=VALUE; type for example --env OMP_NUM_THREADS=4"),
+        (["--image=i:1", "--name=a/b", "--", "x"], "NAME=a/b is no name"),
+        (["--image=i:1", "--workdir=here", "--", "x"], "WORKDIR=here is no absolute path"),
+        (["--image=i:1", "--pattern=time (", "--", "x"], "PATTERN=time (: it is no regular expression"),
+        (["--image=i:1", "--pattern=(?P<s>x)", "--dialect=caffe", "--", "x"], "--pattern and --dialect caffe both say"),
+        (["--image=i:1", "--baseline=r", "--", "x", "{{gpus}}"], "--baseline r stands for a run on one device"),
         (["--image=i:1", "--gpus=1,2", "--", "x"], "GPUS=1,2 is a sweep"),
         (["--image=i:1", "--engine=venv", "--", "x"], "ENGINE=venv asked, and --image i:1 runs in a container"),
-        (["--image=i:1", "--dialect=mxnte", "--batch=1", "--", "x"], "unknown DIALECT 'mxnte'; known: mxnet"),
+        (
+            ["--image=i:1", "--dialect=mxnte", "--batch=1", "--", "x"],
+            "unknown DIALECT 'mxnte'; did you mean mxnet? Known: mxnet",
+        ),
         (["--image=i:1", "--dialect=mxnet", "--", "x"], "MXNet's log does not tell the batch size; give --batch N"),
         (["--image=i:1", "--nodes=2", "--", "x"], "--image runs a command of yours on one host"),
         (
@@ -109,16 +128,12 @@ def test_each_mistake_is_one_sentence_and_starts_nothing(tmp_path, words, says):
     assert not (tmp_path / "out").exists()
 
 
-def test_every_dialect_has_a_unit():
-    assert set(UNITS) == set(AskedDialect.__args__)
-
-
 # What is planned
 
 
 def test_a_run_holds_what_was_asked_and_nothing_more():
     (trial,) = trials(batch=32, warmup=10)
-    assert trial == ForeignTrial(
+    assert trial == ExternalTrial(
         image="corp/net:7",
         command=COMMAND,
         dialect="auto",
@@ -166,6 +181,106 @@ def test_more_devices_than_there_are_are_refused(device, changes, says):
     with pytest.raises(RequestError) as caught:
         trials(device=device, **changes)
     assert str(caught.value) == says
+
+
+def test_a_command_that_names_its_devices_sweeps_scales_and_gets_its_baseline():
+    command = ("torchrun", "--nproc_per_node={gpus}", "train.py", "${gpus}", "{}")
+    four = trials(examples.gpu_node(4), "gpu", command=command, gpus=(2, 4), repeat=2)
+    assert [(one.world_size, one.repeat) for one in four] == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2)]
+    assert four[1].command == ("torchrun", "--nproc_per_node=2", "train.py", "${gpus}", "{}")
+    assert len({one.key for one in four}) == 1
+    # A worker has as many cores at every scale.
+    two = trials(examples.node(cores=(0, 1, 2, 3)), command=("x", "{workers}"), workers=(2,))
+    assert [(one.world_size, one.cpus_per_worker) for one in two] == [(1, 2), (2, 2)]
+
+
+def test_name_variables_and_folder_reach_the_container_and_its_runs():
+    (trial,) = trials(name="nano gpt", env=(("A", "b c"), ("HOME", "/h")), workdir="/w")
+    found = container(trial, resources(), DOCKER, run_id="r")
+    assert (found.env["A"], found.env["HOME"], found.workdir, trial.name) == ("b c", "/h", "/w", "nano gpt")
+    assert "--workdir /w" in " ".join(docker_options.docker_run(found, None))
+    assert docker_options.create_options(found, None)["working_dir"] == "/w"
+    # A name is a name; a variable makes it another program.
+    assert trial.key == trials(env=(("HOME", "/h"), ("A", "b c")), workdir="/w")[0].key
+    assert len({trials(**one)[0].key for one in ({}, {"env": (("A", "1"),)}, {"workdir": "/w"})}) == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "changes", "batch"),
+    [
+        (("x", "--batch-size", "64"), {"pattern": PATTERN}, 64),
+        (("x", "-b", "64"), {"pattern": PATTERN, "workers": (2,)}, 64),
+        (("x", "--batch-size", "64"), {"pattern": PATTERN, "batch": 32}, 32),
+        (("x", "--batch-size", "64"), {"dialect": "mxnet"}, 64),
+        (("x", "--batch-size", "64"), {}, 64),
+        # MXNet's programs share theirs out, and nccl-tests' `-b` are bytes.
+        (("x", "--batch-size", "64"), {"workers": (2,)}, None),
+        (("all_reduce_perf", "-b", "8"), {}, None),
+        (("x", "--batch-size", "64"), {"dialect": "horovod"}, None),
+    ],
+)
+def test_the_batch_is_read_from_the_command_and_said(command, changes, batch):
+    assert trials(command=command, **changes)[0].batch_per_device == batch
+    said = external.note(request(command=command, **changes))
+    assert said == (
+        f"batch 64 a device, as the command says with `{' '.join(command[1:])}`; --batch N overrides it"
+        if batch == 64
+        else None
+    )
+
+
+def test_a_run_that_is_named_is_the_baseline(tmp_path):
+    one, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
+    (tmp_path / "base").mkdir()
+    store.write_record(tmp_path / "base", recorded(one, graded, "base"))
+    found = named_baseline(tmp_path / "base", out=tmp_path, device="gpu")
+    on = replace(resources(examples.gpu_node(8), "gpu"), baseline=found)
+    (two,) = plan(request(gpus=(2,), command=("other",)), on)
+    assert two.key == one.key
+    assert baseline_for(two, [found]) == found
+    with pytest.raises(RequestError, match="is degraded on 1 gpu; name a run on one cpu"):
+        named_baseline(tmp_path / "base", out=tmp_path, device="cpu")
+    with pytest.raises(RequestError, match="does not lie in .*/elsewhere, beside the run's own record; give --out"):
+        named_baseline(tmp_path / "base", out=tmp_path / "elsewhere", device="gpu")
+
+
+def sweep(monkeypatch, out, asked, named=None):
+    """What a request runs, by scale, each with the id of the run that it is held against; on file is what `out` holds."""
+    started = []
+
+    def ran(_, trial, shown, baseline):
+        started.append((trial.world_size, baseline.run_id if baseline else None))
+        graded = grade_external(trial, outcome=OK, events=logged("mxnet-1.9.1.log", "mxnet", batch=16)[1])
+        return out / f"{trial.world_size}", recorded(trial, graded, f"ran-on-{trial.world_size}")
+
+    monkeypatch.setattr(TrialRunner, "_launch", lambda _, trial: trial)
+    monkeypatch.setattr(TrialRunner, "_run", ran)
+    on = replace(resources(examples.gpu_node(8), "gpu"), out=out, baseline=named)
+    prepared = SimpleNamespace(image_used=None)
+    shown = SimpleNamespace(stage=lambda _: None, place=lambda *_: "")
+    runner = TrialRunner(asked, on, prepared, shown, (), "n", lambda _, __: None)
+    return started, [record.run_id for _, record in runner.run_all(plan(asked, on))]
+
+
+def test_a_sweep_runs_its_baseline_or_takes_it_from_file(monkeypatch, tmp_path):
+    asked = request(command=("x", "{gpus}"), gpus=(2,))
+    started, runs = sweep(monkeypatch, tmp_path, asked)
+    assert (started, runs) == ([(1, None), (2, "ran-on-1")], ["ran-on-1", "ran-on-2"])
+    # One on file that is valid is not run again.
+    one = plan(asked, resources(examples.gpu_node(8), "gpu"))[0]
+    _, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
+    kept = recorded(one, replace(graded, validity=Validity(status="valid", reasons=())), "kept")
+    (tmp_path / "kept").mkdir()
+    store.write_record(tmp_path / "kept", kept)
+    assert sweep(monkeypatch, tmp_path, asked) == ([(2, "kept")], ["kept", "ran-on-2"])
+
+
+def test_the_named_baseline_is_taken_before_one_on_file(monkeypatch, tmp_path):
+    asked = request(gpus=(2,))
+    assert sweep(monkeypatch, tmp_path, asked) == ([(2, None)], ["ran-on-2"])
+    one, _, graded = logged("mxnet-1.9.1.log", "mxnet", batch=16)
+    named = (tmp_path / "base", recorded(one, graded, "base"))
+    assert sweep(monkeypatch, tmp_path, asked, named) == ([(2, "base")], ["base", "ran-on-2"])
 
 
 def test_the_container_is_as_confined_as_every_job_and_starts_with_the_shells_lease():
@@ -219,6 +334,18 @@ def test_throughput_is_samples_over_seconds_in_the_words_of_the_log():
     assert found.measurement.training_time_s == pytest.approx(sum(320 / speed for speed in speeds))
     assert found.measurement.parameters is None
     assert set(found.measurement.parameter_norms.values()) == {None}
+
+
+def test_a_pattern_reads_a_log_in_its_own_unit():
+    (trial,) = trials(pattern=PATTERN, command=("x", "-b", "8"), repeat=1)
+    (reader,) = readers(trial, [container(trial, resources(), DOCKER, run_id="r")]).values()
+    events = [event for ms in (5, 5, 5, 5) for event in reader.feed(f"took {ms} ms", received=0.0)]
+    found = grade_external(trial, outcome=OK, events=[*events, *reader.close(received=1.0)])
+    assert found.measurement.throughput.unit == "tokens/s"
+    assert found.measurement.throughput.value == pytest.approx(8 / 0.005)
+    assert found.validity.status == "valid"
+    setting = summarize([(Path("a"), recorded(trial, found))]).setting
+    assert setting == "log read by a pattern, batch 8 per device (as asked)"
 
 
 def test_a_bandwidth_test_has_a_bandwidth_and_no_training():
@@ -318,7 +445,7 @@ def test_without_such_a_run_the_table_says_so_and_invents_none():
     two = one.model_copy(update={"world_size": 2})
     found = summarize([(Path("a"), recorded(two, grade_external(two, outcome=OK, events=events)))])
     assert found.rows[0].speedup is None
-    assert "- 2 GPUs: no baseline, this command has no run on one device on file" in export.markdown(found)
+    assert "- 2 GPUs: no baseline, this command has no run on one device on file" in matrix.markdown(found)
 
 
 def test_the_table_names_the_command_and_how_its_log_was_read():

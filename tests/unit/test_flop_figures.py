@@ -11,9 +11,10 @@ from types import SimpleNamespace
 
 import examples
 import pytest
+import wires
 
 from runner.analysis.flop.figures import METHOD, flop_figures
-from runner.core.events.training import CpuPeak, Env, FlopPerSample, RunStart
+from runner.core.events import CpuPeak, Env, FlopPerSample
 from runner.core.trial import Concurrent
 
 SAID = {"t": 0.0, "received": 1.0, "container": "w0"}
@@ -21,21 +22,8 @@ GPU_TRIAL = examples.trial(device="gpu", precision="bf16", world_size=2, process
 
 
 def start(flop=(1e9, 2e9), rank=0):
-    return RunStart(
-        event="run_start",
-        rank=rank,
-        world_size=1,
-        batch_per_device=1,
-        global_batch=1,
-        iterations=1,
-        warmup=1,
-        image_shape=(3, 32, 32),
-        num_classes=10,
-        parameters=1,
-        seed=1,
-        flop_per_sample=FlopPerSample(forward=flop[0], backward=flop[1]) if flop else None,
-        **SAID,
-    )
+    counted = FlopPerSample(forward=flop[0], backward=flop[1]) if flop else None
+    return wires.start(None, rank=rank, flop_per_sample=counted)
 
 
 def env(rank=0, names=(), cpus=(0, 1), threads=2):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.analysis.flop.peak import gpu_peak, gpus_peak, known_gpus
+from runner.analysis.flop.figures import gpu_peak, gpus_peak, known_gpus
 
 # As NVML and CUDA name them, and one figure of each entry: TFLOP/s in fp32 and GB/s, from the datasheets again.
 NAMES = {

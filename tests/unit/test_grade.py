@@ -4,12 +4,13 @@ from typing import get_args
 
 import examples
 import pytest
+import wires
 from monitored import MONITOR, beats, frame, rows, started, stopped
 from records import events, provenance, record
 
 from runner.analysis.grading.grade import grade, scaling
 from runner.core.container_spec import ContainerSpec
-from runner.core.events.training import Eval, FlopPerSample, Loss, RunStart, RunStop, Usage
+from runner.core.events import Eval, FlopPerSample, Loss, RunStop, Usage
 from runner.core.record import ENDED, Outcome, Status
 from runner.core.workload import choose_workload, load_workloads
 
@@ -113,10 +114,6 @@ def test_ranks_with_different_weights_were_never_averaged():
     assert "gradients were not averaged" in reasons(TWO, change(events(TWO), RunStop, parameter_norm=12.51))
 
 
-def test_the_order_of_a_sum_may_differ():
-    assert graded(TWO, change(events(TWO), RunStop, parameter_norm=12.5 * (1 + 1e-7))).validity.status == "valid"
-
-
 def evaluated(trial, *losses, iteration=44):
     """One evaluation a rank; each of `losses` is what a rank's devices say."""
     said = {"event": "eval", "iteration": iteration, "t": 0.0, "received": 50.0, "container": "w"}
@@ -132,12 +129,6 @@ def test_ranks_whose_losses_on_one_batch_differ_hold_different_weights():
 def test_so_do_the_devices_of_one_process():
     trial = TWO.model_copy(update={"kvstore": "device", "processes": 1, "batch_per_device": 64})
     assert "gradients were not averaged" in reasons(trial, evaluated(trial, (2.3, 2.4)))
-
-
-def test_half_precision_may_differ_by_what_it_rounds():
-    trial = TWO.model_copy(update={"precision": "bf16"})
-    assert graded(trial, evaluated(trial, (2.3,), (2.31,))).validity.status == "valid"
-    assert "gradients were not averaged" in reasons(trial, evaluated(trial, (2.3,), (2.4,)))
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("tf32", 1e-3), ("fp16", 1e-2), ("bf16", 1e-2)])
@@ -182,11 +173,6 @@ def test_a_loss_that_does_not_go_down_on_real_images():
     down = [2.3 - 0.02 * i for i in range(44)]
     assert graded(trial, events(trial, losses=down)).validity.status == "valid"
     assert "the loss does not go down" in reasons(trial, events(trial, losses=down[::-1]))
-
-
-def test_a_failed_run_says_why():
-    outcome = OK.model_copy(update={"status": "failed", "reason": "w1: exit code 1"})
-    assert reasons(TWO, [], outcome) == "the run failed: w1: exit code 1"
 
 
 @pytest.mark.parametrize(
@@ -256,22 +242,6 @@ def test_grading_twice_gives_the_same_digits():
 def test_what_the_arithmetic_came_to_is_of_the_throughput_and_absent_where_nobody_counted():
     """1,280 images in 4 s, 3 GFLOP each: 0.96 TFLOP/s."""
     trial = examples.trial()
-    start = RunStart(
-        event="run_start",
-        rank=0,
-        t=0.0,
-        received=50.0,
-        container="w0",
-        world_size=1,
-        batch_per_device=32,
-        global_batch=32,
-        iterations=40,
-        warmup=4,
-        image_shape=(3, 32, 32),
-        num_classes=10,
-        parameters=1,
-        seed=1,
-        flop_per_sample=FlopPerSample(forward=1e9, backward=2e9),
-    )
+    start = wires.start(None, flop_per_sample=FlopPerSample(forward=1e9, backward=2e9))
     assert graded(trial, [start, *events(trial)]).measurement.flop.achieved_tflops == pytest.approx(0.96)
     assert graded(trial, events(trial)).measurement.flop is None

@@ -67,7 +67,8 @@ def test_it_is_nobodys_baseline(tmp_path):
 
 def test_it_is_in_no_table_and_named_below_them(tmp_path):
     console = Console(file=io.StringIO(), width=200)
-    publish([(tmp_path / "one", record()), (tmp_path / "p", PASS)], out=tmp_path, name="m", console=console)
+    runs = [(tmp_path / "one", record()), (tmp_path / "p", PASS)]
+    publish(runs, out=tmp_path, name="m", console=console, verbose=True)
     said = console.file.getvalue()
     assert f"profile: dlscale profile {tmp_path / 'p'}" in said
     assert f"record: {tmp_path / 'p'}" not in said
@@ -76,7 +77,7 @@ def test_it_is_in_no_table_and_named_below_them(tmp_path):
 
 def test_a_matrix_of_passes_alone_has_their_reports_and_none_of_its_own(tmp_path):
     console = Console(file=io.StringIO(), width=200)
-    publish([(tmp_path / "p", PASS)], out=tmp_path, name="m", console=console)
+    publish([(tmp_path / "p", PASS)], out=tmp_path, name="m", console=console, verbose=True)
     assert [path.name for path in tmp_path.iterdir()] == ["pass-1.md"]
     assert f"report: {tmp_path / 'pass-1.md'}" in console.file.getvalue()
 

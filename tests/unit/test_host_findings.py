@@ -4,16 +4,16 @@ Prevents: a host that can't be used among green lines; nodes with different driv
 being called good; the next step lost between the layers.
 """
 
+from types import SimpleNamespace
+
 import pytest
 from examples import gpu_node, node
 
 from runner.cluster.hosts.clock import Clock
 from runner.cluster.hosts.connectivity import Unreachable
-from runner.cluster.hosts.findings import HostLook, common_findings, host_findings, pair_findings
-from runner.cluster.hosts.gpu_topology import GpuPair
+from runner.cluster.hosts.findings import common_findings, host_findings, pair_findings, refused
 from runner.cluster.hosts.model import Endpoint, Host, Interface
-from runner.commands.doctor import _unusable
-from runner.core.errors import RequestError
+from runner.cluster.machine.nvml import PairAnswer
 from runner.core.node import Hca, Nic
 from runner.engines.base import EngineFacts
 
@@ -28,10 +28,8 @@ def look(name="n1", **changes):
         "health": (),
         "nvidia_pci": (),
         "pairs": (),
-        "images": {},
-        "refusals": (),
     }
-    return HostLook(**(values | changes))
+    return SimpleNamespace(**(values | changes))
 
 
 def nic(name, **changes):
@@ -43,8 +41,12 @@ def by_subject(findings):
     return {finding.subject: finding for finding in findings}
 
 
+def judged(images=None, refusals=(), **changes):
+    return by_subject(host_findings(look(**changes), images=images or {}, refusals=refusals))
+
+
 def test_a_host_that_is_well():
-    found = by_subject(host_findings(look()))
+    found = judged()
     assert {finding.level for finding in found.values()} == {"ok"}
     assert found["n1 engine"].sentence == "answers at ssh://n1, version 28.2.2"
     assert found["n1 clock"].sentence == "0.002 s ahead of this machine's (± 0.003 s)"
@@ -54,32 +56,32 @@ def test_a_host_that_is_well():
 
 def test_podman_on_a_host_is_named():
     podman = EngineFacts(name="docker", available=True, version="4.3.1", podman="Podman 4.3.1")
-    found = by_subject(host_findings(look(engine=podman)))["n1 engine"]
+    found = judged(engine=podman)["n1 engine"]
     assert (found.level, "Podman 4.3.1" in found.sentence, bool(found.next_step)) == ("warn", True, True)
 
 
 def test_a_refusal_is_bad_and_keeps_its_next_step():
-    found = by_subject(host_findings(look(refusals=("n1: its clock is wrong; run chrony",))))
+    found = judged(refusals=("n1: its clock is wrong; run chrony",))
     assert (found["n1"].level, found["n1"].sentence, found["n1"].next_step) == (
         "bad",
         "its clock is wrong",
         "run chrony",
     )
-    finding = _unusable("n2", RequestError("n2: no sshd listens there (refused); start it"))
+    finding = refused("n2", "n2: no sshd listens there (refused); start it")
     assert (finding.level, finding.subject, finding.next_step) == ("bad", "n2", "start it")
 
 
 def test_a_clock_that_is_off_is_a_warning():
-    assert by_subject(host_findings(look(clock=Clock(0.5, 0.01))))["n1 clock"].level == "warn"
+    assert judged(clock=Clock(0.5, 0.01))["n1 clock"].level == "warn"
 
 
 def test_gpus_adapters_and_pairs():
     machine = gpu_node(
         2, name="n1", hcas=(Hca(name="mlx5_0", port=1, state="DOWN", link_layer="InfiniBand", rate="100"),)
     )
-    pair = GpuPair(first=0, second=1, direct=True, over="NVLink")
+    pair = PairAnswer(first=0, second=1, read=0, nvlink=0, ancestor=50)
     engine = EngineFacts(name="docker", available=True, version="26", gpu_request="cdi")
-    found = by_subject(host_findings(look(node=machine, pairs=(pair,), engine=engine)))
+    found = judged(node=machine, pairs=(pair,), engine=engine)
     assert found["n1 GPU 1"].level == "ok"
     assert found["n1 driver"].sentence == "NVIDIA 580.159.03, CUDA up to 13.0"
     assert found["n1 GPU pairs"].sentence == "NVLink: 0-1"
@@ -89,7 +91,7 @@ def test_gpus_adapters_and_pairs():
 
 def test_images_by_their_state():
     images = {f"m{index}": "same" for index in range(5)} | {"caffe 1.0": "missing", "mxnet 1.9.1": "other"}
-    said = [finding.sentence for finding in host_findings(look(images=images)) if finding.subject == "n1 images"]
+    said = [finding.sentence for finding in host_findings(look(), images=images) if finding.subject == "n1 images"]
     assert said == [
         "m0, m1, m2 and 2 more: as here",
         "caffe 1.0: not there, the next bench that needs one loads it",
@@ -111,12 +113,12 @@ def test_pairs():
     failed = Unreachable(
         source="n1", target="n2", iface="eth0", source_state="up", target_state="down", reason="no answer"
     )
-    (bad,) = pair_findings((failed,), names=["n1", "n2"], interfaces={"n1": "eth0", "n2": "eth0"})
+    (bad,) = pair_findings((failed,), {"n1": "eth0", "n2": "eth0"})
     assert (bad.level, bad.subject, bad.sentence) == ("bad", "n1 → n2", "no answer (n2's interface is down)")
-    (well,) = pair_findings((), names=["n1", "n2", "n3"], interfaces=dict.fromkeys(("n1", "n2", "n3"), "eth0"))
+    (well,) = pair_findings((), dict.fromkeys(("n1", "n2", "n3"), "eth0"))
     assert (well.level, well.sentence) == ("ok", "all 3 hosts reach each other on eth0")
 
 
-@pytest.mark.parametrize("names", [[], ["n1"]])
-def test_a_host_alone_reaches_nobody(names):
-    assert list(pair_findings((), names=names, interfaces={})) == []
+@pytest.mark.parametrize("interfaces", [{}, {"n1": "eth0"}])
+def test_a_host_alone_reaches_nobody(interfaces):
+    assert list(pair_findings((), interfaces)) == []

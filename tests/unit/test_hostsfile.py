@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.cluster.hosts.claims import declared_node
 from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.model import Endpoint, GpuClaim, Interface, read_url
-from runner.cluster.hosts.offline import declared_node
 from runner.core.errors import RequestError
 from runner.core.wire import Link
 
@@ -79,10 +79,8 @@ def test_a_whole_file(tmp_path):
 
 def test_urls_taken_apart():
     whole = read_url("ssh://Bench@Node-1:2222/run/docker.sock")
-    assert (whole.scheme, whole.user, whole.host, whole.port, whole.socket) == (
-        *("ssh", "Bench", "Node-1", 2222),
-        "/run/docker.sock",
-    )
+    assert (whole.scheme, whole.user, whole.host, whole.port) == ("ssh", "Bench", "Node-1", 2222)
+    assert whole.socket == "/run/docker.sock"
     bare = read_url("ssh://n1")
     assert (bare.user, bare.port, bare.socket) == (None, None, "/var/run/docker.sock")
     assert read_url("ssh://n1/").socket == "/var/run/docker.sock"
@@ -136,7 +134,7 @@ def test_what_is_no_engine_is_refused_with_what_one_looks_like(tmp_path, url):
             "hosts:\n  - name: a\n    tls: {ca: c, cert: c, key: k}\n",
             (":2: hosts[0]", "tls is for tcp:// engines, and this one is ssh://"),
         ),
-        ("hosts:\n  - name: a\n    name: b\n", (":3: key 'name' is already on line 2",)),
+        ("hosts:\n  - name: a\n    name: b\n", (":3: is no valid YAML (key 'name' is already on line 2)",)),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path, text, words):
@@ -234,18 +232,13 @@ def test_a_node_as_its_list_describes_it(tmp_path):
     assert node.cores == tuple(range(28))
     assert [gpu.index for gpu in node.gpus] == [0, 1, 2, 3]
     assert len({gpu.uuid for gpu in node.gpus}) == 4
-    assert (node.gpus[0].name, node.gpus[0].compute_capability, node.gpus[0].nvlinks) == (
-        *("Tesla P100-SXM2-16GB", "6.0"),
-        4,
-    )
-    assert [(nic.name, nic.kind, nic.address) for nic in node.nics] == [
+    first, nics, hcas = node.gpus[0], node.nics, node.hcas
+    assert (first.name, first.compute_capability, first.nvlinks) == ("Tesla P100-SXM2-16GB", "6.0", 4)
+    assert [(n.name, n.kind, n.address) for n in nics] == [
         ("eno1", "ethernet", "10.1.0.2"),
         ("ib0", "infiniband", None),
     ]
-    assert [(hca.name, hca.port, hca.link_layer) for hca in node.hcas] == [
-        ("mlx5_0", 1, "InfiniBand"),
-        ("mlx5_1", 2, "InfiniBand"),
-    ]
+    assert [(h.name, h.port, h.link_layer) for h in hcas] == [("mlx5_0", 1, "InfiniBand"), ("mlx5_1", 2, "InfiniBand")]
     assert node.ports
 
 

@@ -119,8 +119,24 @@ def test_every_makefile_variable_is_a_flag_of_bench_and_every_flag_a_variable():
         name for line in re.findall(r"^(?:VARIABLES|SWITCHES) := (.*)$", text, re.MULTILINE) for name in line.split()
     }
     flags = {option for parameter in typer.main.get_command(app).commands["bench"].params for option in parameter.opts}
-    own = {"--dry-run", "--help", "-h", "-H"}  # `make plan`, `make help`, and short for --hosts
-    own |= {"--dialect", "command"}  # a command line can't be passed through make word for word
+    own = {
+        "--dry-run",
+        "--json",
+        "--help",
+        "-h",
+        "-H",
+        "--verbose",
+        "-v",
+    }  # `make plan`, for programs, `make help`, VERBOSE=1, short names
+    own |= {
+        "--dialect",
+        "--pattern",
+        "--name",
+        "--env",
+        "--workdir",
+        "--baseline",
+        "command",
+    }  # a command line can't be passed through make word for word
     assert {"--" + name.lower().replace("_", "-") for name in variables} == flags - own
 
 

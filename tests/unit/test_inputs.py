@@ -6,10 +6,10 @@ nothing was trained on real images; a change of the programs or of the last laye
 from __future__ import annotations
 
 import pytest
-from records import provenance
-from swept import leave, measured, samples
+from records import but
+from swept import H200, leave, measured, samples
 
-from runner.analysis.comparisons.inputs import inputs
+from runner.analysis.comparisons.settings import inputs
 from runner.commands.report import report
 from runner.core.measurement import StepParts
 from runner.report import comparisons
@@ -24,9 +24,8 @@ def real(rate, *, decode="cpu", workers=8, alone=None, run_id=None, dataset=None
     """A run on a folder of JPEGs whose input delivers `alone` images a second by itself."""
     given = {**DATA, **(dataset or {})}
     fields = {"decode": decode, "loader_workers": workers, "data": given["path"], "dataset": given}
-    path, record = measured(64, rate, run_id=run_id or f"{decode}-{workers}", **fields, **changes)
-    measurement = record.measurement.model_copy(update={"input_alone_per_s": alone})
-    return path, record.model_copy(update={"measurement": measurement})
+    run = measured(64, rate, run_id=run_id or f"{decode}-{workers}", **fields, **changes)
+    return but(run, measurement={"input_alone_per_s": alone})
 
 
 CPU2 = real(250.0, workers=2, alone=300.0)
@@ -55,10 +54,8 @@ def test_a_training_is_held_against_itself_on_synthetic_images():
 
 
 def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
-    path, record = CPU2
-    parts = StepParts.model_validate(dict.fromkeys(StepParts.model_fields) | {"step_s": 0.256, "input_s": 0.192})
-    waited = record.model_copy(update={"measurement": record.measurement.model_copy(update={"step_parts": parts})})
-    (found,) = inputs((SYNTHETIC, (path, waited), GPU8))
+    waited = but(CPU2, measurement={"step_parts": StepParts(step_s=0.256, input_s=0.192)})
+    (found,) = inputs((SYNTHETIC, waited, GPU8))
     table = comparisons.inputs(found).table
     assert table.headers == (
         *(
@@ -111,9 +108,8 @@ def test_what_differs_in_more_than_the_input_is_not_held_against_it(changes):
 
 def test_another_batch_or_machine_is_another_training():
     assert inputs((measured(32, 1000.0), CPU8)) == ()
-    path, record = CPU8
-    gpus = tuple(gpu.model_copy(update={"name": "Tesla V100"}) for gpu in record.provenance.gpus)
-    assert inputs((SYNTHETIC, (path, record.model_copy(update={"provenance": provenance(gpus=gpus)})))) == ()
+    older = H200.model_copy(update={"name": "Tesla V100"})
+    assert inputs((SYNTHETIC, but(CPU8, provenance={"gpus": (older,)}))) == ()
 
 
 def test_without_both_there_is_no_report():
@@ -152,9 +148,7 @@ def test_what_else_differs_is_told():
     classes = real(800.0, num_classes=12)
     (found,) = inputs((SYNTHETIC, classes))
     assert found.notes == ("the last layer has as many outputs as the data have classes: 10 and 12",)
-    path, record = CPU8
-    changed = provenance(gpus=record.provenance.gpus, workloads_sha256="d" * 64)
-    (found,) = inputs((SYNTHETIC, (path, record.model_copy(update={"provenance": changed}))))
+    (found,) = inputs((SYNTHETIC, but(CPU8, provenance={"workloads_sha256": "d" * 64})))
     assert found.notes == ("2 versions of the training programs were run: not the input alone differs",)
 
 

@@ -4,7 +4,7 @@ import examples
 import pytest
 from wires import DDP, ON_GPU, gpu_trial, on_nodes, wire
 
-from runner.core.carrier import carrier
+from runner.core.transport import carrier
 from runner.plan import interconnect_environment
 
 ETHERNET = wire(1)

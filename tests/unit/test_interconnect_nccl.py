@@ -6,7 +6,7 @@ The lines are real (tests/golden/nccl/SOURCES.md); what is expected of each was 
 import examples
 import pytest
 
-from runner.analysis.interconnect.nccl import Channels, join_channels, read_channels
+from runner.analysis.interconnect.evidence import Channels, join_channels, read_channels
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "nccl"
 

@@ -23,7 +23,7 @@ def command(body, *, ignored=None):
         def body(_):
         {textwrap.indent(textwrap.dedent(body), " " * 12)}
         regrade.regrade_all = body
-        sys.argv = ["dlscale", "regrade", "x"]
+        sys.argv = ["dlscale", "regrade", "."]
         cli.main()
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]

@@ -5,11 +5,12 @@ After a wanted change, `DLSCALE_GOLDEN=write make test` writes the files again; 
 
 import examples
 import pytest
-from goldens import on_file
+from goldens import expected
 
 from runner.core.container_spec import Mount
+from runner.core.strategies import DEFAULT_STRATEGY, STRATEGIES
 from runner.engines import docker_options, local
-from runner.plan.launch import DEFAULT_STRATEGY, STRATEGIES, launch
+from runner.plan.launch import launch
 from runner.plan.launch.job import Job
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "launch"
@@ -236,7 +237,7 @@ def test_command_lines_are_those_on_file(name):
     job, gpus_by = CASES[name]
     lines = "".join(" \\\n  ".join(_words(docker_options.docker_run(spec, gpus_by))) + "\n\n" for spec in launch(job))
     path = GOLDEN / f"{name}.txt"
-    assert lines == on_file(path, lines)
+    assert lines == expected(path, lines)
 
 
 def _words(argv):

@@ -6,13 +6,13 @@ one's name, and a key in a plan that is kept.
 
 import examples
 import pytest
-from goldens import on_file
+from goldens import expected
 from test_launch import GOLDEN, _words
 from test_launch_nodes import GPU, cpu_nodes, gpu_nodes, infiniband, program, two
 
 from runner.cluster.emulate import emulated_nodes
 from runner.engines import docker_options
-from runner.plan.launch import launch, ssh
+from runner.plan.launch import horovod, launch
 
 
 def on_two_nodes(framework, **horovod):
@@ -50,7 +50,7 @@ def test_command_lines_are_those_on_file(name):
         for spec in launch(CASES[name])
     )
     path = GOLDEN / f"{name}.txt"
-    assert lines == on_file(path, lines)
+    assert lines == expected(path, lines)
 
 
 def test_the_launcher_starts_last_and_counts_all_ranks():
@@ -77,11 +77,11 @@ def test_an_sshd_listens_where_its_node_has_a_free_port_and_ssh_knows_where_that
         ("-o", "ListenAddress=10.0.0.2", "-p", "40002"),
         ("-o", "ListenAddress=10.0.0.3", "-p", "40003"),
     ]
-    assert ssh.logins(job) == (ssh.Login("n2", "10.0.0.2", 40002), ssh.Login("n3", "10.0.0.3", 40003))
-    told = ssh.client_config(ssh.logins(job))
+    assert horovod.logins(job) == (horovod.Login("n2", "10.0.0.2", 40002), horovod.Login("n3", "10.0.0.3", 40003))
+    told = horovod.client_config(horovod.logins(job))
     assert told.startswith("Host 10.0.0.2\n  Port 40002\nHost 10.0.0.3\n  Port 40003\nHost *\n")
     assert "\n  StrictHostKeyChecking yes\n" in told
-    assert ssh.known_hosts(ssh.logins(job), "ssh-ed25519 AAAA") == (
+    assert horovod.known_hosts(horovod.logins(job), "ssh-ed25519 AAAA") == (
         "[10.0.0.2]:40002 ssh-ed25519 AAAA\n[10.0.0.3]:40003 ssh-ed25519 AAAA\n"
     )
 
@@ -120,6 +120,6 @@ def test_other_strategies_and_a_single_node_need_no_keys():
     alone = examples.trial(
         strategy="horovod", horovod=examples.horovod(), world_size=2, processes=2, global_batch=64, **program("mxnet")
     )
-    assert ssh.logins(examples.job(alone)) == ()
-    assert ssh.logins(examples.job_on_nodes(two(strategy="ddp", **program("pytorch")), cpu_nodes(2))) == ()
-    assert ssh.KEYS not in str(launch(examples.job(alone)))
+    assert horovod.logins(examples.job(alone)) == ()
+    assert horovod.logins(examples.job_on_nodes(two(strategy="ddp", **program("pytorch")), cpu_nodes(2))) == ()
+    assert horovod.KEYS not in str(launch(examples.job(alone)))

@@ -5,11 +5,12 @@ The exact command lines of jobs on several hosts, held against golden files; `DL
 
 import examples
 import pytest
-from goldens import on_file
+from goldens import expected
 from test_launch import GOLDEN, _words
 
+from runner.core.strategies import STRATEGIES
 from runner.engines import docker_options
-from runner.plan.launch import STRATEGIES, launch
+from runner.plan.launch import launch
 
 CPU = {"cpus_per_worker": 2, "threads": 2, "probe_bytes": (65536, 1048576)}
 GPU = {"device": "gpu", "cpus_per_worker": None, "threads": 4, "batch_per_device": 64, "probe_bytes": (65536,)}
@@ -80,7 +81,7 @@ def test_command_lines_are_those_on_file(name):
         for spec in specs
     )
     path = GOLDEN / f"{name}.txt"
-    assert lines == on_file(path, lines)
+    assert lines == expected(path, lines)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -117,6 +118,6 @@ def test_only_workers_that_speak_verbs_reach_the_adapters():
 
 
 def test_every_strategy_that_goes_beyond_a_host_has_a_golden_file_for_it():
-    on_file = {path.name for path in GOLDEN.glob("*-nodes*.txt")}
+    files = {path.name for path in GOLDEN.glob("*-nodes*.txt")}
     for name, strategy in STRATEGIES.items():
-        assert any(f"-{name}-" in file for file in on_file) == strategy.several_nodes, name
+        assert any(f"-{name}-" in file for file in files) == strategy.several_nodes, name

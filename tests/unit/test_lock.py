@@ -51,15 +51,10 @@ def test_numpy_is_locked_for_both_sides_of_python_3_12():
 )
 def test_a_lock_made_from_something_else_is_found_out(changes):
     image = CATALOG.images[0].model_copy(update=changes)
-    with pytest.raises(
-        DlscaleError, match=r"requirements.lock: was not made from the requirements .*; run `dlscale images lock`"
-    ):
+    with pytest.raises(DlscaleError, match=r"requirements.lock: was not made from the requirements .*; run `dlscale"):
         check_lock(image)
-
-
-def test_what_does_not_decide_a_lock_does_not_outdate_it():
-    image = CATALOG.images[0]
-    assert inputs_sha256(image.model_copy(update={"size_mib": 9_999, "extra_index": "x"})) == inputs_sha256(image)
+    undecided = CATALOG.images[0].model_copy(update={"size_mib": 9_999, "extra_index": "x"})
+    assert inputs_sha256(undecided) == inputs_sha256(CATALOG.images[0])
 
 
 def test_pips_sources_are_read_as_pip_prints_them(monkeypatch):
@@ -109,9 +104,6 @@ def test_extra_indexes_are_asked_only_if_the_first_has_no_answer(monkeypatch, tm
     monkeypatch.setattr(lock.process, "run", run)
     monkeypatch.delenv("UV_INDEX", raising=False)
     image = CATALOG.images[0].model_copy(update={"directory": tmp_path, "extra_index": "c"})
-    with pytest.raises(
-        RequestError,
-        match=r"mxnet 1.9.1 can't be locked \(no solution\); mend its requirements in images/versions.yaml",
-    ):
+    with pytest.raises(RequestError, match=r"mxnet 1.9.1 can't be locked \(no solution\); mend its requirements in"):
         write_lock(image, upgrade=False)
     assert asked == [None, "b c"]

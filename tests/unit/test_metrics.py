@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runner.analysis.grading import metrics
 from runner.analysis.grading.metrics import GlobalWindows, used
-from runner.core.events.training import Usage, Window
+from runner.core.events import Usage, Window
 from runner.core.measurement import RawWindow, Used
 
 

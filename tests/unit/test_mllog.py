@@ -15,9 +15,7 @@ from test_cli import dlscale
 from test_regrade import leave
 
 from runner.analysis.grading.measure import measure
-from runner.core.events.monitor import MonitorStart
-from runner.core.events.quality import Epoch
-from runner.core.events.training import WarmupEnd
+from runner.core.events import Epoch, MonitorStart, WarmupEnd
 from runner.core.record import Validity
 from runner.core.trial import Dataset
 from runner.report.mllog import mllog

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import examples
 import pytest
 
-from runner.core.events.monitor import MonitorStart, MonitorStop, Trouble
+from runner.core.events import MonitorStart, MonitorStop, Trouble
 from runner.core.interrupts import Stopped
 from runner.core.record import RunPlan
 from runner.engines.base import EngineError
@@ -57,7 +57,7 @@ def sample(tmp_path):
         waits = {"idle_s": idle_s, "gpus_rest": gpus_rest, "stopped": stopped or Stopped()}
         with monitoring((spec,), engines={"here": engine}, writer=writer, watch=heard.append, **waits):
             during()
-        writer.settle(plan)
+        writer.close_tables(plan)
         return tmp_path / "run", heard
 
     return look_on

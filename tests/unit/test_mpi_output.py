@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.events.parse import Rows, parse_line
-from runner.run.mpi_output import MOST, Untangler
+from runner.run.mpi_output import MOST, TornLines
 
 # A real chain, shortened: Open MPI 4.1.4, two ranks that write rows at once.
 WOVEN = (
@@ -28,7 +28,7 @@ def mpirun(fragments):
 
 
 def test_a_line_that_was_torn_by_another_rank_is_whole_again():
-    untangler = Untangler()
+    untangler = TornLines()
     found = [parse_line(text, received=0.0, container="c") for physical in WOVEN for text in untangler.feed(physical)]
     assert all(isinstance(rows, Rows) for rows in found)
     assert [(rows.rank, rows.columns) for rows in found] == [
@@ -45,7 +45,7 @@ def test_every_rank_is_heard_as_if_it_had_been_alone(fragments):
     for rank, text in fragments:
         written[rank] += text
     fragments = [*fragments, *((rank, "\n") for rank, text in written.items() if text and not text.endswith("\n"))]
-    untangler = Untangler()
+    untangler = TornLines()
     heard = {rank: [] for rank in written}
     for physical in mpirun(fragments).split("\n")[:-1]:
         for text in untangler.feed(physical):
@@ -59,7 +59,7 @@ def test_every_rank_is_heard_as_if_it_had_been_alone(fragments):
 
 def test_tags_that_end_no_line_fill_no_memory():
     """What looked like the tag of one more rank was kept for its end, of any number of them."""
-    untangler = Untangler()
+    untangler = TornLines()
     for rank in range(40_000):
         assert untangler.feed(f"[1,{rank}]<stdout>:{'x' * 1000}[2,1]<stdout>:whole") == ("[2,1]<stdout>:whole",)
     assert untangler.feed(f"[1,39999]<stdout>:{'y' * 9}") == (f"[1,39999]<stdout>:{'y' * 9}",)
@@ -67,17 +67,17 @@ def test_tags_that_end_no_line_fill_no_memory():
 
 
 def test_lines_without_a_tag_pass_as_they_are():
-    untangler = Untangler()
+    untangler = TornLines()
     for text in ("", "::dlscale:: {}", "[0]<stdout>:a line of horovodrun", "[rank1]: a traceback", "array[1,2]"):
         assert untangler.feed(text) == (text,)
 
 
 def test_what_stands_before_a_tag_is_a_line_of_its_own():
-    assert Untangler().feed("mpirun says[1,0]<stdout>:hello") == ("mpirun says", "[1,0]<stdout>:hello")
+    assert TornLines().feed("mpirun says[1,0]<stdout>:hello") == ("mpirun says", "[1,0]<stdout>:hello")
 
 
 def test_what_never_ended_is_given_at_the_end():
-    untangler = Untangler()
+    untangler = TornLines()
     assert untangler.feed("[1,0]<stdout>:hel[1,1]<stdout>:whole") == ("[1,1]<stdout>:whole",)
     assert untangler.close() == ("[1,0]<stdout>:hel",)
     assert untangler.close() == ()

@@ -51,7 +51,7 @@ def run(trial, workloads, out):
     writer.create(plan)
     engine = LocalEngine(None, workloads)
     outcome = execute(engines={"here": engine}, specs=specs, writer=writer, limits=Limits(60, 60), watch=heard.append)
-    writer.settle(plan)
+    writer.close_tables(plan)
     return outcome, heard
 
 

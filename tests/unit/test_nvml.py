@@ -1,7 +1,7 @@
-"""GPUs and driver through NVML.
+"""GPUs and driver from what NVML answers. The codes on pairs are those of nvml.h (nvmlGpuP2PStatus_t, nvmlGpuTopologyLevel_t).
 
-Prevents: a machine without a driver ending the program; a GPU hidden by CUDA_VISIBLE_DEVICES planned with; a library left
-open after an error; an idle GPU's low clocks reported as throttling.
+Prevents: a machine without a driver ending the program; a GPU hidden by CUDA_VISIBLE_DEVICES planned with; a library left open after an
+error; an idle GPU's low clocks reported as throttling; GPUs on one switch called far apart; "unknown" taken for "no".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from made_up_machine import Card, FakeNvml, write_tree
 
-from runner.cluster.machine.nvml import read_gpus, read_health, select_visible
+from runner.cluster.machine.nvml import PairAnswer, ask_nvml, describe_pairs, read_gpus, read_health, select_visible
 from runner.core.node import Gpu
 
 CARDS = [
@@ -22,43 +22,43 @@ SECOND = Gpu(index=1, uuid="GPU-aabb-2222", name="Tesla P100", memory_mib=16_384
 
 def test_every_gpu_with_its_driver(tmp_path):
     nvml = FakeNvml(CARDS, cuda=12040)
-    found = read_gpus(sys_root=tmp_path, nvml=nvml)
+    found = read_gpus(ask_nvml(nvml), sys_root=tmp_path)
     assert found.gpus == (FIRST, SECOND)
     assert (found.driver, found.cuda_driver, found.reason) == ("580.159.03", "12.4", None)
     assert nvml.open == 0
 
 
-def test_old_bindings_answer_in_bytes(tmp_path):
-    assert read_gpus(sys_root=tmp_path, nvml=FakeNvml([], driver=b"450.80.02")).driver == "450.80.02"
+def test_old_bindings_answer_in_bytes():
+    assert read_gpus(ask_nvml(FakeNvml([], driver=b"450.80.02"))).driver == "450.80.02"
 
 
-def test_no_driver_and_no_gpu_is_an_ordinary_machine(tmp_path):
-    found = read_gpus(sys_root=tmp_path, nvml=FakeNvml([], broken="NVML Shared Library Not Found"))
-    assert (found.gpus, found.driver) == ((), None)
-    assert found.reason == "no NVIDIA GPU on the PCI bus and no driver (NVML Shared Library Not Found)"
-
-
-def test_a_gpu_without_a_driver_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("error", "on_bus", "reason"),
+    [
+        ("Library Not Found", False, "no NVIDIA GPU on the PCI bus and no driver (Library Not Found)"),
+        (
+            "Driver Not Loaded",
+            True,
+            "an NVIDIA GPU is on the PCI bus (0000:01:00.0) and its driver does not answer (Driver Not Loaded)",
+        ),
+    ],
+)
+def test_a_machine_without_a_driver_is_ordinary_unless_a_gpu_is_on_its_bus(tmp_path, error, on_bus, reason):
     bus = "sys/bus/pci/devices/0000:01:00.0"
-    write_tree(tmp_path, {f"{bus}/vendor": "0x10de", f"{bus}/class": "0x030200"})
-    found = read_gpus(sys_root=tmp_path, nvml=FakeNvml([], broken="Driver Not Loaded"))
-    assert (
-        found.reason
-        == "an NVIDIA GPU is on the PCI bus (0000:01:00.0) and its driver does not answer (Driver Not Loaded)"
-    )
+    write_tree(tmp_path, {f"{bus}/vendor": "0x10de", f"{bus}/class": "0x030200"} if on_bus else {})
+    found = read_gpus(ask_nvml(FakeNvml([], broken=error)), sys_root=tmp_path)
+    assert (found.gpus, found.driver, found.reason) == ((), None, reason)
 
 
-def test_hidden_gpus_are_said_to_be_hidden(tmp_path):
-    found = read_gpus(sys_root=tmp_path, nvml=FakeNvml(CARDS), visible="")
-    assert found.gpus == ()
-    assert found.reason == "CUDA_VISIBLE_DEVICES='' hides every GPU (2 here)"
+def test_hidden_gpus_are_said_to_be_hidden():
+    found = read_gpus(ask_nvml(FakeNvml(CARDS)), visible="")
+    assert (found.gpus, found.reason) == ((), "CUDA_VISIBLE_DEVICES='' hides every GPU (2 here)")
 
 
-def test_a_driver_that_fails_in_mid_answer_is_closed(tmp_path):
+def test_a_driver_that_fails_in_mid_answer_is_closed():
     nvml = FakeNvml(CARDS)
     nvml.nvmlDeviceGetUUID = lambda card: (_ for _ in ()).throw(nvml.NVMLError("GPU is lost"))
-    found = read_gpus(sys_root=tmp_path, nvml=nvml)
-    assert found.reason == "the NVIDIA driver answers with an error: GPU is lost"
+    assert read_gpus(ask_nvml(nvml)).reason == "the NVIDIA driver answers with an error: GPU is lost"
     assert nvml.open == 0
 
 
@@ -67,7 +67,6 @@ def test_a_driver_that_fails_in_mid_answer_is_closed(tmp_path):
     [
         ("0,1", (FIRST, SECOND)),
         ("1,0", (SECOND, FIRST)),  # the order asked for
-        ("1", (SECOND,)),
         (" 0 , 1 ", (FIRST, SECOND)),
         ("0,7,1", (FIRST,)),  # an unknown index ends the list
         ("-1", ()),
@@ -83,15 +82,49 @@ def test_visible_devices_follow_the_cuda_runtime(visible, expected):
 
 
 def test_health_names_what_holds_clocks_down_and_who_computes():
-    nvml = FakeNvml(
-        [Card("GPU-a", reasons=0x04 | 0x40 | 0x2), Card("GPU-b", reasons=0x1, pids=(4711,)), Card("GPU-c", reasons=-1)]
-    )
-    gpus = read_gpus(nvml=nvml).gpus
-    hot, busy = read_health(gpus, nvml=nvml)  # the third will not say
+    cards = [
+        Card("GPU-a", reasons=0x04 | 0x40 | 0x2),
+        Card("GPU-b", reasons=0x1, pids=(4711,)),
+        Card("GPU-c", reasons=-1),
+    ]
+    answers = ask_nvml(FakeNvml(cards))
+    hot, busy = read_health(answers, read_gpus(answers).gpus)  # the third will not say
     assert (hot.index, hot.slowdowns, hot.processes) == (0, ("power cap", "hardware thermal slowdown"), ())
     assert (busy.index, busy.slowdowns, busy.processes) == (1, (), (4711,))
-    assert nvml.open == 0
+    assert read_health(ask_nvml(FakeNvml([], broken="gone since")), [FIRST]) == ()
 
 
-def test_health_of_no_gpus_asks_nobody():
-    assert read_health((), nvml=FakeNvml([], broken="must not be asked")) == ()
+def pair(first=0, second=1, *, read=0, nvlink=5, ancestor=10):
+    return PairAnswer(first=first, second=second, read=read, nvlink=nvlink, ancestor=ancestor)
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind"),
+    [
+        ({"read": 0, "nvlink": 0, "ancestor": 40}, "NVLink"),
+        ({"read": 0, "ancestor": 10}, "one PCIe switch"),
+        ({"read": 1, "ancestor": 50}, "not direct (the link between sockets; the chipset does not support it)"),
+        ({"read": 6, "ancestor": 30}, "not direct (one PCIe host bridge; the driver does not say why)"),
+        ({"read": 0, "nvlink": None, "ancestor": None}, "PCIe"),
+        ({"read": None, "nvlink": None, "ancestor": None}, "unknown to NVML"),
+    ],
+)
+def test_codes_in_words(codes, kind):
+    assert pair(**codes).kind == kind
+
+
+def test_a_matrix_of_one_kind_is_one_word():
+    assert describe_pairs([pair(a, b, nvlink=0) for a in range(4) for b in range(a + 1, 4)]) == "all 6 pairs: NVLink"
+
+
+def test_the_c4130_of_the_study():
+    """Configuration G: "only GPU 1 and GPU 2, and GPU3 and GPU 4 have peer-to-peer accesses"."""
+    near = {(0, 1), (2, 3)}
+    pairs = [
+        pair(a, b, ancestor=10) if (a, b) in near else pair(a, b, read=1, ancestor=50)
+        for a in range(4)
+        for b in range(a + 1, 4)
+    ]
+    assert describe_pairs(pairs) == (
+        "one PCIe switch: 0-1, 2-3; not direct (the link between sockets; the chipset does not support it): 0-2, 0-3, 1-2, 1-3"
+    )

@@ -15,7 +15,7 @@ from pathlib import Path
 import examples
 import jsonschema
 import pytest
-import test_own
+import test_host_software
 import test_plan
 from records import events, provenance
 from rich.console import Console
@@ -25,16 +25,15 @@ from typer.testing import CliRunner
 from runner import cli
 from runner.commands.report import report
 from runner.core.errors import RequestError, RunFailedError
-from runner.core.events.training import FirstStep, Phase, RunStop
+from runner.core.events import FirstStep, Phase, RunStop
 from runner.core.record import EVENTS, EngineDetails, ImageUsed
 from runner.core.request import Request
 from runner.engines import process
 from runner.engines.local import LocalEngine
 from runner.experiments.overhead import flow, options
-from runner.experiments.overhead.figures import Told, overhead_report, program_s
+from runner.experiments.overhead.figures import RunOnFile, overhead_figures, program_s
 from runner.experiments.overhead.raw import Command, Overhead, Printed, overhead_schema, read_overhead
-from runner.experiments.overhead.report import costs, markdown, rounds, table, to_csv
-from runner.experiments.overhead.report import page_block as block_of_costs
+from runner.experiments.overhead.report import costs, overhead_report, rounds
 from runner.plan.discovery import WORKLOADS, EngineChoice
 from runner.plan.plan import plan
 from runner.run import bench as benching
@@ -54,13 +53,9 @@ def said(*, first_step, stops, imported=2.0, began=10.0):
 
 def test_a_program_lives_from_its_process_to_its_last_event():
     found = [event for event in events(examples.trial()) if not isinstance(event, Phase | RunStop)]
-    fields = {"rank": 0, "received": 0.0, "container": "x"}
-    began = Phase(event="phase", t=12.0, name="import", seconds=2.0, **fields)
-    built = Phase(event="phase", t=15.0, name="model", seconds=9.0, **fields)
-    stops = [
-        RunStop(event="run_stop", t=t, iterations=1, samples=1, parameter_norm=1.0, **fields) for t in (30.0, 31.5)
-    ]
-    assert program_s([*found, began, built, *stops]) == 21.5
+    built = Phase(event="phase", t=15.0, received=0.0, name="model", seconds=9.0, **FIELDS)
+    first, second = (said(first_step=0.0, stops=t) for t in (30.0, 31.5))
+    assert program_s([*found, *first, built, second[-1]]) == 21.5
 
 
 # What the sides are asked
@@ -115,23 +110,25 @@ def test_the_host_is_asked_for_neither_image_nor_version():
     words = options.bench(asked, looked, plan(asked, looked)[0], engine="host", telemetry_hz=10)
     assert not [word for word in words if word.startswith(("--version", "--image", "--mount"))]
     assert {"--engine=host", "--framework=pytorch", "--precision=bf16"} <= set(words)
-    there = options.on_host(Request(framework="pytorch", image="hostroot:1", mounts=test_own.MOUNT), "pytorch")
+    there = options.on_host(
+        Request(framework="pytorch", image="hostroot:1", mounts=test_host_software.MOUNT), "pytorch"
+    )
     assert (there.engine, there.image, there.mounts, there.version) == ("host", None, (), None)
 
 
 @pytest.mark.parametrize(
-    ("asked", "ground_changes", "beside_host", "says"),
+    ("asked", "resource_changes", "beside_host", "says"),
     [
         ({}, {"framework": "caffe"}, False, "FRAMEWORK=caffe trains in its own program, which the suite only starts"),
         ({"gpus": (1, 2)}, {}, False, "GPUS=1,2 asked, and what the suite costs is measured on one device; ask for"),
         ({}, {"engine": EngineChoice("host", None)}, True, "--beside-host holds another engine against ENGINE=host"),
     ],
 )
-def test_what_leaves_nothing_to_measure_is_refused(asked, ground_changes, beside_host, says):
-    framework = ground_changes.pop("framework", "pytorch")
+def test_what_leaves_nothing_to_measure_is_refused(asked, resource_changes, beside_host, says):
+    framework = resource_changes.pop("framework", "pytorch")
     with pytest.raises(RequestError) as caught:
         options.refuse(
-            Request.model_validate(asked), test_plan.resources(framework, **ground_changes), beside_host=beside_host
+            Request.model_validate(asked), test_plan.resources(framework, **resource_changes), beside_host=beside_host
         )
     assert str(caught.value).startswith(says)
 
@@ -172,7 +169,7 @@ def told(name, rate, *, first_step=107.0, stops=30.0, software=None, engine="doc
     measurement = found.measurement.model_copy(update={"samples": 4000, "training_time_s": 4000 / rate})
     given = provenance(gpus=found.provenance.gpus, **{**SAID, **(software or {})})
     changed = {"measurement": measurement, "provenance": given, "engine": engine}
-    return Told(path, found.model_copy(update=changed), said(first_step=first_step, stops=stops))
+    return RunOnFile(path, found.model_copy(update=changed), said(first_step=first_step, stops=stops))
 
 
 def command(side, name, *, began=100.0, took=22.5):
@@ -196,8 +193,12 @@ RAW = Overhead(
 )
 
 
+def reported(runs=RUNS):
+    return overhead_report(RAW, overhead_figures(RAW, runs))
+
+
 def test_every_figure_by_hand():
-    found = overhead_report(RAW, RUNS)
+    found = overhead_figures(RAW, RUNS)
     first, second = found.rounds
     assert [one.side for one in second.sides] == ["bare", "host", "unwatched", "suite"]
     assert found.ratios_to("unwatched") == (pytest.approx(0.99), pytest.approx(0.98))
@@ -209,23 +210,25 @@ def test_every_figure_by_hand():
     assert first.delay_s == pytest.approx(1.5)
     # All rounds: as many samples of each run at 990/s and 980/s, against 1000/s; against 1100/s and 1000/s.
     both = 2 / (1 / 990 + 1 / 980)
-    assert found.telemetry_ratio == pytest.approx(both / 1000)
-    assert found.host_ratio == pytest.approx(both / (2 / (1 / 1100 + 1 / 1000)))
-    assert found.bare_ratio == pytest.approx(both / 1500)
-    assert (found.telemetry_ratio_ci95, found.host_ratio_ci95, found.bare_ratio_ci95) == (None, None, None)
+    assert {name: one.ratio for name, one in found.together.items()} == {
+        "unwatched": pytest.approx(both / 1000),
+        "host": pytest.approx(both / (2 / (1 / 1100 + 1 / 1000))),
+        "bare": pytest.approx(both / 1500),
+    }
+    assert {one.ci95 for one in found.together.values()} == {None}
 
 
 def test_from_three_rounds_on_the_ratio_of_all_rounds_has_an_interval():
     """Suite 990, 980 and 990/s, bare loop always 1500/s: the logarithms' variance is (ln 990/980)² ÷ 3, with 2 degrees of freedom."""
-    found = overhead_report(RAW.model_copy(update={"rounds": (*RAW.rounds, RAW.rounds[0])}), RUNS)
+    found = overhead_figures(RAW.model_copy(update={"rounds": (*RAW.rounds, RAW.rounds[0])}), RUNS)
     factor = math.exp(4.30265 * math.log(990 / 980) / 3)
-    assert found.bare_ratio_ci95.high == pytest.approx(found.bare_ratio * factor)
-    assert found.bare_ratio_ci95.low == pytest.approx(found.bare_ratio / factor)
+    bare = found.together["bare"]
+    assert (bare.ci95.low, bare.ci95.high) == pytest.approx((bare.ratio / factor, bare.ratio * factor))
     assert costs(found).rows[2] == ("throughput ÷ bare loop", "3", "0.6600", "0.6533", "0.6600", "0.6578 ± 0.0096")
 
 
 def test_the_tables_have_every_figure_and_leave_out_what_was_not_run():
-    found = overhead_report(RAW, RUNS)
+    found = overhead_figures(RAW, RUNS)
     assert [row[:5] for row in costs(found).rows] == [
         ("throughput ÷ unwatched", "2", "0.9850", "0.9800", "0.9900"),
         ("throughput ÷ host", "2", "0.9400", "0.9000", "0.9800"),
@@ -241,7 +244,7 @@ def test_the_tables_have_every_figure_and_leave_out_what_was_not_run():
         *("1", "990.0", "1,000.0", "0.9900", "1,100.0", "0.9000", "1,500.0", "0.6600", "2.50", "1.50"),
     )
     few = RAW.model_copy(update={"rounds": (RAW.rounds[0][:2],)})
-    alone = overhead_report(few, RUNS)
+    alone = overhead_figures(few, RUNS)
     assert rounds(alone).headers == (
         *("round", "suite (images/s)", "unwatched (images/s)", "÷ unwatched", "outside (s)"),
     )
@@ -249,7 +252,7 @@ def test_the_tables_have_every_figure_and_leave_out_what_was_not_run():
 
 
 def test_the_file_of_figures_has_each_command_with_its_run():
-    lines = list(csv.DictReader(io.StringIO(to_csv(overhead_report(RAW, RUNS)))))
+    lines = list(csv.DictReader(io.StringIO(reported().files()["overhead-x.csv"])))
     assert [(line["round"], line["side"], line["run"]) for line in lines] == [
         *(("1", "suite", "s1"), ("1", "unwatched", "u1"), ("1", "host", "h1"), ("1", "bare", "")),
         *(("2", "bare", ""), ("2", "host", "h2"), ("2", "unwatched", "u2"), ("2", "suite", "s2")),
@@ -261,8 +264,8 @@ def test_the_file_of_figures_has_each_command_with_its_run():
 
 def test_other_software_on_the_host_has_no_ratio_and_is_told():
     other = {name: told(name, 1000.0, engine="host", software={"python": "3.11.2"}) for name in ("h1", "h2")}
-    found = overhead_report(RAW, RUNS | other)
-    assert (found.ratios_to("host"), found.host_ratio, found.differs) == ((), None, ("Python",))
+    found = overhead_figures(RAW, RUNS | other)
+    assert (found.ratios_to("host"), found.together["host"].ratio, found.differs) == ((), None, ("Python",))
     assert found.notes == ("not comparable with host: Python 3.12.3 beside 3.11.2",)
     assert ("throughput ÷ host", "–", "–", "–", "–", "not comparable: Python") in costs(found).rows
     assert "÷ host" not in rounds(found).headers
@@ -271,19 +274,18 @@ def test_other_software_on_the_host_has_no_ratio_and_is_told():
 
 def test_a_run_that_may_not_be_used_has_no_figure_and_a_degraded_one_is_named():
     with pytest.raises(RunFailedError, match="^s1 has no throughput: made up$"):
-        overhead_report(RAW, RUNS | {"s1": told("s1", 990.0, status="invalid")})
-    found = overhead_report(RAW, RUNS | {"u2": told("u2", 1000.0, status="degraded")})
+        overhead_figures(RAW, RUNS | {"s1": told("s1", 990.0, status="invalid")})
+    found = overhead_figures(RAW, RUNS | {"u2": told("u2", 1000.0, status="degraded")})
     assert found.notes == ("u2 degraded: made up",)
 
 
 def test_the_terminal_and_the_page_say_the_same():
-    found = overhead_report(RAW, RUNS)
+    found = reported()
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(table(found))
-    told_there = console.export_text()
-    shown = block_of_costs(found)
-    assert "0.9850" in told_there
-    assert "`dlscale overhead`, commit cccc" in markdown(found)
+    console.print(found.terminal())
+    shown = found.page_block()
+    assert "0.9850" in console.export_text()
+    assert "`dlscale overhead`, commit cccc" in found.markdown()
     assert shown.lead.endswith("2 rounds")
     assert any(line.endswith(" · host: dlscale/mxnet:1.9.1") for line in shown.lines)  # all records here have that name
     assert [one.title for one in shown.tables] == ["Costs", "Rounds", "Commands"]
@@ -322,11 +324,9 @@ def test_the_file_is_what_its_schema_says_and_reads_back(tmp_path):
 def test_a_report_makes_the_same_figures_from_what_is_on_file(tmp_path):
     put(tmp_path)
     report([tmp_path], out=tmp_path / "out")
-    found = overhead_report(
-        RAW, {name: dataclasses.replace(one, directory=tmp_path / name) for name, one in RUNS.items()}
-    )
-    assert (tmp_path / "out" / "overhead-x.csv").read_text() == to_csv(found)
-    assert (tmp_path / "out" / "overhead-x.md").read_text() == markdown(found)
+    found = reported({name: dataclasses.replace(one, directory=tmp_path / name) for name, one in RUNS.items()})
+    for name, content in found.files().items():
+        assert (tmp_path / "out" / name).read_text() == content
     assert "What the suite costs" in (tmp_path / "out" / "report.html").read_text()
 
 

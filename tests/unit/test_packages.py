@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.core.errors import DlscaleError, RequestError
-from runner.images import packages
+from runner.images import base, packages
 from runner.images.catalog import load_images
 from runner.images.lock import check_lock
 from runner.images.packages import check_packages, write_packages
@@ -18,31 +18,21 @@ CATALOG = load_images(Path(__file__).parents[2])
 CAFFE = CATALOG.find("caffe", "1.0", "cpu")
 
 
-class Engine:
-    """An engine whose base holds these packages."""
-
-    def __init__(self, listed):
-        self.listed = listed
-        self.containers = self
-
-    def run(self, reference, argv, **options):
-        assert (reference, argv, options["network_mode"]) == (
-            CAFFE.base.reference,
-            ["cat", "/usr/share/dlscale/packages.txt"],
-            "none",
-        )
-        return self.listed.encode()
-
-
 @pytest.fixture
 def image(tmp_path, monkeypatch):
-    """Caffe's image in an empty checkout; its base is there."""
+    """Caffe's image in an empty checkout; its base is there, and holds the packages that a test gives as the client."""
+
+    def run(client, reference, argv, *, network):
+        assert (reference, argv, network) == (CAFFE.base.reference, ("cat", "/usr/share/dlscale/packages.txt"), "none")
+        return client
+
+    monkeypatch.setattr(base, "run_confined", run)
     monkeypatch.setattr(packages, "ensure_base", lambda *_, **__: "sha256:base")
     return CAFFE.model_copy(update={"directory": tmp_path / "images" / "caffe" / "1.0"})
 
 
 def write(image, listed):
-    return write_packages(image, client=Engine(listed), cache=Path(), report=print, upgrade=False)
+    return write_packages(image, client=listed, cache=Path(), report=print, upgrade=False)
 
 
 def test_the_lock_is_the_bases_own_list_under_the_header(image):
@@ -50,7 +40,7 @@ def test_the_lock_is_the_bases_own_list_under_the_header(image):
     assert write(image, "apt=2.2.4\ncaffe=1.0\n") is False
     assert image.lock_path.read_text(encoding="utf-8").splitlines()[2:] == ["apt=2.2.4", "caffe=1.0"]
     check_lock(image)
-    check_packages(image, client=Engine("apt=2.2.4\ncaffe=1.0\n"))
+    check_packages(image, client="apt=2.2.4\ncaffe=1.0\n")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +54,7 @@ def test_the_lock_is_the_bases_own_list_under_the_header(image):
 def test_a_base_of_other_packages_is_refused_with_the_first_of_them(image, listed, count, difference):
     write(image, "apt=2.2.4\ncaffe=1.0\n")
     with pytest.raises(RequestError) as caught:
-        check_packages(image, client=Engine(listed))
+        check_packages(image, client=listed)
     assert str(caught.value) == (
         f"{image.base.reference} differs in {count} packages from {image.lock_path} ({difference}); set DLSCALE_DEBIAN_MIRROR to a "
         f"mirror that has the locked ones and type `dlscale images base bullseye --refresh`, or accept these with "
@@ -74,9 +64,9 @@ def test_a_base_of_other_packages_is_refused_with_the_first_of_them(image, liste
 
 def test_a_lock_of_other_wishes_is_found_out(image):
     write(image, "apt=2.2.4\n")
-    base = image.base.model_copy(update={"packages": ("caffe=1.1",)})
+    other = image.base.model_copy(update={"packages": ("caffe=1.1",)})
     with pytest.raises(DlscaleError, match=r"packages.lock: was not made from .*; run `dlscale images lock`"):
-        check_lock(image.model_copy(update={"base": base}))
+        check_lock(image.model_copy(update={"base": other}))
 
 
 def test_every_package_that_versions_yaml_pins_is_locked_in_that_version():

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from runner.cli import app
 from runner.plan.plan import plan
-from runner.report.page.command import again
+from runner.report.page.runs import again
 from runner.run import bench
 
 RUNNER = CliRunner()

@@ -39,14 +39,14 @@ def test_a_matrix_has_its_figures_and_leads_to_its_runs():
     found.matrix(Measured.of([(record.run_id, record) for record in own]), name="m001", watched={})
     text = markdown(found.page(title="dlscale report", made="8 records"))
     assert text.startswith("<!-- written by `dlscale report`: do not edit -->\n# dlscale report\n\n8 records. ")
-    assert "| runs | valid | degraded | invalid | failed | passes under a profiler | studies |\n" in text
-    assert "\n| 8 | 8 | 0 | 0 | 0 | 0 | 0 |\n" in text
+    assert "| runs | valid |\n" in text
+    assert "\n| 8 | 8 |\n" in text
     assert "\n## Scaling\n\nRuns that differ in the number of devices only" in text
     assert '\n### <a id="matrix-m001"></a>pytorch 2.13.0-cpu: resnet50 train\n' in text
     assert "\n- [pytorch 2.13.0-cpu: resnet50 train](#matrix-m001): " in text
     assert "\n| devices | runs | images/s ± | training time (s) | speedup ± | efficiency (%) ± | validity |\n" in text
-    (line,) = (line for line in text.splitlines() if line.startswith("| 8 workers × 1 core | "))
-    assert line.count("|") == 8
+    latest, line = (line for line in text.splitlines() if line.startswith("| 8 workers × 1 core | "))
+    assert latest.count("|") == line.count("|") == 8
     assert "Runs: [m001-1-r1](wires/m001-1-r1/), " in text
 
 
@@ -88,7 +88,7 @@ def test_of_many_blocks_each_is_a_line_that_leads_to_its_own_report(files, entry
     found.join(folder, files=files)
     text = markdown(found.page(title="t", made="m"))
     assert "13 of them, each in a report of its own:" in text
-    assert text.count("\n- [title](") == 13
+    assert text.count("\n- [title") == 13
     assert f"\n- {entry}\n" in text
     assert "###" not in text
 

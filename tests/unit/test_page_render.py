@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 from importlib import resources
+from pathlib import Path
 
 import examples
 import pages
@@ -19,9 +20,9 @@ import records
 from swept import measured
 
 from runner.commands.report import report
-from runner.core.trial import ForeignTrial
+from runner.core.trial import ExternalTrial
 from runner.report.page import overview, render, runs
-from runner.report.page.collect import Collected
+from runner.report.page.collect import Collected, told_apart
 from runner.report.page.model import Block, Figure, Series
 from runner.report.publish import Measured
 
@@ -110,6 +111,68 @@ def test_figures_and_blocks_of_one_name_are_told_apart():
     assert [one.anchor for one in page.sections[0].blocks] == ["a", "a-2"]
 
 
+def test_blocks_of_one_title_are_told_apart_by_what_differs():
+    """Prevents four headings `vgg16 train: transports` above four machines and batches."""
+
+    def titles(*lines):
+        blocks = [Block(anchor=f"a{n}", title="t", lead="", lines=two) for n, two in enumerate(lines)]
+        return [block.title for block in told_apart(blocks)]
+
+    assert titles(("vgg16, batch 32, bf16", "H200")) == ["t"]
+    assert titles(("vgg16, batch 32, bf16", "H200"), ("vgg16, batch 64, bf16", "P100")) == [
+        "t, batch 32, H200",
+        "t, batch 64, P100",
+    ]
+    assert titles(("x", "y"), ("x", "y"), ()) == ["t, x, y, a0", "t, x, y, a1", "t, a2"]
+
+
+def two_matrices():
+    """Two of one machine and a newer one of another, which trained something else."""
+    found = Collected()
+    other = measured(64, 3550.0, matrix="gpu", second=7)[1]
+    old, new = [pages.scaled(n, matrix="a") for n in (1, 2)], [pages.scaled(1, matrix="b", number=9 * 10**8)]
+    for matrix, own in (("a", old), ("gpu", [other]), ("b", new)):
+        found.records += [(record.run_id, record) for record in own]
+        found.matrix(Measured.of([(Path(record.run_id), record) for record in own]), name=matrix, watched={})
+    return found.page(title="t", made="m")
+
+
+def test_the_page_opens_with_the_latest_run_and_what_differs_from_the_one_before():
+    page = two_matrices()
+    first = values(written(page))["blocks"]["latest-run"]
+    assert first["runs"] == [0]
+    assert page.runs[0].run_id == "b-1-r1"
+    assert page.latest.lead == "320.0 images/s on 1 worker × 1 core; no interval from 1 run, REPEAT=3 gives one."
+    assert [table["title"] for table in first["tables"]] == [
+        "Result",
+        "Against the one before",
+        "What differs from the one before",
+    ]
+    assert first["tables"][2]["columns"] == ["fact", "a", "b"]
+    assert "workers=1,2" in first["empty"]
+    assert Collected().page(title="t", made="m").latest is None
+
+
+def test_what_other_machines_did_is_folded():
+    page = two_matrices()
+    assert [(block.anchor, block.elsewhere) for block in page.sections[-1].blocks] == [
+        ("matrix-a", False),
+        ("matrix-gpu", True),
+        ("matrix-b", False),
+    ]
+    fastest, others, *_ = page.overview.tables
+    assert (fastest.folded, others.folded, others.title.endswith("on other machines")) == (False, True, True)
+    text = written(page)
+    assert text.index('id="matrix-b"') < text.index('class="elsewhere"') < text.index('id="matrix-gpu"')
+
+
+def test_what_nothing_is_on_file_of_is_named_with_what_to_run():
+    text = written(two_matrices())
+    assert ("Techniques", "dlscale ablate") in two_matrices().missing
+    assert "<dt>Techniques</dt><dd><code>dlscale ablate</code></dd>" in text
+    assert "Scaling" not in dict(two_matrices().missing)
+
+
 def test_ids_are_unique(small):
     found = re.findall(r'\sid="([^"]+)"', written(small))
     assert len(set(found)) == len(found)
@@ -117,7 +180,7 @@ def test_ids_are_unique(small):
 
 def test_an_unusable_run_shows_no_figure_and_a_usable_one_does():
     usable, bad = (runs.line(records.record(status=status), link="x") for status in ("degraded", "invalid"))
-    for name in ("throughput", "unit", "training time (s)", "speedup"):
+    for name in ("throughput", "training time (s)", "speedup"):
         place = runs.COLUMNS.index(name)
         assert bad.cells[place] == "–"
         assert usable.cells[place] != "–"
@@ -125,7 +188,7 @@ def test_an_unusable_run_shows_no_figure_and_a_usable_one_does():
 
 
 def test_a_run_of_another_program_has_a_line():
-    foreign = ForeignTrial(
+    external = ExternalTrial(
         image="mine:1",
         command=("python", "train.py"),
         dialect="mxnet",
@@ -138,7 +201,7 @@ def test_a_run_of_another_program_has_a_line():
         repeat=1,
         key="k",
     )
-    line = runs.line(records.record().model_copy(update={"trial": foreign}), link="x")
+    line = runs.line(records.record().model_copy(update={"trial": external}), link="x")
     assert line.cells[runs.COLUMNS.index("framework")] == "mine:1"
     assert line.cells[runs.COLUMNS.index("model")] == "mine:1: python train.py"
 
@@ -157,15 +220,15 @@ def test_the_panel_has_the_command_without_the_place_of_the_program():
 
 def test_the_overview_counts_by_validity_and_names_the_fastest():
     rows = [pages.scaled(1, matrix="a"), pages.scaled(2, matrix="a"), pages.scaled(4, matrix="a", status="invalid")]
-    counted = {one.words: one.number for one in overview.counts(rows, studies=3)}
+    counted = {one.words: one.number for one in overview.counts([runs.line(row, link="x") for row in rows], studies=3)}
     assert (counted["runs"], counted["valid"], counted["invalid"], counted["studies"]) == (3, 2, 1, 3)
-    fastest = overview.overview(rows).tables[0]
+    fastest = overview.overview(rows, []).tables[0]
     assert [row[fastest.columns.index("made from")] for row in fastest.rows] == ["a-1-r1", "a-2-r1"]
 
 
 def shown(records_):
     """By network and devices, the row of the table of the fastest, by its columns."""
-    table = overview.overview(records_).tables[0]
+    table = overview.overview(records_, []).tables[0]
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     return {(row["network"], row["devices"]): row for row in rows}
 
@@ -211,11 +274,11 @@ def test_frameworks_are_beside_each_other_only_where_they_ran_alike():
         pages.scaled(1, matrix="a", strategy="single"),
         records.record(run_id="b", trial=examples.trial(iterations=32, warmup=0)),
     ]
-    (figure,) = overview.overview(pair).figures
+    (figure,) = overview.overview(pair, []).figures
     assert set(figure.series[0].x) == {"pytorch 2.13.0-cpu, single", "mxnet 1.9.1, single"}
     assert figure.interval == "none from fewer than 3 runs"
     apart = [pair[0], records.record(run_id="b", trial=examples.trial(batch_per_device=64, global_batch=64))]
-    assert overview.overview(apart).figures == ()
+    assert overview.overview(apart, []).figures == ()
 
 
 def test_a_damaged_study_costs_itself_only(tmp_path, capsys):

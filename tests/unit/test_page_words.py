@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from runner.report.page.export import told
 from runner.report.page.model import Figure, Series
-from runner.report.page.words import told
 
 
 def figure(*series, **changes):

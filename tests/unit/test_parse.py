@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from runner.core.events import Loss, Window
 from runner.core.events.parse import EventError, parse_events, parse_line
-from runner.core.events.training import Loss, Window
 
 WINDOW = {
     "event": "window",

@@ -3,8 +3,8 @@
 import examples
 import passes
 
-from runner.analysis.profile.counted import stretches
-from runner.core.events.profile import ProfileStart, ProfileStop
+from runner.analysis.telemetry.spans import pass_windows
+from runner.core.events import ProfileStart, ProfileStop
 
 SAMPLER = {"source": "sampler", "reason": "there is no ncu"}
 
@@ -21,14 +21,14 @@ def timed(the_trial, *, ranks=2, begin=10.0, end=13.5, iterations=40):
 
 def test_the_stretch_of_each_rank_and_what_it_trained_on():
     trial = passes.trial("metrics", device="gpu", counting=SAMPLER, global_batch=64)
-    first, second = stretches(trial, timed(trial))
+    first, second = pass_windows(trial, timed(trial))
     assert (first.rank, first.start, first.seconds, first.samples) == (0, 10.0, 3.5, 40 * 32)
     assert (second.rank, second.start) == (1, 10.1)
 
 
 def test_one_rank_alone_is_none():
     trial = passes.trial("metrics", device="gpu", counting=SAMPLER)
-    assert stretches(trial, timed(trial, ranks=1)) == ()
+    assert pass_windows(trial, timed(trial, ranks=1)) == ()
 
 
 def test_what_ncu_replays_and_what_profilers_slow_down_is_not_what_a_machine_does():
@@ -37,7 +37,7 @@ def test_what_ncu_replays_and_what_profilers_slow_down_is_not_what_a_machine_doe
         passes.trial("kernels"),
         examples.trial(world_size=2, processes=2),
     ):
-        assert stretches(trial, timed(trial)) == ()
+        assert pass_windows(trial, timed(trial)) == ()
 
 
 def test_ncu_is_named_as_the_source_of_what_it_told():

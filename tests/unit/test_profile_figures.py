@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, said, start, stop, table
 
-from runner.analysis.profile import analyse
-from runner.core.events.profile import FlopCount, Memory, Regions
+from runner.analysis.profile.figures import analyse
+from runner.core.events import FlopCount, Memory, Regions
 from runner.core.profile import Profile
 
 

@@ -3,7 +3,15 @@
 import pytest
 from passes import NCU, rows, said, trial
 
-from runner.analysis.profile.judge import doubts, faults
+from runner.analysis.grading.validity import pass_doubts, pass_faults
+
+
+def faults(*given):
+    return list(pass_faults(*given))
+
+
+def doubts(*given):
+    return list(pass_doubts(*given))
 
 
 @pytest.mark.parametrize("kind", ["kernels", "memory", "region", "metrics"])

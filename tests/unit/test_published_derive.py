@@ -16,25 +16,20 @@ def curves(published):
     return {each.figure.id: (each.baseline.id, each.scaling, pytest.approx(each.speedup)) for each in scaled(published)}
 
 
-def test_speedup_and_efficiency_are_against_the_fewest_devices():
-    found = scaled(source(table(rate(4, 380), rate(1, 100), rate(2, 198), batch_per_gpu=64)))
-    assert [(each.figure.id, each.speedup, each.efficiency_percent) for each in found] == [
-        ("g4", 3.8, 95.0),
-        ("g1", 1.0, 100.0),
-        ("g2", 1.98, 99.0),
-    ]
-    assert {each.baseline.id for each in found} == {"g1"}
-
-
-def test_more_than_the_ideal_is_kept():
-    found = scaled(source(table(rate(1, 2897), rate(8, 23874), batch_per_gpu=256)))
-    assert found[1].speedup == pytest.approx(8.2409389)
-    assert found[1].efficiency_percent == pytest.approx(103.0117)
-
-
-def test_a_baseline_of_several_devices_is_100_percent():
-    found = scaled(source(table(rate(8, 800), rate(256, 23040), batch_per_gpu=32)))
-    assert [(each.speedup, each.efficiency_percent) for each in found] == [(1.0, 100.0), (28.8, 90.0)]
+@pytest.mark.parametrize(
+    ("rates", "speedups"),
+    [
+        ({4: 380, 1: 100, 2: 198}, {"g4": (3.8, 95.0), "g1": (1.0, 100.0), "g2": (1.98, 99.0)}),
+        ({1: 2897, 8: 23874}, {"g1": (1.0, 100.0), "g8": (8.2409389, 103.0117)}),  # more than the ideal is kept
+        ({8: 800, 256: 23040}, {"g8": (1.0, 100.0), "g256": (28.8, 90.0)}),
+    ],
+)
+def test_speedup_and_efficiency_are_against_the_fewest_devices(rates, speedups):
+    found = scaled(source(table(*(rate(devices, value) for devices, value in rates.items()), batch_per_gpu=64)))
+    assert {each.figure.id: (each.speedup, each.efficiency_percent) for each in found} == {
+        name: pytest.approx(pair) for name, pair in speedups.items()
+    }
+    assert {each.baseline.id for each in found} == {f"g{min(rates)}"}
 
 
 @pytest.mark.parametrize(

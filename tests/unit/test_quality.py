@@ -3,10 +3,9 @@ rank never ended, a cost of a precision with the wrong sign, and a latency that 
 
 import pytest
 
-from runner.analysis.grading import quality
+from runner.analysis.grading import measure as quality
 from runner.analysis.grading.measure import measure, phases
-from runner.core.events.quality import Accuracy, Epoch, Latency, Validated
-from runner.core.events.training import BatchUsed, Phase, RunStop, WarmupEnd, Window
+from runner.core.events import Accuracy, BatchUsed, Epoch, Latency, Phase, RunStop, Validated, WarmupEnd, Window
 from runner.core.measurement import BatchUsed as BatchFigures
 
 COMMON = {"t": 1.0, "container": "worker0", "received": 1.0}

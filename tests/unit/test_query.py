@@ -19,11 +19,11 @@ from rich.console import Console
 from test_cli import dlscale
 
 from runner.commands.query_flow import named_in
-from runner.core.columns import COLUMNS
 from runner.core.errors import RequestError
+from runner.core.events.parse import COLUMNS
 from runner.core.measurement import EpochFigures
 from runner.core.record import RunRecord, Validity
-from runner.core.trial import ForeignTrial, Trial
+from runner.core.trial import ExternalTrial, Trial
 from runner.report.query import print_answer
 from runner.results.published.load import load_all
 from runner.results.query.columns import columns_of, meanings
@@ -148,7 +148,7 @@ def test_only_tables_that_are_named_are_filled():
 
 def test_every_field_of_a_trial_has_a_column():
     names = {column.name for column in RUNS.columns}
-    for model in (Trial, ForeignTrial):
+    for model in (Trial, ExternalTrial):
         for field in model.model_fields:
             assert any(name == f"trial_{field}" or name.startswith(f"trial_{field}_") for name in names), field
 

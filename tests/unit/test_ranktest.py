@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.analysis.compare import ranktest
-from runner.analysis.compare.ranktest import EXACT, holm, mann_whitney, smallest_p
+from runner.analysis.comparisons import ranktest
+from runner.analysis.comparisons.ranktest import EXACT, holm, mann_whitney, smallest_p
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from examples import node
 
 from runner.cluster.hosts import connectivity_probe
-from runner.cluster.hosts.connectivity import NodeEnd, Unreachable, ends_of, explain
+from runner.cluster.hosts.connectivity import NodeEnd, Unreachable, end_of, explain
 from runner.cluster.hosts.model import Endpoint, Host, Interface
 from runner.core.errors import RequestError
 from runner.core.node import Nic
@@ -112,41 +112,41 @@ def failed(source, target, reason="No route to host", states=("up", "up"), iface
     )
 
 
-def test_nothing_to_explain():
-    assert explain(()) is None
+GONE = "n2: nothing listens there (unix:///run/n2.sock); start its engine"
+NOTICED = failed("n1", "n2", "no answer", ("up", "down"))
 
 
-def test_an_interface_that_is_down_is_the_fault_whoever_noticed():
-    pairs = (
-        failed("n1", "n2", "no answer", ("up", "down")),
-        failed("n2", "n1", "Network is unreachable", ("down", "up")),
-        failed("n2", "n3", "Network is unreachable", ("down", "up")),
-        failed("n3", "n2", "no answer", ("up", "down")),
-    )
-    assert explain(pairs) == "n2: its interface eth0 is down, so n1, n3 can't reach it"
-
-
-def test_the_interface_that_is_down_has_the_name_that_its_own_node_gives_it():
-    """It had the name of the interface of whoever noticed."""
-    noticed = failed("n1", "n2", "no answer", ("up", "down"))
-    own = failed("n2", "n1", "Network is unreachable", ("down", "up"), iface="ib0")
-    assert explain((noticed, own)) == "n2: its interface ib0 is down, so n1 can't reach it"
-
-
-def test_an_engine_that_is_gone_is_the_fault():
-    gone = "n2: nothing listens there (unix:///run/n2.sock); start its engine"
-    assert explain((failed("n1", "n2", gone, ("up", None)), failed("n2", "n1", gone, (None, "up")))) == gone
-
-
-def test_the_node_that_is_in_every_failed_pair_is_the_fault():
-    pairs = tuple(failed(*pair) for pair in (("n1", "n3"), ("n3", "n1"), ("n2", "n3"), ("n3", "n2")))
-    assert explain(pairs) == "n3: n1, n2 and it can't reach each other (No route to host)"
-
-
-def test_between_two_nobody_can_say_whose_fault_it_is():
-    said = explain((failed("n1", "n2"), failed("n2", "n1")))
-    assert "n1 → n2 over eth0: No route to host" in said
-    assert "n2 → n1" in said
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ((), None),
+        (
+            (
+                NOTICED,
+                *(failed("n2", other, "Network is unreachable", ("down", "up")) for other in ("n1", "n3")),
+                failed("n3", "n2", "no answer", ("up", "down")),
+            ),
+            "n2: its interface eth0 is down, so n1, n3 can't reach it",
+        ),
+        # It had the name of the interface of whoever noticed.
+        (
+            (NOTICED, failed("n2", "n1", "Network is unreachable", ("down", "up"), iface="ib0")),
+            "n2: its interface ib0 is down, so n1 can't reach it",
+        ),
+        ((failed("n1", "n2", GONE, ("up", None)), failed("n2", "n1", GONE, (None, "up"))), GONE),
+        (
+            tuple(failed(*pair) for pair in (("n1", "n3"), ("n3", "n1"), ("n2", "n3"), ("n3", "n2"))),
+            "n3: n1, n2 and it can't reach each other (No route to host)",
+        ),
+        (
+            (failed("n1", "n2"), failed("n2", "n1")),
+            "n1 → n2 over eth0: No route to host; n2 → n1 over eth0: No route to host",
+        ),
+    ],
+    ids=["none", "down", "its own name", "engine gone", "in every pair", "nobody can say"],
+)
+def test_whose_fault_it_is(pairs, said):
+    assert explain(pairs) == said
 
 
 def nic(name, kind="ethernet", address=None):
@@ -176,7 +176,7 @@ NICS = (
     ],
 )
 def test_a_nodes_end_of_a_wire(interfaces, wire, end):
-    assert ends_of([seen(interfaces=interfaces, nics=NICS)], wire) == (end,)
+    assert end_of(seen(interfaces=interfaces, nics=NICS), wire) == end
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_a_nodes_end_of_a_wire(interfaces, wire, end):
 )
 def test_an_end_that_is_not_there(wire, words):
     with pytest.raises(RequestError, match=words.replace("(", r"\(")):
-        ends_of([seen(nics=NICS)], wire)
+        end_of(seen(nics=NICS), wire)
 
 
 def test_a_node_without_any_address():
     with pytest.raises(RequestError, match="n1: no interface of it has an address"):
-        ends_of([seen(nics=NICS[:1])], None)
+        end_of(seen(nics=NICS[:1]), None)

@@ -7,7 +7,7 @@ import examples
 import pytest
 from rich.console import Console
 
-from runner.core.events.training import Env, RunStop
+from runner.core.events import Env, RunStop
 from runner.core.trial import Concurrent
 from runner.report import ahead
 from runner.report.progress import PlainProgress

@@ -4,8 +4,8 @@ import examples
 from records import record
 
 from runner.commands.matrix import strategies_of, support_matrix
+from runner.core.strategies import STRATEGIES
 from runner.images.catalog import load_images
-from runner.plan.launch import STRATEGIES
 
 IMAGES = load_images(examples.ROOT).everything
 MXNET = next(image for image in IMAGES if image.name == "mxnet 1.9.1")

@@ -13,12 +13,12 @@ import struct
 
 import examples
 import pytest
-from goldens import on_file
+from goldens import expected
 from profile_rows import ALL_REDUCE, BN, GEMM, WINOGRAD, call, copy, env, kernel, op, region, said, start, stop, table
 from rich.console import Console
 
-from runner.analysis.profile import analyse
-from runner.core.events.profile import Memory
+from runner.analysis.profile.figures import analyse
+from runner.core.events import Memory
 from runner.report.page.figures import time_shares
 from runner.report.pictures import share_png
 from runner.report.profile import markdown, profile_report, spelt
@@ -98,7 +98,7 @@ def printed(profile, *, width):
 )
 def test_golden(name, text):
     path = GOLDEN / name
-    assert text == on_file(path, text)
+    assert text == expected(path, text)
 
 
 def test_a_pass_without_gpus_says_so_once():

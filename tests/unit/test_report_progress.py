@@ -51,7 +51,7 @@ def test_plain_lines_carry_time_title_and_all_that_happened(clock):
         "04:05:06 resnet18 [1/2]",
         "04:05:06 resnet18 [1/2]: warm-up",
         "04:05:06 resnet18 [1/2]: measuring",
-        "04:05:06 resnet18 [1/2]: measuring 10/40, 35.2 images/s, about 6 s left",  # 2 s for 10, 30 to go
+        "04:05:06 resnet18 [1/2]: measuring 10/40, 35.2 images/s, about 6 seconds left",  # 2 s for 10, 30 to go
         "04:05:06 resnet18 [1/2]: 35.2 images/s, valid",
     ]
 
@@ -70,9 +70,9 @@ def test_plain_windows_are_thinned_out_to_one_in_five_seconds_of_each_trial(cloc
 @pytest.mark.parametrize(
     ("elapsed_s", "left"),
     [
-        (1, "about 3 s left"),
-        (25, "about 1 min 15 s left"),
-        (100, "about 5 min 00 s left"),
+        (1, "about 3 seconds left"),
+        (20, "about 1 minute left"),
+        (100, "about 5 minutes left"),
         (1500, "about 1 h 15 min left"),
     ],
 )
@@ -106,6 +106,44 @@ def test_a_program_that_does_not_tell_its_length_has_no_time_left(clock):
     assert "40/?" in screen.getvalue()
 
 
+def test_the_time_left_is_that_of_all_runs(clock):
+    """Run 1 of 3 starts for 10 s, then measures 40 iterations of 1 s: 50 s each. The second takes 70 s, which is 60 s on average."""
+    shown, file = plain(clock)
+
+    def run(number, start_s):
+        shown.place(number, 3)
+        shown.trial_started("t", 40)
+        clock.now_s += start_s
+        shown.phase("measuring")
+        clock.now_s += 10
+        shown.window(10, 1.0, "images/s")
+
+    run(1, 10)
+    assert file.getvalue().splitlines()[-1].endswith("run 1 of 3, about 2 minutes left")  # 30 + 2 * 50
+    clock.now_s += 30
+    run(2, 30)
+    assert file.getvalue().splitlines()[-1].endswith("run 2 of 3, about 1 minute left")  # 30 + 50
+    clock.now_s += 30
+    assert shown.place(3, 3) == "run 3 of 3, about 1 minute left"
+    clock.now_s += 25
+    shown.trial_started("t", 40)
+    assert file.getvalue().splitlines()[-1] == "04:05:06 t (run 3 of 3, about 35 seconds left)"
+
+
+def test_the_time_left_of_a_study_is_that_of_its_cells(clock):
+    """The first of 4 cells has two runs of 60 s; a cell that is on file takes no time and tells nothing; the one run of a cell is the cell."""
+    shown, _ = plain(clock)
+    assert shown.place(1, 4, "cell") == "cell 1 of 4"
+    for number in (1, 2):
+        shown.place(number, 2)
+        shown.trial_started("t", None)
+        clock.now_s += 60
+    assert shown.place(2, 4, "cell") == "cell 2 of 4, about 6 minutes left"
+    assert shown.place(3, 4, "cell") == "cell 3 of 4, about 4 minutes left"
+    shown.place(1, 1)
+    assert shown.place(1, 2) == "cell 3 of 4, run 1 of 2, about 4 minutes left"
+
+
 def test_a_pipe_gets_plain_lines_and_a_terminal_a_live_one():
     assert isinstance(progress(Console(file=io.StringIO())), PlainProgress)
     assert isinstance(progress(Console(file=io.StringIO(), force_terminal=True)), LiveProgress)
@@ -137,7 +175,7 @@ def test_the_live_line_shows_phase_count_rate_and_time_left(clock):
         clock.now_s += 2
         shown.window(10, 35.21, "images/s")
         shown._rich.refresh()
-        for part in ("measuring", "10/40", "35.2 images/s", "about 6 s left"):
+        for part in ("measuring", "10/40", "35.2 images/s", "about 6 seconds left"):
             assert part in visible(file)
 
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import examples
 import numpy as np
 import pytest
-from goldens import on_file
+from goldens import expected
 from monitored import beats, frame, gpu, rows, spans, started, stopped, trouble
 from pydantic import ValidationError
 from rich.console import Console
@@ -23,11 +23,11 @@ from summaries import row, summary, unusable
 
 from runner.analysis.telemetry.summary import summarize
 from runner.core.telemetry import Range, Span
-from runner.report import export, picture, telemetry
+from runner.report import matrix, picture, telemetry
+from runner.report.matrix import print_whole
 from runner.report.page.curves import over_time
 from runner.report.pictures import power_png
 from runner.report.publish import Watched
-from runner.report.table import print_report
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 MONITORS = {"dlscale-x-monitor0": "here"}
@@ -82,7 +82,7 @@ CPUS = summary(row(1, device="cpu worker", telemetry=watched(device="cpu")))
 
 def printed(found, *, width=80):
     console = Console(width=width, file=io.StringIO())
-    print_report(console, found)
+    print_whole(console, found)
     return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
 
 
@@ -90,15 +90,15 @@ def printed(found, *, width=80):
     ("name", "text"),
     [
         ("telemetry-gpus-80-columns.txt", printed(GPUS)),
-        ("telemetry-gpus.md", export.markdown(GPUS)),
-        ("telemetry-gpus.csv", export.to_csv(GPUS)),
+        ("telemetry-gpus.md", matrix.markdown(GPUS)),
+        ("telemetry-gpus.csv", matrix.to_csv(GPUS)),
         ("telemetry-cpus-80-columns.txt", printed(CPUS)),
-        ("telemetry-cpus.md", export.markdown(CPUS)),
+        ("telemetry-cpus.md", matrix.markdown(CPUS)),
     ],
 )
 def test_golden(name, text):
     path = GOLDEN / name
-    assert text == on_file(path, text)
+    assert text == expected(path, text)
 
 
 def test_cells_say_mean_and_extremes_and_stand_in_their_devices_line():
@@ -143,8 +143,8 @@ def test_a_machine_without_gpus_says_unavailable_and_shows_its_host():
 
 def test_without_telemetry_there_is_no_table_of_it():
     plain = summary(row(1))
-    assert telemetry.blocks(plain) == telemetry.notes(plain) == telemetry.tables(plain) == ()
-    assert "measured windows" not in export.markdown(plain)
+    assert telemetry.blocks(plain) == telemetry.notes(plain) == ()
+    assert "measured windows" not in matrix.markdown(plain)
 
 
 def test_a_reason_is_said_once_for_all_that_it_is_of():

@@ -13,7 +13,7 @@ import io
 
 import examples
 import pytest
-from goldens import on_file
+from goldens import expected
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -23,15 +23,15 @@ from summaries import CPUS, GPUS, NODES, parts, row, summary, unusable
 from runner.analysis.summary import Row
 from runner.core import units
 from runner.core.measurement import Interval
-from runner.report import export, figures
-from runner.report.table import print_report
+from runner.report import figures, matrix
+from runner.report.matrix import print_whole
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
 
 
 def printed(found, *, width: int) -> str:
     console = Console(width=width, file=io.StringIO())
-    print_report(console, found)
+    print_whole(console, found)
     return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
 
 
@@ -40,17 +40,17 @@ def printed(found, *, width: int) -> str:
     [
         ("gpus-100-columns.txt", printed(GPUS, width=100)),
         ("cpus-80-columns.txt", printed(CPUS, width=80)),
-        ("gpus.md", export.markdown(GPUS)),
-        ("cpus.md", export.markdown(CPUS)),
-        ("gpus.csv", export.to_csv(GPUS)),
+        ("gpus.md", matrix.markdown(GPUS)),
+        ("cpus.md", matrix.markdown(CPUS)),
+        ("gpus.csv", matrix.to_csv(GPUS)),
         ("nodes-80-columns.txt", printed(NODES, width=80)),
-        ("nodes.md", export.markdown(NODES)),
-        ("nodes.csv", export.to_csv(NODES)),
+        ("nodes.md", matrix.markdown(NODES)),
+        ("nodes.csv", matrix.to_csv(NODES)),
     ],
 )
 def test_golden(name, text):
     path = GOLDEN / name
-    assert text == on_file(path, text)
+    assert text == expected(path, text)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_every_line_of_the_table_fits_80_columns():
 
 
 def test_a_link_that_is_no_real_wire_is_called_emulated_in_every_form():
-    for text in (printed(NODES, width=80), export.markdown(NODES), export.to_csv(NODES)):
+    for text in (printed(NODES, width=80), matrix.markdown(NODES), matrix.to_csv(NODES)):
         assert "emulated 1gbit" in text
 
 
@@ -156,7 +156,7 @@ def test_where_the_time_of_a_step_went_is_in_milliseconds_and_absent_where_nobod
     assert parts.rows[1] == four
     assert parts.rows[0][3:] == ("95.00", "\N{EN DASH}", "\N{EN DASH}", "\N{EN DASH}")
     assert figures.parts(GPUS) is None
-    assert "exchange alone" not in export.markdown(GPUS)
+    assert "exchange alone" not in matrix.markdown(GPUS)
 
 
 def test_a_row_that_may_not_be_used_tells_no_parts():
@@ -171,14 +171,14 @@ def test_utilisation_has_a_column_where_a_peak_is_known_and_none_elsewhere():
         peak="1 × NVIDIA H200: 66.9 TFLOP/s in fp32",
         record_dirs=(),
     )
-    for text in (printed(known, width=80), export.markdown(known)):
+    for text in (printed(known, width=80), matrix.markdown(known)):
         assert "MFU" in text
         assert "34.56" in text
         assert "66.9 TFLOP/s in fp32" in text
     assert max(len(line) for line in printed(known, width=80).splitlines()) <= 80
     assert figures.scaling(known).headers[-2:] == ("MFU (%)", "validity")
     assert figures.scaling(known).rows[1][-2:] == ("\N{EN DASH}", "valid")
-    assert "MFU" not in export.markdown(GPUS) + printed(GPUS, width=100)
+    assert "MFU" not in matrix.markdown(GPUS) + printed(GPUS, width=100)
 
 
 def test_utilisation_above_the_peak_is_withheld_with_its_reason():
@@ -195,13 +195,13 @@ def test_a_record_path_is_never_broken():
 
 
 def test_markdown_survives_pipes_and_line_breaks_in_reasons():
-    text = export.markdown(summary(unusable(1, "failed", "exit 1: a | b\nsecond line")))
+    text = matrix.markdown(summary(unusable(1, "failed", "exit 1: a | b\nsecond line")))
     assert "- 1 GPU failed: exit 1: a \\| b second line\n" in text
     assert all(line.count("|") == 8 for line in text.splitlines() if line.startswith("|"))
 
 
 def test_csv_keeps_full_precision_and_empty_fields():
-    rows = list(csv.DictReader(io.StringIO(export.to_csv(GPUS))))
+    rows = list(csv.DictReader(io.StringIO(matrix.to_csv(GPUS))))
     assert [line["scale"] for line in rows] == ["1", "2", "3", "4", "8"]
     assert float(rows[1]["speedup"]) == 1.971
     assert (float(rows[1]["efficiency_ci95_low"]), float(rows[1]["efficiency_ci95_high"])) == (0.9715, 0.9995)

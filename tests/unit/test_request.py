@@ -93,8 +93,35 @@ def test_a_link_that_tc_can_not_make_is_refused(rate, delay):
 
 
 def test_a_misspelt_word_gets_the_nearest_first():
-    with pytest.raises(RequestError, match="^unknown PRECISION 'bf61'; known: bf16, "):
+    with pytest.raises(RequestError, match="^unknown PRECISION 'bf61'; did you mean bf16[?] Known: bf16, "):
         parsing.choice("PRECISION", "bf61", ask.Precision)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("ResNet50", "resnet50"),
+        ("resnet-50", "resnet50"),
+        ("VGG_16", "vgg16"),
+        ("Inception V3", "inception-v3"),
+        ("rn50", "resnet50"),
+    ],
+)
+def test_a_name_spelt_in_another_way_is_understood_and_said(capsys, text, meant):
+    names = ("resnet50", "vgg16", "inception-v3")
+    assert parsing.one_of("MODEL", text, names, aliases={"rn50": "resnet50"}) == meant
+    assert capsys.readouterr().err == f"MODEL={text} is taken as {meant}\n"
+
+
+def test_a_name_in_full_is_taken_without_a_word(capsys):
+    assert parsing.choice("PRECISION", "bf16", ask.Precision) == "bf16"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("text", ["A-B", "--", "c"])
+def test_a_name_that_means_several_or_none_is_refused(text):
+    with pytest.raises(RequestError, match="^unknown MODEL"):
+        parsing.one_of("MODEL", text, ("ab", "a-b", "a_b"))
 
 
 def test_a_sweep_of_words_keeps_its_order_and_counts_each_once():
@@ -103,7 +130,9 @@ def test_a_sweep_of_words_keeps_its_order_and_counts_each_once():
         "ethernet",
     )
     assert parsing.choices("INTERCONNECT", "", ask.Interconnect) is None
-    with pytest.raises(RequestError, match="^unknown INTERCONNECT 'ethernot'; known: ethernet, "):
+    with pytest.raises(
+        RequestError, match="^unknown INTERCONNECT 'ethernot'; did you mean ethernet[?] Known: ethernet, "
+    ):
         parsing.choices("INTERCONNECT", "nvlink,ethernot", ask.Interconnect)
     with pytest.raises(RequestError, match="^INTERCONNECT=ethernet, has an empty place; type for example"):
         parsing.choices("INTERCONNECT", "ethernet,", ask.Interconnect)
@@ -182,7 +211,9 @@ def test_a_region_narrows_at_least_one_of_the_kinds_asked_for():
 
 def test_a_command_of_yours_is_profiled_by_itself():
     with pytest.raises(RequestError, match="^--profile and --profile-timeout describe a training program of the suite"):
-        contradictions.refuse_mixture(Request(image="i:1", command=("t",), profile=("kernels",), profile_timeout_s=60))
+        contradictions.refuse_contradictions(
+            Request(image="i:1", command=("t",), profile=("kernels",), profile_timeout_s=60)
+        )
 
 
 def test_caffe_on_several_nodes_is_refused_for_what_caffe_is():

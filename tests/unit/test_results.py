@@ -79,8 +79,8 @@ def test_a_table_that_can_not_be_settled_costs_no_record(tmp_path, monkeypatch, 
 
     writer = RunWriter(tmp_path / "run")
     writer.create(plan_of(record()))
-    monkeypatch.setattr(tables, "settle", fail)
-    writer.settle(plan_of(record()))
+    monkeypatch.setattr(tables, "write_parquet", fail)
+    writer.close_tables(plan_of(record()))
     writer.finish(record())
     assert store.read_record(tmp_path / "run") == record()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.analysis.grading.sanity import check_losses
+from runner.analysis.grading.validity import check_losses
 from runner.core.workload import RealBand, SanityBand, SyntheticBand
 
 BAND = SanityBand(
@@ -15,7 +15,7 @@ BAND = SanityBand(
 
 
 def check(losses, data="synthetic", classes=1000):
-    return check_losses(losses, data=data, num_classes=classes, band=BAND)
+    return list(check_losses(losses, data=data, num_classes=classes, band=BAND))
 
 
 def test_no_loss_is_a_fault():

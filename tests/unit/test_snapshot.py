@@ -4,7 +4,6 @@ Prevents: a node that is described otherwise than this machine describes itself;
 answers that come out as others than they went in; a node that writes outside of the folder that its files are laid out in.
 """
 
-import importlib.util
 import json
 import os
 import socket
@@ -17,11 +16,11 @@ import pytest
 from made_up_machine import Card, FakeNvml
 from pydantic import ValidationError
 
-from runner.cluster.hosts import snapshot
-from runner.cluster.hosts.remote_facts import Snapshot
-from runner.cluster.hosts.survey import _packed_pynvml
+from runner.cluster.hosts import connectivity_probe
+from runner.cluster.hosts.survey import Snapshot, _packed_pynvml
+from runner.cluster.machine import snapshot
 from runner.cluster.machine.local_node import inspect_local
-from runner.cluster.machine.nvml import read_gpus, read_health
+from runner.cluster.machine.nvml import ask_nvml, read_gpus, read_health
 from runner.cluster.machine.provenance import read_host
 
 ROOT = Path(__file__).parents[2]
@@ -94,35 +93,35 @@ class FakePairs(FakeNvml):
         return 50
 
 
+EMPTY = {"folders": [], "files": {}, "affinity": [0], "addresses": {}, "local": [], "ports": [1], "nvml": None}
+
+
 def test_what_nvml_answers_there_is_what_is_read_here():
     cards = [
         Card("GPU-a", links=(1, 1, 0), pids=(7, 8), reasons=0x8),
         Card("GPU-b", name="Tesla P100-PCIE-16GB", capability=(6, 0), memory_bytes=17_071_734_784, reasons=-1),
     ]
     nvml = FakePairs(cards)
-    answers = json.loads(json.dumps(snapshot.nvml_answers(nvml)))
+    answers = json.loads(json.dumps(snapshot.nvml_answers(nvml, pairs=True)))
     assert answers["pairs"] == [{"first": 0, "second": 1, "read": 0, "nvlink": 0, "ancestor": 50}]
-    template = {"folders": [], "files": {}, "affinity": [0], "addresses": {}, "local": [], "ports": [1]}
-    recorded = Snapshot.model_validate_json(json.dumps(template | {"nvml": answers})).recorded_nvml()
-    there, here = read_gpus(nvml=recorded), read_gpus(nvml=nvml)
-    assert there == here
-    assert [gpu.nvlinks for gpu in there.gpus] == [2, 0]
-    assert read_health(there.gpus, nvml=recorded) == read_health(here.gpus, nvml=nvml)
+    there, here = Snapshot.model_validate_json(json.dumps(EMPTY | {"nvml": answers})).nvml, ask_nvml(nvml)
+    gpus = read_gpus(here).gpus
+    assert read_gpus(there) == read_gpus(here)
+    assert [gpu.nvlinks for gpu in gpus] == [2, 0]
+    assert read_health(there, gpus) == read_health(here, gpus)
 
 
 def test_a_driver_that_does_not_answer_is_quoted(tmp_path):
-    answers = snapshot.nvml_answers(FakeNvml([], broken="Driver/library version mismatch"))
-    template = {"folders": [], "files": {}, "affinity": [0], "addresses": {}, "local": [], "ports": [1]}
-    node = Snapshot.model_validate(template | {"nvml": answers}).node("n1", tmp_path)
-    assert "Driver/library version mismatch" in node.gpu_reason
+    answers = snapshot.nvml_answers(FakeNvml([], broken="Driver/library version mismatch"), pairs=True)
+    node = Snapshot.model_validate(EMPTY | {"nvml": answers}).node("n1", tmp_path)
+    assert "no driver (Driver/library version mismatch)" in node.gpu_reason
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "proc/meminfo", "/proc/../etc/passwd", "/", "/sysx/y", "../x"])
 @pytest.mark.parametrize("place", ["files", "folders"])
 def test_a_node_names_files_of_proc_and_sys_only(path, place):
-    template = {"folders": [], "files": {}, "affinity": [0], "addresses": {}, "local": [], "ports": [1], "nvml": None}
     with pytest.raises(ValidationError, match="is no file of /proc or /sys"):
-        Snapshot.model_validate(template | {place: {path: "x"} if place == "files" else [path]})
+        Snapshot.model_validate(EMPTY | {place: {path: "x"} if place == "files" else [path]})
 
 
 def test_second_addresses_of_an_interface_are_found(monkeypatch):
@@ -148,8 +147,7 @@ Local:
 
 def test_the_programs_of_nodes_import_nothing_of_the_suite():
     """They are sent as text to a machine that has Python and nothing else."""
-    for name in ("snapshot", "connectivity_probe"):
-        source = Path(importlib.util.find_spec(f"runner.cluster.hosts.{name}").origin).read_text(encoding="utf-8")
-        assert "runner" not in {
-            line.split()[1].partition(".")[0] for line in source.splitlines() if line.startswith(("import ", "from "))
-        }
+    for module in (snapshot, connectivity_probe):
+        lines = Path(module.__file__).read_text(encoding="utf-8").splitlines()
+        imported = {line.split()[1].partition(".")[0] for line in lines if line.startswith(("import ", "from "))}
+        assert "runner" not in imported

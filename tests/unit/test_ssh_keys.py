@@ -12,7 +12,7 @@ from test_launch_horovod import CASES
 
 from runner.cluster.emulate import emulated_nodes
 from runner.engines import docker_options
-from runner.plan.launch import launch, ssh
+from runner.plan.launch import horovod, launch
 from runner.run import ssh_keys
 
 JOB = CASES["mxnet-horovod-gloo-2-nodes"]
@@ -59,10 +59,10 @@ def test_each_container_is_told_its_own_and_no_disk_holds_any():
     }
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines.values())
     for spec in specs:
-        assert not [mount for mount in spec.mounts if ssh.KEYS in mount.target]
-        tmpfs = docker_options.create_options(spec, None)["host"]["tmpfs"][ssh.KEYS]
+        assert not [mount for mount in spec.mounts if horovod.KEYS in mount.target]
+        tmpfs = docker_options.create_options(spec, None)["host"]["tmpfs"][horovod.KEYS]
         assert {"mode=700", "uid=10001", "gid=10001", "noexec"} <= set(tmpfs.split(","))
-        assert f"--keys={ssh.KEYS}" in spec.argv
+        assert f"--keys={horovod.KEYS}" in spec.argv
         assert "PRIVATE" not in spec.model_dump_json()
 
 
@@ -83,7 +83,7 @@ def test_a_job_on_one_node_gets_none():
 
 
 def test_containers_find_them_where_ssh_and_sshd_look():
-    assert ssh.KEYS == "/dlscale/keys"
+    assert horovod.KEYS == "/dlscale/keys"
     config = (examples.ROOT / "workloads" / "sshd_config").read_text()
     assert "HostKey /dlscale/keys/host\n" in config
     assert "AuthorizedKeysFile /dlscale/keys/authorized_keys\n" in config

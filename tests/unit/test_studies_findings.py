@@ -1,4 +1,4 @@
-"""The findings of published sources, asked of their own figures, of recorded runs and of whole studies.
+"""The findings of published sources, asked of their own figures and of whole studies.
 
 Prevents: a finding that contradicts the figures of its own source, so that one of them was copied wrong or is read wrong; a finding
 that can't be asked, or that gets a verdict without a reason or without runs.
@@ -6,20 +6,15 @@ that can't be asked, or that gets a verdict without a reason or without runs.
 
 from __future__ import annotations
 
-import functools
-
-import examples
 import pytest
 import studied
 
-from runner.experiments.studies.evidence import Evidence
-from runner.experiments.studies.model import INDICATED, Cell, CellRun, Run
-from runner.experiments.studies.observe import observed, printed
+from runner.core.record import Validity
+from runner.experiments.studies.model import INDICATED
+from runner.experiments.studies.observe import printed
 from runner.experiments.studies.predicates import judged
 from runner.experiments.studies.reproduction import judge
-from runner.results.find import records_under
 from runner.results.published import load as published
-from runner.results.store import folders_under
 
 STUDIES = ("cern-wgan", "dell-p100", "nyu-profiling", "tbd-analysis", "uw-hardware")
 SOURCES = {one.id: one for one in published.load_all() if one.findings}
@@ -30,6 +25,7 @@ def test_a_source_holds_what_it_concludes_where_it_prints_the_figures(name):
     """Its text and its tables were copied by different hands; what one says, the other shows."""
     own = SOURCES[name]
     against = [judged(finding, printed(own)) for finding in own.findings]
+    assert all(map(is_told, against))
     declared = {figure for each in own.contradictions for figure in each.figures}
     failed = [one.finding.id for one in against if one.verdict == "does not hold" and one.finding.id not in declared]
     assert failed == []
@@ -40,27 +36,20 @@ def test_enough_of_them_can_be_told_from_print():
     assert verdicts.count("holds") >= 48
 
 
-@pytest.mark.parametrize("name", sorted(SOURCES))
-def test_every_finding_can_be_asked_of_recorded_runs(name):
-    own = SOURCES[name]
-    for place, device in (("epyc-2core", "cpu"), ("h200", "gpu")):
-        looked_at = seen(place, own, device)
-        for finding in own.findings:
-            judgement = judged(finding, looked_at)
-            assert judgement.verdict in {"holds", "does not hold", "not testable here", *INDICATED.values()}
-            assert (judgement.verdict in INDICATED.values()) == bool(judgement.doubts)
-            assert judgement.why
-            assert (judgement.verdict == "not testable here") is not bool(judgement.runs)
+def is_told(judgement):
+    assert judgement.verdict in {"holds", "does not hold", "not testable here", *INDICATED.values()}
+    assert (judgement.verdict in INDICATED.values()) == bool(judgement.doubts)
+    assert judgement.why
+    return True
 
 
 @pytest.mark.parametrize("study", STUDIES)
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_every_finding_can_be_asked_of_a_whole_study(study, device):
-    here = (
-        studied.machine() if device == "cpu" else studied.machine(device="gpu", devices=(8,), device_name="NVIDIA H200")
-    )
-    reproduction = studied.reproduced(study, here, repeats=1)
-    assert all(judgement.why for judgement in reproduction.judgements)
+    gpus = {"device": "gpu", "devices": (8,), "device_name": "NVIDIA H200"}
+    reproduction = studied.reproduced(study, studied.machine(**gpus if device == "gpu" else {}), repeats=1)
+    assert all(map(is_told, reproduction.judgements))
+    assert all((one.verdict == "not testable here") is not bool(one.runs) for one in reproduction.judgements)
     known = {run for one in reproduction.cells for run in one.runs}
     assert {run for judgement in reproduction.judgements for run in judgement.runs} <= known
 
@@ -95,57 +84,18 @@ def test_findings_on_degraded_runs_say_so_and_on_invalid_ones_nothing():
     )
 
     def verdicts(status):
-        runs = [
-            cell.model_copy(update={"runs": tuple(graded(one, status, nth) for nth, one in enumerate(cell.runs))})
-            for cell in found
-        ]
+        """One of the three runs of each cell is in doubt, or gone."""
+        runs = []
+        for cell in found:
+            first = [
+                one.model_copy(update={"validity": Validity(status=status, reasons=("made up",))})
+                for one in cell.runs[:1]
+            ]
+            runs.append(cell.model_copy(update={"runs": (*first, *cell.runs[1:])}))
         made = judge(study, published=source, runs=runs, machine=studied.machine(), scale="full", made_at=studied.NOW)
         return {one.finding.id: (one.verdict, one.doubts) for one in made.judgements}
 
-    def graded(run, status, nth):
-        changed = status if nth == 0 else "valid"
-        validity = run.record.validity.model_copy(update={"status": changed, "reasons": ("made up",)})
-        return run.model_copy(update={"record": run.record.model_copy(update={"validity": validity})})
-
-    settled = verdicts("valid")
-    assert settled["tbd.single_machine_scales"] == ("holds", ())
-    # One of the three runs of each cell is in doubt, and then one is gone.
-    assert verdicts("degraded")["tbd.single_machine_scales"] == ("indicated", ("degraded runs",))
-    assert verdicts("invalid")["tbd.single_machine_scales"] == ("indicated", ("2 runs",))
-
-
-def seen(place, source, device):
-    """What recorded runs show; Dell's source says how long a full training is, so that there is one as well."""
-    here = studied.machine(device=device, device_name=place)
-    observations, missing = _observed(here, place)
-    cells = recorded(place)
-    own = {"observations": observations, "missing": missing, "cells": cells}
-    return Evidence(published=source, device=device, device_name=place, **own)
-
-
-@functools.cache
-def _observed(here, place):
-    return observed(recorded(place), published=SOURCES["dell-emc-2016-p100"], machine=here)
-
-
-@functools.cache
-def recorded(place):
-    """Runs that the project vouches for, as the cells of a study."""
-    cells = {}
-    folders = folders_under(examples.ROOT / "results" / place)
-    for directory, record in (run for folder in folders for run in records_under(folder)):
-        trial = record.trial
-        where = {
-            "framework": trial.framework,
-            "model": trial.model,
-            "gpus": trial.world_size,
-            "nodes": trial.nodes,
-            "batch": trial.batch_per_device,
-            "precision": trial.precision,
-            "network": trial.link.label.split()[-1] if trial.link else None,
-        }
-        cells.setdefault(tuple(where.values()), (where, []))[1].append(Run(directory=directory.name, record=record))
-    return [
-        CellRun(cell=Cell(id=str(number), block="recorded", where=where), runs=tuple(runs))
-        for number, (where, runs) in enumerate(cells.values())
-    ]
+    finding = "tbd.single_machine_scales"
+    assert verdicts("valid")[finding] == ("holds", ())
+    assert verdicts("degraded")[finding] == ("indicated", ("degraded runs",))
+    assert verdicts("invalid")[finding] == ("indicated", ("2 runs",))

@@ -14,7 +14,7 @@ from records import record
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.record import ImageUsed
 from runner.experiments.studies import flow
-from runner.experiments.studies.flow import RunsOnFile, place_in_study
+from runner.experiments.studies.flow import RecordedRuns
 from runner.experiments.studies.model import Reproduction
 from runner.experiments.studies.request import StudyRequest
 from runner.results.store import read_record, write_record
@@ -22,7 +22,7 @@ from runner.results.store import read_record, write_record
 IMAGE = ImageUsed(reference="dlscale/mxnet:1.9.1", id="sha256:1", digest=None, lock_sha256="a" * 64)
 
 
-def on_file(out, **changes):
+def leave(out, **changes):
     made = record(**changes)
     (out / made.run_id).mkdir()
     write_record(out / made.run_id, made)
@@ -30,9 +30,9 @@ def on_file(out, **changes):
 
 
 def test_the_newest_run_of_an_equal_trial_in_the_same_image_counts(tmp_path):
-    on_file(tmp_path, run_id="20260101T000000Z-aaaa")
-    newer = on_file(tmp_path, run_id="20260102T000000Z-aaaa")
-    found = RunsOnFile(tmp_path).find(examples.trial(), IMAGE)
+    leave(tmp_path, run_id="20260101T000000Z-aaaa")
+    newer = leave(tmp_path, run_id="20260102T000000Z-aaaa")
+    found = RecordedRuns(tmp_path).find(examples.trial(), IMAGE)
     assert found == (tmp_path / newer.run_id, newer)
 
 
@@ -50,27 +50,22 @@ def test_the_newest_run_of_an_equal_trial_in_the_same_image_counts(tmp_path):
     ],
 )
 def test_a_run_of_another_trial_does_not(tmp_path, changes):
-    on_file(tmp_path, trial=examples.trial())
-    assert RunsOnFile(tmp_path).find(examples.trial(**changes), IMAGE) is None
+    leave(tmp_path, trial=examples.trial())
+    assert RecordedRuns(tmp_path).find(examples.trial(**changes), IMAGE) is None
 
 
 def test_a_run_in_another_image_does_not(tmp_path):
-    on_file(tmp_path)
-    memory = RunsOnFile(tmp_path)
+    leave(tmp_path)
+    memory = RecordedRuns(tmp_path)
     assert memory.find(examples.trial(), IMAGE.model_copy(update={"id": "sha256:2"})) is None
     assert memory.find(examples.trial(), IMAGE.model_copy(update={"lock_sha256": "b" * 64})) is None
 
 
 def test_an_invalid_run_is_tried_again_and_a_degraded_one_is_not(tmp_path):
-    on_file(tmp_path, run_id="invalid", status="invalid")
-    assert RunsOnFile(tmp_path).find(examples.trial(), IMAGE) is None
-    on_file(tmp_path, run_id="degraded", status="degraded")
-    assert RunsOnFile(tmp_path).find(examples.trial(), IMAGE)[1].run_id == "degraded"
-
-
-def test_the_time_left_is_told_once_something_is_known_of_it():
-    assert place_in_study([], total=4) == "[1/4]"
-    assert place_in_study([60, 180], total=4) == "[3/4, about 4 min left]"  # two more of 120 s
+    leave(tmp_path, run_id="invalid", status="invalid")
+    assert RecordedRuns(tmp_path).find(examples.trial(), IMAGE) is None
+    leave(tmp_path, run_id="degraded", status="degraded")
+    assert RecordedRuns(tmp_path).find(examples.trial(), IMAGE)[1].run_id == "degraded"
 
 
 class Bench:
@@ -139,10 +134,11 @@ def test_a_study_runs_each_request_once_and_leaves_its_tables(run, tmp_path, cap
     (ran,) = [cell for cell in made.cells if cell.id == "tensorflow.2gpus"]
     assert [read_record(tmp_path / name).trial.world_size for name in ran.runs] == [2]
     (text,) = tmp_path.glob("*-dell-p100.md")
-    assert "nvcaffe.googlenet.4.ips" in text.read_text(encoding="utf-8")
-    printed = capsys.readouterr().out
-    assert "published" in printed
-    assert "4 GPUs, here are 2 CPU cores" in printed
+    whole, printed = text.read_text(encoding="utf-8"), capsys.readouterr().out
+    for only_in_the_file in ("nvcaffe.googlenet.4.ips", "4 GPUs, here are 2 CPU cores"):
+        assert only_in_the_file in whole
+        assert only_in_the_file not in printed
+    assert "nvcaffe.googlenet.1.ips" in printed
 
 
 def test_a_cell_that_fails_does_not_end_the_study(run, tmp_path):
@@ -180,11 +176,28 @@ def test_cells_can_be_chosen_by_the_beginning_of_their_names(run, tmp_path):
         run(bench, cells=("nothing",))
 
 
-def test_a_dry_run_starts_nothing_and_writes_nothing(run, tmp_path):
+def test_a_dry_run_starts_nothing_writes_nothing_and_says_why_runs_can_not(run, tmp_path, capsys):
     bench = Bench()
     assert run(bench, dry_run=True) == 0
     assert bench.asked == []
     assert list(tmp_path.iterdir()) == []
+    assert "4 GPUs, here are 2 CPU cores" in capsys.readouterr().out
+
+
+def test_the_list_has_what_can_run_the_command_for_it_and_what_held_so_far(run, monkeypatch, tmp_path, capsys):
+    run(Bench(), cells=("caffe",))
+    monkeypatch.setattr(flow, "SUITE_ROOT", tmp_path.parent)
+    tmp_path.rename(tmp_path.parent / "results")
+    capsys.readouterr()
+    flow.list_studies(StudyRequest(scale="small"))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    place = next(number for number, line in enumerate(lines) if line.startswith("dell-p100 "))
+    told = " ".join(" ".join(lines[place + 1 : place + 6]).split())
+    assert told.startswith("10 of 30 runs can run here, and 5 smaller ones: dlscale reproduce dell-p100 --scale=small")
+    assert "small, on here: " in told
+    assert "findings: 19 not testable here, 2 indicated; figures: " in told
+    assert sum(line.strip() == "not run yet" for line in lines) == 4
 
 
 def test_nothing_that_can_run_is_no_study(run):

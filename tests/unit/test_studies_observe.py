@@ -17,10 +17,10 @@ from studied import observation
 
 from runner.analysis.grading.measure import measure
 from runner.core.measurement import AccuracyFigures, EpochFigures, LatencyFigures, Percentiles, RawWindow
-from runner.core.profile import CallClassShare, CallShare, CategoryShare, Copies
+from runner.core.profile import Copies
 from runner.core.trial import Concurrent
 from runner.experiments.studies.measured import converged_at
-from runner.experiments.studies.model import Cell, CellRun, Run
+from runner.experiments.studies.model import Cell, CellRun
 from runner.experiments.studies.observe import derived, observed
 from runner.results.published import load as published
 
@@ -36,8 +36,7 @@ def cell(**where):
 
 def looked_at(runs, *, here=CPU, **where):
     """Observations by metric (those over time apart), and what is missing by metric."""
-    named = tuple(Run(directory=one.run_id, record=one) for one in runs)
-    found, missing = observed([CellRun(cell=cell(**where), runs=named)], published=DELL, machine=here)
+    found, missing = observed([CellRun(cell=cell(**where), runs=tuple(runs))], published=DELL, machine=here)
     by_metric = {}
     for one in found:
         by_metric.setdefault(one.metric if one.iterations is None else f"{one.metric} over time", []).append(one)
@@ -234,9 +233,6 @@ class TestDevices:
 
 
 class TestPasses:
-    def shares(self, *pairs):
-        return tuple(CategoryShare(category=name, count=1, seconds=s, share_percent=s) for name, s in pairs)
-
     def traced(self, **profile):
         found = swept.traced(64, 0.2, 0.1)[1]
         changes = {name: profile.pop(name) for name in ("world_size",) if name in profile}
@@ -250,63 +246,36 @@ class TestPasses:
         assert {one.name for one in found["kernel_time_share"]}
 
     def test_shares_are_of_all_seconds_of_work(self):
-        categories = self.shares(
-            ("convolution_winograd", 30), ("broadcast", 20), ("copy_htod", 40), ("pooling_backward", 10)
-        )
-        found, _ = looked_at([self.traced(categories=categories, world_size=2)], here=GPU, gpus=2)
-        own = {
-            name: found[name][0].value for name in found if name.endswith("_time_share") and name != "kernel_time_share"
-        }
-        assert own == {
-            "winograd_time_share": 30,
-            "nccl_broadcast_time_share": 20,
-            "compute_time_share": 40,
-            "maxpoolbackward_time_share": 10,
-        }
+        work = {"convolution_winograd": 30, "broadcast": 20, "copy_htod": 40, "pooling_backward": 10}
+        found, _ = looked_at([self.traced(categories=studied.categories(work), world_size=2)], here=GPU, gpus=2)
+        shares = {"winograd": 30, "nccl_broadcast": 20, "compute": 40, "maxpoolbackward": 10}
+        assert {name: found[f"{name}_time_share"][0].value for name in shares} == shares
 
     def test_one_gpu_broadcasts_nothing(self):
         _, missing = looked_at([self.traced()], here=GPU, gpus=1)
         assert missing["nccl_broadcast_time_share"] == "one device broadcasts nothing"
 
     def test_calls(self):
-        own = (
-            ("cudaLaunchKernel", "launch", 6.0),
-            ("cudaMalloc", "memory_management", 3.0),
-            ("cudaPeekAtLastError", "attributes", 1.0),
-        )
-        calls = tuple(
-            CallShare(name=name, call_class=kind, count=1, seconds=s, mean_s=s, share_percent=10 * s)
-            for name, kind, s in own
-        )
-        classes = tuple(CallClassShare(call_class=kind, count=1, seconds=s, share_percent=10 * s) for _, kind, s in own)
-        found, _ = looked_at([self.traced(calls=calls, call_classes=classes)], here=GPU, gpus=1)
+        own = {
+            "cudaLaunchKernel": ("launch", 6.0),
+            "cudaMalloc": ("memory_management", 3.0),
+            "cudaPeek": ("attributes", 1.0),
+        }
+        found, _ = looked_at([self.traced(**studied.calls(own))], here=GPU, gpus=1)
         assert found["cudaLaunchKernel_api_time_share"][0].value == pytest.approx(60)
         assert [(one.name, one.value) for one in found["memory_api_time_shares"]] == [("cudaMalloc", pytest.approx(30))]
 
     def test_steps_that_allocate_nothing_have_no_calls_for_memory(self):
-        call = CallShare(
-            name="cudaDeviceGetAttribute", call_class="attributes", count=1, seconds=1, mean_s=1, share_percent=100
-        )
-        classes = (CallClassShare(call_class="attributes", count=1, seconds=1, share_percent=100),)
-        found, missing = looked_at([self.traced(calls=(call,), call_classes=classes)], here=GPU, gpus=1)
+        own = studied.calls({"cudaDeviceGetAttribute": ("attributes", 1.0)})
+        found, missing = looked_at([self.traced(**own)], here=GPU, gpus=1)
         assert "memory_api_time_shares" not in found
         assert missing["memory_api_time_shares"].startswith("nothing was allocated")
 
     def test_copies_to_a_device(self):
-        copies = (
-            Copies(
-                direction="HtoD",
-                count=4,
-                seconds=0.001,
-                bytes=4_000_000,
-                throughput_gb_s=4.0,
-                mean_bytes=1e6,
-                overlap_percent=5.0,
-            ),
-            Copies(
-                direction="DtoH", count=1, seconds=1.0, bytes=1, throughput_gb_s=1e-9, mean_bytes=1, overlap_percent=0.0
-            ),
-        )
+        rate = {"throughput_gb_s": 4.0, "mean_bytes": 1e6}
+        to = Copies(direction="HtoD", count=4, seconds=0.001, bytes=4_000_000, overlap_percent=5.0, **rate)
+        back = Copies(direction="DtoH", count=1, seconds=1.0, bytes=1, overlap_percent=0.0, **rate)
+        copies = (to, back)
         found, _ = looked_at([self.traced(copies=copies)], here=GPU, gpus=1)
         assert found["copy_size"][0].value == pytest.approx(1)
         assert found["copy_throughput"][0].value == pytest.approx(4)

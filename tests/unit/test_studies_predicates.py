@@ -45,6 +45,7 @@ def rates(*pairs, half=None, **more):
 
 
 RISING = {"type": "monotonic", "over": "gpus", "direction": "increasing"}
+LEVELS = [1, 2, 4, 8, 12, 16]
 
 
 class TestMonotonic:
@@ -54,35 +55,28 @@ class TestMonotonic:
         assert answer.why == "gpus 1, 2, 4: 100, 195, 390 images/s"
         assert answer.runs == ("run-100", "run-195", "run-390")
 
-    def test_one_step_the_wrong_way_is_named(self):
-        answer = ask(RISING, *rates((1, 100), (2, 90), (4, 390)))
-        assert answer.holds is False
-        assert answer.why.endswith("wrong way from 1 to 2")
-
-    def test_a_step_back_within_noise_is_none_if_the_ends_are_apart(self):
-        assert ask(RISING, *rates((1, 100), (2, 198), (4, 195), half=4)).holds is True
-
-    def test_ends_within_noise_are_no_rise(self):
-        answer = ask(RISING, *rates((1, 100), (2, 102), half=4))
-        assert answer.holds is False
-        assert "within noise" in answer.why
-
-    def test_falls(self):
-        falling = RISING | {"direction": "decreasing"}
-        assert ask(falling, *rates((1, 100), (2, 90))).holds is True
-        assert ask(falling, *rates((1, 100), (2, 190))).holds is False
-
-    def test_two_of_six_levels_are_told_and_one_is_not_enough(self):
-        levels = RISING | {"levels": [1, 2, 4, 8, 12, 16]}
-        assert ask(levels, *rates((1, 100), (2, 190), (3, 50))).why.endswith("(2 of 6 levels)")
-        assert ask(levels, *rates((1, 100), (3, 50))).holds is None
+    @pytest.mark.parametrize(
+        ("changes", "observations", "holds", "told"),
+        [
+            ({}, rates((1, 100), (2, 90), (4, 390)), False, "wrong way from 1 to 2"),
+            ({}, rates((1, 100), (2, 198), (4, 195), half=4), True, ""),  # a step back within noise
+            ({}, rates((1, 100), (2, 102), half=4), False, "(within noise)"),
+            ({"direction": "decreasing"}, rates((1, 100), (2, 90)), True, ""),
+            ({"direction": "decreasing"}, rates((1, 100), (2, 190)), False, ""),
+            ({"levels": LEVELS}, rates((1, 100), (2, 190), (3, 50)), True, "(2 of 6 levels)"),
+            ({"levels": LEVELS}, rates((1, 100), (3, 50)), None, ""),
+        ],
+    )
+    def test_a_direction_is_told_by_the_steps_and_the_ends_beyond_noise(self, changes, observations, holds, told):
+        answer = ask(RISING | changes, *observations)
+        assert answer.holds is holds
+        assert answer.why.endswith(told)
 
     def test_each_curve_by_itself(self):
         answer = ask(RISING, *rates((1, 100), (2, 190), model="a"), *rates((1, 300), (2, 200), model="b"))
         assert answer.holds is False
-        assert (
-            answer.why == "b: gpus 1, 2: 300, 200 images/s, wrong way from 1 to 2; but a: gpus 1, 2: 100, 190 images/s"
-        )
+        told = "b: gpus 1, 2: 300, 200 images/s, wrong way from 1 to 2; but a: gpus 1, 2: 100, 190 images/s"
+        assert answer.why == told
 
     def test_curves_over_two_networks_share_their_one_node(self):
         one = observation(100, gpus=1, nodes=1)
@@ -94,9 +88,8 @@ class TestMonotonic:
 
     def test_names_come_in_the_order_of_the_levels(self):
         larger = {"type": "monotonic", "metric": "power_avg", "over": "model_size", "direction": "increasing"}
-        power = [
-            observation(watts, metric="power_avg", unit="W", model=name) for watts, name in ((300, "a"), (200, "z"))
-        ]
+        of = {"metric": "power_avg", "unit": "W"}
+        power = [observation(300, model="a", **of), observation(200, model="z", **of)]
         assert ask(larger | {"levels": ["z", "a"]}, *power).holds is True
 
     @given(st.lists(st.floats(1.06, 10), min_size=2, max_size=6))
@@ -166,28 +159,18 @@ class TestCompare:
 
     def test_idle_is_a_state_of_its_own(self):
         power = {"metric": "power_avg", "unit": "W"}
-        over = {
-            "type": "compare",
-            "metric": "power_avg",
-            "lhs": {"state": "training"},
-            "op": ">",
-            "rhs": {"state": "idle"},
-        }
+        over = self.LARGER | {"metric": "power_avg", "lhs": {"state": "training"}, "rhs": {"state": "idle"}}
         assert ask(over, observation(200, **power), observation(20, state="idle", **power)).holds is True
         assert ask(over, observation(200, **power)).holds is None
 
     def test_an_epoch_is_asked_for_by_number(self):
-        best = {
-            "type": "compare",
+        best = self.LARGER | {
             "metric": "accuracy",
             "lhs": {"batch": 256, "epoch": 50},
-            "op": ">",
             "rhs": {"batch": 64, "epoch": 50},
         }
-        points = [
-            observation(value, metric="accuracy", unit="%", batch=batch, epoch=3)
-            for value, batch in ((9, 64), (8, 256))
-        ]
+        of = {"metric": "accuracy", "unit": "%", "epoch": 3}
+        points = [observation(9, batch=64, **of), observation(8, batch=256, **of)]
         answer = ask(best, *points)
         assert answer.holds is None
         assert answer.why == "no accuracy of batch 256, epoch 50 (3 epochs were trained)"
@@ -227,15 +210,11 @@ class TestRatio:
         answer = ask(self.HALF, observation(eth, network="eth", nodes=2), observation(100, network="ib", nodes=2))
         assert answer.holds is holds
 
-    def test_says_the_interval(self):
+    @pytest.mark.parametrize(("of_ib", "shown"), [((100, 100), "0.5 ± 0.05"), (None, "0.5")], ids=["both", "one side"])
+    def test_has_the_interval_of_both_sides_or_none(self, of_ib, shown):
         eth = observation(50, network="eth", nodes=2, ci95=(45, 55))
-        ib = observation(100, network="ib", nodes=2, ci95=(100, 100))
-        assert ask(self.HALF, eth, ib).why == "eth: 0.5 ± 0.05, within 20% of 0.5"
-
-    def test_has_no_interval_of_one_side(self):
-        eth = observation(50, network="eth", nodes=2, ci95=(45, 55))
-        why = ask(self.HALF, eth, observation(100, network="ib", nodes=2)).why
-        assert why == "eth: 0.5, within 20% of 0.5"
+        answer = ask(self.HALF, eth, observation(100, network="ib", nodes=2, ci95=of_ib))
+        assert answer.why == f"eth: {shown}, within 20% of 0.5"
 
     def test_the_nearest_run_is_the_other_side(self):
         wide = {"type": "ratio", "num": {"gpus": 4}, "den": {"gpus": 1}, "value": "4", "rel_tol": 0.1}
@@ -310,26 +289,27 @@ class TestBound:
         ci95 = (value - half, value + half) if half else None
         return observation(value, metric="gpu_utilisation_avg", unit="%", ci95=ci95, **more)
 
-    def test_below_beyond_noise(self):
-        assert ask(self.BELOW, self.util(90)).holds is True
-        assert ask(self.BELOW, self.util(99, 2)).holds is False
-        assert ask(self.BELOW | {"op": "<="}, self.util(101, 2)).holds is True
-        assert ask(self.BELOW | {"op": ">="}, self.util(97, 2)).holds is False
-        assert ask(self.BELOW | {"op": ">"}, self.util(103, 2)).holds is True
-
-    def test_between(self):
-        between = self.BELOW | {"op": "in", "value": [40, 60]}
-        assert ask(between, self.util(40)).holds is True
-        assert ask(between, self.util(60.1)).holds is False
+    @pytest.mark.parametrize(
+        ("changes", "value", "half", "holds"),
+        [
+            ({}, 90, None, True),
+            ({}, 99, 2, False),
+            ({"op": "<="}, 101, 2, True),
+            ({"op": ">="}, 97, 2, False),
+            ({"op": ">"}, 103, 2, True),
+            ({"op": "in", "value": [40, 60]}, 40, None, True),
+            ({"op": "in", "value": [40, 60]}, 60.1, None, False),
+        ],
+    )
+    def test_a_side_is_told_beyond_noise(self, changes, value, half, holds):
+        assert ask(self.BELOW | changes, self.util(value, half)).holds is holds
 
     def test_one_run_beyond_is_enough_and_the_others_do_not_count(self):
         answer = ask(self.BELOW, self.util(90, model="a"), self.util(100, model="b"))
         assert answer.holds is False
         assert answer.why == "b: 100 %; but a: 90 %"
-        assert (
-            ask(self.BELOW | {"select": {"model": "a"}}, self.util(90, model="a"), self.util(100, model="b")).holds
-            is True
-        )
+        only = self.BELOW | {"select": {"model": "a"}}
+        assert ask(only, self.util(90, model="a"), self.util(100, model="b")).holds is True
 
     def test_units_are_converted(self):
         day = {"type": "bound", "metric": "full_training_time", "op": "<", "value": 86400, "unit": "s"}
@@ -376,12 +356,10 @@ def test_a_kernel_is_looked_for_by_a_part_of_its_name_on_its_gpu():
 
 def test_the_largest_go_by_size_in_any_order():
     top = {"type": "names", "metric": "memory_api_time_shares", "names": ["b", "a"], "largest": 2}
-    calls = [
-        observation(value, metric="memory_api_time_shares", unit="%", name=name)
-        for name, value in (("a", 5), ("b", 4), ("c", 3))
-    ]
+    of = {"metric": "memory_api_time_shares", "unit": "%"}
+    calls = [observation(value, name=name, **of) for name, value in (("a", 5), ("b", 4), ("c", 3))]
     assert ask(top, *calls).holds is True
-    assert ask(top, *calls, observation(9, metric="memory_api_time_shares", unit="%", name="d")).holds is False
+    assert ask(top, *calls, observation(9, name="d", **of)).holds is False
 
 
 def test_all_needs_each_of_its_parts():

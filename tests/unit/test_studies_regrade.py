@@ -58,13 +58,13 @@ def test_a_study_whose_runs_are_gone_says_which(copied):
         judge_again(copied)
 
 
-def on_file(out, name, here):
+def leave(out, name, here):
     """A made-up reproduction with the records of its runs."""
     study, source, found = studied.study_runs(name, here)
     made = judge(study, published=source, runs=found, machine=here, scale="small", made_at=studied.NOW)
     for run in (run for cell in found for run in cell.runs):
-        (out / run.directory).mkdir()
-        write_record(out / run.directory, run.record)
+        (out / run.run_id).mkdir()
+        write_record(out / run.run_id, run)
     path = out / f"made-up{SUFFIX}"
     path.write_text(made.model_dump_json())
     return path
@@ -74,14 +74,14 @@ def on_file(out, name, here):
 def test_every_study_comes_out_the_same_from_its_file(tmp_path, name):
     """What a study looked at beside its records was asked of the plan, which is gone: of the backward pass, launches of whole steps came."""
     old, new = judge_again(
-        on_file(tmp_path, name, studied.machine(device="gpu", devices=(4,), device_name="NVIDIA H200"))
+        leave(tmp_path, name, studied.machine(device="gpu", devices=(4,), device_name="NVIDIA H200"))
     )
     assert new == old
 
 
 def test_a_study_of_before_is_read_and_told_by_its_records(tmp_path):
     """cern-wgan was said to have run PyTorch 2.15.0, which was planned; its records had 2.11.0+cu130."""
-    path = on_file(tmp_path, "cern-wgan", studied.machine())
+    path = leave(tmp_path, "cern-wgan", studied.machine())
     fields = json.loads(path.read_text())
     planned = [{"field": "version", "published": "1.3.0", "here": "2.15.0"}]
     for cell in fields["cells"]:

@@ -6,15 +6,17 @@ breaks a table in two.
 """
 
 import io
+import re
 from datetime import datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 
 from made_up_study import cpu_machine
 from rich.console import Console
 
 from runner.core.measurement import Interval
 from runner.core.units import ABSENT
-from runner.experiments.studies import tables
+from runner.experiments.studies import tables, terminal
 from runner.experiments.studies.model import Altered, CellOutcome, Comparison, Judgement, Observation, Reproduction
 from runner.results.published.findings import Finding
 from runner.results.published.model import Conditions
@@ -168,20 +170,17 @@ def test_each_reason_and_each_change_is_said_once():
 
 
 def test_what_several_cells_have_otherwise_is_one_row_a_block():
-    def cell(block, number, here):
+    def cell(id_, here):
         altered = (Altered(field="batch", published="not stated", here=here),)
-        return CellOutcome(id=f"{block}{number}", block=block, where=WHERE, status="ran", altered=altered)
+        return CellOutcome(id=id_, block=id_[0], where=WHERE, status="ran", altered=altered)
 
-    cells = [cell("a", 1, "16"), cell("a", 2, "64"), cell("b", 1, "8"), cell("c", 1, "8")]
-    assert list(tables.differences(cells).rows) == [
-        ("batch", "not stated", "16, 64", "a"),
-        ("batch", "not stated", "8", "b, c"),
-    ]
+    cells = [cell("a1", "16"), cell("a2", "64"), cell("b1", "8"), cell("c1", "8")]
+    rows = [("batch", "not stated", "16, 64", "a"), ("batch", "not stated", "8", "b, c")]
+    assert list(tables.differences(cells).rows) == rows
 
 
 def test_the_verdicts_are_counted():
-    other = made()
-    assert tables.counted(other.judgements, other.comparisons) == (
+    assert tables.outcome(made()) == (
         "1 of 1 findings hold, 0 do not; on degraded or too few runs 0 are indicated and 0 are not; 0 can't be tested here; "
         "figures: 1 reproduced"
     )
@@ -200,9 +199,23 @@ def test_markdown_has_every_table_and_no_broken_row():
     assert text.endswith("\n")
 
 
-def test_a_terminal_gets_the_same():
-    console = Console(file=io.StringIO(), width=240)
-    tables.print_reproduction(console, made())
+def test_a_terminal_gets_what_was_measured_and_judged_and_the_rest_counted():
+    bare = comparison(figure="googlenet.16", measured=None, ratio=None, ratio_ci95=None, verdict="not measured")
+    untold = Judgement(
+        finding=FINDING.model_copy(update={"says": "nobody knows"}), verdict="not testable here", why="no"
+    )
+    other = made(comparisons=(comparison(), bare), judgements=(*made().judgements, untold))
+    console = Console(file=io.StringIO(), width=80)
+    terminal.print_reproduction(console, other, whole=Path("x.md"))
     printed = console.file.getvalue()
-    for row in (row for table in (tables.figures, tables.findings, tables.runs) for row in table(made()).rows):
-        assert all(cell in printed for cell in row)
+    lines = [re.split(r" {2,}", line.strip()) for line in printed.splitlines()]
+    assert ["googlenet.1", "220 images/s", "235 ± 5", "1.07", "reproduced"] in lines
+    assert ["holds", "more GPUs | more speed"] in lines
+    assert ["five", "–", "–", "failed: a rank died"] in lines
+    assert "googlenet.16" not in printed
+    assert "nobody knows" not in printed
+    assert " ".join(printed.split()).endswith(
+        "not shown: figures that nothing was measured for 1, findings that can't be tested here 1, runs that this hardware can't do 2, "
+        "differences from the source 0; these and the reasons are in x.md"
+    )
+    assert max(map(len, printed.splitlines())) <= 80

@@ -14,10 +14,11 @@ import json
 import examples
 import pytest
 import studied
-from goldens import on_file
+from goldens import expected
 from made_up_source import rate, source, table
 from studied import observation
 
+from runner.core.record import Validity
 from runner.core.request import Request
 from runner.experiments.studies.evidence import Evidence
 from runner.experiments.studies.model import Altered, Cell, CellRun, Pick, Reproduction
@@ -72,9 +73,7 @@ class TestVerdicts:
     )
     def test_the_same_hardware_is_judged_by_the_tolerance(self, measured, verdict):
         found = against(source(CURVE), here(measured))["g1", "throughput"]
-        assert found.verdict == verdict
-        assert found.ratio == pytest.approx(measured / 100)
-        assert found.fields == ()
+        assert (found.verdict, found.ratio, found.fields) == (verdict, pytest.approx(measured / 100), ())
 
     def test_the_interval_of_the_ratio_is_the_figures(self):
         found = against(source(CURVE), here(50, ci95=(45, 55)))["g1", "throughput"]
@@ -193,56 +192,34 @@ def rounded(value):
     return float(f"{value:.10g}") if isinstance(value, float) else value
 
 
+def made_up_cell(id_, where, **more):
+    request = Request(framework="mxnet", version="1.9.1", model="resnet50", workers=(where["gpus"],), batch=32)
+    own = {"request": request, "pick": Pick(devices=where["gpus"])}
+    return Cell(id=id_, block="block", where=where, **own | more)
+
+
 def made_up():
     """A study of three scales on two cores, with a finding of each verdict."""
+    predicates = {
+        "rises": {"type": "monotonic", "over": "gpus", "direction": "increasing", "levels": [1, 2, 4]},
+        "doubles": {"type": "ratio", "num": {"gpus": 2}, "den": {"gpus": 1}, "value": 2, "rel_tol": 0.05},
+        "busy": {"type": "bound", "metric": "gpu_utilisation_avg", "op": "<", "value": 100, "unit": "%"},
+    }
+    about = {"says": "made up", "basis": "stated", "where": "p. 1"}
     findings = tuple(
-        {"id": name, "says": "made up", "basis": "stated", "where": "p. 1", "predicate": predicate}
-        for name, predicate in (
-            (
-                "rises",
-                {
-                    "type": "monotonic",
-                    "metric": "throughput",
-                    "over": "gpus",
-                    "direction": "increasing",
-                    "levels": [1, 2, 4],
-                },
-            ),
-            (
-                "doubles",
-                {
-                    "type": "ratio",
-                    "metric": "throughput",
-                    "num": {"gpus": 2},
-                    "den": {"gpus": 1},
-                    "value": 2,
-                    "rel_tol": 0.05,
-                },
-            ),
-            ("busy", {"type": "bound", "metric": "gpu_utilisation_avg", "op": "<", "value": 100, "unit": "%"}),
-        )
+        {"id": name, **about, "predicate": {"metric": "throughput"} | predicate}
+        for name, predicate in predicates.items()
     )
     runs = []
     for gpus in (1, 2, 4):
         where = {"framework": "mxnet", "version": "0.7.0", "model": "resnet50", "gpus": gpus, "nodes": 1}
         if gpus > 2:
-            runs.append(
-                CellRun(
-                    cell=Cell(id=f"block.{gpus}gpus", block="block", where=where, why="4 GPUs, here are 2 CPU cores")
-                )
-            )
-            continue
-        request = Request(framework="mxnet", version="1.9.1", model="resnet50", workers=(gpus,), batch=32)
-        altered = (Altered(field="version", published="0.7.0", here="planned"),)
-        cell = Cell(
-            id=f"block.{gpus}gpus",
-            block="block",
-            where=where,
-            request=request,
-            pick=Pick(devices=gpus),
-            altered=altered,
-        )
-        runs.append(studied.ran(cell, studied.machine(), repeats=1))
+            cell = made_up_cell(f"block.{gpus}gpus", where, request=None, pick=None, why="4 GPUs, here are 2 CPU cores")
+            runs.append(CellRun(cell=cell))
+        else:
+            planned = (Altered(field="version", published="0.7.0", here="planned"),)
+            cell = made_up_cell(f"block.{gpus}gpus", where, altered=planned)
+            runs.append(studied.ran(cell, studied.machine(), repeats=1))
     return judge(
         STUDY,
         published=source(CURVE, findings=findings),
@@ -259,7 +236,7 @@ class TestReproduction:
         """Up to ten digits: the last ones of a bootstrap are the processor's."""
         found = made_up()
         text = json.dumps(rounded(json.loads(found.model_dump_json(exclude_defaults=True))), indent=1) + "\n"
-        assert text == on_file(GOLDEN, text)
+        assert text == expected(GOLDEN, text)
         assert Reproduction.model_validate_json(found.model_dump_json()) == found
 
     def test_every_cell_has_an_outcome_and_every_finding_a_verdict(self):
@@ -282,14 +259,11 @@ class TestReproduction:
         assert {one.metric for one in dell.observations if one.iterations is not None} == {"throughput"}
 
     def test_a_cell_without_a_usable_run_failed_and_one_not_come_to_is_open(self):
-        cell = made_up_cell()
-        broken = studied.ran(cell, studied.machine(), repeats=1)
-        invalid = broken.runs[0].record.validity.model_copy(update={"status": "invalid", "reasons": ("lost a rank",)})
-        run = broken.runs[0].model_copy(
-            update={"record": broken.runs[0].record.model_copy(update={"validity": invalid})}
-        )
+        cell = made_up_cell("c", {"model": "resnet50", "gpus": 1})
+        (run,) = studied.ran(cell, studied.machine(), repeats=1).runs
+        invalid = run.model_copy(update={"validity": Validity(status="invalid", reasons=("lost a rank",))})
         runs = [
-            CellRun(cell=cell, runs=(run,)),
+            CellRun(cell=cell, runs=(invalid,)),
             CellRun(cell=cell),
             CellRun(cell=cell, why="the image could not be built"),
         ]
@@ -301,8 +275,3 @@ class TestReproduction:
             ("open", None),
             ("failed", "the image could not be built"),
         ]
-
-
-def made_up_cell():
-    request = Request(framework="mxnet", version="1.9.1", model="resnet50", workers=(1,), batch=32)
-    return Cell(id="c", block="block", where={"model": "resnet50", "gpus": 1}, request=request, pick=Pick(devices=1))

@@ -5,36 +5,26 @@ from pathlib import Path
 
 import examples
 import pytest
-from records import events, provenance, record
+from records import but, events, provenance, record
 
 from runner.analysis.grading.measure import measure
 from runner.analysis.summarize import machine, summarize, version_of
 from runner.core.measurement import FlopFigures, StepParts
 from runner.core.node import Gpu
-from runner.core.record import Outcome, Validity
 
 
 def run(run_id, seconds=0.1, *, scale=1, status="valid", failed=False):
-    trial = (
-        examples.trial()
-        if scale == 1
-        else examples.trial(
-            strategy="kvstore", kvstore="dist_sync", world_size=scale, processes=scale, global_batch=32 * scale
-        )
-    )
+    several = {"world_size": scale, "processes": scale, "global_batch": 32 * scale}
+    trial = examples.trial(**({"strategy": "kvstore", "kvstore": "dist_sync"} | several if scale > 1 else {}))
     found = record(run_id=run_id, trial=trial, status=status)
     found = found.model_copy(
         update={"measurement": measure(events(trial, seconds=seconds), started=0.0, unit="images/s")}
     )
-    if failed:
-        outcome = Outcome(status="failed", reason="w0: exit code 1", exit_codes={"w0": 1}, started=0.0, phases_s={})
-        found = found.model_copy(
-            update={
-                "outcome": outcome,
-                "validity": Validity(status="invalid", reasons=("the run failed: w0: exit code 1",)),
-            }
-        )
-    return Path(run_id), found
+    if not failed:
+        return Path(run_id), found
+    outcome = {"status": "failed", "reason": "w0: exit code 1", "exit_codes": {"w0": 1}}
+    validity = {"status": "invalid", "reasons": ("the run failed: w0: exit code 1",)}
+    return but((Path(run_id), found), outcome=outcome, validity=validity)
 
 
 def test_repeats_are_pooled_and_speedup_is_the_ratio_of_the_pools():
@@ -78,10 +68,7 @@ def test_how_many_gpus_a_machine_has_is_no_part_of_what_a_run_used():
 
 
 def exchanging(run, *, step_s, alone_s=None):
-    path, found = run
-    parts = StepParts(step_s=step_s, exchange_alone_s=alone_s)
-    measurement = found.measurement.model_copy(update={"step_parts": parts})
-    return path, found.model_copy(update={"measurement": measurement})
+    return but(run, measurement={"step_parts": StepParts(step_s=step_s, exchange_alone_s=alone_s)})
 
 
 @pytest.mark.parametrize(
@@ -110,17 +97,13 @@ def test_parts_of_repeats_add_up_to_their_step():
     names = ("step_s", "input_s", "compute_s", "stragglers_s", "communication_s")
     repeats = []
     for number, values in enumerate(one):
-        path, found = run(str(number), scale=2)
         parts = StepParts(**dict(zip(names, values, strict=True)))
-        repeats.append(
-            (path, found.model_copy(update={"measurement": found.measurement.model_copy(update={"step_parts": parts})}))
-        )
+        repeats.append(but(run(str(number), scale=2), measurement={"step_parts": parts}))
     row = summarize(repeats).rows[0]
     assert [getattr(row.parts, name) for name in names] == pytest.approx([0.3, 0.12, 0.07, 0.02, 0.09])
 
 
 def computing(run, peak_tflops):
-    path, found = run
     flop = FlopFigures(
         forward_flop_per_sample=1e9,
         backward_flop_per_sample=2e9,
@@ -131,7 +114,7 @@ def computing(run, peak_tflops):
         mfu_percent=None,
         roofline_source="unavailable: no telemetry",
     )
-    return path, found.model_copy(update={"measurement": found.measurement.model_copy(update={"flop": flop})})
+    return but(run, measurement={"flop": flop})
 
 
 def test_utilisation_is_of_the_pooled_rate_and_the_median_peak():

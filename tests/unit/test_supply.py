@@ -25,14 +25,9 @@ REFERENCE = "dlscale/mxnet:1.9.1"
 BLOCKS = (b"layer one", b"layer two", b"layer three")
 
 
-class Image(SimpleNamespace):
-    def reload(self):
-        pass
-
-
 def image(identifier="sha256:new", *, layers=("sha256:a",), tags=(REFERENCE,), created="2026-11-21", **config):
     attrs = {"RootFS": {"Layers": list(layers)}, "Created": created, "Config": config, "Size": 300 * 2**20}
-    return Image(id=identifier, attrs=attrs, tags=list(tags))
+    return SimpleNamespace(id=identifier, attrs=attrs, tags=list(tags))
 
 
 class Kept(list):
@@ -46,16 +41,17 @@ class Engine:
     """An engine with images by reference; what is poured into it appears under REFERENCE as `becomes`."""
 
     def __init__(self, held=None, *, becomes=None, fails=None, reads=True):
-        self.held = {REFERENCE: held} if held else {}
+        self.old, self.held = held, {REFERENCE: held} if held else {}
         self.becomes, self.fails, self.reads = becomes, fails, reads
         self.saved, self.received, self.removed, self.timeouts = 0, [], [], []
         self.images = SimpleNamespace(get=self._get, remove=self.removed.append)
         self.api = SimpleNamespace(timeout=60, get_image=self._save, load_image=self._load)
 
     def _get(self, reference):
-        if reference not in self.held:
+        known = {**({self.old.id: self.old} if self.old else {}), **self.held}
+        if reference not in known:
             raise ImageNotFound(reference)
-        return self.held[reference]
+        return known[reference]
 
     def _save(self, reference):
         assert reference == REFERENCE
@@ -146,10 +142,25 @@ def refusal(source, *nodes):
     return str(caught.value)
 
 
-def test_an_image_that_is_not_here():
-    assert refusal(Engine(), node("n1", Engine())) == (
-        f"{REFERENCE} is not in this machine's engine; build it first with `dlscale images build`"
-    )
+@pytest.mark.parametrize(
+    ("source", "engine", "said"),
+    [
+        (
+            Engine(),
+            Engine(),
+            f"{REFERENCE} is not in this machine's engine; build it first with `dlscale images build`",
+        ),
+        (Engine(image()), Engine(fails="unexpected EOF"), f"n1: {REFERENCE} could not be loaded (unexpected EOF); see"),
+        (
+            Engine(image()),
+            Engine(becomes=image("sha256:x", layers=("sha256:b",))),
+            f"n1: {REFERENCE} arrived as another image than it left",
+        ),
+    ],
+    ids=["not here", "fails", "another"],
+)
+def test_what_does_not_arrive_whole_is_one_sentence(source, engine, said):
+    assert refusal(source, node("n1", engine)).startswith(said)
 
 
 def test_an_engine_that_does_not_answer_is_named():
@@ -171,16 +182,6 @@ def test_a_full_disk_is_named_and_the_other_node_gets_its_image():
     assert "no space left on device" in said
     assert "free some disk there" in said
     assert tuple(whole.received) == BLOCKS
-
-
-def test_an_error_that_the_engine_answers_is_quoted():
-    said = refusal(Engine(image()), node("n2", Engine(fails="unexpected EOF")))
-    assert said == (f"n2: {REFERENCE} could not be loaded (unexpected EOF); see that its engine is up, then try again")
-
-
-def test_what_arrives_is_held_against_what_left():
-    said = refusal(Engine(image()), node("n1", Engine(becomes=image("sha256:x", layers=("sha256:b",)))))
-    assert said.startswith(f"n1: {REFERENCE} arrived as another image than it left")
 
 
 def test_a_source_that_breaks_off_is_no_end_of_the_image():

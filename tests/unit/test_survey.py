@@ -1,7 +1,7 @@
 """Asking all hosts at once; the answers of real nodes are held against in tests/hosts.
 
-Prevents: a host that can't be used without its name; connections left open when one of them fails; an engine that is asked for GPUs in
-words that it does not have; a whole list that fails on its first host without a word on the others.
+Prevents: a host that can't be used without its name; connections left open when one of them fails; a whole list that fails on its first
+host without a word on the others.
 """
 
 from types import SimpleNamespace
@@ -12,24 +12,8 @@ from examples import node
 from runner.cluster.hosts import survey as survey_module
 from runner.cluster.hosts.clock import Clock
 from runner.cluster.hosts.model import Endpoint, Host, Hosts, Interface
-from runner.cluster.hosts.survey import at_once, gpu_ways, refusals, survey
+from runner.cluster.hosts.survey import at_once, refusals, survey
 from runner.core.errors import RequestError
-
-
-@pytest.mark.parametrize(
-    ("info", "ways"),
-    [
-        ({}, ()),
-        ({"Runtimes": {"runc": {}}, "CDISpecDirs": None}, ()),
-        ({"Runtimes": {"runc": {}, "nvidia": {}}}, ("nvidia",)),
-        ({"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}, ("cdi",)),  # 26: knows names, and lists none
-        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, ("cdi",)),
-        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": [{"ID": "vendor.com/nic=0"}]}, ()),
-        ({"Runtimes": {"nvidia": {}}, "CDISpecDirs": ["/etc/cdi"]}, ("nvidia", "cdi")),
-    ],
-)
-def test_ways_to_ask_for_gpus_that_an_engine_may_know(info, ways):
-    assert gpu_ways(info) == ways
 
 
 def test_a_refusal_of_one_is_an_answer_among_the_others():
@@ -98,38 +82,25 @@ def test_all_answer_in_the_lists_order(world):
     assert not any(connection.closed for connection in world.made)
 
 
-def refusal(world, *names):
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"engines": {"n1": "ABCD", "n3": "ABCD"}}, "n1 and n3 are one machine: the same engine answers; name it once"),
+        ({"unreached": {"n2"}}, "n2: no sshd listens there (refused); start it"),
+        (
+            {"unreached": {"n2", "n3"}},
+            "n2: no sshd listens there (refused); start it (nor can n3 be used: `dlscale doctor --hosts` says why)",
+        ),
+        ({"silent": {"n3"}}, "n3: its engine does not answer; look at its log"),
+        ({"offsets": {"n1": 10.0}}, "n1: its clock is 10.000 s ahead of this machine's"),
+    ],
+)
+def test_a_host_that_can_not_be_used_is_named_and_all_connections_are_closed(world, facts, said):
+    vars(world).update(facts)
     with pytest.raises(RequestError) as caught:
-        survey(listed(*names), print)
+        survey(listed("n1", "n2", "n3"), print)
+    assert str(caught.value).startswith(said)
     assert all(connection.closed for connection in world.made)
-    return str(caught.value)
-
-
-def test_a_machine_under_two_names(world):
-    world.engines = {"n1": "ABCD", "n3": "ABCD"}
-    assert refusal(world, "n1", "n2", "n3") == "n1 and n3 are one machine: the same engine answers; name it once"
-
-
-def test_a_host_that_is_not_reached(world):
-    world.unreached = {"n2"}
-    assert refusal(world, "n1", "n2", "n3") == "n2: no sshd listens there (refused); start it"
-
-
-def test_several_that_fail_are_all_named(world):
-    world.unreached = {"n2", "n3"}
-    said = refusal(world, "n1", "n2", "n3")
-    assert said.startswith("n2: no sshd listens there")
-    assert "nor can n3 be used" in said
-
-
-def test_an_engine_that_does_not_answer(world):
-    world.silent = {"n3"}
-    assert refusal(world, "n1", "n3").startswith("n3: its engine does not answer")
-
-
-def test_a_clock_ten_seconds_off(world):
-    world.offsets = {"n1": 10.0}
-    assert refusal(world, "n1", "n2").startswith("n1: its clock is 10.000 s ahead of this machine's")
 
 
 def test_refusals_of_claims_and_clock_come_together():

@@ -11,8 +11,8 @@ import struct
 
 import examples
 import pytest
-from records import provenance
-from swept import measured, samples, traced, watched
+from records import but
+from swept import H200, measured, samples, traced, watched
 
 from runner.analysis.comparisons.sweeps import sweeps
 from runner.report.sweep import sweep
@@ -44,10 +44,9 @@ def test_points_are_in_order_and_have_what_runs_and_passes_found():
 
 def test_passes_of_one_batch_are_added_up_before_they_are_divided():
     """5 steps with 0.125 s of kernels and 10 with 0.75 s: 0.875 s of 1.5 s; the mean of 25 % and 75 % would be 50 %."""
-    path, long = traced(16, 0.375, run_id="long")
-    use = long.profile.gpu_total.model_copy(update={"busy_s": 0.75, "elapsed_s": 1.0})
-    long = long.model_copy(update={"profile": long.profile.model_copy(update={"gpu_total": use})})
-    (_, sixteen) = points(*RUNS[:3], traced(16, 0.125), (path, long))
+    long = traced(16, 0.375, run_id="long")
+    use = long[1].profile.gpu_total.model_copy(update={"busy_s": 0.75, "elapsed_s": 1.0})
+    (_, sixteen) = points(*RUNS[:3], traced(16, 0.125), but(long, profile={"gpu_total": use}))
     assert sixteen.compute_percent == pytest.approx(100 * 0.875 / 1.5)
 
 
@@ -92,10 +91,8 @@ def test_what_differs_in_more_than_the_batch_is_not_of_the_sweep(changes):
 
 def test_batches_of_a_device_kept_busy_are_no_sweep_with_one_batch_at_a_time():
     runs = [measured(batch, 100.0, mode="infer") for batch in (32, 64)]
-    path, record = runs[1]
-    busy = record.model_copy(update={"measurement": record.measurement.model_copy(update={"in_flight": 4})})
     assert len(sweeps(runs)) == 1
-    assert not sweeps([runs[0], (path, busy)])
+    assert not sweeps([runs[0], but(runs[1], measurement={"in_flight": 4})])
 
 
 def test_threads_that_train_are_of_the_sweep_and_those_beside_a_gpu_are_not():
@@ -105,9 +102,8 @@ def test_threads_that_train_are_of_the_sweep_and_those_beside_a_gpu_are_not():
 
 
 def test_another_machine_is_another_sweep():
-    path, other = SIXTEEN
-    gpus = tuple(gpu.model_copy(update={"name": "Tesla V100"}) for gpu in other.provenance.gpus)
-    assert sweeps([FOUR, (path, other.model_copy(update={"provenance": provenance(gpus=gpus)}))]) == ()
+    older = H200.model_copy(update={"name": "Tesla V100"})
+    assert sweeps([FOUR, but(SIXTEEN, provenance={"gpus": (older,)})]) == ()
 
 
 def test_a_run_that_is_invalid_has_a_line_and_no_figure():
@@ -121,22 +117,18 @@ def test_a_run_that_is_invalid_has_a_line_and_no_figure():
 
 
 def test_a_pass_that_saw_no_whole_step_or_read_counters_or_is_invalid_has_no_compute_utilisation():
-    _, of_region = traced(16, 0.25)
-    of_region = of_region.model_copy(update={"profile": of_region.profile.model_copy(update={"region": "forward"})})
-    _, invalid = traced(16, 0.25)
-    invalid = invalid.model_copy(update={"validity": invalid.validity.model_copy(update={"status": "invalid"})})
-    for one in (of_region, invalid, traced(16, 0.25, kind="metrics")[1]):
-        (_, sixteen) = points(FOUR, SIXTEEN, (SIXTEEN[0], one))
+    of_region = but(traced(16, 0.25), profile={"region": "forward"})
+    invalid = but(traced(16, 0.25), validity={"status": "invalid"})
+    for one in (of_region, invalid, traced(16, 0.25, kind="metrics")):
+        (_, sixteen) = points(FOUR, SIXTEEN, one)
         assert sixteen.compute_percent is None
 
 
 def test_a_degraded_run_does_not_degrade_the_pass_beside_it():
     (_, sixteen) = points(FOUR, measured(16, 900.0, status="degraded"), traced(4, 0.125), traced(16, 0.25))
     assert (sixteen.status, sixteen.compute_status) == ("degraded", "valid")
-    path, unsteady = traced(16, 0.25)
     reasons = {"status": "degraded", "reasons": ("the rate had not settled when the profiler began",)}
-    unsteady = unsteady.model_copy(update={"validity": unsteady.validity.model_copy(update=reasons)})
-    (found,) = sweeps([FOUR, SIXTEEN, (path, unsteady)])
+    (found,) = sweeps([FOUR, SIXTEEN, but(traced(16, 0.25), validity=reasons)])
     assert (found.points[1].status, found.points[1].compute_status) == ("valid", "degraded")
     assert found.notes == (
         "fp32, batch 16, pass under a profiler degraded: the rate had not settled when the profiler began",
@@ -158,9 +150,7 @@ def test_a_mean_over_gpus_needs_all_of_them():
 
 
 def test_programs_that_changed_between_the_batches_are_told_of():
-    path, run = SIXTEEN
-    other = run.model_copy(update={"provenance": provenance(gpus=run.provenance.gpus, workloads_sha256="d" * 64)})
-    (found,) = sweeps([FOUR, (path, other)])
+    (found,) = sweeps([FOUR, but(SIXTEEN, provenance={"workloads_sha256": "d" * 64})])
     assert found.notes == ("2 versions of the training programs were run: not the batch alone differs",)
     assert sweeps([FOUR, SIXTEEN])[0].notes == ()
 
@@ -204,9 +194,6 @@ class TestReports:
 
     def test_on_cpus_it_is_the_cpus_that_are_used(self):
         runs = [measured(batch, 100.0, device="cpu", cpus_per_worker=1) for batch in (4, 16)]
-        on_cpu = [
-            (path, run.model_copy(update={"telemetry": run.telemetry.model_copy(update={"device": "cpu"})}))
-            for path, run in runs
-        ]
+        on_cpu = [but(run, telemetry={"device": "cpu"}) for run in runs]
         assert "| CPUs (%) |" in sweep(sweeps(on_cpu)[0]).markdown()
         assert "NVML" not in sweep(sweeps(on_cpu)[0]).markdown()

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from runner.core.columns import COLUMNS
-from runner.core.events.parse import Rows
+from runner.core.events.parse import COLUMNS, Rows
 from runner.results import tables
 
 NODES = {"c0": "n1", "c1": "n2"}
@@ -44,7 +43,7 @@ def frame(request, tmp_path, monkeypatch):
         monkeypatch.setattr(tables, "GROUP", 1)
     write(tmp_path, *TWO)
     if request.param != "as lines":
-        tables.settle(tmp_path, nodes=NODES)
+        tables.write_parquet(tmp_path, nodes=NODES)
         assert (names(tmp_path)) == ["telemetry.parquet"]
     return tables.read(tmp_path, "telemetry", nodes=NODES)
 
@@ -61,7 +60,7 @@ def test_every_row_is_there_with_every_column(frame):
 
 
 def test_a_run_without_a_table_has_none(tmp_path):
-    tables.settle(tmp_path, nodes=NODES)
+    tables.write_parquet(tmp_path, nodes=NODES)
     assert names(tmp_path) == []
     assert tables.read(tmp_path, "kernels", nodes=NODES) is None
 
@@ -80,7 +79,7 @@ def test_a_folder_whose_name_looks_like_an_address_is_a_folder(tmp_path, monkeyp
     folder = Path(name)
     folder.mkdir()
     write(folder, *TWO)
-    tables.settle(folder, nodes=NODES)
+    tables.write_parquet(folder, nodes=NODES)
     assert names(folder) == ["telemetry.parquet"]
     assert list(tables.read(folder, "telemetry", nodes=NODES).t) == [1.0, 1.1, 5.0]
 
@@ -92,7 +91,7 @@ def test_lines_stay_where_parquet_can_t_be_written(tmp_path, monkeypatch):
     write(tmp_path, *TWO)
     monkeypatch.setattr(tables, "_arrow", full)
     with pytest.raises(OSError, match="No space left"):
-        tables.settle(tmp_path, nodes=NODES)
+        tables.write_parquet(tmp_path, nodes=NODES)
     assert names(tmp_path) == ["telemetry.jsonl"]
 
 
@@ -110,7 +109,7 @@ def test_each_piece_of_work_has_its_category(tmp_path):
     }
     rows = Rows(table="kernels", rank=0, columns=columns, container="c0")
     (tmp_path / "kernels.jsonl").write_text(rows.model_dump_json() + "\n")
-    tables.settle(tmp_path, nodes=NODES)
+    tables.write_parquet(tmp_path, nodes=NODES)
     found = tables.read(tmp_path, "kernels", nodes=NODES)
     assert found.category.tolist()[:5] == ["convolution_winograd", "memset", "copy_htod", "launch", "gemm"]
     assert found.category.isna().tolist() == [False] * 5 + [True]
@@ -118,7 +117,7 @@ def test_each_piece_of_work_has_its_category(tmp_path):
 
 def test_a_file_that_is_older_than_a_column_has_it_empty(tmp_path):
     write(tmp_path, *TWO)
-    tables.settle(tmp_path, nodes=NODES)
+    tables.write_parquet(tmp_path, nodes=NODES)
     path = tmp_path / "telemetry.parquet"
     parquet.write_table(parquet.read_table(path).drop_columns(["power_w", "node"]), path)
     found = tables.read(tmp_path, "telemetry", nodes=NODES)

@@ -15,13 +15,13 @@ import pandas as pd
 import pytest
 from monitored import MONITOR, beats, frame, gpu, net, phase, rows, spans, started, stopped, trouble, window
 
+from runner.analysis.grading.validity import taken_cores
+from runner.analysis.grading.validity import telemetry_doubts as doubts
 from runner.analysis.telemetry.device import Device
-from runner.analysis.telemetry.doubts import doubts, taken_cores
-from runner.analysis.telemetry.pool import pool
+from runner.analysis.telemetry.series import Stretches
 from runner.analysis.telemetry.spans import node_spans
-from runner.analysis.telemetry.stretches import Stretches
-from runner.analysis.telemetry.summary import summarize
-from runner.core.columns import COLUMNS
+from runner.analysis.telemetry.summary import pool, summarize
+from runner.core.events.parse import COLUMNS
 from runner.core.telemetry import ForeignProcess, Missing, Range, Span
 
 MONITORS = {MONITOR: "here"}
@@ -69,15 +69,19 @@ COUNTED = {"sm_active_percent", "sm_occupancy_percent", "fp64_percent", "fp32_pe
 COUNTED |= {"tensor_percent", "dram_percent"}
 
 
+def summed(table, said, **changes):
+    """Telemetry of 4 measured seconds, from 10 to 14."""
+    usual = {"spans": [spans()], "monitors": MONITORS, "samples": 3200, "seconds": 4.0, "device": "gpu", "own": (JOB,)}
+    return summarize(table, said, **usual | changes)
+
+
 def seen(*, gpus=1, events=None, host=None, device="gpu", own=(JOB, f"session:{SESSION}"), pauses=(), **changes):
-    """Telemetry of 4 measured seconds, from 10 to 14, of which 3200 samples are known."""
+    """The same of devices that do what `GPU` and `HOST` say, but for some columns."""
     parts = [rows(T, device=f"gpu{index}", **(GPU | changes)) for index in range(gpus)]
     table = frame(*parts, rows(T, device="host", **(HOST if host is None else host)))
     said = events or [started(*(gpu(index) for index in range(gpus))), stopped()]
     measured = spans().model_copy(update={"pauses": tuple(Span(start=start, end=end) for start, end in pauses)})
-    return summarize(
-        table, said, spans=[measured], monitors=MONITORS, samples=3200, seconds=4.0, device=device, own=own
-    )
+    return summed(table, said, spans=[measured], device=device, own=own)
 
 
 def level(value):
@@ -183,16 +187,7 @@ def test_without_an_energy_counter_power_is_integrated_and_the_method_says_so():
 def test_neither_energy_nor_power_is_of_less_than_two_seconds(end, told):
     """What a sensor says is of up to a second before: a run of 0.6 s showed 263 W where the counter had 489."""
     table = frame(*(rows(T, device=f"gpu{index}", **GPU) for index in (0, 1)), rows(T, device="host", **HOST))
-    found = summarize(
-        table,
-        [started(gpu(), gpu(1)), stopped()],
-        spans=[spans(end=end)],
-        monitors=MONITORS,
-        samples=100.5,
-        seconds=end - 10,
-        device="gpu",
-        own=(JOB,),
-    )
+    found = summed(table, [started(gpu(), gpu(1)), stopped()], spans=[spans(end=end)], samples=100.5, seconds=end - 10)
     for one in (*found.gpus, *found.hosts):
         assert (one.power_w is not None, one.energy_j is not None) == (told, told)
         assert one.idle_power_w is not None
@@ -220,16 +215,7 @@ def test_gpm_that_measures_more_seldom_than_all_else_has_no_holes():
     t = beats(0, 16, hz=100)
     pipes = {"tensor_percent": [50.0 if number % 10 == 0 else None for number in range(len(t))]}
     table = frame(rows(t, device="gpu0", **pipes), rows(t, device="host"))
-    found = summarize(
-        table,
-        [started(gpu(), hz=100)],
-        spans=[spans()],
-        monitors=MONITORS,
-        samples=1,
-        seconds=4.0,
-        device="gpu",
-        own=(),
-    )
+    found = summed(table, [started(gpu(), hz=100)])
     assert found.gpus[0].tensor_percent == level(50.0)
     assert "tensor_percent" not in missing(found, "gpu0")
 
@@ -255,16 +241,7 @@ def test_a_core_that_goes_off_line_leaves_rows_that_say_nothing():
 def test_lists_read_back_from_parquet_are_arrays(tmp_path):
     table = frame(rows(T, device="gpu0", **GPU), rows(T, device="host", **HOST))
     table.to_parquet(tmp_path / "t.parquet")
-    found = summarize(
-        pd.read_parquet(tmp_path / "t.parquet"),
-        [started(gpu()), stopped()],
-        spans=[spans()],
-        monitors=MONITORS,
-        samples=3200,
-        seconds=4.0,
-        device="gpu",
-        own=(JOB,),
-    )
+    found = summed(pd.read_parquet(tmp_path / "t.parquet"), [started(gpu()), stopped()])
     assert found == seen(own=(JOB,))
 
 
@@ -288,9 +265,7 @@ def test_a_gpu_that_is_lost_in_the_span_keeps_the_means_of_the_rest_and_neither_
         rows(T, device="host", **HOST),
     )
     said = [started(gpu()), trouble("gpu0", *GPU, reason="GPU is lost", t=12.1), stopped()]
-    found = summarize(
-        table, said, spans=[spans()], monitors=MONITORS, samples=3200, seconds=4.0, device="gpu", own=(JOB,)
-    )
+    found = summed(table, said)
     one = found.gpus[0]
     assert one.utilisation == level(90.0)
     assert (one.energy_j, one.power_w, found.energy_j, found.power_w, found.samples_per_joule) == (None,) * 5
@@ -324,9 +299,7 @@ def test_a_sampler_that_died_is_why_the_rest_is_missing():
     died = trouble(
         "host", reason="the sampler ended with exit code 137", t=900.0
     )  # told by the runner, on its own clock
-    found = summarize(
-        table, [started(), died], spans=[spans()], monitors=MONITORS, samples=1, seconds=4.0, device="cpu", own=()
-    )
+    found = summed(table, [started(), died], device="cpu")
     assert found.hosts[0].memory_mib == level(1.0)
     assert missing(found, "host")["memory_mib"] == "the sampler ended with exit code 137"
     assert missing(found, "host")["cpu_s"] == "the sampler ended with exit code 137"
@@ -334,9 +307,7 @@ def test_a_sampler_that_died_is_why_the_rest_is_missing():
 
 def test_a_sampler_that_never_spoke_leaves_a_reason_and_no_figures():
     never = trouble("host", reason="the sampler could not be started: no such image")
-    found = summarize(
-        None, [never], spans=[spans(idle=None)], monitors=MONITORS, samples=1, seconds=4.0, device="gpu", own=()
-    )
+    found = summed(None, [never], spans=[spans(idle=None)])
     assert (found.gpus, found.hosts, found.hz, found.energy_j) == ((), (), None, None)
     assert {entry.reason for entry in found.missing} == {"the sampler could not be started: no such image"}
     assert found.why_missing("here", "gpu0", "power_w") == "the sampler could not be started: no such image"
@@ -345,16 +316,7 @@ def test_a_sampler_that_never_spoke_leaves_a_reason_and_no_figures():
 def test_without_psutil_or_rapl_the_sources_say_why():
     sources = {"nvml": "no NVIDIA device", "psutil": "psutil is not installed", "rapl": "Permission denied"}
     said = [started(sources=sources), stopped()]
-    found = summarize(
-        frame(rows(T, device="host")),
-        said,
-        spans=[spans()],
-        monitors=MONITORS,
-        samples=1,
-        seconds=4.0,
-        device="cpu",
-        own=(),
-    )
+    found = summed(frame(rows(T, device="host")), said, device="cpu")
     why = missing(found, "host")
     assert (why["core_percent"], why["clock_mhz"], why["energy_j"]) == (
         "psutil is not installed",
@@ -373,26 +335,14 @@ def test_a_gpu_without_counters_of_its_pipes_says_why():
 
 def test_every_figure_that_is_none_has_a_reason():
     """An empty cell that nobody explains reads like a bug, and often is one."""
-    found = summarize(
-        frame(rows(T, device="gpu0"), rows(T, device="host")),
-        [started(gpu()), stopped()],
-        spans=[spans()],
-        monitors=MONITORS,
-        samples=1,
-        seconds=4.0,
-        device="gpu",
-        own=(),
-    )
+    found = summed(frame(rows(T, device="gpu0"), rows(T, device="host")), [started(gpu()), stopped()])
     of_gpu = {name for name in COLUMNS["telemetry"] if name.endswith(("_percent", "_w", "_c", "_mhz", "_j", "_bits"))}
     assert missing(found, "gpu0").keys() >= of_gpu - {"core_percent", "clock_mhz"}
     assert missing(found, "host").keys() >= {"core_percent", "memory_mib", "clock_mhz", "energy_j", "net_rx_bytes"}
 
 
 def test_nothing_measured_is_no_telemetry():
-    assert (
-        summarize(frame(rows(T)), [started()], spans=[], monitors=MONITORS, samples=0, seconds=4.0, device="cpu")
-        is None
-    )
+    assert summed(frame(rows(T)), [started()], spans=[], device="cpu") is None
 
 
 # --- foreign processes
@@ -477,16 +427,7 @@ def test_gpus_are_idle_until_the_first_rank_has_its_framework_where_the_job_came
 def test_where_gpus_rest_longer_than_the_host_the_idle_power_of_each_is_its_own():
     table = frame(rows(T, device="gpu0", **GPU), rows(T, device="host", **HOST))
     rested = spans(idle=(0.0, 0.5), gpus_idle=(0.0, 3.0))
-    found = summarize(
-        table,
-        [started(gpu()), stopped()],
-        spans=[rested],
-        monitors=MONITORS,
-        samples=1,
-        seconds=4.0,
-        device="gpu",
-        own=(),
-    )
+    found = summed(table, [started(gpu()), stopped()], spans=[rested])
     assert (found.gpus[0].idle_power_w, found.hosts[0].idle_power_w) == (pytest.approx(100.0), None)
 
 

@@ -12,15 +12,14 @@ from pathlib import Path
 
 import examples
 import pytest
-from goldens import on_file
-from records import events, record
+from goldens import expected
+from records import but, events, record
 from rich.console import Console
 from wires import DDP, ITERATIONS, ON_GPU, counts, nccl, on_nodes, sent, start
 
 from runner.analysis.comparisons.transports import across, compare, curves
 from runner.analysis.grading.measure import measure
 from runner.analysis.interconnect import transport
-from runner.analysis.interconnect import transport as transport_module
 from runner.analysis.summarize import summarize
 from runner.core.measurement import Exchange
 from runner.core.record import Validity
@@ -29,7 +28,6 @@ from runner.core.wire import Link
 from runner.report import transports
 from runner.report.page import figures as page_figures
 from runner.report.picture import draw
-from runner.report.pictures import transports_panels, transports_png
 from runner.report.publish import publish
 
 GOLDEN = examples.ROOT / "tests" / "golden" / "report"
@@ -64,6 +62,11 @@ def of(name, trial, matrix, seconds):
 
 def two(**changes):
     return on_nodes(2, **{**DDP, **changes})
+
+
+def inner(kind, **changes):
+    """Two ranks of one node."""
+    return on_nodes(1, ranks=2, wires=[None], **DDP, **changes, interconnect=kind)
 
 
 # One device: 320 images/s. Two over 1 Gb/s: 64 in 0.125 s and in 0.1 s, 512 and 640 images/s; over 100 Mb/s: 64 in 0.4 s, 160.
@@ -114,28 +117,22 @@ def test_scales_that_stay_on_one_node_belong_to_every_curve_between_nodes():
 
 def test_ways_within_one_node_are_curves_too():
     """INTERCONNECT=nvlink,shm on one host."""
-    ways = [
-        run(kind, on_nodes(1, ranks=2, wires=[None], **DDP, interconnect=kind), seconds=0.1)
-        for kind in ("nvlink", "shm")
-    ]
+    ways = [run(kind, inner(kind), seconds=0.1) for kind in ("nvlink", "shm")]
     assert len(curves([ONE, *ways])) == 2
 
 
 def test_matrices_that_differ_in_their_wires_only_are_set_side_by_side():
     """One node over its inner wires, and two nodes over links of two rates: the shortest way first, whenever it ran."""
-    inner = [
-        of(kind, on_nodes(1, ranks=2, wires=[None], **DDP, interconnect=kind), "inner", seconds)
-        for kind, seconds in (("loopback", 0.2), ("nvlink", 0.1))
-    ]
+    one_node = [of(kind, inner(kind), "inner", seconds) for kind, seconds in (("loopback", 0.2), ("nvlink", 0.1))]
     outer = [
         of(label, two(link=link), "outer", seconds)
         for label, link, seconds in (("slow", SLOW, 0.8), ("fast", FAST, 0.4))
     ]
-    (joined,) = across([*outer, ONE, *inner]).values()
+    (joined,) = across([*outer, ONE, *one_node]).values()
     assert [path.name for path, _ in joined] == ["nvlink", "loopback", "fast", "slow"]
     found = compare(curves(joined, of_one_matrix=False))
     assert [row.ratio for row in found.rows] == [None, *map(pytest.approx, (0.5, 0.25, 0.125))]
-    assert across([*outer, ONE]) == across([*inner]) == {}
+    assert across([*outer, ONE]) == across(one_node) == {}
 
 
 def test_as_many_devices_on_more_nodes_are_no_repeats_of_those_on_fewer():
@@ -195,7 +192,7 @@ def test_what_a_node_sent_is_held_against_the_gradients(compared):
 def test_of_several_ranks_a_node_the_algorithm_may_send_less_than_a_ring():
     found = compare(curves([run(f"{link.rate_mbit:g}", two(ranks=4, link=link), seconds=0.1) for link in (FAST, SLOW)]))
     assert {row.needed_factors for row in found.rows} == {(1.0, 1.5)}
-    assert "of 1.000 to 1.500" in transports.markdown(found)
+    assert "of 1.000 to 1.500" in written(found).markdown()
     *_, drawn = page_figures.transports(found, name="m", runs={})
     assert [series.y for series in drawn.series[1:]] == [pytest.approx((least, least)) for least in (1.0, 1.5)]
 
@@ -233,9 +230,9 @@ def test_a_rate_that_was_not_the_limit_is_said_not_to_be_one(links, idle):
     assert [row.not_the_limit for row in found.rows] == idle
     assert [row.asked_gbit for row in found.rows] == [mbit / 1000 for mbit, _ in links]
     assert [row.reached_gbit for row in found.rows] == pytest.approx([0.08 / seconds for _, seconds in links])
-    said = [line for line in transports.markdown(found).splitlines() if line.startswith("| ethernet")]
+    said = [line for line in written(found).markdown().splitlines() if line.startswith("| ethernet")]
     assert ["not the limit" in line for line in said] == idle
-    assert ["not the limit" in label for label in transports_panels(found)[0].series[0].labels] == idle
+    assert ["not the limit" in label for label in panels(found)[0].series[0].labels] == idle
 
 
 def test_links_as_they_are_have_no_rate_that_they_miss():
@@ -255,11 +252,11 @@ def test_within_a_node_bytes_are_those_of_the_wire_that_was_used():
         ("shm", 0, "via SHM/direct", slots),
         ("loopback", 0, "via NET/Socket/0", slots),
     ):
-        trial = on_nodes(1, ranks=2, wires=[None], **DDP, **ON_GPU, interconnect=kind)
+        trial = inner(kind, **ON_GPU)
         path, found = run(kind, trial, seconds=0.1)
         lo = 2 * steps if kind == "loopback" else 0
         said = [*counts(nvlink=[(moved, moved)] * 2, lo=lo), nccl(f"Channel 00 : 0 -> 1 {via}")]
-        used = transport_module.used(trial, gpus, said, pcie=pcie)
+        used = transport.used(trial, gpus, said, pcie=pcie)
         measurement = found.measurement.model_copy(update={"gradient_bytes": MEGABYTE})
         ways.append((path, found.model_copy(update={"transport": used, "measurement": measurement})))
     rows = compare(curves(ways)).rows
@@ -282,10 +279,8 @@ def test_one_device_is_found_for_matrices_that_are_set_side_by_side():
     outer = [
         of(label, two(link=link), "outer", seconds) for label, link, seconds in (("s", SLOW, 0.8), ("f", FAST, 0.4))
     ]
-    inner = of("inner", on_nodes(1, ranks=2, wires=[None], **DDP), "inner", 0.2)
-    against = inner[1].scaling.model_copy(update={"baseline_run_id": "one"})
-    one = (ONE[0], ONE[1].model_copy(update={"run_id": "one"}))
-    (joined,) = across([*outer, one, (inner[0], inner[1].model_copy(update={"scaling": against}))]).values()
+    one_node = but(of("inner", inner("auto"), "inner", 0.2), scaling={"baseline_run_id": "one"})
+    (joined,) = across([*outer, ONE, one_node]).values()
     assert [path.name for path, _ in joined] == ["inner", "f", "s", "one"]
     assert compare(curves(joined, of_one_matrix=False)).baseline.throughput == pytest.approx(320)
 
@@ -293,6 +288,22 @@ def test_one_device_is_found_for_matrices_that_are_set_side_by_side():
 def test_without_a_usable_first_transport_there_are_no_ratios():
     found = compare(curves([ONE, LOST, *FAST_RUNS]))
     assert [row.ratio for row in found.rows] == [None, None]
+
+
+def written(found):
+    return transports.report(found, name="m")
+
+
+def csv_of(found):
+    return written(found).files(pictures=False)["m.csv"]
+
+
+def panels(found):
+    return written(found).pictures["m"].panels
+
+
+def png_of(found):
+    return written(found).pictures["m"].png()
 
 
 def printed(found):
@@ -305,28 +316,28 @@ def printed(found):
     ("name", "form"),
     [
         ("transports-80-columns.txt", printed),
-        ("transports.md", transports.markdown),
-        ("transports.csv", transports.to_csv),
+        ("transports.md", lambda found: written(found).markdown()),
+        ("transports.csv", csv_of),
     ],
 )
 def test_golden(compared, name, form):
     path = GOLDEN / name
-    assert form(compared) == on_file(path, form(compared))
+    assert form(compared) == expected(path, form(compared))
 
 
 def test_every_form_names_what_is_emulated(compared):
-    assert all(text.count("emulated") >= 2 for text in (printed(compared), transports.markdown(compared)))
+    assert all(text.count("emulated") >= 2 for text in (printed(compared), written(compared).markdown()))
     assert "…" not in printed(compared)
-    rows = list(csv.DictReader(io.StringIO(transports.to_csv(compared))))
+    rows = list(csv.DictReader(io.StringIO(csv_of(compared))))
     assert ["emulated" in row["transport"] for row in rows] == [True, True, False]
-    axes = draw(*transports_panels(compared)).axes[0]
+    axes = draw(*panels(compared)).axes[0]
     assert all("emulated" in tick.get_text().replace("\n", " ") for tick in axes.get_yticklabels())
     assert all(bar.get_hatch() for bar in axes.patches)
 
 
 @pytest.mark.filterwarnings("error")  # a glyph that the font lacks is a warning
 def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
-    left, right = transports_panels(compared)
+    left, right = panels(compared)
     assert left.series[0].y == pytest.approx((5120 / 9, 160))
     assert [series.y for series in right.series] == [pytest.approx((1.01, 1.1)), pytest.approx((1.0, 1.0))]
     assert (left.y, right.y) == ("throughput (images/s)", "sent in a step (MB), by a GPU or a node")
@@ -334,27 +345,24 @@ def test_the_plot_draws_what_may_be_used_and_names_the_rest(compared):
     assert "infiniband (asked), 2 workers × 1 core invalid (INTERCONNECT=infiniband asked, ethernet (eth0) used" in said
     drawn = draw(left, right, side_by_side=True).axes
     assert [bar.get_width() for axes in drawn for bar in axes.patches] == pytest.approx([5120 / 9, 160, 1.01, 1.1])
-    png = transports_png(compared)
+    png = png_of(compared)
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
-    assert transports_png(compared) == png
+    assert png_of(compared) == png
 
 
 def test_without_counters_there_is_one_panel():
-    ways = [
-        run(kind, on_nodes(1, ranks=2, wires=[None], **DDP, interconnect=kind), seconds=0.1)
-        for kind in ("nvlink", "shm")
-    ]
-    assert len(transports_panels(compare(curves([ONE, *ways])))) == 1
+    ways = [run(kind, inner(kind), seconds=0.1) for kind in ("nvlink", "shm")]
+    assert len(panels(compare(curves([ONE, *ways])))) == 1
 
 
 def test_nothing_usable_is_no_plot():
     other = run("lost-2", two(interconnect="roce"), seconds=0.1, reasons=("x",))
-    assert transports_png(compare(curves([ONE, LOST, other]))) is None
+    assert png_of(compare(curves([ONE, LOST, other]))) is None
 
 
 def test_a_matrix_over_several_transports_leaves_a_report_of_each_and_the_comparison(tmp_path):
     console = Console(width=200, file=io.StringIO())
-    publish(RUNS, out=tmp_path, name="m", console=console)
+    publish(RUNS, out=tmp_path, name="m", console=console, verbose=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *(f"m-ethernet-eth0-emulated-100mbit.{kind}" for kind in ("csv", "md", "png")),
         *(f"m-ethernet-eth0-emulated-1gbit.{kind}" for kind in ("csv", "md", "png")),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import scaled
 
-from runner.core.events.training import Pace
+from runner.core.events import Pace
 from runner.core.trial import ProfilePass
 from runner.run.trial_runner import alike, as_run
 

@@ -73,10 +73,8 @@ def test_files_arrive_with_their_owners_and_rights():
 def test_nothing_is_started_and_only_the_volume_stays():
     api = Api()
     fill(api)
-    labels, mounted = (
-        owner.signed({"a": "b"}),
-        {"binds": {"run-programs": {"bind": "/volume", "mode": "rw"}}, "network_mode": "none"},
-    )
+    labels = owner.signed({"a": "b"})
+    mounted = {"binds": {"run-programs": {"bind": "/volume", "mode": "rw"}}, "network_mode": "none"}
     assert api.calls == [
         ("create_volume", "run-programs", labels),
         ("create_container", "some:image", "run-programs-fill", labels, mounted),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.commands.compare_flow import compare_runs
+from runner.commands import compare_flow
 from runner.commands.report import KEPT_PAGE, report
 from runner.report import canvas
 
@@ -30,11 +30,6 @@ def test_they_are_drawn_again_to_the_byte(folder, tmp_path, monkeypatch):
     assert [name for name in drawn if drawn[name] != kept[name]] == []
 
 
-def test_the_picture_of_emulated_links_is_the_one_beside_its_records():
-    (drawn,) = (RESULTS / "epyc-2core").glob("*-transports.png")
-    assert (RESULTS.parent / "docs/interconnects.png").read_bytes() == drawn.read_bytes()
-
-
 def tables(folder):
     return {
         path.name: path.read_bytes()
@@ -51,7 +46,7 @@ def test_the_documents_print_what_compare_prints(monkeypatch, capsys):
     assert shown
     for text in shown:
         sides = re.search(r"make compare A='([^']+)' B='([^']+)'", text)
-        compare_runs(*sides.groups(), threshold=None, form="markdown")
+        compare_flow.compare_runs(*compare_flow.sides(*sides.groups()), threshold=None, form="markdown")
         printed = capsys.readouterr().out.splitlines()
         start = text.index("| trial | runs | A | B | B/A |")
         assert [line for line in text[start:].split("\n\n")[0].splitlines() if line not in printed] == []

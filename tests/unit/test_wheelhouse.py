@@ -19,7 +19,7 @@ from runner.core.errors import RequestError
 from runner.images import wheelhouse
 from runner.images.catalog import load_images
 from runner.images.spec import ImageSpec
-from runner.images.wheelhouse import Pin, Target, fetch, read_lock, size_mib
+from runner.images.wheelhouse import Pin, Target, fetch, read_lock
 
 CATALOG = load_images(Path(__file__).parents[2])
 IMAGE = CATALOG.find("mxnet", "1.9.1", "cpu")
@@ -137,22 +137,18 @@ def test_a_damaged_wheel_is_fetched_again(tmp_path, sources):
     assert wheel.read_bytes() == whole
 
 
-def test_a_forged_wheel_is_refused(tmp_path, sources):
-    make_wheel(sources, "tiny", "1.2", body="forged = True\n")
+@pytest.mark.parametrize(
+    ("there", "sentence"),
+    [(True, "is not the file that was locked"), (False, "is not in this machine's package sources;")],
+)
+def test_a_forged_or_missing_wheel_is_refused(tmp_path, sources, there, sentence):
+    sources.mkdir()
+    if there:
+        make_wheel(sources, "tiny", "1.2", body="forged = True\n")
     image = locked(tmp_path, f"tiny==1.2 --hash=sha256:{'0' * 64}\n")
-    with pytest.raises(RequestError, match=r"mxnet 1.9.1 can't be built: .* is not the file that was locked"):
+    with pytest.raises(RequestError, match=f"^mxnet 1.9.1 can't be built: tiny==1.2 {sentence}"):
         fetch(image, cache=tmp_path / "cache", report=print)
     assert list((tmp_path / "cache/wheels").iterdir()) == []
-
-
-def test_a_wheel_that_no_source_has_is_named(tmp_path, sources):
-    sources.mkdir()
-    image = locked(tmp_path, f"tiny==1.2 --hash=sha256:{'0' * 64}\n")
-    with pytest.raises(RequestError) as caught:
-        fetch(image, cache=tmp_path / "cache", report=print)
-    assert str(caught.value).startswith(
-        "mxnet 1.9.1 can't be built: tiny==1.2 is not in this machine's package sources; see `pip config list`"
-    )
 
 
 def test_the_images_own_index_is_asked_for_what_is_missing(tmp_path, sources, monkeypatch):
@@ -168,13 +164,5 @@ def test_the_images_own_index_is_asked_for_what_is_missing(tmp_path, sources, mo
 def test_a_disk_that_is_too_small_is_refused_before_anything_is_fetched(tmp_path, sources, monkeypatch):
     image = locked(tmp_path, f"tiny==1.2 --hash=sha256:{'0' * 64}\n", wheels_mib=500)
     monkeypatch.setattr(wheelhouse, "free_mib", lambda _: 499)
-    with pytest.raises(
-        RequestError, match=r"has 499 MiB free, the wheels of mxnet 1.9.1 need 500; free some or set DLSCALE_CACHE"
-    ):
+    with pytest.raises(RequestError, match=r"has 499 MiB free, the wheels of mxnet 1.9.1 need 500; free some or set"):
         fetch(image, cache=tmp_path / "cache", report=lambda _: pytest.fail("something was fetched"))
-
-
-def test_a_size_is_rounded_up_to_whole_mebibytes(tmp_path):
-    (tmp_path / "a").write_bytes(bytes(2**20))
-    (tmp_path / "b").write_bytes(b"1")
-    assert size_mib((tmp_path / "a", tmp_path / "b")) == 2

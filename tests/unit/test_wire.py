@@ -7,7 +7,7 @@ import examples
 import pytest
 
 from runner.core.errors import RequestError
-from runner.core.node import Hca, Nic
+from runner.core.node import Hca, Member, Nic
 from runner.core.wire import NodeWires
 from runner.plan.wire import Wanted, choose_wires
 
@@ -38,7 +38,7 @@ ROCE = node(
 
 def choose(*nodes, said=None, **wanted):
     values = {"interconnect": "auto", **wanted}
-    return choose_wires([(one, said or NodeWires()) for one in nodes], Wanted(**values))
+    return choose_wires([Member(one, said or NodeWires()) for one in nodes], Wanted(**values))
 
 
 def told(wire):

@@ -86,7 +86,7 @@ def test_a_good_file_becomes_the_type(tmp_path):
         (
             "size_mib: 610",
             "version: 2.0.0",
-            "file.yaml:5: key 'version' is already on line 4 of images.mxnet[0]; keep one of them",
+            "file.yaml:5: is no valid YAML (key 'version' is already on line 4); mend this line",
         ),
         (
             "limit: 3",
@@ -98,7 +98,7 @@ def test_a_good_file_becomes_the_type(tmp_path):
             "- versoin: 1.9.1",
             "file.yaml:4: unknown key 'versoin' in images.mxnet[0]; did you mean 'version'?",
         ),
-        ("limit: 3", "? [a, b]\n: 3", "file.yaml:7: a key of the top level is not a plain word; write a single word"),
+        ("limit: 3", "? [a, b]\n: 3", "file.yaml:7: is no valid YAML (a key is not a plain word); mend this line"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, old, new, sentence):
@@ -137,17 +137,20 @@ def test_a_list_where_a_mapping_belongs_is_an_error(tmp_path):
         ("images: &a\n  mxnet: *a\n", "file.yaml:2: *a is within what it stands for; write out what it is"),
         (
             "limit: 2020-13-45\n",
-            "file.yaml:1: limit is '2020-13-45', which is no timestamp; correct it, or put it in quotes",
+            "file.yaml:1: is no valid YAML ('2020-13-45' is no timestamp, put it in quotes if it is text); mend this line",
         ),
         (
             "2020-13-45: 1\n",
-            "file.yaml:1: the top level is '2020-13-45', which is no timestamp; correct it, or put it in quotes",
+            "file.yaml:1: is no valid YAML ('2020-13-45' is no timestamp, put it in quotes if it is text); mend this line",
         ),
         (
             "images:\n  a: !!bool perhaps\n",
-            "file.yaml:2: images.a is 'perhaps', which is no bool; correct it, or put it in quotes",
+            "file.yaml:2: is no valid YAML ('perhaps' is no bool, put it in quotes if it is text); mend this line",
         ),
-        ("limit: !!int ''\n", "file.yaml:1: limit is '', which is no int; correct it, or put it in quotes"),
+        (
+            "limit: !!int ''\n",
+            "file.yaml:1: is no valid YAML ('' is no int, put it in quotes if it is text); mend this line",
+        ),
         (
             "images: " + "[" * 100_000,
             "file.yaml:1: is nested deeper than 50 levels; no file of the suite is, so give the one that you meant",
@@ -160,7 +163,7 @@ def test_what_would_end_the_reader_is_refused(tmp_path, text, sentence):
 
 
 def test_a_number_of_too_many_digits_is_refused(tmp_path):
-    assert ":1: limit is '999" in refusal(tmp_path, "limit: " + "9" * 5000)
+    assert ":1: is no valid YAML ('999" in refusal(tmp_path, "limit: " + "9" * 5000)
 
 
 def test_aliases_count_as_what_they_stand_for(tmp_path):

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runner.analysis.compare.identity import identity, in_words
+from runner.analysis.comparisons.identity import identity, in_words
 from runner.analysis.summarize import between, machine, summarize, version_of
 from runner.analysis.summary import Row
 from runner.core.record import RunRecord
-from runner.core.trial import ForeignTrial, Trial
+from runner.core.trial import ExternalTrial, Trial
 
 _OF_WIRES: Final = ("interconnect", "link")
 _TOLD: Final = ("framework", "model", "mode", "image_shape", "device_name", *_OF_WIRES)
@@ -29,7 +29,6 @@ class Cell:
         record: the first of them, for what they have in common.
         setting: what sets it apart from other cells of its network, framework and number of devices, in words.
         row: its runs pooled, with speedup and efficiency where runs on one device are on file.
-        runs: their ids.
     """
 
     record: RunRecord
@@ -59,7 +58,7 @@ def cells(records: Iterable[RunRecord]) -> list[Cell]:
 def _key(record: RunRecord) -> tuple[object, ...]:
     """What is compared by `identity`, the software and cores that it leaves free, and the wires that were used, whichever were asked for."""
     trial = record.trial
-    software = trial.image if isinstance(trial, ForeignTrial) else version_of(record)
+    software = trial.image if isinstance(trial, ExternalTrial) else version_of(record)
     given = (trial.threads, trial.loader_workers) if isinstance(trial, Trial) and trial.device == "cpu" else ()
     facts = tuple((name, value) for name, value in identity(record) if name not in _OF_WIRES)
     return facts, software, record.engine, machine(record), trial.cpus_per_worker, given, _wires(record)

@@ -5,24 +5,19 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 
+from runner.analysis.comparisons.grouping import Run
 from runner.core.frozen import Frozen
 from runner.core.record import RunRecord
-from runner.core.trial import Case, Trial
-
-Run = tuple[Path, RunRecord]
-
+from runner.core.trial import Case
 
 CASES: tuple[Case, ...] = ("one", "sequential", "together")
 
 
 class CaseFigures(Frozen):
-    """What the trainings of one case took together, over its repeats.
+    """What the trainings of one case, each on `devices`, took together over its repeats.
 
     Attributes:
-        trainings: how many of them.
-        devices: of each.
         shared: whether those at once had all devices in common.
         total_s: of each usable repeat: at once, from the first one's first measured window to the last one's end, by the clock of the
             machine; else their measured times added up. Start, model and warm-up count in none of them.
@@ -46,37 +41,31 @@ class CaseFigures(Frozen):
 
 def figures(runs: Sequence[Run]) -> tuple[CaseFigures, ...]:
     """What the runs of one matrix came to, a case each; one without runs is not there."""
-    found = []
-    for case in CASES:
-        own = [
-            (record.trial, record.trial.concurrent, record)
-            for _, record in runs
-            if isinstance(record.trial, Trial) and record.trial.concurrent and record.trial.concurrent.case == case
-        ]
-        if not own:
-            continue
-        trial, concurrent, _ = own[0]
-        repeats: dict[int, list[RunRecord]] = {}
-        for one, _, record in own:
-            repeats.setdefault(one.repeat, []).append(record)
-        expected = 1 if case == "one" else concurrent.trainings
-        whole = [
-            records
-            for records in repeats.values()
-            if len(records) == expected and all(record.validity.status != "invalid" for record in records)
-        ]
-        found.append(
-            CaseFigures(
-                case=case,
-                trainings=expected,
-                devices=trial.world_size,
-                shared=concurrent.shared,
-                total_s=tuple(total_s(records, case=case) for records in whole),
-                samples=sum(record.measurement.samples for record in whole[0]) if whole else 0,
-                reasons=tuple(dict.fromkeys(reason for _, _, record in own for reason in record.validity.reasons)),
-            )
-        )
-    return tuple(found)
+    return tuple(found for case in CASES if (found := _figures(case, [record for _, record in runs])))
+
+
+def _figures(case: Case, records: Sequence[RunRecord]) -> CaseFigures | None:
+    own = [record for record in records if record.trial.concurrent and record.trial.concurrent.case == case]
+    if not own or not (concurrent := own[0].trial.concurrent):
+        return None
+    repeats: dict[int, list[RunRecord]] = {}
+    for record in own:
+        repeats.setdefault(record.trial.repeat, []).append(record)
+    expected = 1 if case == "one" else concurrent.trainings
+    whole = [
+        repeat
+        for repeat in repeats.values()
+        if len(repeat) == expected and all(record.validity.status != "invalid" for record in repeat)
+    ]
+    return CaseFigures(
+        case=case,
+        trainings=expected,
+        devices=own[0].trial.world_size,
+        shared=concurrent.shared,
+        total_s=tuple(total_s(repeat, case=case) for repeat in whole),
+        samples=sum(record.measurement.samples for record in whole[0]) if whole else 0,
+        reasons=tuple(dict.fromkeys(reason for record in own for reason in record.validity.reasons)),
+    )
 
 
 def total_s(records: Sequence[RunRecord], *, case: Case) -> float:

@@ -5,15 +5,13 @@ A network's runs may be of several matrices: those that share the key of their s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from runner.analysis.comparisons.alike import Names, Run, slug, software, trial_of
+from runner.analysis.comparisons.grouping import Names, Run, ids, is_training, partition, slug, software, trial_of
 from runner.analysis.summarize import between, device_name, model_in_words, summarize, version_of
 from runner.analysis.summary import Row
 from runner.core.frozen import Frozen
-from runner.core.record import RunRecord
-from runner.core.trial import Trial
 
 SCALES: Final = 3
 """Numbers of devices that one of two networks has at the least: what two have in common is no curve."""
@@ -27,44 +25,73 @@ _FACTS: Final = (
 """Of a trial, what the networks of a report have in common."""
 
 
-def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
-    """Find what several networks were trained on; passes under a profiler, trainings at once and other programs are left out.
+class Network(Frozen):
+    """One network on one device and on more.
 
-    Args:
-        runs: run directories and their records, in any order; invalid ones have no figure.
+    Attributes:
+        batch: samples of a device; of all with strong scaling.
+        rows: by scale.
+        runs: (rows,) ids of the runs behind each.
     """
-    alone: dict[str, list[Run]] = {}
-    kinds: dict[tuple[object, ...], dict[str, list[Run]]] = {}
-    for path, record in runs:
-        trial = record.trial
-        if not isinstance(trial, Trial) or trial.mode != "train" or record.profiled or record.concurrent:
-            continue
-        if trial.world_size == 1:
-            alone.setdefault(trial.key, []).append((path, record))
-        else:
-            kinds.setdefault(_kind(record, trial), {}).setdefault(trial.key, []).append((path, record))
+
+    label: str
+    batch: int
+    unit: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    runs: tuple[tuple[str, ...], ...]
+
+
+class Networks(Frozen):
+    """Networks that were trained alike, by name.
+
+    Attributes:
+        setting: how they were trained, in one line, but for
+        techniques: what those on several devices did to be faster than the plain program.
+        ran_on: what the largest scale ran on, in one line.
+    """
+
+    name: str
+    title: str
+    setting: str
+    techniques: tuple[str, ...]
+    ran_on: str
+    networks: tuple[Network, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """How they were trained, in a line or two."""
+        return (self.setting, *((f"with {', '.join(self.techniques)}",) if self.techniques else ()))
+
+
+def networks(runs: Sequence[Run]) -> tuple[Networks, ...]:
+    """Find what several networks were trained on."""
+    trainings = [run for run in runs if is_training(run[1]) and trial_of(run).mode == "train"]
+    alone = partition([run for run in trainings if trial_of(run).world_size == 1], _key)
     names = Names()
     found = []
-    for curves in kinds.values():
-        whole = {key: [*alone[key], *own] for key, own in curves.items() if key in alone}
-        curved = any(len(_scales(own)) >= SCALES for own in whole.values())
-        models = {trial_of(own[0]).model for own in whole.values()}
-        if len(models) >= SEVERAL or (len(whole) > 1 and curved):
-            found.append(_report(list(whole.values()), name=names.take(_name(next(iter(whole.values()))[-1]))))
+    for kind in partition([run for run in trainings if trial_of(run).world_size > 1], _kind).values():
+        curves = [[*alone[key], *own] for key, own in partition(kind, _key).items() if key in alone]
+        curved = any(len({trial_of(run).world_size for run in own}) >= SCALES for own in curves)
+        models = {trial_of(own[0]).model for own in curves}
+        if len(models) >= SEVERAL or (len(curves) > 1 and curved):
+            found.append(_report(curves, name=names.take(_name(curves[0][-1]))))
     return tuple(found)
 
 
-def _kind(record: RunRecord, trial: Trial) -> tuple[object, ...]:
+def _key(run: Run) -> tuple[str]:
+    return (trial_of(run).key,)
+
+
+def _kind(run: Run) -> tuple[object, ...]:
     """What the networks of a report have in common."""
+    trial, record = trial_of(run), run[1]
     return (
         *(getattr(trial, name) for name in _FACTS),
         *(version_of(record), record.engine, device_name(record)),
         trial.dataset.digest if trial.dataset else None,
     )
-
-
-def _scales(runs: Sequence[Run]) -> set[int]:
-    return {record.trial.world_size for _, record in runs}
 
 
 def _name(run: Run) -> str:
@@ -98,60 +125,9 @@ def _network(runs: Sequence[Run]) -> Network:
         batch=trial.batch_per_device if trial.scaling == "weak" else trial.global_batch,
         unit=summary.rate_unit,
         rows=summary.rows,
-        notes=(*_reasons(summary.rows), *summary.notes),
-        runs=tuple(
-            tuple(record.run_id for _, record in runs if record.trial.world_size == row.scale) for row in summary.rows
+        notes=(
+            *(f"{row.devices} {row.status}: {'; '.join(row.reasons)}" for row in summary.rows if row.reasons),
+            *summary.notes,
         ),
+        runs=tuple(ids([run for run in runs if run[1].trial.world_size == row.scale]) for row in summary.rows),
     )
-
-
-def _reasons(rows: Sequence[Row]) -> Iterator[str]:
-    """What is wrong with single rows."""
-    return (f"{row.devices} {row.status}: {'; '.join(row.reasons)}" for row in rows if row.reasons)
-
-
-class Network(Frozen):
-    """One network on one device and on more.
-
-    Attributes:
-        label: its name, with the size of its images.
-        batch: samples of a device; of all with strong scaling.
-        unit: of its throughput.
-        rows: by scale.
-        notes: what these figures alone would hide.
-        runs: (rows,) ids of the runs behind each.
-    """
-
-    label: str
-    batch: int
-    unit: str
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-    runs: tuple[tuple[str, ...], ...]
-
-
-class Networks(Frozen):
-    """Networks that were trained alike.
-
-    Attributes:
-        name: of its reports.
-        title: framework, version, how many networks.
-        setting: how they were trained, in one line, but for
-        techniques: what those on several devices did to be faster than the plain program.
-        ran_on: what the largest scale ran on, in one line.
-        networks: by name.
-        notes: what the figures alone would hide.
-    """
-
-    name: str
-    title: str
-    setting: str
-    techniques: tuple[str, ...]
-    ran_on: str
-    networks: tuple[Network, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def how(self) -> tuple[str, ...]:
-        """How they were trained, in a line or two."""
-        return (self.setting, *((f"with {', '.join(self.techniques)}",) if self.techniques else ()))

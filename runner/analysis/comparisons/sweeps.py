@@ -10,7 +10,20 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from runner.analysis.comparisons.alike import Names, Run, slug, software, threads, trial_of, versions
+from runner.analysis.comparisons.grouping import (
+    Names,
+    Run,
+    TrainingReport,
+    grouped,
+    ids,
+    partition,
+    pixels,
+    slug,
+    software,
+    threads,
+    trial_of,
+    versions,
+)
 from runner.analysis.summarize import machine, mode_in_words, summarize, version_of
 from runner.analysis.summary import Row, Status
 from runner.core.frozen import Frozen
@@ -18,161 +31,19 @@ from runner.core.record import RunRecord
 from runner.core.trial import Trial
 
 _FACTS: Final = (
-    *(
-        "framework",
-        "workload",
-        "model",
-        "image_shape",
-        "num_classes",
-        "decode",
-        "loader_workers",
-        "device",
-        "cpus_per_worker",
-    ),
+    *("framework", "workload", "model", "image_shape", "num_classes", "decode", "loader_workers", "device"),
+    "cpus_per_worker",
     *("world_size", "nodes", "way", "horovod", "xla", "techniques", "fit", "interconnect", "iface", "hca", "link"),
 )
 """Of a trial, what the runs of a sweep have in common."""
 
 
-def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
-    """Find what was run with several batches; runs of other programs than the suite's, and trainings at once, are left out.
-
-    Args:
-        runs: run directories and their records, in any order; invalid ones have no figure.
-    """
-    kinds: dict[tuple[object, ...], list[Run]] = {}
-    for path, record in runs:
-        if isinstance(record.trial, Trial) and not record.concurrent:
-            kinds.setdefault(_kind(record, record.trial), []).append((path, record))
-    names = Names()
-    found = []
-    for own in kinds.values():
-        points = _points(own)
-        if _varies(points):
-            found.append(_sweep(own, points, name=names.take(_name(own[0]))))
-    return tuple(found)
-
-
-def _kind(record: RunRecord, trial: Trial) -> tuple[object, ...]:
-    """What the runs of a sweep have in common."""
-    return (
-        *(getattr(trial, name) for name in _FACTS),
-        *(version_of(record), mode_in_words(record), machine(record), record.engine, threads(trial)),
-        tuple(sorted(trial.settings.items())),
-        trial.dataset.digest if trial.dataset else None,
-    )
-
-
-def _varies(points: Sequence[Point]) -> bool:
-    """Whether there are figures of two batches at one precision."""
-    batches: dict[str, set[int]] = {}
-    for point in points:
-        if point.throughput is not None or point.compute_percent is not None:
-            batches.setdefault(point.precision, set()).add(point.batch)
-    return any(len(own) > 1 for own in batches.values())
-
-
-def _name(run: Run) -> str:
-    trial = trial_of(run)
-    size = (f"{trial.image_shape[1]}px",) if trial.image_shape else ()
-    return slug(("sweep", *software(run), trial.model, *size, f"{trial.world_size}{trial.device}"))
-
-
-def _sweep(runs: Sequence[Run], points: tuple[Point, ...], *, name: str) -> Sweep:
-    summary = summarize([run for run in runs if not run[1].profiled] or runs)
-    trial = trial_of(runs[0])
-    size = " {1}×{2}".format(*trial.image_shape) if trial.image_shape else ""
-    data = "images of a data set" if trial.dataset else "synthetic data"
-    way = f", {trial.way}" if trial.world_size > 1 else ""
-    where = f" of {trial.nodes} nodes" if trial.nodes > 1 else ""
-    return Sweep(
-        name=name,
-        title=summary.title,
-        setting=f"{trial.model}{size}, {summary.rows[0].devices}{where}{way}, {data}",
-        ran_on=summary.ran_on,
-        device=trial.device,
-        unit=summary.rate_unit,
-        points=points,
-        notes=tuple(_notes(runs, points)),
-    )
-
-
-def _points(runs: Sequence[Run]) -> tuple[Point, ...]:
-    """A point for each precision and batch of which there is a figure, or was to be one; a precision's in the order of its batches."""
-    cells: dict[tuple[str, int], list[Run]] = {}
-    for path, record in runs:
-        assert isinstance(record.trial, Trial)  # noqa: S101 - no other has a kind
-        cells.setdefault((record.trial.precision, record.trial.batch_per_device), []).append((path, record))
-    points = (_point(precision, batch, cells[precision, batch]) for precision, batch in sorted(cells))
-    return tuple(point for point in points if point.row or point.compute_percent is not None)
-
-
-def _point(precision: str, batch: int, runs: Sequence[Run]) -> Point:
-    measured = [run for run in runs if not run[1].profiled]
-    row = summarize(measured).rows[0] if measured else None
-    passes = [record for _, record in runs if _traced(record)]
-    telemetry = row.telemetry if row else None
-    return Point(
-        precision=precision,
-        batch=batch,
-        row=row,
-        compute_percent=_compute_percent(passes),
-        compute_status=_worst(passes),
-        runs=tuple(record.run_id for _, record in runs),
-        utilisation_percent=telemetry.utilisation_percent if telemetry else None,
-        sm_active_percent=telemetry.mean(lambda gpu: gpu.sm_active_percent) if telemetry else None,
-        fp32_percent=telemetry.mean(lambda gpu: gpu.fp32_utilisation) if telemetry else None,
-        tensor_percent=telemetry.mean(lambda gpu: gpu.tensor_percent) if telemetry else None,
-        power_w=telemetry.power_w if telemetry else None,
-        samples_per_joule=telemetry.samples_per_joule if telemetry else None,
-    )
-
-
-def _traced(record: RunRecord) -> bool:
-    """Whether it is a pass that may be used and traced whole steps.
-
-    One that reads counters runs kernels one after the other, and one of a region sees nothing of the rest of a step.
-    """
-    profile = record.profile
-    whole = profile is not None and profile.kind == "kernels" and profile.region is None
-    return whole and record.validity.status != "invalid"
-
-
-def _compute_percent(passes: Sequence[RunRecord]) -> float | None:
-    """GPU compute utilisation over passes; None without any on a GPU."""
-    used = [use for record in passes if record.profile and (use := record.profile.gpu_total)]
-    elapsed_s = math.fsum(use.elapsed_s for use in used)
-    return 100 * math.fsum(use.busy_s for use in used) / elapsed_s if elapsed_s else None
-
-
-def _worst(passes: Sequence[RunRecord]) -> Status | None:
-    if not passes:
-        return None
-    return "valid" if all(record.validity.status == "valid" for record in passes) else "degraded"
-
-
-def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:
-    """What is wrong with single points, and what else than the batch differed between them."""
-    for point in points:
-        if point.row and point.row.reasons:
-            yield f"{point.precision}, batch {point.batch} {point.row.status}: {'; '.join(point.row.reasons)}"
-    for _, record in runs:
-        trial = record.trial
-        if isinstance(trial, Trial) and trial.profile and trial.profile.kind == "kernels" and record.validity.reasons:
-            what = f"{trial.precision}, batch {trial.batch_per_device}, pass under a profiler"
-            yield f"{what} {record.validity.status}: {'; '.join(record.validity.reasons)}"
-    yield from versions(runs, but="batch")
-
-
 class Point(Frozen):
-    """One batch at one precision.
+    """One batch of a device at one precision: the measured runs together, and passes under a profiler.
 
     Attributes:
-        batch: samples of a device.
-        row: the measured runs together; None where there are only passes under a profiler.
-        compute_percent: GPU compute utilisation of the passes under a profiler.
-        compute_status: whether all of these passes are valid; None without any.
-        runs: ids of the measured runs and of the passes.
+        row: None where there are only passes.
+        compute_percent: GPU compute utilisation of the passes; `compute_status`: whether all of them are valid.
         utilisation_percent: and all below it: over the measured windows, the mean of the devices, power and energy of all of them; None
             unless each is known.
     """
@@ -201,24 +72,119 @@ class Point(Frozen):
         return self.row.throughput if self.row else None
 
 
-class Sweep(Frozen):
-    """What was run with several batches and otherwise alike.
+class Sweep(TrainingReport):
+    """What was run with several batches and otherwise alike: a point for each precision and batch, in that order."""
 
-    Attributes:
-        name: begins the names of its reports.
-        title: framework, version, model.
-        setting: on how many of which devices, in one line.
-        ran_on: what it ran on, in one line.
-        unit: of the throughput.
-        points: by precision, then by batch.
-        notes: what the figures alone would hide.
-    """
-
-    name: str
-    title: str
-    setting: str
-    ran_on: str
     device: Literal["cpu", "gpu"]
-    unit: str
     points: tuple[Point, ...]
-    notes: tuple[str, ...]
+
+
+def sweeps(runs: Sequence[Run]) -> tuple[Sweep, ...]:
+    """Find what was run with several batches; runs of other programs than the suite's, and trainings at once, are left out."""
+    own_programs = [run for run in runs if isinstance(run[1].trial, Trial) and not run[1].concurrent]
+    names = Names()
+    found = []
+    for own in partition(own_programs, _kind).values():
+        points = _points(own)
+        if _varies(points):
+            found.append(_sweep(own, points, name=names.take(_name(own[0]))))
+    return tuple(found)
+
+
+def _kind(run: Run) -> tuple[object, ...]:
+    """What the runs of a sweep have in common."""
+    trial, record = trial_of(run), run[1]
+    return (
+        *(getattr(trial, name) for name in _FACTS),
+        *(version_of(record), mode_in_words(record), machine(record), record.engine, threads(trial)),
+        tuple(sorted(trial.settings.items())),
+        trial.dataset.digest if trial.dataset else None,
+    )
+
+
+def _varies(points: Sequence[Point]) -> bool:
+    """Whether there are figures of two batches at one precision."""
+    batches: dict[str, set[int]] = {}
+    for point in points:
+        if point.throughput is not None or point.compute_percent is not None:
+            batches.setdefault(point.precision, set()).add(point.batch)
+    return any(len(own) > 1 for own in batches.values())
+
+
+def _name(run: Run) -> str:
+    trial = trial_of(run)
+    scale = f"{trial.world_size}{trial.device}"
+    return slug(("sweep", *software(run), trial.model, *pixels(trial), scale))
+
+
+def _sweep(runs: Sequence[Run], points: tuple[Point, ...], *, name: str) -> Sweep:
+    summary = summarize([run for run in runs if not run[1].profiled] or runs)
+    trial = trial_of(runs[0])
+    size = " {1}×{2}".format(*trial.image_shape) if trial.image_shape else ""
+    data = "images of a data set" if trial.dataset else "synthetic data"
+    way = f", {trial.way}" if trial.world_size > 1 else ""
+    where = f" of {trial.nodes} nodes" if trial.nodes > 1 else ""
+    return Sweep(
+        name=name,
+        title=summary.title,
+        setting=f"{trial.model}{size}, {summary.rows[0].devices}{where}{way}, {data}",
+        ran_on=summary.ran_on,
+        device=trial.device,
+        unit=summary.rate_unit,
+        points=points,
+        notes=tuple(_notes(runs, points)),
+    )
+
+
+def _points(runs: Sequence[Run]) -> tuple[Point, ...]:
+    """A point for each precision and batch of which there is a figure, or was to be one; a precision's in the order of its batches."""
+    cells = grouped(runs, lambda run: (trial_of(run).precision, trial_of(run).batch_per_device))
+    points = (_point(precision, batch, own) for (precision, batch), own in cells.items())
+    return tuple(point for point in points if point.row or point.compute_percent is not None)
+
+
+def _point(precision: str, batch: int, runs: Sequence[Run]) -> Point:
+    measured = [run for run in runs if not run[1].profiled]
+    row = summarize(measured).rows[0] if measured else None
+    passes = [record for _, record in runs if _traced(record)]
+    used = [use for record in passes if record.profile and (use := record.profile.gpu_total)]
+    elapsed_s = math.fsum(use.elapsed_s for use in used)
+    valid = all(record.validity.status == "valid" for record in passes)
+    telemetry = row.telemetry if row else None
+    return Point(
+        precision=precision,
+        batch=batch,
+        row=row,
+        compute_percent=100 * math.fsum(use.busy_s for use in used) / elapsed_s if elapsed_s else None,
+        compute_status=("valid" if valid else "degraded") if passes else None,
+        runs=ids(runs),
+        utilisation_percent=telemetry.utilisation_percent if telemetry else None,
+        sm_active_percent=telemetry.mean(lambda gpu: gpu.sm_active_percent) if telemetry else None,
+        fp32_percent=telemetry.mean(lambda gpu: gpu.fp32_utilisation) if telemetry else None,
+        tensor_percent=telemetry.mean(lambda gpu: gpu.tensor_percent) if telemetry else None,
+        power_w=telemetry.power_w if telemetry else None,
+        samples_per_joule=telemetry.samples_per_joule if telemetry else None,
+    )
+
+
+def _traced(record: RunRecord) -> bool:
+    """Whether it is a pass that may be used and traced whole steps.
+
+    One that reads counters runs kernels one after the other, and one of a region sees nothing of the rest of a step.
+    """
+    profile = record.profile
+    whole = profile is not None and profile.kind == "kernels" and profile.region is None
+    return whole and record.validity.status != "invalid"
+
+
+def _notes(runs: Sequence[Run], points: Sequence[Point]) -> Iterator[str]:
+    """What is wrong with single points, and what else than the batch differed between them."""
+    for point in points:
+        if point.row and point.row.reasons:
+            yield f"{point.precision}, batch {point.batch} {point.row.status}: {'; '.join(point.row.reasons)}"
+    for run in runs:
+        trial, record = trial_of(run), run[1]
+        if trial.profile and trial.profile.kind == "kernels" and record.validity.reasons:
+            what = f"{trial.precision}, batch {trial.batch_per_device}, pass under a profiler"
+            yield f"{what} {record.validity.status}: {'; '.join(record.validity.reasons)}"
+    yield from versions(runs, but="batch")

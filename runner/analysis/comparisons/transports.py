@@ -1,7 +1,4 @@
-"""What the comparison of transports is made from: one row a transport and scale, every figure with its unit and interval.
-
-Nothing here is computed: `runner/analysis/comparisons/transports.py` makes these values, other modules of this package lay them out.
-"""
+"""Runs that differ in their wires only → one row a transport and scale, every figure with its unit and interval. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from runner.analysis.comparisons.alike import Names, Run, alike, of_batch, slug, trial_of
-from runner.analysis.grading import metrics
+from runner.analysis.comparisons.grouping import Names, Run, alike, of_batch, partition, ratio, slug, trial_of
 from runner.analysis.interconnect.volume import least_factor
-from runner.analysis.summarize import between, summarize, usable_windows, version_of
+from runner.analysis.summarize import between, summarize, version_of
 from runner.analysis.summary import Row
 from runner.core.frozen import Frozen
 from runner.core.measurement import Interval
@@ -23,8 +19,21 @@ from runner.core.request import Interconnect
 from runner.core.transport import CountedWire
 from runner.core.trial import Trial
 
-SAMPLED = "samples of PCIe"
+SAMPLED: Final = "samples of PCIe"
 """What stands for a counter of what has none: shared memory, which GPUs reach over PCIe, and PCIe itself."""
+COUNTERS: Final[Mapping[CountedWire, str]] = {
+    "nvlink": "NVML",
+    "pcie": SAMPLED,
+    "loopback": "kernel",
+    "sockets": "kernel",
+    "rdma": "kernel",
+}
+_KINDS: Final[tuple[Interconnect, ...]] = get_args(Interconnect)
+# The kernel counts headers, too, so that a link that is busy for all of a step reaches nearly its rate (0.92 of 1 Gbit/s and 0.91 of 10 in
+# 20261122T021304Z-bdf7 and 20261122T062504Z-bc42); below this it is idle for some of the time.
+FILLED: Final = 0.9
+# It was the limit all the same if a higher rate made the training so much faster: where computing and sending take turns.
+FASTER: Final = 1.05
 
 
 class ComparedRow(Frozen):
@@ -82,13 +91,9 @@ class ComparedRow(Frozen):
 
 
 class Comparison(Frozen):
-    """The transports of one matrix, which differ in nothing else.
+    """The transports of one matrix, which differ in nothing else: by scale, in the order in which they ran.
 
-    Attributes:
-        rows: by scale, the transports in the order in which they ran.
-        setting, ran_on: what was run, and on what, in one line each.
-        first: the transport that the ratios are to.
-        baseline: the same training on one device, which efficiency is against; None where none is on file.
+    Ratios are to `first`; `baseline` is the same training on one device, which efficiency is against; None where none is on file.
     """
 
     title: str
@@ -100,30 +105,11 @@ class Comparison(Frozen):
     baseline: Row | None = None
 
 
-_KINDS: Final[tuple[Interconnect, ...]] = get_args(Interconnect)
-# Facts of a trial that say what lies between its devices.
-_OF_WIRES: Final = frozenset({"interconnect", "link", "nodes"})
-# The kernel counts headers, too, so that a link that is busy for all of a step reaches nearly its rate (0.92 of 1 Gbit/s and 0.91 of 10 in
-# 20261122T021304Z-bdf7 and 20261122T062504Z-bc42); below this it is idle for some of the time.
-FILLED: Final = 0.9
-# It was the limit all the same if a higher rate made the training so much faster: where computing and sending take turns.
-FASTER: Final = 1.05
-COUNTERS: Final[Mapping[CountedWire, str]] = {
-    "nvlink": "NVML",
-    "pcie": SAMPLED,
-    "loopback": "kernel",
-    "sockets": "kernel",
-    "rdma": "kernel",
-}
-
-
 @dataclass(frozen=True)
 class Curve:
-    """The runs of one way to join the devices, with those that all ways share.
+    """The runs of one way to join the devices (`own`), with those that all ways share.
 
-    Attributes:
-        label: the transport that was used; what was asked for where no run of it may be used.
-        own: run directories and records of this way alone.
+    `label` is the transport that was used; what was asked for where no run of it may be used.
     """
 
     label: str
@@ -139,18 +125,14 @@ class Curve:
 def across(runs: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
     """Runs of several matrices that differ in their wires only, by the name of their report; the shortest way between devices first.
 
-    Args:
-        runs: run directories and their records, in any order; passes under a profiler and trainings at once are left out.
-
-    Returns:
-        By name, the runs on several devices, and after them those on one device that their efficiency is against.
+    After the runs on several devices stand those on one device that their efficiency is against.
     """
     names = Names()
     by_id = {record.run_id: (path, record) for path, record in runs}
     found: dict[str, tuple[Run, ...]] = {}
     for own in alike(
         runs,
-        but=_OF_WIRES,
+        but=("interconnect", "link", "nodes"),
         wanted=lambda trial: trial.world_size > 1,
         also=lambda record, _: (version_of(record), record.engine),
     ):
@@ -172,32 +154,34 @@ def _distance(run: Run) -> tuple[int, int, float]:
 def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, ...]:
     """Part runs by what was asked of the wires, in the order in which they are given; one curve where that is one thing.
 
-    Args:
-        runs: of a matrix, or of several that differ in their wires only.
-        of_one_matrix: whether what ran on one node belongs to every curve where others cross a wire.
+    With `of_one_matrix`, what ran on one node belongs to every curve where others cross a wire.
     """
-    asked: dict[tuple[str, str | None, str, int], list[Run]] = {}
-    shared: list[Run] = []
     several_nodes = of_one_matrix and any(_nodes(record) > 1 for _, record in runs)
-    for path, record in runs:
-        trial = record.trial
-        if not isinstance(trial, Trial) or trial.world_size == 1 or (several_nodes and _nodes(record) == 1):
-            shared.append((path, record))
-            continue
+    crossing = [
+        run
+        for run in runs
+        if isinstance(run[1].trial, Trial)
+        and run[1].trial.world_size > 1
+        and not (several_nodes and _nodes(run[1]) == 1)
+    ]
+
+    def wires(run: Run) -> tuple[str, str | None, str, int]:
+        trial = trial_of(run)
         link = trial.link.label if trial.link else ""
-        nodes = 1 if of_one_matrix else trial.nodes
-        asked.setdefault((trial.interconnect, trial.iface or trial.hca, link, nodes), []).append((path, record))
+        return trial.interconnect, trial.iface or trial.hca, link, 1 if of_one_matrix else trial.nodes
+
+    asked = partition(crossing, wires)
     if len(asked) < 2:  # noqa: PLR2004
         return (Curve(label="", runs=tuple(runs), own=()),)
-    common = {id(record) for _, record in shared}  # to compare records takes long
+    apart = {id(record) for _, record in crossing}  # to compare records takes long
     labels = [_label(own, interconnect, link, nodes) for (interconnect, _, link, nodes), own in asked.items()]
     found = []
-    for label, ((interconnect, _, _, _), own) in zip(labels, asked.items(), strict=True):
-        members = common | {id(record) for _, record in own}
+    for label, ((interconnect, *_), own) in zip(labels, asked.items(), strict=True):
+        others = apart - {id(record) for _, record in own}
         found.append(
             Curve(
                 label=label if labels.count(label) == 1 else f"{label}, asked as {interconnect}",
-                runs=tuple(run for run in runs if id(run[1]) in members),
+                runs=tuple(run for run in runs if id(run[1]) not in others),
                 own=tuple(own),
             )
         )
@@ -205,21 +189,17 @@ def curves(runs: Sequence[Run], *, of_one_matrix: bool = True) -> tuple[Curve, .
 
 
 def compare(found: Sequence[Curve]) -> Comparison:
-    """Set the curves of one matrix side by side.
-
-    Args:
-        found: at least two.
-    """
+    """Set the curves of one matrix side by side, at least two."""
     summaries = [summarize(curve.runs) for curve in found]
     rows = []
     for scale in sorted({record.trial.world_size for curve in found for _, record in curve.own}):
         base = _at(found[0], scale)
         for curve, summary in zip(found, summaries, strict=True):
-            records = _at(curve, scale)
+            own = _at(curve, scale)
             rows += [
-                _compared(curve.label, row, records, [] if curve is found[0] else base)
+                _compared(curve.label, row, own, [] if curve is found[0] else base)
                 for row in summary.rows
-                if row.scale == scale and records
+                if row.scale == scale and own
             ]
     return Comparison(
         title=summaries[0].title,
@@ -253,15 +233,15 @@ def _not_the_limit(row: ComparedRow, rows: Sequence[ComparedRow]) -> bool:
     return row.probe_gb_s is not None and 8 * row.probe_gb_s < FILLED * asked
 
 
-def _at(curve: Curve, scale: int) -> list[RunRecord]:
-    """A curve's own records of one scale."""
-    return [record for _, record in curve.own if record.trial.world_size == scale]
+def _at(curve: Curve, scale: int) -> list[Run]:
+    """A curve's own runs of one scale."""
+    return [run for run in curve.own if run[1].trial.world_size == scale]
 
 
-def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence[RunRecord]) -> ComparedRow:
+def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) -> ComparedRow:
     """One transport at one scale; ratios are to the pooled repeats of `base`, as speedups are."""
-    usable = [record for record in records if record.validity.status != "invalid"]
-    ours, theirs = usable_windows(records), usable_windows(base)
+    usable = [record for _, record in runs if record.validity.status != "invalid"]
+    of_base, of_base_ci95 = ratio(runs, base)
     moved = [found for record in usable if (found := _moved(record))]
     expected = [
         total / _nodes(record) for record in usable if (total := record.transport.expected_bytes_per_step) is not None
@@ -271,14 +251,15 @@ def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence
         for record in usable
         if isinstance(trial := record.trial, Trial) and (gradients := record.transport.gradient_bytes) is not None
     ]
-    link = next((trial.link for record in records if isinstance(trial := record.trial, Trial)), None)
+    link = trial_of(runs[0]).link
     largest = [record.measurement.probe[-1] for record in usable if record.measurement.probe]
+    seconds = math.fsum(one.seconds for one in moved)
     return ComparedRow(
         transport=label,
         row=row,
-        ratio=metrics.pooled_rate(ours) / metrics.pooled_rate(theirs) if ours and theirs else None,
-        ratio_ci95=metrics.ratio_interval(ours, theirs) if ours and theirs else None,
-        nodes=max(map(_nodes, records)),
+        ratio=of_base,
+        ratio_ci95=of_base_ci95,
+        nodes=max(_nodes(record) for _, record in runs),
         sent_bytes=statistics.fmean(one.bytes_a_step for one in moved) if moved else None,
         counted_by=COUNTERS[moved[0].wire] if moved else None,
         gradient_bytes=next(
@@ -289,9 +270,7 @@ def _compared(label: str, row: Row, records: Sequence[RunRecord], base: Sequence
         probe_gb_s=statistics.median(one.busbw_gb_s for one in largest) if largest else None,
         probe_bytes=largest[0].size_bytes if largest else None,
         asked_gbit=link.rate_mbit / 1000 if link and link.rate_mbit is not None else None,
-        reached_gbit=8e-9 * math.fsum(one.bytes_in_all for one in moved) / math.fsum(one.seconds for one in moved)
-        if moved
-        else None,
+        reached_gbit=8e-9 * math.fsum(one.bytes_in_all for one in moved) / seconds if moved else None,
     )
 
 

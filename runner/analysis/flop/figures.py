@@ -1,14 +1,24 @@
-"""What a run's programs and telemetry say → its `FlopFigures`. Pure."""
+"""Model FLOP utilisation and the place under the roofline: what a run's arithmetic came to, over what its devices could do. Pure.
+
+The dense peaks of GPUs are those of `peaks.yaml`, by the driver's name of each. An unknown device has none, and the reason is said in its
+place.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from runner.analysis.flop.peak import gpu_peak, gpus_peak
-from runner.core.events import Event
-from runner.core.events.training import CpuPeak, Env, RunStart
+from pydantic import Field, field_validator
+
+from runner.core import yamlfile
+from runner.core.events import CpuPeak, Env, Event, RunStart
+from runner.core.frozen import Frozen
 from runner.core.measurement import FlopFigures, Peak, utilisation_percent
 from runner.core.trial import Trial
 
@@ -16,22 +26,86 @@ if TYPE_CHECKING:
     from runner.core.telemetry import GpuTelemetry, Telemetry
 
 METHOD: Final = "2 × multiply-adds of convolutions and dense layers of the network as built"
+PEAKS: Final = Path(__file__).with_name("peaks.yaml")
+Arithmetic = Literal["fp64", "fp32", "tf32", "fp16", "bf16"]
+Positive = Annotated[float, Field(gt=0)]
+
+_MAKER: Final = re.compile(r"^(?:NVIDIA |Tesla |GeForce )+")
+
+
+class GpuPeak(Frozen):
+    """One kind of GPU.
+
+    Attributes:
+        name: regular expression over the driver's whole name, without the maker's words before it.
+        tflops: dense TFLOP/s by precision.
+        tensor: precisions whose figure is that of the tensor cores.
+        bandwidth_gb_s: of its memory, in 1e9 bytes a second.
+        cores, boost_mhz: fp32 units and the clock that the figures are for; None where no source has both.
+        source: name of the datasheet or whitepaper.
+    """
+
+    name: str
+    tflops: dict[Arithmetic, Positive]
+    tensor: tuple[Arithmetic, ...] = ()
+    bandwidth_gb_s: Positive
+    cores: int | None = None
+    boost_mhz: int | None = None
+    source: str
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_pattern(cls, name: str) -> str:
+        re.compile(name)
+        return name
+
+    def unit(self, precision: Arithmetic) -> str:
+        """What does arithmetic of a precision: `tensor cores` or `CUDA cores`."""
+        return "tensor cores" if precision in self.tensor else "CUDA cores"
+
+
+class Peaks(Frozen):
+    """All kinds of GPU that are known."""
+
+    gpus: tuple[GpuPeak, ...]
+
+
+@lru_cache(maxsize=1)
+def known_gpus() -> tuple[GpuPeak, ...]:
+    """Every entry of `peaks.yaml`."""
+    return yamlfile.load(PEAKS, Peaks).gpus
+
+
+def gpu_peak(name: str) -> GpuPeak | None:
+    """The entry of a GPU that the driver, or a framework, calls `name`; None for one that is not known."""
+    plain = _MAKER.sub("", name)
+    return next((gpu for gpu in known_gpus() if re.fullmatch(gpu.name, plain, re.IGNORECASE)), None)
+
+
+def gpus_peak(names: Sequence[str], precision: Arithmetic) -> Peak | str:
+    """The peak of GPUs that train together at a precision, or why there is none."""
+    tflops = bandwidth = 0.0
+    sources = []
+    for name, count in sorted(Counter(names).items()):
+        gpu = gpu_peak(name)
+        if gpu is None:
+            return f"no peak is known for {name}"
+        if precision not in gpu.tflops:
+            return f"{name} has no {precision} arithmetic of its own"
+        tflops += count * gpu.tflops[precision]
+        bandwidth += count * gpu.bandwidth_gb_s
+        sources.append(
+            f"{count} × {name}: {gpu.tflops[precision]:g} TFLOP/s in {precision} on {gpu.unit(precision)}; {gpu.source}"
+        )
+    return Peak(tflops=tflops, bandwidth_gb_s=bandwidth, source=" + ".join(sources))
 
 
 def flop_figures(
-    *,
-    trial: Trial,
-    events: Sequence[Event],
-    throughput: float | None,
-    telemetry: Telemetry | None,
+    *, trial: Trial, events: Sequence[Event], throughput: float | None, telemetry: Telemetry | None
 ) -> FlopFigures | None:
-    """Compute the figures of a run; None where its program did not count, as none did in older records.
+    """Compute the figures of a run at a throughput in samples a second; None where its program did not count, as none did in older records.
 
-    Args:
-        trial: the cell of the matrix.
-        events: of all ranks.
-        throughput: samples a second of the whole job.
-        telemetry: of its measured span; the traffic of GPUs' memory comes from there.
+    The traffic of the GPUs' memory is that of the measured span, by `telemetry`.
     """
     counts = [event.flop_per_sample for event in events if isinstance(event, RunStart) and event.flop_per_sample]
     if not counts:
@@ -42,33 +116,28 @@ def flop_figures(
     known = peak if isinstance(peak, Peak) else None
     mfu, above = utilisation_percent(achieved, known.tflops if known else None)
     traffic = _dram_bytes_per_s(trial, telemetry)
-    figures = FlopFigures(
+    per_sample = None if isinstance(traffic, str) or not throughput else traffic / throughput
+    intensity = None if per_sample is None else flop / per_sample
+    ridge = known.tflops * 1e12 / (known.bandwidth_gb_s * 1e9) if known and known.bandwidth_gb_s is not None else None
+    roofline: Literal["memory", "compute"] | None = None
+    if intensity is not None and ridge is not None:
+        roofline = "memory" if intensity < ridge else "compute"
+    return FlopFigures(
         forward_flop_per_sample=counts[0].forward,
         backward_flop_per_sample=counts[0].backward,
         method=METHOD,
         achieved_tflops=achieved,
         peak_tflops=known.tflops if known else None,
-        peak_source=peak.source if isinstance(peak, Peak) else f"unavailable: {peak}",
+        peak_source=known.source if known else f"unavailable: {peak}",
         mfu_percent=mfu,
         above_peak=above,
         bandwidth_gb_s=known.bandwidth_gb_s if known else None,
+        dram_bytes_per_sample=per_sample,
+        intensity_flop_per_byte=intensity,
+        ridge_flop_per_byte=ridge if roofline else None,
+        roofline=roofline,
         roofline_source=f"unavailable: {traffic}" if isinstance(traffic, str) else "DRAM counters of the GPUs",
     )
-    if isinstance(traffic, str) or not throughput:
-        return figures
-    return _under_the_roofline(figures, bytes_per_sample=traffic / throughput)
-
-
-def _under_the_roofline(figures: FlopFigures, *, bytes_per_sample: float) -> FlopFigures:
-    """Place a run by the FLOP that it makes of each byte."""
-    flop = figures.forward_flop_per_sample + figures.backward_flop_per_sample
-    intensity = flop / bytes_per_sample
-    found = figures.model_copy(update={"dram_bytes_per_sample": bytes_per_sample, "intensity_flop_per_byte": intensity})
-    if figures.peak_tflops is None or figures.bandwidth_gb_s is None:
-        return found
-    ridge = figures.peak_tflops * 1e12 / (figures.bandwidth_gb_s * 1e9)
-    bound = "memory" if intensity < ridge else "compute"
-    return found.model_copy(update={"ridge_flop_per_byte": ridge, "roofline": bound})
 
 
 def _peak(trial: Trial, events: Sequence[Event]) -> Peak | str:

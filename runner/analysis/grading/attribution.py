@@ -14,9 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from runner.core.events import Event
-from runner.core.events.training import RunStart, Window
-from runner.core.events.wires import Bandwidth, Compute
+from runner.core.events import Bandwidth, Compute, Event, RunStart, Window
 from runner.core.measurement import Exchange, StepParts
 
 
@@ -59,16 +57,13 @@ NO_WAIT: Final = 0.01
 def step_parts(
     events: Sequence[Event], *, first_window: int, seconds: float, gradient_bytes: int | None
 ) -> StepParts | None:
-    """Attribute the windows of a run that count.
+    """Attribute the windows of a run that count; None where the program told nothing but its windows.
 
     Args:
         events: all events of all ranks.
         first_window: number of the first window that counts.
         seconds: wall time from there to the end of the last window that every rank has.
         gradient_bytes: what a device hands over to be exchanged in one step.
-
-    Returns:
-        None where the program told nothing but its windows.
     """
     ranks: dict[int, list[Window]] = {}
     for event in events:

@@ -13,7 +13,7 @@ from runner.core.events.parse import untag
 # As the kernel's own ending of a process reads: 128 + SIGKILL of a shell, -SIGKILL of Python's launchers.
 KILLED: Final = (137, -9)
 # ssh's own words when it lost a node that it had reached; whoever it started ranks there for knows nothing but its exit code, 255.
-LOST: Final = re.compile(
+LOST: Final = (
     r"^(Connection to \S+ closed by remote host|Timeout, server \S+ not responding|client_loop: send disconnect)"
 )
 LAST_LINES: Final = 3
@@ -26,54 +26,45 @@ class Cause(NamedTuple):
     """A cause of failure and the line that shows it; the first match wins."""
 
     reason: str
-    pattern: re.Pattern[str]
+    pattern: str
 
 
 CAUSES: Final = (
     Cause("ssh lost a node in mid-run; see whether it is up and its cable in", LOST),
     Cause(
         "ssh could not log in to a node's container; see whether its own log says why",
-        re.compile(
-            r"^ssh: (connect to host|Could not resolve hostname) |^\S+@\S+: Permission denied \(|^Host key verification failed"
-        ),
+        r"^ssh: (connect to host|Could not resolve hostname) |^\S+@\S+: Permission denied \(|^Host key verification failed",
     ),
     Cause(
         "NCCL found no interface of the name that it was given; name one of each node with IFACE or in the hosts file",
-        re.compile(r"no socket interface found", re.IGNORECASE),
+        r"(?i)no socket interface found",
     ),
     Cause(
         "the adapter could not pin memory; the engine has to allow it: start dockerd with --default-ulimit memlock=-1",
-        re.compile(r"ibv_(reg_mr|create_cq|create_qp)\S* .*Cannot allocate memory"),
+        r"ibv_(reg_mr|create_cq|create_qp)\S* .*Cannot allocate memory",
     ),
     Cause(
-        f"the device ran out of memory{SMALLER}",
-        re.compile(r"CUDA out of memory|OutOfMemoryError|cudaMalloc.*out of memory", re.IGNORECASE),
+        f"the device ran out of memory{SMALLER}", r"(?i)CUDA out of memory|OutOfMemoryError|cudaMalloc.*out of memory"
     ),
     Cause(
         f"the process ran out of memory{SMALLER}",
-        re.compile(r"MemoryError|Cannot allocate memory|DefaultCPUAllocator: can't allocate", re.IGNORECASE),
+        r"(?i)MemoryError|Cannot allocate memory|DefaultCPUAllocator: can't allocate",
     ),
     Cause(
         "the image has no code for this GPU; `dlscale doctor` names images that do",
-        re.compile(r"no kernel image is available|not compiled with.*sm_\d+", re.IGNORECASE),
+        r"(?i)no kernel image is available|not compiled with.*sm_\d+",
     ),
     Cause(
         "the driver is too old for the image's CUDA; `dlscale doctor` names images that fit",
-        re.compile(r"driver version is insufficient|forward compatibility was attempted", re.IGNORECASE),
+        r"(?i)driver version is insufficient|forward compatibility was attempted",
     ),
-    Cause(
-        "NCCL could not move data between the ranks",
-        re.compile(r"NCCL (error|WARN)|ncclSystemError|ncclUnhandledCudaError"),
-    ),
-    Cause(
-        "shared memory ran out",
-        re.compile(r"No space left on device.*shm|insufficient shared memory|bus error", re.IGNORECASE),
-    ),
+    Cause("NCCL could not move data between the ranks", r"NCCL (error|WARN)|ncclSystemError|ncclUnhandledCudaError"),
+    Cause("shared memory ran out", r"(?i)No space left on device.*shm|insufficient shared memory|bus error"),
     Cause(
         "the image has no such program; install it there, or add its folder to the image's PATH",
-        re.compile(r"^lease: \S+: No such file or directory"),
+        r"^lease: \S+: No such file or directory",
     ),
-    Cause("the program could not import a module", re.compile(r"^(ModuleNotFoundError|ImportError): .*")),
+    Cause("the program could not import a module", r"^(ModuleNotFoundError|ImportError): .*"),
 )
 
 
@@ -111,7 +102,7 @@ def explain(
     heard = last_events or {}
     # ssh ends its lines as terminals want it, and horovodrun marks both halves of that.
     found = [untag(printable(part)) for line in last_lines for part in line.split("\r")]
-    lost = {line.rank for line in found if line.rank is not None and LOST.match(line.said)}
+    lost = {line.rank for line in found if line.rank is not None and re.match(LOST, line.said)}
     death = _first_death([line.text for line in found if line.rank is None], lost)
     if death is None and len(heard) == 1:
         death = Death(next(iter(heard)), exit_code)
@@ -124,7 +115,7 @@ def explain(
     smaller = SMALLER if trains else ""
     for cause in CAUSES:
         for line in reversed(own):
-            if match := cause.pattern.search(line):
+            if match := re.search(cause.pattern, line):
                 reason = cause.reason.replace(SMALLER, smaller)
                 return f"{who}{reason} ({match.string.strip()[:LONGEST_LINE]})"
     if code in KILLED:
@@ -135,9 +126,7 @@ def explain(
 def _first_death(lines: Iterable[str], lost: Container[int]) -> Death | None:
     """Who ended first, as the launcher says; one that was killed from outside comes before those that its end made fail.
 
-    Args:
-        lines: the launcher's.
-        lost: ranks that were cut off with their node.
+    `lost` are ranks that were cut off with their node.
     """
     text = "\n".join(lines)
     found = [_deaths(_TORCHRUN, text)[::-1], *(_deaths(pattern, text) for pattern in _LAUNCHERS)]

@@ -16,8 +16,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from runner.core.events import Event
-from runner.core.events.training import PAUSE_S, Compiled, Eval, Loss, Usage, Window
+from runner.core.events import PAUSE_S, Compiled, Eval, Event, Loss, Usage, Window
 from runner.core.measurement import (
     FEWEST_RUNS,
     CompiledGraphs,
@@ -90,11 +89,10 @@ class GlobalWindows:
 
 
 def global_windows(windows: Sequence[Window | RawWindow]) -> GlobalWindows | None:
-    """Join the ranks' windows: a window ends, for all, when its slowest rank ends it, and starts where the one before ended.
+    """Join the ranks' windows; None when there is no window that every rank has.
 
-    After a pause, such as a validation between two epochs, it starts when the first rank does.
-
-    Returns None when there is no window that every rank has.
+    A window ends, for all, when its slowest rank ends it, and starts where the one before ended; after a pause, such as a validation between
+    two epochs, it starts when the first rank does.
     """
     ranks: dict[int, list[Window | RawWindow]] = {}
     for window in windows:
@@ -120,16 +118,8 @@ def raw(window: Window | RawWindow) -> RawWindow:
     """What a record keeps of a window."""
     if isinstance(window, RawWindow):
         return window
-    return RawWindow(
-        rank=window.rank,
-        index=window.index,
-        start=window.start,
-        samples=window.samples,
-        seconds=window.seconds,
-        units=window.units,
-        iterations=window.iterations,
-        first_step_s=window.step_seconds[0] if window.step_seconds else None,
-    )
+    kept = RawWindow.model_validate(window, from_attributes=True)
+    return kept.model_copy(update={"first_step_s": window.step_seconds[0]}) if window.step_seconds else kept
 
 
 def incomparable(scaled: Sequence[GlobalWindows], base: Sequence[GlobalWindows], *, scale: int) -> str | None:
@@ -301,7 +291,7 @@ def evaluations(events: Sequence[Event]) -> dict[str, tuple[Evaluation, ...]]:
     found: dict[int, list[Evaluation]] = {}
     for event in events:
         if isinstance(event, Eval):
-            found.setdefault(event.rank, []).append(Evaluation(iteration=event.iteration, losses=event.losses))
+            found.setdefault(event.rank, []).append(Evaluation.model_validate(event, from_attributes=True))
     return {str(rank): tuple(sorted(own, key=lambda e: e.iteration)) for rank, own in sorted(found.items())}
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from runner.analysis.interconnect.counted import in_words
-from runner.core.carrier import IP_ONLY, carrier
+from runner.analysis.interconnect.volume import in_words
 from runner.core.request import Interconnect
-from runner.core.transport import Transport, Used
+from runner.core.transport import IP_ONLY, Transport, Used, carrier
 from runner.core.trial import Placed, Trial
 
 _VERBS: Final[tuple[Interconnect, ...]] = ("infiniband", "roce")
-_SOCKETS: Final[tuple[Used, ...]] = ("ethernet", "ipoib", "loopback")
+_NO_VERBS: Final[tuple[tuple[Interconnect, ...], tuple[Used, ...]]] = (_VERBS, ("ethernet", "ipoib", "loopback"))
+_NO_P2P: Final[tuple[tuple[Interconnect, ...], tuple[Used, ...]]] = (("nvlink", "pcie"), ("shm",))
 
 
 class Cause(NamedTuple):
@@ -21,70 +21,54 @@ class Cause(NamedTuple):
     Without a pattern the pair alone tells.
     """
 
-    sentence: str
     asked: tuple[Interconnect, ...]
     used: tuple[Used, ...]
-    pattern: re.Pattern[str] | None = None
+    sentence: str
+    pattern: str = ""
 
 
 CAUSES: Final = (
+    Cause(*_NO_VERBS, "the image has no libibverbs, without which NCCL finds no adapter", r"Failed to open libibverbs"),
     Cause(
-        "the image has no libibverbs, without which NCCL finds no adapter",
-        _VERBS,
-        _SOCKETS,
-        re.compile(r"Failed to open libibverbs"),
-    ),
-    Cause(
+        *_NO_VERBS,
         "the adapter can't be opened: the container has no /dev/infiniband, or may not use it",
-        _VERBS,
-        _SOCKETS,
-        re.compile(r"ibv_open_device failed|NET/IB : Unable to open device"),
+        r"ibv_open_device failed|NET/IB : Unable to open device",
     ),
     Cause(
+        *_NO_VERBS,
         "memory can't be locked for the adapter: the container needs IPC_LOCK and an unlimited memlock",
-        _VERBS,
-        _SOCKETS,
-        re.compile(
-            r"ibv_(?:reg_mr|reg_mr_iova2|create_cq|create_qp|alloc_pd)\w* failed.*Cannot allocate memory|ibv_create_cq failed"
-        ),
+        r"ibv_(?:reg_mr|reg_mr_iova2|create_cq|create_qp|alloc_pd)\w* failed.*Cannot allocate memory|ibv_create_cq failed",
     ),
     Cause(
+        *_NO_VERBS,
         "the adapters can't reach each other: most likely a wrong GID index, or RoCE ports in networks of their own",
-        _VERBS,
-        _SOCKETS,
-        re.compile(r"ibv_modify_qp failed"),
+        r"ibv_modify_qp failed",
     ),
     Cause(
+        *_NO_VERBS,
         "NCCL was told not to use adapters (NCCL_IB_DISABLE in the image, or in its nccl.conf)",
-        _VERBS,
-        _SOCKETS,
-        re.compile(r"NCCL_IB_DISABLE set by environment to [1-9]"),
+        r"NCCL_IB_DISABLE set by environment to [1-9]",
     ),
     Cause(
-        "a plugin of the image brought another network",
-        ("ethernet", *_VERBS),
-        ("unknown",),
-        re.compile(r"via NET/(?!IB|Socket)"),
+        ("ethernet", *_VERBS), ("unknown",), "a plugin of the image brought another network", r"via NET/(?!IB|Socket)"
     ),
     Cause(
+        *_NO_P2P,
         "NCCL turned access from one GPU to the other off, as the driver has it for this pair, or an IOMMU is in the way",
-        ("nvlink", "pcie"),
-        ("shm",),
-        re.compile(r"P2P is disabled between"),
+        r"P2P is disabled between",
     ),
     Cause(
+        *_NO_P2P,
         "NCCL was told so (NCCL_P2P_DISABLE in the image, or in its nccl.conf)",
-        ("nvlink", "pcie"),
-        ("shm",),
-        re.compile(r"NCCL_P2P_DISABLE set by environment to [1-9]"),
+        r"NCCL_P2P_DISABLE set by environment to [1-9]",
     ),
-    Cause("no NVLink leads from each of these GPUs to the next", ("nvlink",), ("pcie", "shm")),
-    Cause("NCCL takes NVLink wherever there is one", ("pcie",), ("nvlink",)),
+    Cause(("nvlink",), ("pcie", "shm"), "no NVLink leads from each of these GPUs to the next"),
+    Cause(("pcie",), ("nvlink",), "NCCL takes NVLink wherever there is one"),
     Cause(
-        "the usual reason is NVLS, NCCL's reductions within the NVLink switches, which NCCL_P2P_DISABLE leaves on and NCCL_NVLS_ENABLE=0 "
-        "turns off",
         ("shm", "loopback"),
         ("nvlink",),
+        "the usual reason is NVLS, NCCL's reductions within the NVLink switches, which NCCL_P2P_DISABLE leaves on and NCCL_NVLS_ENABLE=0 "
+        "turns off",
     ),
 )
 
@@ -170,7 +154,7 @@ def _cause(transport: Transport, trial: Trial) -> str | None:
     lines = "\n".join(transport.evidence.nccl_lines)
     for cause in CAUSES:
         applies = transport.requested in cause.asked and transport.used in cause.used
-        if applies and (cause.pattern is None or cause.pattern.search(lines)):
+        if applies and re.search(cause.pattern, lines):
             return cause.sentence
     if transport.requested in _VERBS and "NET/IB : No device found" in lines:
         return _no_adapter(transport, trial)

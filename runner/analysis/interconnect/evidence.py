@@ -2,18 +2,20 @@
 
 All of it is kept as told, and what nodes sent is added up.
 
-Ranks of one node read the same counters, each at its own moment. Kept are the differences that each rank saw; added up is, for every
+NCCL's lines are those of its log (INFO, subsystems INIT and NET) in the forms of NCCL 2.3 to 2.28; real lines of each are in
+tests/golden/nccl. Ranks of one node read the same counters, each at its own moment. Kept are the differences that each rank saw; added up is, for every
 counter, the latest stop less the earliest start, once a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, Literal, TypeVar
 
-from runner.core.events import Event
-from runner.core.events.wires import Bytes, Nccl, Net
+from runner.core.events import Bytes, Event, Nccl, Net
 from runner.core.transport import Evidence, InterfaceTraffic, NvlinkTraffic, PcieTraffic, PeerTraffic, PortTraffic
 
 Key = TypeVar("Key", bound=Hashable)
@@ -23,42 +25,34 @@ Key = TypeVar("Key", bound=Hashable)
 class NodeSent:
     """What one node sent in the measured windows, in bytes: by interface, and by port of its RDMA adapters."""
 
-    interfaces: Mapping[str, int]
-    ports: Mapping[str, int]
+    interfaces: Counter[str]
+    ports: dict[str, int]
 
 
 def collect(events: Sequence[Event], pcie: Sequence[PcieTraffic] = ()) -> Evidence:
     """Keep the evidence of a run for its record: what its ranks said, and what samplers saw of PCIe."""
-    nets = [event for event in events if isinstance(event, Net)]
-    lines = tuple(line for event in events if isinstance(event, Nccl) for line in event.lines)
+    nets = sorted((event for event in events if isinstance(event, Net)), key=lambda net: net.rank)
+    nodes = {net.rank: net.node for net in nets}
     layers = {(net.node, name): port.link_layer for net in nets for name, port in net.ports.items()}
-    ports = _differences((((net.node, name), net.where, port) for net in nets for name, port in net.ports.items()))
-    nvlink = _differences(((gpu, net.where, link) for net in nets for gpu, link in net.nvlink.items()))
+    traffic = _differences(
+        ((net.rank, name), net.where, counter) for net in nets for name, counter in net.interfaces.items()
+    )
+    nvlink = _differences((gpu, net.where, link) for net in nets for gpu, link in net.nvlink.items())
+    ports = sorted(_ports(nets).items(), key=lambda item: (item[0][0] or "", item[0][1]))
     return Evidence(
-        traffic=_traffic(nets),
-        nccl_lines=lines,
+        traffic=tuple(
+            InterfaceTraffic(rank=rank, interface=name, node=nodes[rank], **moved.model_dump())
+            for (rank, name), moved in sorted(traffic.items(), key=lambda item: item[0])
+        ),
+        nccl_lines=tuple(line for event in events if isinstance(event, Nccl) for line in event.lines),
         ports=tuple(
-            PortTraffic(
-                node=node, port=port, link_layer=layers[node, port], rx_bytes=moved.rx_bytes, tx_bytes=moved.tx_bytes
-            )
-            for (node, port), moved in sorted(ports.items(), key=lambda item: (item[0][0] or "", item[0][1]))
+            PortTraffic(node=node, port=port, link_layer=layers[node, port], **moved.model_dump())
+            for (node, port), moved in ports
         ),
-        nvlink=tuple(
-            NvlinkTraffic(gpu=gpu, rx_bytes=moved.rx_bytes, tx_bytes=moved.tx_bytes)
-            for gpu, moved in sorted(nvlink.items(), key=lambda item: item[0])
-        ),
+        nvlink=tuple(NvlinkTraffic(gpu=gpu, **nvlink[gpu].model_dump()) for gpu in sorted(nvlink)),
         pcie=tuple(pcie),
         peers=tuple(
-            PeerTraffic(
-                rank=net.rank,
-                node=net.node,
-                local=peer.local,
-                remote=peer.remote,
-                port=peer.port,
-                connections=peer.connections,
-            )
-            for net in sorted(nets, key=lambda net: net.rank)
-            for peer in net.peers or ()
+            PeerTraffic(rank=net.rank, node=net.node, **peer.model_dump()) for net in nets for peer in net.peers or ()
         ),
     )
 
@@ -71,37 +65,17 @@ def sent_by_node(events: Sequence[Event]) -> dict[str | None, NodeSent]:
         for net in nets
         for name, counter in net.interfaces.items()
     )
-    ports = _differences(((net.node, name), net.where, port) for net in nets for name, port in net.ports.items())
-    found: dict[str | None, NodeSent] = {}
-    for node in dict.fromkeys(net.node for net in nets):
-        sent: dict[str, int] = {}
-        for (where, _, name), moved in interfaces.items():
-            if where == node:
-                sent[name] = sent.get(name, 0) + moved.tx_bytes
-        own = {name: moved.tx_bytes for (where, name), moved in ports.items() if where == node}
-        found[node] = NodeSent(interfaces=sent, ports=own)
+    found = {net.node: NodeSent(interfaces=Counter(), ports={}) for net in nets}
+    for (node, _, name), moved in interfaces.items():
+        found[node].interfaces[name] += moved.tx_bytes
+    for (node, name), moved in _ports(nets).items():
+        found[node].ports[name] = moved.tx_bytes
     return found
 
 
-def _traffic(nets: Sequence[Net]) -> tuple[InterfaceTraffic, ...]:
-    """Difference of the interfaces' counters between the start and the stop of the measured windows, by rank."""
-    counters = {(net.rank, net.where): net for net in nets}
-    found = []
-    for (rank, where), before in sorted(counters.items()):
-        after = counters.get((rank, "stop"))
-        if where == "start" and after:
-            found += [
-                InterfaceTraffic(
-                    rank=rank,
-                    interface=name,
-                    rx_bytes=after.interfaces[name].rx_bytes - start.rx_bytes,
-                    tx_bytes=after.interfaces[name].tx_bytes - start.tx_bytes,
-                    node=before.node,
-                )
-                for name, start in sorted(before.interfaces.items())
-                if name in after.interfaces
-            ]
-    return tuple(found)
+def _ports(nets: Iterable[Net]) -> dict[tuple[str | None, str], Bytes]:
+    """What crossed each port of each node's RDMA adapters."""
+    return _differences(((net.node, name), net.where, port) for net in nets for name, port in net.ports.items())
 
 
 def _differences(readings: Iterable[tuple[Key, str, Bytes]]) -> dict[Key, Bytes]:
@@ -119,3 +93,83 @@ def _differences(readings: Iterable[tuple[Key, str, Bytes]]) -> dict[Key, Bytes]
         for key, start in starts.items()
         if key in stops
     }
+
+
+# `nvls` are reductions within the NVLink switches, `other` is a network that a plugin brings, such as Amazon's.
+Via = Literal["p2p", "nvls", "shm", "verbs", "socket", "other"]
+
+_KINDS: Final[tuple[Via, ...]] = ("p2p", "shm", "verbs", "socket", "other")
+# Channels: "via P2P/CUMEM/read", "via SHM/direct/direct", "via direct shared memory", "[send] via NET/IB/0/GDRDMA(PCI)", "via NET/Socket/3"
+_CHANNEL: Final = re.compile(
+    r"\bvia (?:(?P<p2p>P2P)|(?P<shm>SHM|direct shared memory)|NET/(?:(?P<verbs>IB\w*)|(?P<socket>Socket)|(?P<other>[^/\n]+))(?:/(?P<device>\d+))?)"
+)
+# Buffers of NVLink SHARP are made, and its tree connected, when it is first used (from 2.22 on; before, with the communicator); that the
+# switches offer it ("NVLS multicast support is available") says nothing of use. Neither says how many bytes it carried.
+_NVLS: Final = re.compile(r"NVLS comm 0x|Connected NVLS tree")
+# The adapters: NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>
+_ADAPTERS: Final = re.compile(r"NET/IB : Using (?P<list>[^;\n]*)")
+_ADAPTER: Final = re.compile(r"\[(?P<device>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<layer>\w+)")
+# Several of them as one: NET/IB : Made virtual device [4] name=mlx5_0+mlx5_1 speed=800000 ndevs=2
+_JOINED: Final = re.compile(r"NET/IB : Made virtual device \[(?P<device>\d+)\] name=(?P<names>[\w.+-]+)")
+# The interfaces: NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.1.0.1<0>
+_SOCKETS: Final = re.compile(r"NET/Socket : Using (?P<list>.*)")
+_SOCKET: Final = re.compile(r"\[(?P<device>\d+)\](?P<name>[^\s:]+):")
+
+
+@dataclass(frozen=True)
+class Channels:
+    """What the channels of one or more ranks go over.
+
+    Attributes:
+        hcas: ports of RDMA adapters that channels use, `mlx5_0:1`.
+        layers: their link layers in NCCL's words, `IB` or `RoCE`.
+    """
+
+    via: frozenset[Via]
+    hcas: tuple[str, ...] = ()
+    layers: frozenset[str] = frozenset()
+    interfaces: tuple[str, ...] = ()
+
+
+def read_channels(lines: Sequence[str]) -> Channels:
+    """Read the lines of one process; numbers of devices mean nothing beyond it."""
+    joined = "\n".join(lines)
+    adapters = {
+        match["device"]: match for listed in _ADAPTERS.finditer(joined) for match in _ADAPTER.finditer(listed["list"])
+    }
+    # Every adapter is first a virtual device of its own, by its own number; those that join several come after them.
+    groups = {match["device"]: names for match in _JOINED.finditer(joined) if "+" in (names := match["names"])}
+    sockets = {
+        match["device"]: match["name"]
+        for listed in _SOCKETS.finditer(joined)
+        for match in _SOCKET.finditer(listed["list"])
+    }
+    via: set[Via] = {"nvls"} if _NVLS.search(joined) else set()
+    ports: dict[str, str] = {}
+    interfaces: list[str] = []
+    for channel in _CHANNEL.finditer(joined):
+        kind = next(kind for kind in _KINDS if channel[kind])
+        device = channel["device"]
+        via.add(kind)
+        if kind == "verbs":
+            names = groups[device].split("+") if device in groups else ()
+            used = [match for key, match in adapters.items() if (match["name"] in names if names else key == device)]
+            ports |= {f"{match['name']}:{match['port']}": match["layer"] for match in used}
+        elif kind == "socket" and device in sockets:
+            interfaces.append(sockets[device])
+    return Channels(
+        via=frozenset(via),
+        hcas=tuple(sorted(ports)),
+        layers=frozenset(ports.values()),
+        interfaces=tuple(dict.fromkeys(interfaces)),
+    )
+
+
+def join_channels(found: Sequence[Channels]) -> Channels:
+    """What the channels of several processes go over together."""
+    return Channels(
+        via=frozenset().union(*(one.via for one in found)),
+        hcas=tuple(sorted({hca for one in found for hca in one.hcas})),
+        layers=frozenset().union(*(one.layers for one in found)),
+        interfaces=tuple(dict.fromkeys(name for one in found for name in one.interfaces)),
+    )

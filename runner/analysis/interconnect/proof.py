@@ -11,12 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from runner.analysis.interconnect import counted
-from runner.analysis.interconnect.evidence import NodeSent
-from runner.analysis.interconnect.nccl import Channels, Via
+from runner.analysis.interconnect import volume
+from runner.analysis.interconnect.evidence import Channels, NodeSent, Via
 from runner.core import transport
-from runner.core.carrier import IP_ONLY, LIBRARIES, Carrier, carrier
-from runner.core.transport import Counted, CountedWire, Evidence, Used
+from runner.core.transport import IP_ONLY, LIBRARIES, Carrier, Counted, CountedWire, Evidence, Used, carrier
 from runner.core.trial import Trial
 
 # By wire that is there and that the library could use; None where its bytes were not counted.
@@ -82,12 +80,28 @@ class Observed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was used; `contradiction` says what speaks against what the library says, `unproved` what is missing to know."""
+    """What was used and the counts that tell, with the fields of a `Transport`.
+
+    `contradiction` says what speaks against what the library says, `unproved` what is missing to know.
+    """
 
     used: Used
+    counted: tuple[Counted, ...] = ()
     contradiction: str | None = None
     unproved: str | None = None
-    counts: Counts = field(default_factory=dict)
+    interfaces: Mapping[str, str] = field(default_factory=dict)
+    hcas: tuple[str, ...] = ()
+    sent_bytes_per_step: Mapping[str, float] = field(default_factory=dict)
+
+
+def unproved(why: str, *counts: Counted | None) -> Verdict:
+    """Nobody knows what was used."""
+    return Verdict("unknown", known(*counts), unproved=why)
+
+
+def known(*counts: Counted | None) -> tuple[Counted, ...]:
+    """The wires that were counted."""
+    return tuple(count for count in counts if count)
 
 
 def within_a_node(run: Observed) -> Verdict:
@@ -97,18 +111,18 @@ def within_a_node(run: Observed) -> Verdict:
     if run.carrier == "memory" and run.trial.device == "cpu":
         return Verdict("process")  # one process has nobody to send to
     if run.needed is None or run.least is None:
-        return Verdict("unknown", unproved="the program does not tell how large its gradients are")
+        return unproved("the program does not tell how large its gradients are")
     counts = _counts(run, needed=run.needed, least=run.least)
     claim = _claim(run, counts)
     if claim == "p2p":
         links = counts.get("nvlink")
         if links and links.found and not links.carried:
-            said = f"{run.library} copies from GPU to GPU, and {counted.in_words([links])}"
-            return Verdict("unknown", unproved=said, counts=counts)
+            said = f"{run.library} copies from GPU to GPU, and {volume.in_words([links])}"
+            return unproved(said, *counts.values())
         # Without a count, NVLink is what has to be proved.
         claim = "pcie" if "nvlink" not in counts or (links and not links.carried) else "nvlink"
     if claim is None:
-        return Verdict("unknown", unproved=f"{run.library} names no wire that is known here", counts=counts)
+        return unproved(f"{run.library} names no wire that is known here", *counts.values())
     return _held_against(run, claim, counts)
 
 
@@ -116,14 +130,14 @@ def _counts(run: Observed, *, needed: int, least: int) -> Counts:
     devices = run.trial.world_size
     found: dict[CountedWire, Counted | None] = {}
     if run.trial.device == "gpu":
-        links = counted.nvlink(run.evidence, run.own, devices=devices, needed=needed)
+        links = volume.nvlink(run.evidence, run.own, devices=devices, needed=needed)
         if links or run.linked:
             found["nvlink"] = links
-        if slots := counted.pcie(run.evidence, run.own, devices=devices, needed=needed):
+        if slots := volume.pcie(run.evidence, run.own, devices=devices, needed=needed):
             found["pcie"] = slots
     if run.carrier not in IP_ONLY and run.evidence.ports:
-        found["rdma"] = counted.of_nodes("rdma", [sum(port.tx_bytes for port in run.evidence.ports)], needed=needed)
-    found["loopback"] = counted.loopback(run.sent.values(), needed=least)
+        found["rdma"] = volume.of_nodes("rdma", [sum(port.tx_bytes for port in run.evidence.ports)], needed=needed)
+    found["loopback"] = volume.loopback(run.sent.values(), needed=least)
     return found
 
 
@@ -151,33 +165,29 @@ def _held_against(run: Observed, claim: _Claim, counts: Counts) -> Verdict:
     """Hold what is claimed against every counter that would have to agree."""
     faster, own = _FASTER[claim], _OWN.get(claim)
     counts = {**counts, own: counts.get(own)} if own else counts
+    found = known(*counts.values())
+    says = f"{run.library} says {claim}" if run.carrier == "nccl" else f"{run.library} can only have used {claim}"
     others = faster if own else tuple(wire for wire in counts if wire != "pcie")
     for wire in (*others, *((own,) if own else ())):
         if wire in counts and counts[wire] is None:
             of = f" of all {run.trial.world_size} GPUs" if wire == "nvlink" else ""
-            said = f"{_says(run, claim)}, and the bytes of {transport.NAMES[wire]}{of} were not counted"
-            return Verdict("unknown", unproved=said, counts=counts)
-    known = {wire: count for wire, count in counts.items() if count}
-    mine = [known[wire] for wire in (own or "pcie",) if wire in known]
-    for wire, other in ((wire, known[wire]) for wire in others if wire in known):
+            return unproved(f"{says}, and the bytes of {transport.NAMES[wire]}{of} were not counted", *found)
+    by_wire = {count.wire: count for count in found}
+    mine = [by_wire[wire] for wire in (own or "pcie",) if wire in by_wire]
+    for wire, other in ((wire, by_wire[wire]) for wire in others if wire in by_wire):
         if other.carried or (other.found and wire in faster):
             used = _NAMED.get(wire, run.verbs) if other.carried else "unknown"
-            return Verdict(used, contradiction=against(_says(run, claim), other, *mine), counts=counts)
+            return Verdict(used, found, contradiction=against(says, other, *mine))
         if other.found:
-            said = f"{_says(run, claim)}, and {counted.in_words([other])}"
-            return Verdict("unknown", unproved=said, counts=counts)
+            return unproved(f"{says}, and {volume.in_words([other])}", *found)
     if any(not one.carried for one in mine):
-        return Verdict("unknown", contradiction=against(_says(run, claim), *mine), counts=counts)
-    return Verdict(claim, counts=counts)
+        return Verdict("unknown", found, contradiction=against(says, *mine))
+    return Verdict(claim, found)
 
 
 _NAMED: Final[Mapping[CountedWire, Used]] = {"nvlink": "nvlink", "loopback": "loopback"}
 
 
-def _says(run: Observed, claim: str) -> str:
-    return f"{run.library} says {claim}" if run.carrier == "nccl" else f"{run.library} can only have used {claim}"
-
-
 def against(says: str, *found: Counted) -> str:
     """What the counters say against what is claimed, both wires and their bytes in one sentence."""
-    return f"{says}, but {counted.in_words(found)}"
+    return f"{says}, but {volume.in_words(found)}"

@@ -11,23 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from runner.analysis.interconnect import counted
-from runner.analysis.interconnect.evidence import collect, sent_by_node
-from runner.analysis.interconnect.nccl import join_channels, read_channels
-from runner.analysis.interconnect.proof import Observed, against, within_a_node
-from runner.analysis.interconnect.volume import (
-    gradient_bytes,
-    gradient_factor,
-    handed_over,
-    least_sent,
-    measured_iterations,
-)
+from runner.analysis.interconnect import volume
+from runner.analysis.interconnect.evidence import collect, join_channels, read_channels, sent_by_node
+from runner.analysis.interconnect.proof import Observed, Verdict, against, known, unproved, within_a_node
 from runner.core import transport
-from runner.core.carrier import IP_ONLY
-from runner.core.events import Event
-from runner.core.events.wires import Nccl
+from runner.core.events import Event, Nccl
 from runner.core.node import Gpu, Nic
-from runner.core.transport import Counted, PcieTraffic, Transport, Used
+from runner.core.transport import IP_ONLY, Counted, PcieTraffic, Transport, Used
 from runner.core.trial import Placed, Trial
 
 # A bond, a VLAN or a bridge counts the bytes of the interface below it again: of two that carried alike, the chosen one is named.
@@ -64,63 +54,47 @@ def used(
         channels=join_channels([read_channels(event.lines) for event in events if isinstance(event, Nccl)]),
         evidence=collect(events, pcie),
         sent=sent_by_node(events),
-        needed=handed_over(trial, events),
-        least=least_sent(trial, events),
+        needed=volume.handed_over(trial, events),
+        least=volume.least_sent(trial, events),
         own=frozenset(gpu.uuid for gpu in own),
         linked=not own or any(gpu.nvlinks for gpu in own),
-        iterations=measured_iterations(trial, events),
+        iterations=volume.measured_iterations(trial, events),
     )
-    nothing = Transport(requested=trial.interconnect, used="unknown", evidence=run.evidence)
+    between = {}
     if several:
-        gradients = gradient_bytes(events)
-        expected = None if gradients is None else gradients * gradient_factor(trial)
-        told = {"gradient_bytes": gradients, "expected_bytes_per_step": expected}
-        found = _between_nodes(run, nics or {}, nothing.model_copy(update=told), one_machine=one_machine)
-        return found.model_copy(update={"emulated": _emulated(trial, one_machine=one_machine)})
-    verdict = within_a_node(run)
-    return nothing.model_copy(
-        update={
-            "used": verdict.used,
-            "counted": tuple(count for count in verdict.counts.values() if count),
-            "contradiction": verdict.contradiction,
-            "unproved": verdict.unproved,
+        gradients = volume.gradient_bytes(events)
+        between = {
+            "gradient_bytes": gradients,
+            "expected_bytes_per_step": None if gradients is None else gradients * volume.gradient_factor(trial),
+            "emulated": _emulated(trial, one_machine=one_machine),
         }
-    )
+    verdict = _between_nodes(run, nics or {}, one_machine=one_machine) if several else within_a_node(run)
+    return Transport(requested=trial.interconnect, evidence=run.evidence, **vars(verdict), **between)
 
 
-def _between_nodes(
-    run: Observed, nics: Mapping[str, Sequence[Nic]], nothing: Transport, *, one_machine: bool
-) -> Transport:
+def _between_nodes(run: Observed, nics: Mapping[str, Sequence[Nic]], *, one_machine: bool) -> Verdict:
     """What crossed between the nodes."""
-    silent = [placed.node for placed in run.trial.placement if placed.node not in run.sent]
-    if run.least is None or run.needed is None or silent:
-        why = (
-            f"{', '.join(silent)} told no counters"
-            if silent
-            else "the program does not tell how large its gradients are"
-        )
-        return nothing.model_copy(update={"unproved": why})
+    if silent := [placed.node for placed in run.trial.placement if placed.node not in run.sent]:
+        return unproved(f"{', '.join(silent)} told no counters")
+    if run.least is None or run.needed is None:
+        return unproved("the program does not tell how large its gradients are")
     needed = run.least // len(run.trial.placement)
-    links = counted.nvlink(run.evidence, run.own, devices=run.trial.world_size, needed=run.needed)
+    links = volume.nvlink(run.evidence, run.own, devices=run.trial.world_size, needed=run.needed)
     via = run.channels.via if run.carrier == "nccl" else frozenset()
     if via and not via & {"socket", "verbs"}:
         if "other" in via:
-            return nothing.model_copy(update={"unproved": "NCCL uses a network whose bytes are not counted here"})
+            return unproved("NCCL uses a network whose bytes are not counted here")
         if links and links.carried and not one_machine and "shm" not in via:
-            return _told(nothing, "nvlink", links)
+            return Verdict("nvlink", known(links))
     links = links if run.trial.world_size == len(run.trial.placement) else None
     if ("verbs" in via and "socket" not in via) or (not via and run.carrier not in IP_ONLY):
-        verbs = _by_verbs(run, nothing, needed=needed, links=links)
+        verbs = _by_verbs(run, needed=needed, links=links)
         if via or verbs.used != "unknown":
             return verbs
-    return _by_sockets(run, nics, nothing, needed=needed, links=links)
+    return _by_sockets(run, nics, needed=needed, links=links)
 
 
-def _told(nothing: Transport, used: Used, *counts: Counted | None, **changes: object) -> Transport:
-    return nothing.model_copy(update={"used": used, "counted": tuple(one for one in counts if one), **changes})
-
-
-def _by_verbs(run: Observed, nothing: Transport, *, needed: int, links: Counted | None) -> Transport:
+def _by_verbs(run: Observed, *, needed: int, links: Counted | None) -> Verdict:
     """RDMA, if its ports moved enough; those that NCCL names where it does, else those that the wires were chosen with."""
     chosen = {placed.node: placed.wire.hcas if placed.wire else () for placed in run.trial.placement}
     ports = {
@@ -129,72 +103,57 @@ def _by_verbs(run: Observed, nothing: Transport, *, needed: int, links: Counted 
     }
     says = "NCCL says RDMA" if run.channels.via else "RDMA was chosen"
     if silent := [node for node, own in ports.items() if not own]:
-        return nothing.model_copy(update={"unproved": f"{says}, and {', '.join(silent)} told no counters of its ports"})
+        return unproved(f"{says}, and {', '.join(silent)} told no counters of its ports")
     moved = {node: sum(own) for node, own in ports.items()}
-    count = counted.of_nodes("rdma", list(moved.values()), needed=needed)
+    count = volume.of_nodes("rdma", list(moved.values()), needed=needed)
     if not count.carried:
-        return _told(nothing, "unknown", count, links, contradiction=against(says, count))
+        return Verdict("unknown", known(count), contradiction=against(says, count))
     if links and links.found:
         really: Used = "nvlink" if links.carried else "unknown"
-        return _told(nothing, really, count, links, contradiction=against(says, links, count))
+        return Verdict(really, known(count, links), contradiction=against(says, links, count))
     kinds = {placed.wire.kind for placed in run.trial.placement if placed.wire}
     roce = "RoCE" in run.channels.layers if run.channels.layers else kinds == {"roce"}
-    return _told(
-        nothing,
+    return Verdict(
         "roce" if roce else "infiniband",
-        count,
+        known(count),
         hcas=run.channels.hcas or tuple(sorted({hca for hcas in chosen.values() for hca in hcas})),
         sent_bytes_per_step=_per_step(run, moved),
     )
 
 
-def _by_sockets(
-    run: Observed,
-    nics: Mapping[str, Sequence[Nic]],
-    nothing: Transport,
-    *,
-    needed: int,
-    links: Counted | None,
-) -> Transport:
-    """Sockets: on each node the interface that sent most, if that is enough, and no faster wire carried them as well.
+def _by_sockets(run: Observed, nics: Mapping[str, Sequence[Nic]], *, needed: int, links: Counted | None) -> Verdict:
+    """Sockets: on each node the interface that sent most, if that is enough (`needed`), and no faster wire carried them as well.
 
-    Args:
-        run: what is known.
-        nics: by node, its network interfaces.
-        nothing: what is told in any case.
-        needed: bytes that each node has to send at the least.
-        links: NVLink, where no two GPUs of a node could have used it.
+    `links` is NVLink, where no two GPUs of a node could have used it.
     """
     busiest: dict[str, str] = {}
     for placed in run.trial.placement:
         abroad = {name: count for name, count in run.sent[placed.node].interfaces.items() if name != "lo"}
         if not abroad:
-            return nothing.model_copy(update={"unproved": f"{placed.node} told of no network interface"})
+            return unproved(f"{placed.node} told of no network interface")
         busiest[placed.node] = _busiest(abroad, placed)
     moved = {node: run.sent[node].interfaces[name] for node, name in busiest.items()}
-    count = counted.of_nodes("sockets", list(moved.values()), needed=needed)
+    count = volume.of_nodes("sockets", list(moved.values()), needed=needed)
     names = ", ".join(dict.fromkeys(busiest.values()))
     if not count.carried:
         inner = ", ".join(sorted(run.channels.via)) if not run.channels.via & {"socket", "verbs"} else ""
         says = f"NCCL says {inner} between the nodes" if inner else f"{run.library} is to use {names}"
         really: Used = "nvlink" if links and links.carried else "unknown"
-        return _told(nothing, really, count, links, contradiction=against(says, count, *((links,) if links else ())))
+        return Verdict(really, known(count, links), contradiction=against(says, *known(count, links)))
     kinds = [_kind(placed, busiest[placed.node], nics) for placed in run.trial.placement]
-    kind = min(kinds, key=_WEAKEST_FIRST.index)
-    told = _told(
-        nothing,
-        kind,
-        count,
-        links,
+    used = min(kinds, key=_WEAKEST_FIRST.index)
+    contradiction = None
+    if faster := _faster(run, links, needed=needed):
+        wire, other = faster
+        contradiction = against(f"{run.library} is to use {used} ({names})", other, count)
+        used = wire if other.carried else "unknown"
+    return Verdict(
+        used,
+        known(count, links),
+        contradiction=contradiction,
         interfaces=busiest,
         sent_bytes_per_step=_per_step(run, moved),
     )
-    if faster := _faster(run, links, needed=needed):
-        wire, other = faster
-        says = f"{run.library} is to use {kind} ({names})"
-        found = {"used": wire if other.carried else "unknown", "contradiction": against(says, other, count)}
-        return told.model_copy(update=found)
-    return told
 
 
 def _faster(run: Observed, links: Counted | None, *, needed: int) -> tuple[Used, Counted] | None:
@@ -205,7 +164,7 @@ def _faster(run: Observed, links: Counted | None, *, needed: int) -> tuple[Used,
         return None  # whoever used the adapters, these can't
     ports = [sum(node.ports.values()) for node in run.sent.values()]
     over_ip = [sum(count for name, count in node.interfaces.items() if name != "lo") for node in run.sent.values()]
-    count = counted.of_nodes("rdma", ports, needed=needed)
+    count = volume.of_nodes("rdma", ports, needed=needed)
     beyond = (
         sent > COUNTED_TWICE * other + transport.STRAY * needed for sent, other in zip(ports, over_ip, strict=True)
     )

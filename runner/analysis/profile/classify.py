@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, TypeVar, cast
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -54,28 +53,38 @@ class _Tables(Frozen):
 
 
 @functools.cache
-def _compiled(table: str) -> tuple[tuple[re.Pattern[str], Any], ...]:
-    entries: tuple[_Entry[Any], ...] = getattr(_tables(), table)
-    return tuple((re.compile(pattern), entry.category) for entry in entries for pattern in entry.patterns)
+def _tables() -> dict[str, tuple[tuple[re.Pattern[str], Any], ...]]:
+    """By kind of row, the patterns in their order, each with its category."""
+    found = yamlfile.load(PATTERNS, _Tables)
+    tables: dict[str, tuple[_Entry[Any], ...]] = {
+        "kernel": found.kernels,
+        "copy": found.copies,
+        "call": found.calls,
+        "op": found.operators,
+    }
+    return {
+        kind: tuple((re.compile(pattern), entry.category) for entry in entries for pattern in entry.patterns)
+        for kind, entries in tables.items()
+    }
 
 
 @functools.cache
-def _tables() -> _Tables:
-    return yamlfile.load(PATTERNS, _Tables)
+def category(kind: str, name: str) -> Any:
+    """The `Category` of a row of table `kernels`, or the `CallClass` of a call, by its columns; None for a region, which is no work.
 
-
-def _find(table: str, name: str) -> Any:
-    return next(category for pattern, category in _compiled(table) if pattern.search(name))
-
-
-def kernel(name: str) -> Category:
-    """What a kernel of a GPU is for: ``kernel("maxwell_scudnn_winograd_128x128_...")`` is ``"convolution_winograd"``."""
-    return cast("Category", _find("kernels", name))
-
-
-def copy(name: str) -> Category:
-    """From where to where a copy went: ``copy("Memcpy HtoD (Pinned -> Device)")`` is ``"copy_htod"``."""
-    return cast("Category", _find("copies", name))
+    TensorFlow's profiler writes ``name of the node:type of the operation`` for an operator; only the type counts, since people name layers
+    as they like.
+    """
+    if kind == "set":
+        return "memset"
+    if kind not in _tables():
+        return None
+    said = name
+    if kind == "op" and "::" not in name:
+        said = name.rpartition(":")[2] or name
+    if kind == "call":
+        said = function(name)
+    return next(category for pattern, category in _tables()[kind] if pattern.search(said))
 
 
 def direction(category: Category) -> Direction:
@@ -83,35 +92,6 @@ def direction(category: Category) -> Direction:
     return _DIRECTIONS.get(category, "other")
 
 
-def operator(name: str) -> Category:
-    """What an operator of a framework is for.
-
-    TensorFlow's profiler writes ``name of the node:type of the operation``; only the type counts, since people name layers as they
-    like.
-    """
-    kind = name if "::" in name or ":" not in name else name.rpartition(":")[2] or name
-    return cast("Category", _find("operators", kind))
-
-
 def function(name: str) -> str:
     """The function of the CUDA API that a call is of, without the suffix of a variant."""
     return _VARIANT.sub("", name)
-
-
-def call(name: str) -> CallClass:
-    """What a call of the CUDA API is for: ``call("cudaEventDestroy")`` is ``"event"``."""
-    return cast("CallClass", _find("calls", function(name)))
-
-
-@functools.cache
-def category(kind: str, name: str) -> Category | CallClass | None:
-    """The category of a row of table `kernels`, by its columns `kind` and `name`; None for a region, which is no work."""
-    if kind == "set":
-        return "memset"
-    looks: dict[str, Callable[[str], Category | CallClass]] = {
-        "kernel": kernel,
-        "copy": copy,
-        "call": call,
-        "op": operator,
-    }
-    return looks[kind](name) if kind in looks else None

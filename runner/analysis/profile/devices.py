@@ -28,10 +28,7 @@ GIGA: Final = 1e9
 class Elapsed:
     """Seconds of one rank's profiled iterations, or of the region in them that was looked at.
 
-    Attributes:
-        iterations: how many.
-        profiled_s: with the profiler.
-        excess_s: what the steps took longer under it; None where nothing tells.
+    `excess_s` is what the steps took longer under the profiler; None where nothing tells.
     """
 
     iterations: int

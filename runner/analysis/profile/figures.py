@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from runner.analysis.profile import devices, shares
 from runner.analysis.profile.devices import Elapsed
 from runner.analysis.profile.rows import Rows, prepare
-from runner.core.events import Event
-from runner.core.events.profile import FlopCount, Memory, ProfileStart, ProfileStop, Regions
-from runner.core.events.training import Env
+from runner.core.events import Env, Event, FlopCount, Memory, ProfileStart, ProfileStop, Regions
 from runner.core.profile import FlopCounted, MemoryUse, Profile, Steps, Unavailable
 
 if TYPE_CHECKING:
@@ -24,8 +22,14 @@ FP32: Final = "FP32 utilisation"
 E = TypeVar("E", bound=Event)
 
 
-def profile_of(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | None:
-    """Work out the figures of a pass: `runner.analysis.profile.analyse`."""
+def analyse(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile | None:
+    """Work out the figures of a profile pass; None where no rank began to profile.
+
+    Args:
+        frame: table `kernels` of all ranks with its columns (`workloads/events.py`) and `rank`; None where the kind of pass has no
+            rows.
+        events: all events of the run; those of profilers are picked out.
+    """
     events = tuple(events)
     starts, stops = _by_rank(events, ProfileStart), _by_rank(events, ProfileStop)
     if not starts:
@@ -33,17 +37,16 @@ def profile_of(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile |
     first = starts[min(starts)]
     rows = prepare(frame)
     iterations = {rank: stop.iterations for rank, stop in stops.items() if rank in starts and stop.iterations}
-    elapsed = dict(_elapsed(starts, stops, events, rows))
     on_gpus = len(rows.device_work) > 0
-    work, seconds = (
-        (rows.device_work, rows.device_work["duration"]) if on_gpus else (rows.operators, rows.operators["own"])
-    )
-    gpus, gpu_total = devices.uses(rows.device_work, elapsed)
+    work = rows.device_work if on_gpus else rows.operators
+    seconds = work["duration" if on_gpus else "own"]
+    gpus, gpu_total = devices.uses(rows.device_work, dict(_elapsed(starts, stops, events, rows)))
     calls, call_classes = shares.calls(rows.calls)
     all_iterations = sum(iterations.values())
     launches = sum(one.count for one in call_classes if one.call_class == "launch")
     counters = shares.counters(rows.kernels, iterations=all_iterations)
     timed = [event for event in events if isinstance(event, Regions)]
+    counted = counters is not None and counters.fp32_percent is not None
     return Profile(
         kind=first.kind,
         source=first.source,
@@ -66,16 +69,13 @@ def profile_of(frame: pd.DataFrame | None, events: Iterable[Event]) -> Profile |
         counters=counters,
         memory=_memory(events),
         flop=_flop(events),
-        unavailable=tuple(
-            _unavailable(
-                first,
-                rows,
-                events,
-                utilised=bool(gpus),
-                counted=counters is not None and counters.fp32_percent is not None,
-            )
-        )
-        + tuple(_unfinished(starts, stops)),
+        unavailable=(
+            *_unavailable(first, rows, events, utilised=bool(gpus), counted=counted),
+            *(
+                Unavailable(figure=f"elapsed time of rank {rank}", reason="it did not end its pass")
+                for rank in sorted(set(starts) - set(stops))
+            ),
+        ),
     )
 
 
@@ -128,30 +128,14 @@ def _memory(events: Sequence[Event]) -> tuple[MemoryUse, ...]:
     phases = ("model", *shares.ORDER)
     told = [event for event in events if isinstance(event, Memory)]
     told.sort(key=lambda e: (e.rank, e.device, phases.index(e.phase) if e.phase in phases else len(phases)))
-    return tuple(
-        MemoryUse(
-            rank=event.rank,
-            phase=event.phase,
-            device=event.device,
-            allocated_bytes=event.allocated_bytes,
-            reserved_bytes=event.reserved_bytes,
-            peak_bytes=event.peak_bytes,
-        )
-        for event in told
-    )
+    return tuple(MemoryUse.model_validate(event, from_attributes=True) for event in told)
 
 
 def _flop(events: Sequence[Event]) -> tuple[FlopCounted, ...]:
     """What the first rank that counted says; all of them count the same network."""
     counts = [event for event in events if isinstance(event, FlopCount)]
     first = min((event.rank for event in counts), default=None)
-    return tuple(
-        FlopCounted(
-            source=event.source, phase=event.phase, flop_per_sample=event.flop_per_sample, operators=event.operators
-        )
-        for event in counts
-        if event.rank == first
-    )
+    return tuple(FlopCounted.model_validate(event, from_attributes=True) for event in counts if event.rank == first)
 
 
 def _unavailable(
@@ -163,30 +147,20 @@ def _unavailable(
     if start.kind in {"memory", "region"}:
         yield Unavailable(figure="kernels", reason=f"a pass for {start.kind} traces none; ask for PROFILE=kernels")
         return
-    gpu = any(env.device != "cpu" for env in _by_rank(events, Env).values()) or bool(
-        (rows.device_work["device"] >= 0).any()
-    )
-    if not gpu:
+    of_gpus = any(env.device != "cpu" for env in _by_rank(events, Env).values())
+    if not of_gpus and not (rows.device_work["device"] >= 0).any():
         yield from (Unavailable(figure=figure, reason=NO_GPU) for figure in (*OF_GPUS, FP32))
         return
-    if not len(rows.kernels):
+    kernels = rows.kernels
+    if not len(kernels):
         yield from (Unavailable(figure=figure, reason=f"{start.source} shows no kernels") for figure in OF_GPUS)
     elif not utilised:
-        reason = (
-            "the rows of the kernels have no start"
-            if rows.kernels["start"].isna().all()
-            else "no rank told its elapsed time"
-        )
+        untimed = kernels["start"].isna().all()
+        reason = "the rows of the kernels have no start" if untimed else "no rank told its elapsed time"
         yield from (Unavailable(figure=figure, reason=reason) for figure in OF_GPUS[:2])
     if not counted:
-        yield Unavailable(
-            figure=FP32, reason="no hardware counters of kernels here; PROFILE=metrics reads them with ncu"
-        )
-
-
-def _unfinished(starts: dict[int, ProfileStart], stops: dict[int, ProfileStop]) -> Iterator[Unavailable]:
-    for rank in sorted(set(starts) - set(stops)):
-        yield Unavailable(figure=f"elapsed time of rank {rank}", reason="it did not end its pass")
+        reason = "no hardware counters of kernels here; PROFILE=metrics reads them with ncu"
+        yield Unavailable(figure=FP32, reason=reason)
 
 
 def _mean(values: Sequence[float]) -> float:

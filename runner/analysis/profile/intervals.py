@@ -65,10 +65,7 @@ def intersect(a: Spans, b: Spans) -> Spans:
 
 def gaps(spans: Spans, within: Spans) -> Spans:
     """The time that `within` covers and `spans` does not."""
-    outside = Spans(
-        start=np.concatenate(([-np.inf], spans.end)),
-        end=np.concatenate((spans.start, [np.inf])),
-    )
+    outside = Spans(start=np.concatenate(([-np.inf], spans.end)), end=np.concatenate((spans.start, [np.inf])))
     return intersect(outside, within)
 
 

@@ -12,7 +12,6 @@ Columns that are added here:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +19,6 @@ import numpy as np
 import pandas as pd
 
 from runner.analysis.profile import classify
-from runner.core.profile import Category
 
 NUMBERS: Final = ("rank", "device", "start", "duration", "bytes", "correlation", "op", "parent")
 COUNTERS: Final = ("fp32_percent", "tensor_percent", "dram_bytes")
@@ -31,15 +29,7 @@ NAME: Final = 240
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a pass by their kind.
-
-    Attributes:
-        device_work: kernels, copies and memsets of all GPUs.
-        calls: of the CUDA API.
-        operators: of the framework.
-        regions: passages through regions of a step.
-        dropped: rows that say no duration and are left out.
-    """
+    """The rows of a pass by their kind; those that say no duration are `dropped` and counted."""
 
     device_work: pd.DataFrame
     calls: pd.DataFrame
@@ -79,11 +69,11 @@ def prepare(frame: pd.DataFrame | None) -> Rows:
     work = table[table["kind"].isin(("kernel", "copy", "set"))]
     return Rows(
         device_work=work.assign(
-            category=_work_categories(work), region=_regions(work, _begun(work, calls, operators), regions)
+            category=_categories(work), region=_regions(work, _begun(work, calls, operators), regions)
         ),
-        calls=calls.assign(name=_each_name(calls["name"], classify.function)),
+        calls=calls.assign(name=calls["name"].map({name: classify.function(name) for name in calls["name"].unique()})),
         operators=operators.assign(
-            category=_each_name(operators["name"], classify.operator),
+            category=_categories(operators),
             region=_regions(operators, operators["start"], regions),
             own=_own(operators),
         ),
@@ -92,18 +82,10 @@ def prepare(frame: pd.DataFrame | None) -> Rows:
     )
 
 
-def _each_name(names: pd.Series[str], look: Callable[[str], str]) -> pd.Series[str]:
-    """Look at every name once, however many rows have it."""
-    found: pd.Series[str] = names.map({name: look(name) for name in names.unique()})
-    return found
-
-
-def _work_categories(work: pd.DataFrame) -> pd.Series[str]:
-    memset: Category = "memset"
-    found = pd.Series(memset, index=work.index, dtype="object")
-    for kind, look in (("kernel", classify.kernel), ("copy", classify.copy)):
-        these = work["kind"] == kind
-        found[these] = _each_name(work.loc[these, "name"], look)
+def _categories(rows: pd.DataFrame) -> pd.Series[str]:
+    """The category of each row, which is looked for once a name."""
+    looked = [classify.category(kind, name) for kind, name in zip(rows["kind"], rows["name"], strict=True)]
+    found: pd.Series[str] = pd.Series(looked, index=rows.index, dtype="object")
     return found
 
 

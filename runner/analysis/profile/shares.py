@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ import pandas as pd
 from runner.analysis.profile import classify
 from runner.analysis.profile.intervals import percent
 from runner.analysis.profile.rows import short
-from runner.core.events.profile import Regions, StepPart
+from runner.core.events import Regions, StepPart
 from runner.core.profile import CallClassShare, CallShare, CategoryShare, Counters, NameShare, RegionUse
 
 LISTED: Final = 30
@@ -26,17 +26,9 @@ ORDER: Final[tuple[StepPart, ...]] = ("input", "forward", "backward", "optimizer
 
 
 def categories(work: pd.DataFrame, seconds: pd.Series[float]) -> tuple[CategoryShare, ...]:
-    """Time by category, most first.
-
-    Args:
-        work: rows with `category`.
-        seconds: what each took.
-    """
+    """Time by category, most first, of rows that took these seconds."""
     table = _summed(work, "category", seconds)
-    return tuple(
-        CategoryShare(category=row.Index, count=row.count_, seconds=row.seconds, share_percent=row.share)
-        for row in table.itertuples()
-    )
+    return tuple(CategoryShare(category=row.Index, **_took(row)) for row in table.itertuples())
 
 
 def names(work: pd.DataFrame, seconds: pd.Series[float], *, most: int = LISTED) -> tuple[NameShare, ...]:
@@ -50,10 +42,8 @@ def names(work: pd.DataFrame, seconds: pd.Series[float], *, most: int = LISTED) 
         NameShare(
             name=short(row.Index[0]),
             category=row.Index[1],
-            count=row.count_,
-            seconds=row.seconds,
             mean_s=row.seconds / row.count_,
-            share_percent=row.share,
+            **_took(row),
             fp32_percent=None if np.isnan(row.fp32) else row.fp32,
         )
         for row in table.head(most).itertuples()
@@ -62,26 +52,14 @@ def names(work: pd.DataFrame, seconds: pd.Series[float], *, most: int = LISTED) 
 
 def calls(rows: pd.DataFrame) -> tuple[tuple[CallShare, ...], tuple[CallClassShare, ...]]:
     """Time of calls by function and by class, most first."""
-    classes = {name: classify.call(name) for name in rows["name"].unique()}
+    classes = {name: classify.category("call", name) for name in rows["name"].unique()}
     by_name = _summed(rows, "name", rows["duration"])
     by_class = _summed(rows.assign(call_class=rows["name"].map(classes)), "call_class", rows["duration"])
-    return (
-        tuple(
-            CallShare(
-                name=short(row.Index),
-                call_class=classes[row.Index],
-                count=row.count_,
-                seconds=row.seconds,
-                mean_s=row.seconds / row.count_,
-                share_percent=row.share,
-            )
-            for row in by_name.head(LISTED).itertuples()
-        ),
-        tuple(
-            CallClassShare(call_class=row.Index, count=row.count_, seconds=row.seconds, share_percent=row.share)
-            for row in by_class.itertuples()
-        ),
+    functions = (
+        CallShare(name=short(row.Index), call_class=classes[row.Index], mean_s=row.seconds / row.count_, **_took(row))
+        for row in by_name.head(LISTED).itertuples()
     )
+    return tuple(functions), tuple(CallClassShare(call_class=row.Index, **_took(row)) for row in by_class.itertuples())
 
 
 def regions(
@@ -173,3 +151,8 @@ def _summed(rows: pd.DataFrame, by: str | list[str] | pd.Series[str], seconds: p
     table["share"] = 100 * table["seconds"] / whole if whole else 0.0
     ordered: pd.DataFrame = table.sort_index().sort_values("seconds", ascending=False, kind="stable")
     return ordered
+
+
+def _took(row: Any) -> dict[str, Any]:
+    """What a row of `_summed` says, by the names of the figures."""
+    return {"count": row.count_, "seconds": row.seconds, "share_percent": row.share}

@@ -1,15 +1,18 @@
-"""The samples of one device of one node, and the questions put to them: each answer that is missing is kept with its reason."""
+"""The samples of one device of one node → its figures; each that can't be had is kept with its reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from runner.analysis.telemetry.series import Floats, Found, Series
-from runner.analysis.telemetry.stretches import Stretches
-from runner.core.telemetry import Missing, Range
+from runner.analysis.telemetry.series import NO_SAMPLE, Floats, Found, Series, Stretches
+from runner.core.events import MonitoredGpu, MonitorStart, MonitorStop
+from runner.core.node import SLOWDOWNS
+from runner.core.record import SESSION
+from runner.core.telemetry import EnergyMethod, ForeignProcess, GpuTelemetry, HostTelemetry, Missing, Range, Span
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,34 +22,28 @@ Value = TypeVar("Value")
 
 # Of GPM or DCGM, all means since the sample before.
 PIPES: Final = (
-    "fp32_percent",
-    "sm_active_percent",
-    "sm_occupancy_percent",
-    "tensor_percent",
-    "fp16_percent",
-    "fp64_percent",
+    *("fp32_percent", "sm_active_percent", "sm_occupancy_percent", "tensor_percent", "fp16_percent", "fp64_percent"),
     "dram_percent",
 )
-OF_COUNTERS: Final = (*PIPES, "pcie_rx_rate", "pcie_tx_rate", "nvlink_rx_rate", "nvlink_tx_rate")
+_WIRES: Final = ("pcie_rx", "pcie_tx", "nvlink_rx", "nvlink_tx")
+_OF_HOST: Final = ("disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
 NEVER: Final = "the sampler told nothing of it"
 # Seconds between samples of what the sampler asks more seldom than all else (`workloads/monitor_nvml.py`, `monitor_host.py`).
 SELDOM_S: Final = (
     dict.fromkeys(("clock_mhz", "ecc_corrected", "ecc_uncorrected"), 1.0)
-    | dict.fromkeys(("energy_j", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes"), 0.5)
-    | dict.fromkeys(OF_COUNTERS, 0.1)
+    | dict.fromkeys(("energy_j", *_OF_HOST), 0.5)
+    | dict.fromkeys((*PIPES, *(f"{wire}_rate" for wire in _WIRES)), 0.1)
 )
-
 # Seconds that energy and power take: sensors tell what was up to a second before, and counters are read twice a second.
 SHORTEST_S: Final = 2.0
+# Processes are asked for once a second: the last answer before the span still holds in it.
+PROCESSES_EVERY_S: Final = 1.0
 
 
 class Device:
     """One device's rows of table `telemetry`, asked column by column; `missing` is what could not be answered.
 
-    Attributes:
-        node, device: its names.
-        measured: when figures were measured.
-        t: (rows,) seconds of the node's clock.
+    `measured` is when figures were measured, `t` (rows,) seconds of the node's clock.
     """
 
     def __init__(
@@ -135,7 +132,11 @@ class Device:
 
     def risen(self, column: str) -> int | None:
         """Whole units by which a counter rose in the measured span."""
-        return whole(self.ask(column, lambda series: self.measured.total(series.risen)))
+        return _whole(self.ask(column, lambda series: self.measured.total(series.risen)))
+
+    def grown(self, column: str) -> int | None:
+        """The same of a counter of rare events, between the readings around the span."""
+        return _whole(self.ask(column, lambda series: series.growth(self.measured.whole)))
 
     @property
     def missing(self) -> tuple[Missing, ...]:
@@ -146,11 +147,171 @@ class Device:
         )
 
 
-def whole(value: float | None) -> int | None:
+def _whole(value: float | None) -> int | None:
     """A count that was read between two samples, rounded."""
     return None if value is None else round(value)
 
 
-def reasons(columns: Iterable[str], why: str | None) -> dict[str, str]:
-    """One reason for several columns; none without one."""
-    return dict.fromkeys(columns, why) if why else {}
+def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Collection[str]) -> GpuTelemetry:
+    """Every figure of one GPU; what can't be had is left in `device.missing`.
+
+    Args:
+        device: the GPU's samples.
+        gpu: what the sampler said of it.
+        idle: when nothing ran; None where there was no such time.
+        own: what the kernel tells the job's containers by (`Outcome.containers`).
+    """
+    measured = device.measured
+    # The counter is read twice a second, and a run's power may be several times that of the moment before it.
+    power = device.series("power_w") if gpu.power_reading == "instant" else None
+    counted = integrated = None
+    if device.long_enough("energy_j", "power_w"):
+        counted = device.ask("energy_j", lambda series: measured.total(partial(series.risen, rate=power)))
+        integrated = device.ask("power_w", lambda series: measured.total(series.integral))
+    energy = integrated if counted is None else counted
+    method: EnergyMethod | None = None
+    if counted is not None:
+        method = "energy counter"
+    elif integrated is not None:
+        method = "integrated power"
+    whole = measured.whole
+    quarter = whole.seconds / 4
+    temperature = device.series("temperature_c")
+    first = temperature.gauge(Span(start=whole.start, end=whole.start + quarter)).value
+    last = temperature.gauge(Span(start=whole.end - quarter, end=whole.end)).value
+    pipes = {name: device.mean(name) for name in PIPES}
+    return GpuTelemetry(
+        node=device.node,
+        **gpu.model_dump(),
+        measured_s=measured.seconds,
+        utilisation=device.gauge("utilisation_percent"),
+        fp32_utilisation=pipes.pop("fp32_percent"),
+        power_w=device.power(energy, device.gauge("power_w")),
+        temperature_c=device.gauge("temperature_c"),
+        memory_mib=device.gauge("memory_mib"),
+        memory_utilisation_percent=device.gauge("memory_utilisation_percent"),
+        **pipes,
+        sm_clock_mhz=device.gauge("sm_clock_mhz"),
+        memory_clock_mhz=device.gauge("memory_clock_mhz"),
+        temperature_rise_c=last.avg - first.avg if first and last else None,
+        energy_j=energy,
+        energy_method=method,
+        integrated_power_j=integrated,
+        idle_power_w=device.ask("power_w", lambda series: series.lowest_second(idle)) if idle else None,
+        **{f"{wire}_bytes": _traffic(device, wire) for wire in _WIRES},
+        slowdown_percent=_slowdowns(device),
+        ecc_corrected=device.grown("ecc_corrected"),
+        ecc_uncorrected=device.grown("ecc_uncorrected"),
+        foreign=_foreign(device, own),
+    )
+
+
+def _traffic(device: Device, wire: str) -> int | None:
+    """Bytes in the span by the wire's counter, or where there is none by its rate."""
+    counted = device.measured.total(device.series(f"{wire}_bytes").risen)
+    if counted.value is None:
+        rate = device.measured.overall(device.series(f"{wire}_rate").mean)
+        if rate.value is not None and rate.why is None:
+            return round(rate.value.avg * device.measured.seconds)
+    return device.risen(f"{wire}_bytes")
+
+
+def _slowdowns(device: Device) -> dict[str, float] | None:
+    """By reason, the share of the span (percent) in which it held the clocks down: a sample's reasons hold until the next one."""
+    series = device.series("slowdown_bits")
+    # The same checks as of a gauge: time that goes back, and holes.
+    if device.answer("slowdown_bits", series, lambda own: device.measured.overall(own.gauge)) is None:
+        return None
+    held = device.measured.held(series)
+    bits = np.nan_to_num(series.values).astype(np.int64)
+    shares = {name: 100 * float(held[(bits & bit) != 0].sum() / held.sum()) for bit, name in SLOWDOWNS.items()}
+    return {name: share for name, share in shares.items() if share > 0}
+
+
+def _foreign(device: Device, own: Collection[str]) -> tuple[ForeignProcess, ...] | None:
+    """Processes on the GPU within the span that belong to none of the job's containers."""
+    measured = device.measured.whole
+    inside = (device.t >= measured.start - PROCESSES_EVERY_S) & (device.t <= measured.end)
+    lists = [one for one, counts in zip(device.lists("processes"), inside, strict=True) if counts and one is not None]
+    if not lists:
+        device.lack("processes", NO_SAMPLE)
+        return None
+    if not own:
+        device.lack("processes", "which containers were the job's own is not on file")
+        return None
+    seen = {process["pid"]: process for one in lists for process in one}
+    unknown = [pid for pid, process in seen.items() if not process.get("cgroup") and process.get("session") is None]
+    if unknown:
+        device.lack("processes", f"whose processes {', '.join(map(str, unknown))} are is not visible to the sampler")
+    return tuple(
+        ForeignProcess(pid=int(pid), memory_mib=process.get("memory_mib"))
+        for pid, process in sorted(seen.items())
+        if pid not in unknown and not _is_own(process, own)
+    )
+
+
+def _is_own(process: dict[str, Any], own: Collection[str]) -> bool:
+    """Whether one of the job's containers holds a process; without a container engine, one of its sessions.
+
+    Engines name a container's control group by its id: /docker/ID, docker-ID.scope, libpod-ID.scope.
+    """
+    cgroup = process.get("cgroup") or ""
+    return f"{SESSION}{process.get('session')}" in own or any(
+        one in cgroup for one in own if not one.startswith(SESSION)
+    )
+
+
+def host_figures(
+    device: Device, sampler: MonitorStart, stop: MonitorStop | None, *, idle: Span | None
+) -> HostTelemetry:
+    """Every figure of a host; what can't be had is left in `device.missing`.
+
+    `stop` is None when the sampler did not get to its end, `idle` where there was no time in which nothing ran.
+    """
+    measured = device.measured
+    cpu, cores = _cores(device)
+    counter = device.series("energy_j")
+    rates = energy = None
+    if device.long_enough("energy_j"):
+        rates = device.answer("energy_j", counter.rates(), lambda series: measured.overall(series.mean))
+        energy = device.ask("energy_j", lambda series: measured.total(series.risen))
+    if stop is None:
+        device.lack("cpu_s", "the sampler did not get to tell what it used")
+    return HostTelemetry(
+        node=device.node,
+        measured_s=measured.seconds,
+        cores=sampler.cores,
+        cpu_percent=cpu,
+        core_percent=cores,
+        memory_mib=device.gauge("memory_mib"),
+        **{name: device.risen(name) for name in _OF_HOST},
+        clock_mhz=device.gauge("clock_mhz"),
+        power_w=device.power(energy, rates),
+        energy_j=energy,
+        idle_power_w=device.ask("energy_j", lambda series: series.lowest_rise(idle)) if idle else None,
+        sampler_percent=_used(sampler, stop),
+    )
+
+
+def _cores(device: Device) -> tuple[Range | None, tuple[float, ...] | None]:
+    """Range of the mean of all CPUs, and the mean over time of each."""
+    lists = device.lists("core_percent")
+    count = max((len(one) for one in lists if one is not None), default=0)
+    # A CPU that goes off line leaves no way to tell whose the other figures are: such rows say nothing.
+    table = np.full((len(lists), max(count, 1)), np.nan)
+    for row, one in zip(table, lists, strict=True):
+        if one is not None and len(one) == count:
+            row[:] = one
+    together = device.answer(
+        "core_percent", device.series_of(table.mean(axis=1)), lambda all_: device.measured.overall(all_.mean)
+    )
+    each = [device.measured.overall(device.series_of(column).mean).value for column in table.T]
+    known = tuple(one.avg for one in each if one is not None)
+    return together, known if len(known) == count and known else None
+
+
+def _used(sampler: MonitorStart, stop: MonitorStop | None) -> float | None:
+    """What the sampler used of all CPUs of its node, in percent; None where it did not tell, or not of how many."""
+    if stop is None or not sampler.cores or stop.seconds <= 0:
+        return None
+    return 100 * stop.cpu_s / stop.seconds / sampler.cores

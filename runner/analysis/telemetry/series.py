@@ -12,6 +12,7 @@ Nothing is said about time without samples: a mean is that of the rest, a sum is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -19,7 +20,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from runner.core.telemetry import Range, Span
+from runner.core.telemetry import NodeSpans, Range, Span, over_time
 
 Floats = npt.NDArray[np.float64]
 Value = TypeVar("Value")
@@ -43,12 +44,7 @@ class Found(Generic[Value]):
 
 @dataclass(frozen=True)
 class _Pieces:
-    """The stretches between samples that lie in a span, cut at its edges.
-
-    Attributes:
-        seconds: (pieces,) how long each is.
-        first, last: (pieces,) the quantity at its ends.
-    """
+    """The stretches between samples that lie in a span, cut at its edges: (pieces,) how long each is, and the quantity at its ends."""
 
     seconds: Floats
     first: Floats
@@ -112,10 +108,7 @@ class Series:
     def risen(self, span: Span, *, rate: Series | None = None) -> Found[float]:
         """How much a counter rose; none where it fell, or where an edge of the span lies in a hole.
 
-        Args:
-            span: from when until when.
-            rate: a gauge of how fast it rises, sampled more often: where an edge lies between two readings, the rise between them is
-                shared out as this has it.
+        Where an edge lies between two readings, the rise between them is shared out as `rate` has it, a gauge of it that is sampled more often.
         """
         if wrong := self._clock(span):
             return Found(None, wrong)
@@ -232,3 +225,61 @@ def _hole(covered: float, span: Span) -> str | None:
     if hole <= ROUNDING * span.seconds:
         return None
     return f"no samples for {hole:.3g} s of the measured {span.seconds:.3g} s"
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """When a node's figures were measured: from the first counted window to the end of the last, and what is left of that without the pauses."""
+
+    whole: Span
+    spans: tuple[Span, ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long they are together."""
+        return math.fsum(span.seconds for span in self.spans)
+
+    def overall(self, ask: Callable[[Span], Found[Range]]) -> Found[Range]:
+        """The range over all stretches, of `Series.gauge` or `Series.mean`: the mean by their seconds, of those that have samples."""
+        found = [ask(span) for span in self.spans]
+        if len(found) == 1:
+            return found[0]
+        known = [(one.value, span.seconds) for one, span in zip(found, self.spans, strict=True) if one.value]
+        if not known:
+            return found[0]
+        ranges, seconds = zip(*known, strict=True)
+        lost = self.seconds - math.fsum(seconds)
+        hole = f"no samples for {lost:.3g} s of the measured {self.seconds:.3g} s"
+        return Found(
+            Range(
+                min=min(one.min for one in ranges),
+                avg=over_time([one.avg for one in ranges], seconds),
+                max=max(one.max for one in ranges),
+            ),
+            hole if len(known) < len(found) else _first(found),
+        )
+
+    def total(self, ask: Callable[[Span], Found[float]]) -> Found[float]:
+        """The sum over all stretches, of `Series.integral` or `Series.risen`; none unless each has one."""
+        found = [ask(span) for span in self.spans]
+        values = [one.value for one in found if one.value is not None]
+        return Found(math.fsum(values)) if len(values) == len(found) else Found(None, _first(found))
+
+    def held(self, series: Series) -> Floats:
+        """`Series.held` over all stretches."""
+        seconds: Floats = np.sum([series.held(span) for span in self.spans], axis=0)
+        return seconds
+
+
+def stretches(node: NodeSpans) -> Stretches:
+    """Cut the pauses out of a node's measured span."""
+    edges = [node.measured.start]
+    for pause in node.pauses:
+        edges += [pause.start, pause.end]
+    edges.append(node.measured.end)
+    spans = tuple(Span(start=start, end=end) for start, end in zip(edges[::2], edges[1::2], strict=True))
+    return Stretches(whole=node.measured, spans=spans)
+
+
+def _first(found: list[Found[Range]] | list[Found[float]]) -> str | None:
+    return next((one.why for one in found if one.why), None)

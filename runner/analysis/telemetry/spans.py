@@ -7,26 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from runner.analysis.telemetry.series import SECOND
-from runner.core.events import Event
-from runner.core.events.monitor import MonitorStart
-from runner.core.events.training import PAUSE_S, Phase, Window
-from runner.core.events.wires import Net
+from runner.core.events import PAUSE_S, Event, MonitorStart, Net, Phase, ProfileStart, ProfileStop, Window
 from runner.core.telemetry import NodeSpans, Span
+from runner.core.trial import Trial
 
 
 def node_spans(
     events: Sequence[Event], *, monitors: Mapping[str, str], first_window: int, started: float
 ) -> tuple[NodeSpans, ...]:
-    """Find the counted windows and the idle time before the job of every node, in the order of their names.
+    """Find the counted windows and the idle time before the job of every node, by name; nothing without samplers or a window that counts.
 
     Args:
         events: all events of all ranks and samplers.
         monitors: by the sampler's container, its node. One that stands alone looks at all ranks: nodes are then emulated, or one.
         first_window: number of the first window that counts (`Steadiness.first_window`).
         started: the runner's monotonic clock in seconds when it began to create the first container of the job.
-
-    Returns:
-        Nothing where there are no samplers or no window counts.
     """
     ranks: dict[int, list[Window]] = {}
     imported: dict[int, float] = {}
@@ -47,16 +42,24 @@ def node_spans(
         counted.setdefault(node, []).extend(sorted(windows, key=lambda w: w.index)[first_window:common])
         used.setdefault(node, []).append(imported.get(rank, -math.inf))
     began = {event.node: event for event in events if isinstance(event, MonitorStart)}
-    return tuple(
-        NodeSpans(
-            node=node,
-            measured=Span(start=min(w.start for w in windows), end=max(w.start + w.seconds for w in windows)),
-            idle=(idle := _idle(began.get(node), started)),
-            gpus_idle=None if idle and idle.seconds >= SECOND else _gpus_idle(began.get(node), min(used[node])),
-            pauses=tuple(_pauses(windows)),
+    found = []
+    for node, windows in sorted(counted.items()):
+        sampler = began.get(node)
+        # The two clocks are held against each other by the sampler's first line, which is read a moment after it was written: the job's
+        # beginning comes out that moment too early, never too late.
+        idle = _before(sampler, started - (sampler.received - sampler.t) if sampler else started)
+        # Before the first rank has imported its framework, no program of the suite uses a GPU.
+        gpus_idle = None if idle and idle.seconds >= SECOND else _before(sampler, min(used[node]))
+        found.append(
+            NodeSpans(
+                node=node,
+                measured=Span(start=min(w.start for w in windows), end=max(w.start + w.seconds for w in windows)),
+                idle=idle,
+                gpus_idle=gpus_idle,
+                pauses=tuple(_pauses(windows)),
+            )
         )
-        for node, windows in sorted(counted.items())
-    )
+    return tuple(found)
 
 
 def _pauses(windows: Sequence[Window]) -> Iterator[Span]:
@@ -69,18 +72,34 @@ def _pauses(windows: Sequence[Window]) -> Iterator[Span]:
             yield Span(start=end, end=start)
 
 
-def _idle(sampler: MonitorStart | None, started: float) -> Span | None:
-    """From the sampler's beginning to the job's, on the node's clock; None where the job came first.
+def _before(sampler: MonitorStart | None, end: float) -> Span | None:
+    """From the sampler's beginning until a moment of the node's clock; None where the moment came first."""
+    return Span(start=sampler.t, end=end) if sampler and end > sampler.t else None
 
-    The two clocks are held against each other by the sampler's first line, which is read a moment after it was written: the job's
-    beginning comes out that moment too early, never too late.
+
+def pass_windows(trial: Trial, events: Sequence[Event]) -> tuple[Window, ...]:
+    """One window a rank for the pass of kind `metrics` whose counters the sampler reads; none unless every rank ended its own.
+
+    Of other passes there are none: a profiler's own work, and kernels that are run again and again, are nothing that a machine does by
+    itself.
     """
-    if sampler is None:
-        return None
-    job = started - (sampler.received - sampler.t)
-    return Span(start=sampler.t, end=job) if job > sampler.t else None
-
-
-def _gpus_idle(sampler: MonitorStart | None, used: float) -> Span | None:
-    """From the sampler's beginning until the first rank had imported its framework, before which no program of the suite uses a GPU."""
-    return Span(start=sampler.t, end=used) if sampler and used > sampler.t else None
+    counting = trial.profile.counting if trial.profile else None
+    starts = {event.rank: event for event in events if isinstance(event, ProfileStart)}
+    stops = {event.rank: event for event in events if isinstance(event, ProfileStop)}
+    if counting is None or counting.source == "ncu" or len(stops) != trial.processes:
+        return ()
+    return tuple(
+        Window(
+            event="window",
+            rank=rank,
+            t=stop.t,
+            received=stop.received,
+            container=stop.container,
+            index=0,
+            start=starts[rank].t,
+            iterations=stop.iterations,
+            samples=stop.iterations * trial.global_batch // trial.processes,
+            seconds=stop.t - starts[rank].t,
+        )
+        for rank, stop in sorted(stops.items())
+    )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 _CALLS: Final = 3
 _TIME: Final = re.compile(r"(.*?)(\.\d+)?(Z|[+-]\d\d:\d\d)")
-MAX_CLOCK_S: Final = 2.0
+_APART_S: Final = 2.0
 """Events of all nodes are put in one order by their clocks, and windows last some seconds."""
 
 
@@ -61,7 +61,7 @@ def parse_time(text: str) -> float:
 
 def clock_refusal(name: str, clock: Clock) -> str | None:
     """Why a node's clock can't be used; None when it can."""
-    if clock.apart_s <= MAX_CLOCK_S:
+    if clock.apart_s <= _APART_S:
         return None
     return (
         f"{name}: its clock is {clock}, and a job's events are put in one order by their clocks; "

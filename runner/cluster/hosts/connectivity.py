@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -23,118 +23,81 @@ _PATIENCE_S: Final = 20
 """For each call to an engine: this is asked after a run that failed, when one of them may be why."""
 
 
-class End(Protocol):
-    """A node's end of a wire; `wire.Wire` is one."""
-
-    @property
-    def iface(self) -> str:
-        """Interface."""
-
-    @property
-    def address(self) -> str:
-        """IPv4 address of it."""
-
-
-class _Answer(Frozen):
-    """What `meet` prints."""
-
-    state: str
-    trouble: str | None
-    results: Mapping[str, str | None]
-
-
-def ends_of(surveyed: Sequence[Surveyed], wire: str | None) -> tuple[NodeEnd, ...]:
-    """Each node's end of a wire.
-
-    Args:
-        surveyed: the nodes.
-        wire: an interface's name, or a role of the hosts file; None for the role `ethernet`, else the first interface that is no
-            loopback and has an address.
-
-    Raises:
-        RequestError: a node has no such interface, or that has no address.
-    """
-    return tuple(_end(seen, wire) for seen in surveyed)
-
-
-@dataclass(frozen=True)
-class NodeEnd:
-    """An interface of a node and its address."""
+class NodeEnd(NamedTuple):
+    """A node's end of a wire: an interface and its IPv4 address."""
 
     iface: str
     address: str
 
 
-def _end(seen: Surveyed, wire: str | None) -> NodeEnd:
+class _Answer(Frozen):
+    """What the probe of a node printed; `state` is None and `trouble` a whole sentence where it could not be started."""
+
+    state: str | None
+    trouble: str | None
+    results: Mapping[str, str | None]
+
+
+def end_of(seen: Surveyed, wire: str | None) -> NodeEnd:
+    """A node's end of a wire.
+
+    Args:
+        seen: the node.
+        wire: an interface's name, or a role of the hosts file; None for the role `ethernet`, else the first interface that is no
+            loopback and has an address.
+
+    Raises:
+        RequestError: the node has no such interface, or that has no address.
+    """
+    name = seen.host.name
     roles = {str(role): interface for role, interface in seen.host.interfaces.items()}
     said = roles.get(wire or "ethernet")
-    nics = {nic.name: nic for nic in seen.node.nics}
     if said is None and wire is None:
         able = [nic for nic in seen.node.nics if nic.address and nic.kind != "loopback"]
         if not able:
-            raise RequestError(
-                f"{seen.host.name}: no interface of it has an address; give it one, or name another host"
-            )
+            raise RequestError(f"{name}: no interface of it has an address; give it one, or name another host")
         return NodeEnd(able[0].name, str(able[0].address))
-    name = said.name if said else str(wire)
-    if name not in nics:
+    iface = said.name if said else str(wire)
+    nics = {nic.name: nic for nic in seen.node.nics}
+    if iface not in nics:
         raise RequestError(
-            f"{seen.host.name}: has no interface {name}; it has {', '.join(nics)} (roles in the hosts file: {', '.join(roles) or 'none'})"
+            f"{name}: has no interface {iface}; it has {', '.join(nics)} (roles in the hosts file: {', '.join(roles) or 'none'})"
         )
-    address = (said.address if said else None) or nics[name].address
+    address = (said.address if said else None) or nics[iface].address
     if address is None:
-        raise RequestError(f"{seen.host.name}: interface {name} has no address; give it one, or name another interface")
-    return NodeEnd(name, address)
+        raise RequestError(f"{name}: interface {iface} has no address; give it one, or name another interface")
+    return NodeEnd(iface, address)
 
 
-def reach(surveyed: Sequence[Surveyed], ends: Sequence[End]) -> tuple[Unreachable, ...]:
-    """Let every node call every other at the same time; empty when all of them answer.
-
-    Args:
-        surveyed: the nodes.
-        ends: the end of each, in the same order: from `ends_of`, or the wires of a plan.
-
-    The nodes have been surveyed, so that the suite's base is there.
-    """
+def reach(surveyed: Sequence[Surveyed], ends: Sequence[NodeEnd]) -> tuple[Unreachable, ...]:
+    """Let nodes that have been surveyed, each with its end of the wire, call each other at the same time; empty when all answer."""
     if len(surveyed) < 2:  # noqa: PLR2004 - a pair
         return ()
     reference = base_image().reference
-    places = {seen.host.name: (end.address, seen.node.ports[-1]) for seen, end in zip(surveyed, ends, strict=True)}
-
-    def meet_others(which: tuple[Surveyed, End]) -> _Answer:
-        seen, end = which
-        return _meet(seen, end, places, reference)
-
-    answers = at_once(meet_others, tuple(zip(surveyed, ends, strict=True)))
-    by_name = {seen.host.name: answer for seen, answer in zip(surveyed, answers, strict=True)}
+    by_name = {seen.host.name: (seen, end) for seen, end in zip(surveyed, ends, strict=True)}
+    places = {name: (end.address, seen.node.ports[-1]) for name, (seen, end) in by_name.items()}
+    asked = at_once(lambda name: _probe(*by_name[name], places, reference), tuple(by_name))
+    answers = {
+        name: _Answer(state=None, trouble=str(answer), results={}) if isinstance(answer, RequestError) else answer
+        for name, answer in zip(by_name, asked, strict=True)
+    }
     return tuple(
         Unreachable(
             source=name,
             target=other,
-            iface=end.iface,
-            source_state=_state(answer),
-            target_state=_state(by_name[other]),
+            iface=by_name[name][1].iface,
+            source_state=answer.state,
+            target_state=answers[other].state,
             reason=reason,
         )
-        for (name, answer), end in zip(by_name.items(), ends, strict=True)
+        for name, answer in answers.items()
         for other in by_name
-        if other != name and (reason := _reason(answer, by_name[other], other)) is not None
+        # One that could not take part is the reason, whatever the other saw of it.
+        if other != name and (reason := answer.trouble or answers[other].trouble or answer.results.get(other))
     )
 
 
-def _state(answer: _Answer | RequestError) -> str | None:
-    return None if isinstance(answer, RequestError) else answer.state
-
-
-def _reason(answer: _Answer | RequestError, others: _Answer | RequestError, other: str) -> str | None:
-    """Why a node did not reach another. One that could not take part is the reason, whatever the other saw of it."""
-    for either in (answer, others):
-        if isinstance(either, RequestError):
-            return str(either)
-    return None if isinstance(answer, RequestError) else answer.results.get(other)
-
-
-def _meet(seen: Surveyed, end: End, places: Mapping[str, tuple[str, int]], reference: str) -> _Answer:
+def _probe(seen: Surveyed, end: NodeEnd, places: Mapping[str, tuple[str, int]], reference: str) -> _Answer:
     name = seen.host.name
     own = {
         "name": name,

@@ -1,6 +1,6 @@
 """One node's part in the check that every pair of nodes can reach each other: listens, and calls the others, all at once.
 
-    python3 -c "$(cat meet.py)" '{"name": ..., "iface": ..., "address": ..., "port": ..., "peers": {NAME: [ADDRESS, PORT]}, "seconds": ...}'
+    python3 -c "$(cat connectivity_probe.py)" '{"name": ..., "iface": ..., "address": ..., "port": ..., "peers": {NAME: [ADDRESS, PORT]}, "seconds": ...}'
 
 Runs in a container of the suite's base with the node's network, so it is one file that needs the standard library alone. Both ends
 are bound to the interface that is meant. Each call carries more than one packet of any size in use, since a handshake gets
@@ -92,7 +92,7 @@ def reach(own: dict[str, Any], peer: str, results: dict[str, str | None], deadli
 
 
 def main(own: dict[str, Any]) -> None:
-    """Meet everybody, and print who was met."""
+    """Call every peer, and print who was reached."""
     deadline = time.monotonic() + own["seconds"]
     heard: set[str] = set()
     results: dict[str, str | None] = dict.fromkeys(own["peers"], "no answer")

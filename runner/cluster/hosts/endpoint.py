@@ -12,14 +12,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from runner.cluster.hosts.model import Address, Endpoint, Host
+from runner.cluster.hosts.model import Endpoint, Host
 from runner.core.errors import RequestError
 from runner.engines import docker
 from runner.engines.base import EngineError, EngineRefusedError, EngineSilentError, as_engine_error
-from runner.engines.process import CommandError
-from runner.engines.tunnel import Tunnel, open_tunnel
+from runner.engines.process import CommandError, Tunnel, last_line, open_tunnel
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -29,8 +28,10 @@ _FOLDER: Final = 70
 _LOGIN_S: Final = 30.0
 """ssh's own limit for the connection is 10 s; slow name services on the other side come on top."""
 
+_Table: TypeAlias = tuple[tuple[str, str, str], ...]
+_UP: Final = "see that it is up and that no firewall is in between"
 # OpenSSH's last words, what they mean, and what helps. The first that fits; `{try_it}` is the command that shows the same by hand.
-_SSH: Final = (
+_SSH: Final[_Table] = (
     ("lease: ssh:", "there is no ssh on this machine", "install it (apt-get install openssh-client)"),
     (
         "IDENTIFICATION HAS CHANGED",
@@ -50,8 +51,7 @@ _SSH: Final = (
     ),
     ("Connection refused", "no sshd listens there", "start it, or correct the port in the hosts file"),
     ("Could not resolve hostname", "its name is not known", "correct it in the hosts file, or add it to /etc/hosts"),
-    ("Connection timed out", "it does not answer", "see that it is up and that no firewall is in between: {try_it}"),
-    ("timed out", "it does not answer", "see that it is up and that no firewall is in between: {try_it}"),
+    ("timed out", "it does not answer", f"{_UP}: {{try_it}}"),
     ("No route to host", "there is no way to it", "see that it is up and on the same network: {try_it}"),
     ("Network is unreachable", "there is no way to its network", "see that this machine's own interface is up"),
     ("Can't open user config file", "ssh's configuration is not there", "correct `ssh_config` in the hosts file"),
@@ -59,7 +59,7 @@ _SSH: Final = (
     ("no answer after", "ssh got no answer", "see what it waits for: {try_it}"),
 )
 # What ssh says when the connection stands and the socket at its far end does not.
-_CHANNEL: Final = (
+_CHANNEL: Final[_Table] = (
     ("administratively prohibited", "its sshd forwards no sockets", "allow it there: AllowStreamLocalForwarding yes"),
     (
         "open failed",
@@ -68,7 +68,7 @@ _CHANNEL: Final = (
     ),
 )
 # The operating system's and TLS's words inside the SDK's exceptions.
-_DIRECT: Final = (
+_DIRECT: Final[_Table] = (
     ("FileNotFoundError", "its socket does not exist", "start its engine, or correct the path in the hosts file"),
     ("PermissionError", "its socket may not be used by this user", "add yourself to the group docker"),
     ("ConnectionRefusedError", "nothing listens there", "start its engine"),
@@ -85,7 +85,7 @@ _DIRECT: Final = (
     ("Name or service not known", "its name is not known", "correct it in the hosts file, or add it to /etc/hosts"),
     ("No route to host", "there is no way to it", "see that it is up and on the same network"),
     ("unreachable", "there is no way to its network", "see that this machine's own interface is up"),
-    ("connect timeout", "it does not answer", "see that it is up and that no firewall is in between"),
+    ("connect timeout", "it does not answer", _UP),
     ("timed out", "its engine takes the connection and does not answer", "look at dockerd's log there"),
     ("RemoteDisconnected", "its engine closed the connection", "look at dockerd's log there"),
     ("Connection reset", "its engine closed the connection", "look at dockerd's log there"),
@@ -111,7 +111,7 @@ class Connection:
         """Why the way to the node is gone, in ssh's own words; None while it stands, or where there is no tunnel."""
         if self._tunnel is None or not self._tunnel.ended:
             return None
-        return _last_line(self._tunnel.words) or "ssh has ended"
+        return last_line(self._tunnel.words) or "ssh has ended"
 
     def sentence(self, error: EngineError) -> str:
         """What an error of the engine says of the node, in one sentence that names it."""
@@ -142,10 +142,9 @@ def connect(host: Host) -> Connection:
     Raises:
         RequestError: it can't be reached; the sentence names the node, the reason in the words of whoever gave it, and what helps.
     """
-    address = host.endpoint.address
     with contextlib.ExitStack() as undo:
         tunnel = None
-        if address.scheme == "ssh":
+        if host.endpoint.address.scheme == "ssh":
             tunnel = _tunnel(host, undo)
             undo.callback(tunnel.close)
         url = f"unix://{tunnel.socket}" if tunnel else host.endpoint.url
@@ -154,31 +153,15 @@ def connect(host: Host) -> Connection:
         return Connection(host, client, tunnel=tunnel, undo=undo.pop_all())
 
 
-@contextlib.contextmanager
-def connected(host: Host) -> Iterator[Connection]:
-    """`connect`, for a block."""
-    connection = connect(host)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
 def ssh_argv(endpoint: Endpoint, *, socket: Path) -> tuple[str, ...]:
-    """The tunnel's command line.
-
-    Args:
-        endpoint: an ssh:// one.
-        socket: near end of the tunnel.
-    """
-    address = endpoint.address
+    """The command line of a tunnel to an ssh:// endpoint, whose near end is `socket`."""
     return (
         *("ssh", "-nNTax"),
         *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ExitOnForwardFailure=yes"),
         *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
         # A shared connection of the user's would keep the forwarding, and itself, when this process ends.
         *("-o", "ControlMaster=no", "-o", "ControlPath=none"),
-        *("-L", f"{socket}:{address.socket}"),
+        *("-L", f"{socket}:{endpoint.address.socket}"),
         *_destination(endpoint),
     )
 
@@ -194,30 +177,27 @@ def _destination(endpoint: Endpoint) -> tuple[str, ...]:
 def ssh_sentence(host: Host, words: str) -> str:
     """Why ssh did not get there, from what it said."""
     try_it = f"`{shlex.join(('ssh', *_destination(host.endpoint), 'true'))}`"
-    last = _last_line(words)
-    for fragment, meaning, step in _SSH:
-        if fragment in words:
-            return f"{host.name}: {meaning} ({last}); {step.format(try_it=try_it)}"
-    return f"{host.name}: ssh does not get there ({last or 'it said nothing'}); see why by hand: {try_it}"
+    last = last_line(words)
+    said = _explained(_SSH, words, last, try_it=try_it)
+    said = said or f"ssh does not get there ({last or 'it said nothing'}); see why by hand: {try_it}"
+    return f"{host.name}: {said}"
 
 
 def engine_sentence(host: Host, error: str, *, words: str) -> str:
-    """Why an engine does not answer.
+    """Why an engine does not answer, from the SDK's exception and what ssh, where it is in between, said."""
+    url = host.endpoint.url
+    failed = next((line.strip() for line in reversed(words.splitlines()) if "open failed" in line), "")
+    said = _explained(_CHANNEL, failed, failed, socket=host.endpoint.address.socket) or _explained(_DIRECT, error, url)
+    said = said or f"its engine does not answer at {url} ({error}); look at dockerd's log there"
+    return f"{host.name}: {said}"
 
-    Args:
-        host: the node.
-        error: the SDK's exception.
-        words: what ssh said, where it is in between.
-    """
-    address: Address = host.endpoint.address
-    said = [line for line in words.splitlines() if "open failed" in line]
-    for fragment, meaning, step in _CHANNEL if said else ():
-        if fragment in said[-1]:
-            return f"{host.name}: {meaning.format(socket=address.socket)} ({said[-1].strip()}); {step}"
-    for fragment, meaning, step in _DIRECT:
-        if fragment in error:
-            return f"{host.name}: {meaning} ({host.endpoint.url}); {step}"
-    return f"{host.name}: its engine does not answer at {host.endpoint.url} ({error}); look at dockerd's log there"
+
+def _explained(table: _Table, words: str, quoted: str, **names: str) -> str | None:
+    """The first row that fits, as the end of a sentence."""
+    for fragment, meaning, step in table:
+        if fragment in words:
+            return f"{meaning.format(**names)} ({quoted}); {step.format(**names)}"
+    return None
 
 
 def _tunnel(host: Host, undo: contextlib.ExitStack) -> Tunnel:
@@ -244,11 +224,6 @@ def _client(host: Host, url: str, *, words: Callable[[], str]) -> Client:
         return docker.connect_to(url, tls=files)
     except EngineError as error:
         raise RequestError(engine_sentence(host, str(error), words=words())) from error
-
-
-def _last_line(words: str) -> str:
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
 
 
 @contextlib.contextmanager

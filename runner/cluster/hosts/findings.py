@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
-from runner.cluster.doctor import Finding, gpu_findings, wire_findings
-from runner.cluster.hosts.clock import Clock
+from runner.cluster.doctor import GPU_WAYS, Finding, gpu_findings, judge, wire_findings
 from runner.cluster.hosts.connectivity import Unreachable
-from runner.cluster.hosts.gpu_topology import GpuPair, describe
 from runner.cluster.hosts.model import Host
-from runner.cluster.machine.nvml import GpuHealth
-from runner.core.node import Nic, Node
-from runner.engines.base import EngineFacts
+from runner.cluster.hosts.survey import Surveyed
+from runner.cluster.machine.nvml import describe_pairs
+from runner.core.node import Nic
 
 ImageState = Literal["same", "missing", "other"]
 
@@ -28,126 +25,82 @@ _CLOCK_S: Final = 0.1
 """Apart by more than this, the nodes' logs can't be read side by side; a job still runs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostLook:
-    """What was seen of a host that answers.
+def refused(name: str, sentence: str) -> Finding:
+    """A host that can't be used, from the sentence that names it, says why and what helps."""
+    said, _, step = sentence.removeprefix(f"{name}: ").partition("; ")
+    return Finding(level="bad", subject=name, sentence=said, next_step=step or None)
 
-    Attributes:
+
+def host_findings(
+    seen: Surveyed, *, images: Mapping[str, ImageState], refusals: Sequence[str] = ()
+) -> Iterator[Finding]:
+    """Judge one host that answers.
+
+    Args:
+        seen: the host.
         images: of the suite's images that this machine has, which is there in what state.
         refusals: why it can't be used, each a sentence that names it.
     """
-
-    host: Host
-    node: Node
-    engine: EngineFacts
-    clock: Clock
-    health: tuple[GpuHealth, ...]
-    nvidia_pci: tuple[str, ...]
-    pairs: tuple[GpuPair, ...]
-    images: Mapping[str, ImageState]
-    refusals: tuple[str, ...]
-
-
-def host_findings(look: HostLook) -> Iterator[Finding]:
-    """Judge one host that answers."""
-    name = look.host.name
-    for refusal in look.refusals:
-        said, _, step = refusal.removeprefix(f"{name}: ").partition("; ")
-        yield Finding(level="bad", subject=name, sentence=said, next_step=step or None)
-    way = {"nvidia": "NVIDIA's runtime", "cdi": "CDI device names", None: None}[look.engine.gpu_request]
-    gpus = f", hands out GPUs by {way}" if way else ""
-    podman = f"; it is {look.engine.podman} behind Docker's API, and hands out no GPU" if look.engine.podman else ""
-    yield Finding(
-        level="warn" if podman else "ok",
-        subject=f"{name} engine",
-        sentence=f"answers at {look.host.endpoint.url}, version {look.engine.version}{gpus}{podman}",
-        next_step="start Docker there" if podman else None,
-    )
-    cores, memory = len(look.node.cores), look.node.memory_mib
-    slots = f", {look.host.slots} slots" if look.host.slots else ""
-    yield Finding(
-        level="ok",
-        subject=f"{name} CPU",
-        sentence=f"{look.node.cpu_model or 'unnamed processor'}, {cores} logical CPUs usable, {memory:,} MiB{slots}",
-    )
-    apart = look.clock.apart_s > _CLOCK_S
-    yield Finding(
-        level="warn" if apart else "ok",
-        subject=f"{name} clock",
-        sentence=str(look.clock),
-        next_step="run chrony or ntpd on all hosts and on this machine" if apart else None,
-    )
-    yield from (
-        _named(name, found) for found in gpu_findings(look.node, health=look.health, nvidia_pci=look.nvidia_pci)
-    )
-    if look.pairs:
-        yield Finding(level="ok", subject=f"{name} GPU pairs", sentence=describe(look.pairs))
-    nics = [nic for nic in look.node.nics if _wired(nic, look.host)]
-    yield from (_named(name, found) for found in wire_findings(nics, look.node.hcas))
-    yield from _images(look)
-
-
-def common_findings(looks: Sequence[HostLook]) -> Iterator[Finding]:
-    """Judge what hosts should have in common: drivers, GPUs, and the MTU of interfaces with one role."""
-    yield from _differing(
-        "drivers", {look.host.name: look.node.driver for look in looks}, "a job is as slow as its slowest node"
-    )
-    models = {look.host.name: ", ".join(sorted({gpu.name for gpu in look.node.gpus})) or None for look in looks}
-    yield from _differing("GPUs", models, "a job is as slow as its slowest node")
-    for role in sorted({role for look in looks for role in look.host.interfaces}):
-        sizes: dict[str, str | None] = {}
-        for look in looks:
-            by_name = {nic.name: nic for nic in look.node.nics}
-            interface = look.host.interfaces.get(role)
-            nic = by_name.get(interface.name) if interface else None
-            if nic:
-                sizes[look.host.name] = str(nic.mtu)
-        yield from _differing(f"MTU of {role}", sizes, "large packets may get lost between them: set one MTU on all")
-
-
-def pair_findings(
-    unreachable: Sequence[Unreachable], *, names: Sequence[str], interfaces: Mapping[str, str]
-) -> Iterator[Finding]:
-    """Judge the ways between hosts.
-
-    Args:
-        unreachable: pairs that did not meet.
-        names: the hosts that were asked.
-        interfaces: the interface of each.
-    """
-    for pair in unreachable:
-        yield Finding(
-            level="bad",
-            subject=f"{pair.source} → {pair.target}",
-            sentence=str(pair).partition(": ")[2],
-            next_step=f"check {pair.iface}, its cable, the switch and firewalls; `ip link` and `ip route get` on {pair.source} say more",
-        )
-    if not unreachable and len(names) > 1:
-        used = sorted(set(interfaces.values()))
-        yield Finding(
-            level="ok", subject="pairs", sentence=f"all {len(names)} hosts reach each other on {', '.join(used)}"
-        )
-
-
-def _images(look: HostLook) -> Iterator[Finding]:
+    name, node, engine = seen.host.name, seen.node, seen.engine
+    yield from (refused(name, sentence) for sentence in refusals)
+    gpus = f", hands out GPUs by {GPU_WAYS[engine.gpu_request]}" if engine.gpu_request else ""
+    podman = f"; it is {engine.podman} behind Docker's API, and hands out no GPU" if engine.podman else ""
+    answers = f"answers at {seen.host.endpoint.url}, version {engine.version}{gpus}{podman}"
+    slots = f", {seen.host.slots} slots" if seen.host.slots else ""
+    cpu = f"{node.cpu_model or 'unnamed processor'}, {len(node.cores)} logical CPUs usable, {node.memory_mib:,} MiB{slots}"
+    synchronise = "run chrony or ntpd on all hosts and on this machine"
+    nics = [nic for nic in node.nics if _wired(nic, seen.host)]
+    found = [
+        judge("engine", answers, "start Docker there", when=bool(podman)),
+        judge("CPU", cpu),
+        judge("clock", str(seen.clock), synchronise, when=seen.clock.apart_s > _CLOCK_S),
+        *gpu_findings(node, health=seen.health, nvidia_pci=seen.nvidia_pci),
+        *([judge("GPU pairs", describe_pairs(seen.pairs))] if seen.pairs else []),
+        *wire_findings(nics, node.hcas),
+    ]
     for state, meaning in _IMAGES.items():
-        names = [name for name, found in look.images.items() if found == state]
-        if names:
-            more = len(names) - _LISTED
-            listed = ", ".join(names) if more <= 0 else f"{', '.join(names[:_LISTED])} and {more} more"
-            yield Finding(level="ok", subject=f"{look.host.name} images", sentence=f"{listed}: {meaning}")
+        if names := [image for image, there in images.items() if there == state]:
+            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+            found.append(judge("images", f"{', '.join(names[:_LISTED])}{more}: {meaning}"))
+    yield from (finding.model_copy(update={"subject": f"{name} {finding.subject}"}) for finding in found)
 
 
-def _differing(what: str, values: Mapping[str, str | None], consequence: str) -> Iterator[Finding]:
-    if len(set(values.values())) > 1:
-        listed = ", ".join(f"{name}: {value or 'none'}" for name, value in values.items())
-        yield Finding(level="warn", subject=what, sentence=f"differ ({listed})", next_step=consequence)
+def common_findings(surveyed: Sequence[Surveyed]) -> Iterator[Finding]:
+    """Judge what hosts should have in common: drivers, GPUs, and the MTU of interfaces with one role."""
+    slowest = "a job is as slow as its slowest node"
+    drivers = {seen.host.name: seen.node.driver for seen in surveyed}
+    models = {seen.host.name: ", ".join(sorted({gpu.name for gpu in seen.node.gpus})) or None for seen in surveyed}
+    compared: list[tuple[str, Mapping[str, str | None], str]] = [
+        ("drivers", drivers, slowest),
+        ("GPUs", models, slowest),
+    ]
+    for role in sorted({role for seen in surveyed for role in seen.host.interfaces}):
+        named = {seen.host.name: seen.host.interfaces[role].name for seen in surveyed if role in seen.host.interfaces}
+        sizes = {
+            seen.host.name: str(nic.mtu)
+            for seen in surveyed
+            for nic in seen.node.nics
+            if nic.name == named.get(seen.host.name)
+        }
+        compared.append((f"MTU of {role}", sizes, "large packets may get lost between them: set one MTU on all"))
+    for what, values, consequence in compared:
+        if len(set(values.values())) > 1:
+            listed = ", ".join(f"{name}: {value or 'none'}" for name, value in values.items())
+            yield judge(what, f"differ ({listed})", consequence, when=True)
+
+
+def pair_findings(unreachable: Sequence[Unreachable], interfaces: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge the ways between hosts: the pairs that did not reach each other, of those whose interfaces these are by host."""
+    for pair in unreachable:
+        look = f"`ip link` and `ip route get` on {pair.source} say more"
+        step = f"check {pair.iface}, its cable, the switch and firewalls; {look}"
+        said = str(pair).partition(": ")[2]
+        yield judge(f"{pair.source} → {pair.target}", said, step, when=True, level="bad")
+    if not unreachable and len(interfaces) > 1:
+        used = ", ".join(sorted(set(interfaces.values())))
+        yield judge("pairs", f"all {len(interfaces)} hosts reach each other on {used}")
 
 
 def _wired(nic: Nic, host: Host) -> bool:
     """Whether an interface leads somewhere: hardware, or one that the hosts file names."""
     return nic.kind not in ("loopback", "virtual") or nic.name in {i.name for i in host.interfaces.values()}
-
-
-def _named(name: str, finding: Finding) -> Finding:
-    return finding.model_copy(update={"subject": f"{name} {finding.subject}"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from runner.core.frozen import Frozen
-from runner.core.parsing import MOST_SLOTS
+from runner.core.parsing import MOST_OF_ALL, MOST_SLOTS
 from runner.core.wire import Link
 
 Role = Literal["ethernet", "infiniband", "roce"]
@@ -23,6 +24,10 @@ _NETLOC: Final = re.compile(
     re.ASCII,
 )
 _LAST_PORT: Final = 65535
+_HCA: Final = re.compile(r"[A-Za-z0-9_.-]+(:[1-9]\d*)?", re.ASCII)
+_INTERFACE_LENGTH: Final = 15  # IFNAMSIZ of the kernel, less its closing zero
+
+Parts = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +101,37 @@ class Endpoint(Frozen):
         return read_url(self.url)
 
 
+def _check_interface(name: str) -> str:
+    if not name or len(name) > _INTERFACE_LENGTH or "/" in name or any(letter.isspace() for letter in name):
+        raise ValueError(
+            f"an interface's name has 1 to {_INTERFACE_LENGTH} characters, no blank and no '/' (`ip link` lists them)"
+        )
+    return name
+
+
+def _check_address(address: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(address))
+    except ValueError as error:
+        raise ValueError("an IPv4 address is four numbers such as 10.1.0.1") from error
+
+
+def _check_hca(name: str) -> str:
+    if not _HCA.fullmatch(name):
+        raise ValueError("an adapter is written mlx5_0, or with its port mlx5_0:1 (`ibstat` lists them)")
+    return name
+
+
+def _alone(key: str, kind: type) -> BeforeValidator:
+    """A value of this kind alone is short for its one key: `gpus: 4` for `gpus: {count: 4}`."""
+    return BeforeValidator(lambda value: {key: value} if type(value) is kind else value)
+
+
 class Interface(Frozen):
     """A network interface by its name on the node, and its IPv4 address if the file says it."""
 
-    name: str
-    address: str | None = None
+    name: Annotated[str, AfterValidator(_check_interface)]
+    address: Annotated[str, AfterValidator(_check_address)] | None = None
 
 
 class GpuClaim(Frozen):
@@ -119,26 +150,30 @@ class GpuClaim(Frozen):
     nvlinks: Annotated[int, Field(ge=0)] = 0
 
 
-class Host(Frozen):
-    """One machine of the list.
+class Claims(Frozen):
+    """What the list says of a host; None where it says nothing.
 
     Attributes:
         slots: devices of it that a job may use; all when None.
-        cpus: logical CPUs that the file claims, for planning without contact; None where it claims none. So are `memory_mib`,
-            `gpus` and `driver`.
+        cpus: logical CPUs that it is said to have, for planning without contact. So are `memory_mib`, `gpus` and `driver`.
         interfaces: by the role that INTERCONNECT asks for.
         hcas: RDMA adapters to use, `mlx5_0` or with a port `mlx5_0:1`; all when empty.
     """
 
     name: str
-    endpoint: Endpoint
-    slots: int | None = None
-    cpus: int | None = None
-    memory_mib: int | None = None
-    gpus: GpuClaim | None = None
+    slots: Parts | None = None
+    cpus: Parts | None = None
+    memory_mib: Annotated[int, Field(ge=1, le=MOST_OF_ALL)] | None = None
+    gpus: Annotated[GpuClaim, _alone("count", int)] | None = None
     driver: str | None = None
-    interfaces: Mapping[Role, Interface] = {}
-    hcas: tuple[str, ...] = ()
+    interfaces: Mapping[Role, Annotated[Interface, _alone("name", str)]] = {}
+    hcas: tuple[Annotated[str, AfterValidator(_check_hca)], ...] = ()
+
+
+class Host(Claims):
+    """One machine of the list."""
+
+    endpoint: Endpoint
 
 
 class Hosts(Frozen):

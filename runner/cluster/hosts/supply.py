@@ -5,21 +5,18 @@ An image is read from this machine's engine once, however many nodes lack it. Wh
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from runner.cluster.hosts.endpoint import Connection, engine_errors
 from runner.core import dataset
 from runner.core.errors import RequestError
-from runner.engines import volumes
-from runner.engines.base import EngineError, as_engine_error
-from runner.engines.images import can_mount, find_image
+from runner.engines.base import EngineError
+from runner.engines.images import can_mount, find_image, load_image, read_image, remove_unnamed
 from runner.engines.volumes import File
 
 if TYPE_CHECKING:
@@ -56,17 +53,16 @@ def supply_image(reference: str, *, source: Client, nodes: Sequence[Connection],
     for node in nodes:
         with engine_errors(node):
             held[node.host.name] = find_image(node.client, reference)
+    ids = {name: str(found.id) for name, found in held.items() if found}
     lacking = [node for node in nodes if not is_same(held[node.host.name], image)]
     if lacking:
         feeds = [_Feed(node) for node in lacking]
         _pour(source, reference, feeds, size_mib=int(image.attrs["Size"]) // _MIB, report=report)
         for feed in feeds:
-            _check(feed, image, reference)
-            _remove_replaced(feed.node.client, held[feed.node.host.name])
-    ids = {}
-    for node in nodes:
-        with engine_errors(node):
-            ids[node.host.name] = str(node.client.images.get(reference).id)
+            name = feed.node.host.name
+            ids[name] = _arrived(feed, image, reference)
+            if old := held[name]:
+                remove_unnamed(feed.node.client, str(old.id))
     return ids
 
 
@@ -77,31 +73,6 @@ def is_same(found: EngineImage | None, image: EngineImage) -> bool:
     configuration decide.
     """
     return found is not None and (found.id == image.id or _contents(found) == _contents(image))
-
-
-def supply_programs(
-    client: Client,
-    directory: Path,
-    *,
-    volume: str,
-    image: str,
-    labels: dict[str, str],
-    beside: Mapping[str, File] = MappingProxyType({}),
-) -> None:
-    """Copy a directory of programs into a new volume of an engine: what a bind mount is on this machine.
-
-    Args:
-        client: the node's engine.
-        directory: what is copied; compiled Python files are left out.
-        beside: more files, by their path in the volume.
-        volume: name of the volume.
-        image: any image that the engine has.
-        labels: by which `dlscale clean` finds the volume.
-
-    Raises:
-        EngineError: the engine would not.
-    """
-    volumes.fill(client, name=volume, image=image, files={**programs(directory), **beside}, labels=labels)
 
 
 def programs(directory: Path) -> dict[str, File]:
@@ -134,11 +105,7 @@ def python_modules(folder: str, *names: str) -> dict[str, File]:
 
 
 def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, str]) -> None:
-    """See that a node has the data set where this machine has it, by a container that is created with it and never started.
-
-    Raises:
-        RequestError: it has not, or its engine does not answer.
-    """
+    """See that a node has the data set where this machine has it; raises RequestError where it has not."""
     place = str(dataset.place(data))
     with engine_errors(node):
         if not can_mount(node.client, place, image=image, labels=labels):
@@ -193,12 +160,8 @@ class _Feed:
 
     def _load(self) -> None:
         try:
-            with as_engine_error(), self.node.patience(_UNPACK_S):
-                # Quiet: the engine would write its progress while we still send and read nothing, until both wait for each other.
-                steps: Iterator[dict[str, Any]] = self.node.client.api.load_image(self._stream(), quiet=True)  # type: ignore[no-untyped-call]
-                for step in steps:
-                    if "error" in step:
-                        self.failure = str(step["error"]).strip()
+            with self.node.patience(_UNPACK_S):
+                load_image(self.node.client, self._stream())
         except (EngineError, OSError) as error:
             self.failure = self.node.lost or str(error)
 
@@ -209,23 +172,20 @@ def _pour(source: Client, reference: str, feeds: Sequence[_Feed], *, size_mib: i
     report(f"{names}: loading {reference}, {size_mib:,} MiB")
     sent, said = 0, 0
     try:
-        with as_engine_error():
-            for block in source.api.get_image(reference):
-                for feed in feeds:
-                    feed.put(block)
-                sent += len(block)
-                if sent // (_REPORT_MIB * _MIB) > said:
-                    said = sent // (_REPORT_MIB * _MIB)
-                    report(f"{names}: loading {reference}, {sent // _MIB:,} of {size_mib:,} MiB sent")
-    except EngineError as error:
+        for block in read_image(source, reference):
+            for feed in feeds:
+                feed.put(block)
+            sent += len(block)
+            if sent // (_REPORT_MIB * _MIB) > said:
+                said = sent // (_REPORT_MIB * _MIB)
+                report(f"{names}: loading {reference}, {sent // _MIB:,} of {size_mib:,} MiB sent")
+    except BaseException as error:  # Ctrl-C too
         for feed in feeds:
             feed.cut()
-        raise RequestError(
-            f"{reference} can't be read from this machine's engine ({error}); look at its disk and its log"
-        ) from error
-    except BaseException:  # Ctrl-C
-        for feed in feeds:
-            feed.cut()
+        if isinstance(error, EngineError):
+            raise RequestError(
+                f"{reference} can't be read from this machine's engine ({error}); look at its disk and its log"
+            ) from error
         raise
     for feed in feeds:
         feed.put(None)
@@ -233,7 +193,8 @@ def _pour(source: Client, reference: str, feeds: Sequence[_Feed], *, size_mib: i
         feed.join()
 
 
-def _check(feed: _Feed, image: EngineImage, reference: str) -> None:
+def _arrived(feed: _Feed, image: EngineImage, reference: str) -> str:
+    """Id of the image on a node that it was loaded into; a refusal names the node."""
     name = feed.node.host.name
     if feed.failure is not None:
         step = "see that its engine is up, then try again"
@@ -241,20 +202,12 @@ def _check(feed: _Feed, image: EngineImage, reference: str) -> None:
             step = "free some disk there, twice the image's size is needed while it is loaded"
         raise RequestError(f"{name}: {reference} could not be loaded ({feed.failure}); {step}")
     with engine_errors(feed.node):
-        arrived = is_same(find_image(feed.node.client, reference), image)
-    if not arrived:
+        arrived = find_image(feed.node.client, reference)
+    if arrived is None or not is_same(arrived, image):
         raise RequestError(
             f"{name}: {reference} arrived as another image than it left; look at its engine's log, then try again"
         )
-
-
-def _remove_replaced(client: Client, old: EngineImage | None) -> None:
-    """Remove an image that has lost its name to the new one, unless it has another or a container runs it."""
-    if old is not None:
-        with contextlib.suppress(EngineError), as_engine_error():
-            old.reload()
-            if not old.tags:
-                client.images.remove(str(old.id))
+    return str(arrived.id)
 
 
 def _contents(image: EngineImage) -> tuple[object, ...]:

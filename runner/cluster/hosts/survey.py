@@ -1,7 +1,8 @@
 """What the hosts are: each is asked by a container of the suite's base that prints a snapshot, all at the same time.
 
 The container has the host's network, so that it sees its interfaces, and nothing else: an ordinary user without capabilities on a
-read-only root. GPUs are asked for as a job would ask, and so it is known by which words the engine hands them out.
+read-only root. GPUs are asked for as a job would ask, and so it is known by which words the engine hands them out. The snapshot is laid
+out again here, so that the code that reads this machine's own files reads another's.
 """
 
 from __future__ import annotations
@@ -11,28 +12,27 @@ import contextlib
 import importlib.util
 import tempfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, field_validator
 
-from runner.cluster.hosts import snapshot
+from runner.cluster.hosts.claims import unmet
 from runner.cluster.hosts.clock import Clock, clock_refusal, read_clock
 from runner.cluster.hosts.endpoint import Connection, connect, engine_errors
-from runner.cluster.hosts.gpu_topology import GpuPair, read_pair
 from runner.cluster.hosts.model import Host, Hosts
-from runner.cluster.hosts.remote_facts import Snapshot
 from runner.cluster.hosts.supply import supply_image
-from runner.cluster.hosts.validate import unmet
+from runner.cluster.machine import snapshot
 from runner.cluster.machine.hostfs import nvidia_pci_functions
-from runner.cluster.machine.local_node import PORTS
-from runner.cluster.machine.nvml import GpuHealth, read_health
+from runner.cluster.machine.local_node import PORTS, read_node
+from runner.cluster.machine.nvml import GpuHealth, NvmlAnswers, PairAnswer, read_health
 from runner.cluster.machine.provenance import read_host
 from runner.core.cache import cache_dir
 from runner.core.errors import RequestError
+from runner.core.frozen import Frozen
 from runner.core.node import Node
 from runner.core.provenance import SUITE_ROOT
 from runner.core.provenance import Host as HostFacts
@@ -48,7 +48,6 @@ _AT_ONCE: Final = 16
 _ARGUMENT: Final = 100_000
 """Characters of one argument; the kernel takes 131,072 (MAX_ARG_STRLEN)."""
 
-Report = Callable[[str], None]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -78,17 +77,65 @@ class Surveyed:
     facts: HostFacts
     clock: Clock
     local: tuple[str, ...]
-    pairs: tuple[GpuPair, ...]
+    pairs: tuple[PairAnswer, ...]
     health: tuple[GpuHealth, ...]
     nvidia_pci: tuple[str, ...]
 
 
-def survey(hosts: Hosts, say: Report) -> tuple[Surveyed, ...]:
-    """Ask every host what it is, and hold it against what the list claims.
+class Snapshot(Frozen):
+    """What `machine/snapshot.py` prints: files of /proc and /sys alone, and numbers where numbers are due.
 
-    Args:
-        hosts: the list.
-        say: told what is done.
+    Attributes:
+        folders: directories that are there.
+        files: text by path.
+        affinity: CPU ids that the snapshot's process may run on.
+        addresses: first IPv4 address by interface.
+        local: every IPv4 address that the machine has.
+        ports: TCP ports that were free.
+        nvml: None where no GPU was handed to the container.
+    """
+
+    folders: tuple[str, ...]
+    files: Mapping[str, str]
+    affinity: tuple[int, ...]
+    addresses: Mapping[str, str]
+    local: tuple[str, ...]
+    ports: tuple[int, ...] = Field(min_length=1)
+    nvml: NvmlAnswers | None
+
+    @field_validator("folders", "files")
+    @classmethod
+    def _inside(cls, paths: Any) -> Any:
+        for path in paths:
+            parts = PurePosixPath(path).parts
+            if parts[:1] != ("/",) or parts[1:2] not in (("proc",), ("sys",)) or ".." in parts:
+                raise ValueError(f"{path!r} is no file of /proc or /sys")
+        return paths
+
+    def lay_out(self, root: Path) -> None:
+        """Write the files and folders below `root`."""
+        for name in self.folders:
+            (root / name[1:]).mkdir(parents=True, exist_ok=True)
+        for name, text in self.files.items():
+            path = root / name[1:]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+    def node(self, name: str, root: Path, *, no_gpus: str = "no GPU was asked for") -> Node:
+        """The machine, as laid out at `root`; `no_gpus` is why its engine handed out none."""
+        return read_node(
+            name=name,
+            sys_root=root,
+            answers=self.nvml or NvmlAnswers(error=no_gpus, loaded=False),
+            visible=None,
+            affinity=self.affinity,
+            addresses=self.addresses,
+            ports=self.ports,
+        )
+
+
+def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
+    """Ask every host what it is, and hold it against what the list claims.
 
     Returns:
         One a host, in the list's order, with connections that stand.
@@ -99,14 +146,27 @@ def survey(hosts: Hosts, say: Report) -> tuple[Surveyed, ...]:
     """
     say(f"asking {', '.join(host.name for host in hosts.hosts)}")
     with contextlib.ExitStack() as undo:
-        connections = _whole(at_once(connect, hosts.hosts), hosts.hosts, undo)
+        answers = at_once(connect, hosts.hosts)
+        for answer in answers:
+            if isinstance(answer, Connection):
+                undo.callback(answer.close)
+        connections = _unless_refused(hosts, answers)
         reference = supply_base(connections, say)
-        found = _whole(at_once(lambda connection: examine(connection, reference), connections), hosts.hosts)
-        refused = {seen.host.name: refusals(seen) for seen in found}
-        _raise([(name, sentences[0]) for name, sentences in refused.items() if sentences])
+        found = _unless_refused(hosts, at_once(lambda connection: examine(connection, reference), connections))
+        _unless_refused(hosts, [RequestError(said[0]) if (said := refusals(seen)) else seen for seen in found])
         _refuse_twins(found)
         undo.pop_all()
         return found
+
+
+def _unless_refused(hosts: Hosts, answers: Sequence[R | RequestError]) -> tuple[R, ...]:
+    """All answers, one a host; raises the first refusal among them, with the names of the other hosts that have one."""
+    refused = [(host.name, a) for host, a in zip(hosts.hosts, answers, strict=True) if isinstance(a, RequestError)]
+    if refused:
+        others = ", ".join(name for name, _ in refused[1:])
+        more = f" (nor can {others} be used: `dlscale doctor --hosts` says why)" if others else ""
+        raise RequestError(f"{refused[0][1]}{more}")
+    return tuple(answer for answer in answers if not isinstance(answer, RequestError))
 
 
 def _refuse_twins(found: Sequence[Surveyed]) -> None:
@@ -142,7 +202,7 @@ def base_image() -> BaseSpec:
     return load_images(SUITE_ROOT).base(BASE)
 
 
-def supply_base(connections: Sequence[Connection], say: Report) -> str:
+def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -> str:
     """Have the suite's base on every node, and return its reference.
 
     Raises:
@@ -172,11 +232,7 @@ def supply_base(connections: Sequence[Connection], say: Report) -> str:
 
 
 def examine(connection: Connection, reference: str) -> Surveyed:
-    """Ask one host.
-
-    Args:
-        connection: to its engine.
-        reference: an image that the engine has, with Python.
+    """Ask one host, by a container of an image that its engine has, with Python.
 
     Raises:
         RequestError: it does not answer as it should; the sentence names it.
@@ -184,7 +240,7 @@ def examine(connection: Connection, reference: str) -> Surveyed:
     host = connection.host
     with engine_errors(connection):
         info, clock = read_clock(connection.client.info)
-        in_its_place = podman.behind(connection.client)
+        podman_version = podman.behind(connection.client)
         way, said, no_gpus = _snapshot(connection, info, reference)
     try:
         found = Snapshot.model_validate_json(said)
@@ -198,62 +254,40 @@ def examine(connection: Connection, reference: str) -> Surveyed:
         found.lay_out(root)
         node = found.node(host.name, root, no_gpus=no_gpus)
         on_bus = nvidia_pci_functions(root)
-        facts = read_host(node, root).model_copy(
-            update={
-                "hostname": info["Name"],
-                "kernel": info["KernelVersion"],
-                "architecture": info["Architecture"],
-                "os": info["OperatingSystem"],
-            }
-        )
+        told = {"hostname": "Name", "kernel": "KernelVersion", "architecture": "Architecture", "os": "OperatingSystem"}
+        facts = read_host(node, root).model_copy(update={field: info[key] for field, key in told.items()})
     return Surveyed(
         host=host,
         connection=connection,
         # The engine's ID alone is what its key file says, which copies of a machine have in common.
         engine_id=" ".join((info["ID"], info["Name"], info["DockerRootDir"])),
-        engine=EngineFacts(
-            name="docker",
-            available=True,
-            version=info["ServerVersion"],
-            gpu_request=way,
-            podman=in_its_place,
-            root_dir=info["DockerRootDir"],
-        ),
+        engine=docker.engine_facts(info, gpu_request=way, podman=podman_version),
         node=node,
         facts=facts,
         clock=clock,
         local=found.local,
-        pairs=tuple(read_pair(answer) for answer in found.nvml.pairs) if found.nvml else (),
-        health=read_health(node.gpus, nvml=found.recorded_nvml()),
+        pairs=found.nvml.pairs if found.nvml else (),
+        health=read_health(found.nvml, node.gpus) if found.nvml else (),
         nvidia_pci=on_bus,
     )
 
 
-def gpu_ways(info: dict[str, Any]) -> tuple[GpuRequest, ...]:
-    """How an engine may be asked for GPUs, by what it says; engines before 28 do not list the CDI names that they know."""
-    ways: list[GpuRequest] = []
-    if "nvidia" in (info.get("Runtimes") or {}):
-        ways.append("nvidia")
-    listed = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or []]
-    if any(name.startswith("nvidia.com/gpu") for name in listed) or (info.get("CDISpecDirs") and not listed):
-        ways.append("cdi")
-    return tuple(ways)
-
-
-def _snapshot(
-    connection: Connection, info: dict[str, Any], reference: str
-) -> tuple[GpuRequest | None, str, str | None]:
+def _snapshot(connection: Connection, info: dict[str, Any], reference: str) -> tuple[GpuRequest | None, str, str]:
     """Have a snapshot made, with GPUs if the engine hands them out.
 
     Returns:
-        The way by which it did, what the container printed, and why there are no GPUs.
+        The way by which it did, what the container printed, and why there are no GPUs where there are none.
     """
     source = Path(snapshot.__file__).read_text(encoding="utf-8")
     argv = ("python3", "-c", source, str(PORTS))
     no_gpus = "its engine has neither NVIDIA's runtime nor CDI device names"
-    for way in gpu_ways(info):
+    for way in docker.gpu_ways(info, here=False):
         try:
-            return way, run_confined(connection.client, reference, (*argv, *_packed_pynvml()), gpus_by=way), None
+            return (
+                way,
+                run_confined(connection.client, reference, (*argv, *_packed_pynvml()), gpus_by=way),
+                "no GPU was handed to it",
+            )
         except EngineRefusedError as error:
             no_gpus = f"its engine hands out none ({error})"
     return None, run_confined(connection.client, reference, argv), no_gpus
@@ -266,24 +300,3 @@ def _packed_pynvml() -> tuple[str, ...]:
         return ()
     packed = base64.b85encode(zlib.compress(Path(found.origin).read_bytes(), 9)).decode()
     return tuple(packed[start : start + _ARGUMENT] for start in range(0, len(packed), _ARGUMENT))
-
-
-def _whole(
-    answers: Sequence[R | RequestError], hosts: Sequence[Host], undo: contextlib.ExitStack | None = None
-) -> tuple[R, ...]:
-    """All answers, if none is a refusal; what has to be closed is closed by `undo`."""
-    found = tuple(answer for answer in answers if not isinstance(answer, RequestError))
-    for answer in found:
-        if undo and isinstance(answer, Connection):
-            undo.callback(answer.close)
-    _raise([(host.name, str(a)) for host, a in zip(hosts, answers, strict=True) if isinstance(a, RequestError)])
-    return found
-
-
-def _raise(refused: Sequence[tuple[str, str]]) -> None:
-    """Raise the first of these refusals, and name the other hosts that have one."""
-    if not refused:
-        return
-    others = ", ".join(name for name, _ in refused[1:])
-    more = f" (nor can {others} be used: `dlscale doctor --hosts` says why)" if others else ""
-    raise RequestError(f"{refused[0][1]}{more}")

@@ -28,27 +28,13 @@ class CgroupLimits:
     memory_bytes: int | None
 
 
-@dataclass(frozen=True)
-class _Group:
-    """A group's directory, and its mount: nothing above the mount can be read."""
-
-    directory: Path
-    mount: Path
-
-    def lineage(self) -> list[Path]:
-        """The group and its ancestors, nearest first, up to the mount."""
-        below_mount = self.directory.relative_to(self.mount)
-        return [self.mount / below_mount, *(self.mount / parent for parent in below_mount.parents)]
-
-
 def read_limits(sys_root: Path = Path("/")) -> CgroupLimits:
     """Read the limits of the calling process below `sys_root` (a made-up tree in tests)."""
-    groups = _own_groups(sys_root)
     quotas: list[float] = []
     memory: list[int] = []
     cpus: frozenset[int] | None = None
-    for controller, group in groups.items():
-        for directory in group.lineage():
+    for controller, lineage in _own_groups(sys_root).items():
+        for directory in lineage:
             quotas += _quota(directory)
             memory += _memory(directory)
             if cpus is None and controller in ("cpuset", ""):
@@ -56,20 +42,24 @@ def read_limits(sys_root: Path = Path("/")) -> CgroupLimits:
     return CgroupLimits(cpus=cpus, cpu_quota=min(quotas, default=None), memory_bytes=min(memory, default=None))
 
 
-def _own_groups(sys_root: Path) -> dict[str, _Group]:
-    """Find the directory of this process's group for each controller; the key "" is the unified (v2) one."""
-    mounts = _mounts(sys_root)
-    groups: dict[str, _Group] = {}
+def _own_groups(sys_root: Path) -> dict[str, list[Path]]:
+    """Directories of this process's group for each controller, and of its ancestors up to the mount, nearest first.
+
+    The key "" is the unified (v2) one.
+    """
+    mounts = controller_mounts(sys_root)
+    groups: dict[str, list[Path]] = {}
     for line in (read_text(sys_root / "proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             if controller in mounts:
                 mount_root, mount = mounts[controller]
-                groups[controller] = _Group(_below(mount, mount_root, PurePosixPath(path)), mount)
+                below = _below(mount, mount_root, PurePosixPath(path)).relative_to(mount)
+                groups[controller] = [mount / below, *(mount / parent for parent in below.parents)]
     return groups
 
 
-def _mounts(sys_root: Path) -> dict[str, tuple[PurePosixPath, Path]]:
+def controller_mounts(sys_root: Path) -> dict[str, tuple[PurePosixPath, Path]]:
     """Map each controller to (the group that is mounted, where), from proc_pid_mountinfo(5)."""
     mounts: dict[str, tuple[PurePosixPath, Path]] = {}
     for line in (read_text(sys_root / "proc/self/mountinfo") or "").splitlines():

@@ -49,22 +49,20 @@ def memory_total_bytes(sys_root: Path) -> int | None:
     return None
 
 
-def cpu_model(sys_root: Path) -> str | None:
-    """The processor's name as the kernel gives it; 64-bit Arm kernels give none."""
-    for line in (read_text(sys_root / "proc/cpuinfo") or "").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    return None
+def first_processor(sys_root: Path) -> dict[str, str]:
+    """What /proc/cpuinfo says of the first processor, by key."""
+    first, _, _ = (read_text(sys_root / "proc/cpuinfo") or "").partition("\n\n")
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+
+
+def governors(sys_root: Path) -> tuple[str, ...]:
+    """Governors of cpufreq in use; empty where the kernel does not set clocks (most virtual machines)."""
+    files = (sys_root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    return tuple(sorted({text for file in files if (text := read_text(file))}))
 
 
 def read_nics(sys_root: Path, *, addresses: Mapping[str, str] | None = None) -> tuple[Nic, ...]:
-    """Every network interface, by name.
-
-    Args:
-        sys_root: root of the /sys that is read.
-        addresses: IPv4 address by interface, which no file tells.
-    """
+    """Every network interface, by name; `addresses` are IPv4 addresses by interface, which no file tells."""
     found = []
     for directory in _directories(sys_root / "sys/class/net"):
         speed = read_int(directory / "speed")

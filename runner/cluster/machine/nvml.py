@@ -1,16 +1,114 @@
-"""The GPUs and the driver of this machine, asked through NVML (nvidia-ml-py). Reads only; settings are never touched.
+"""GPUs and their driver, from what NVML (nvidia-ml-py) answered on this machine or on another. Settings are never touched.
 
 A machine without GPUs is an ordinary machine: the answer is then no GPUs and the reason why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from runner.cluster.machine import snapshot
 from runner.cluster.machine.hostfs import nvidia_pci_functions
 from runner.core.frozen import Frozen
-from runner.core.node import SLOWDOWNS, Gpu, GpuInventory
+from runner.core.node import SLOWDOWNS, Gpu
+
+# nvmlGpuTopologyLevel_t, in the words of `nvidia-smi topo -m`.
+_ANCESTORS: Final = {
+    0: "one board",
+    10: "one PCIe switch",
+    20: "several PCIe switches",
+    30: "one PCIe host bridge",
+    40: "one NUMA node",
+    50: "the link between sockets",
+}
+# nvmlGpuP2PStatus_t, in the words of `nvidia-smi topo -p2p`.
+_NOT_DIRECT: Final = {
+    1: "the chipset does not support it",
+    2: "the GPUs do not support it",
+    3: "the topology does not support it",
+    4: "it is disabled in the driver's settings",
+    5: "it is not supported",
+}
+
+
+class GpuAnswer(Frozen):
+    """What NVML says of one GPU; None where it has no answer.
+
+    Attributes:
+        capability: compute capability, major and minor.
+        links: state of each NVLink connection, 1 where it is active.
+        reasons: bits of nvmlDeviceGetCurrentClocksEventReasons.
+        pids: processes that compute on it, as the node counts them.
+    """
+
+    uuid: str
+    name: str
+    memory_bytes: int
+    capability: tuple[int, int]
+    links: tuple[int, ...]
+    reasons: int | None
+    pids: tuple[int, ...] | None
+
+
+class PairAnswer(Frozen):
+    """What NVML says of two GPUs, in the codes of nvml.h; None where it does not say.
+
+    Attributes:
+        read: nvmlGpuP2PStatus_t of reading each other's memory.
+        nvlink: the same over NVLink.
+        ancestor: nvmlGpuTopologyLevel_t of what both hang on.
+    """
+
+    first: int
+    second: int
+    read: int | None
+    nvlink: int | None
+    ancestor: int | None
+
+    @property
+    def kind(self) -> str:
+        """Whether they reach each other's memory directly, and over what."""
+        if self.read is None:
+            return "unknown to NVML"
+        over = "NVLink" if self.nvlink == 0 else _ANCESTORS.get(-1 if self.ancestor is None else self.ancestor, "PCIe")
+        if self.read == 0:
+            return over
+        return f"not direct ({over}; {_NOT_DIRECT.get(self.read, 'the driver does not say why')})"
+
+
+class NvmlAnswers(Frozen):
+    """What NVML says of a machine, or the error that it answers with.
+
+    Attributes:
+        loaded: whether there is a driver, so that the error is its own.
+        cuda: the newest CUDA version that the driver speaks, 13000 for 13.0.
+    """
+
+    error: str | None = None
+    loaded: bool = True
+    driver: str | None = None
+    cuda: int | None = None
+    gpus: tuple[GpuAnswer, ...] = ()
+    pairs: tuple[PairAnswer, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuInventory:
+    """What NVML answered.
+
+    Attributes:
+        driver: version of the kernel driver.
+        cuda_driver: the newest CUDA version that the driver speaks, "13.0".
+        reason: why there are no GPUs; None when there are.
+    """
+
+    gpus: tuple[Gpu, ...]
+    driver: str | None
+    cuda_driver: str | None
+    reason: str | None
 
 
 class GpuHealth(Frozen):
@@ -26,66 +124,55 @@ class GpuHealth(Frozen):
     processes: tuple[int, ...]
 
 
-def read_health(gpus: tuple[Gpu, ...], *, nvml: Any | None = None) -> tuple[GpuHealth, ...]:
-    """Ask how each of these GPUs fares now; a GPU that will not say is left out.
+def ask_nvml(nvml: Any | None = None) -> NvmlAnswers:
+    """Ask this machine's NVML, through a module with nvidia-ml-py's interface; that library itself when None."""
+    if nvml is None:
+        import pynvml  # noqa: PLC0415 - builds ctypes tables: 15 ms that --help need not wait for
 
-    Args:
-        gpus: from `read_gpus`.
-        nvml: a module with nvidia-ml-py's interface; that library itself when None.
-    """
-    if not gpus:
-        return ()
-    nvml = nvml or _library()
-    found = []
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return ()
-    for gpu in gpus:
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
-            bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-            processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        except nvml.NVMLError:
-            continue
-        slowdowns = tuple(name for bit, name in SLOWDOWNS.items() if bits & bit)
-        found.append(
-            GpuHealth(index=gpu.index, slowdowns=slowdowns, processes=tuple(process.pid for process in processes))
+        nvml = pynvml
+    return NvmlAnswers.model_validate(snapshot.nvml_answers(nvml, pairs=False))
+
+
+def read_gpus(answers: NvmlAnswers, *, sys_root: Path = Path("/"), visible: str | None = None) -> GpuInventory:
+    """The GPUs of a machine, of which CUDA_VISIBLE_DEVICES may leave some; its PCI bus is looked at when the driver is missing."""
+    if answers.error is not None:
+        reason: str | None = f"the NVIDIA driver answers with an error: {answers.error}"
+        if not answers.loaded:
+            reason = _why_no_driver(answers.error, sys_root)
+        return GpuInventory(gpus=(), driver=None, cuda_driver=None, reason=reason)
+    every = tuple(
+        Gpu(
+            index=index,
+            uuid=gpu.uuid,
+            name=gpu.name,
+            memory_mib=gpu.memory_bytes // 2**20,
+            compute_capability="{}.{}".format(*gpu.capability),
+            nvlinks=sum(gpu.links),
         )
-    nvml.nvmlShutdown()
-    return tuple(found)
-
-
-def read_gpus(*, sys_root: Path = Path("/"), nvml: Any | None = None, visible: str | None = None) -> GpuInventory:
-    """Ask NVML for the GPUs.
-
-    Args:
-        sys_root: root of the tree whose PCI bus is looked at when the driver is missing.
-        nvml: a module with nvidia-ml-py's interface; that library itself when None.
-        visible: the value of CUDA_VISIBLE_DEVICES; None when it is not set.
-    """
-    nvml = nvml or _library()
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        return GpuInventory(gpus=(), driver=None, cuda_driver=None, reason=_why_no_driver(error, sys_root))
-    try:
-        driver = _text(nvml.nvmlSystemGetDriverVersion())
-        cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
-        every = tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
-    except nvml.NVMLError as error:
-        return GpuInventory(
-            gpus=(), driver=None, cuda_driver=None, reason=f"the NVIDIA driver answers with an error: {error}"
-        )
-    finally:
-        nvml.nvmlShutdown()
+        for index, gpu in enumerate(answers.gpus)
+    )
     gpus = every if visible is None else select_visible(every, visible)
     reason = None
     if not every:
-        reason = f"the NVIDIA driver {driver} is loaded and finds no GPU"
+        reason = f"the NVIDIA driver {answers.driver} is loaded and finds no GPU"
     elif not gpus:
         reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU ({len(every)} here)"
-    return GpuInventory(gpus=gpus, driver=driver, cuda_driver=f"{cuda // 1000}.{cuda % 1000 // 10}", reason=reason)
+    cuda = answers.cuda or 0
+    return GpuInventory(
+        gpus=gpus, driver=answers.driver, cuda_driver=f"{cuda // 1000}.{cuda % 1000 // 10}", reason=reason
+    )
+
+
+def read_health(answers: NvmlAnswers, gpus: Sequence[Gpu]) -> tuple[GpuHealth, ...]:
+    """How each of these GPUs fares; one that will not say is left out."""
+    found = []
+    told = dict(enumerate(answers.gpus))
+    for gpu in gpus:
+        answer = told.get(gpu.index)
+        if answer and answer.reasons is not None and answer.pids is not None:
+            slowdowns = tuple(name for bit, name in SLOWDOWNS.items() if answer.reasons & bit)
+            found.append(GpuHealth(index=gpu.index, slowdowns=slowdowns, processes=answer.pids))
+    return tuple(found)
 
 
 def select_visible(gpus: tuple[Gpu, ...], visible: str) -> tuple[Gpu, ...]:
@@ -99,7 +186,8 @@ def select_visible(gpus: tuple[Gpu, ...], visible: str) -> tuple[Gpu, ...]:
         matches = [
             gpu
             for gpu in gpus
-            if (entry.isdecimal() and gpu.index == int(entry)) or (_is_uuid(entry) and gpu.uuid.startswith(entry))
+            if (entry.isdecimal() and gpu.index == int(entry))
+            or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
         ]
         if len(matches) != 1:
             break
@@ -109,45 +197,17 @@ def select_visible(gpus: tuple[Gpu, ...], visible: str) -> tuple[Gpu, ...]:
     return tuple(chosen)
 
 
-def _library() -> Any:
-    import pynvml  # noqa: PLC0415  (builds ctypes tables: 15 ms that --help need not wait for)
-
-    return pynvml
-
-
-def _is_uuid(entry: str) -> bool:
-    return entry.startswith("GPU-")
-
-
-def _gpu(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return Gpu(
-        index=index,
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        memory_mib=nvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20,
-        compute_capability=f"{major}.{minor}",
-        nvlinks=_active_nvlinks(nvml, handle),
-    )
+def describe_pairs(pairs: Sequence[PairAnswer]) -> str:
+    """Pairs of one kind together: `NVLink: 0-1, 2-3; not direct (one NUMA node; the chipset does not support it): 0-2, ...`."""
+    kinds: dict[str, list[str]] = {}
+    for pair in pairs:
+        kinds.setdefault(pair.kind, []).append(f"{pair.first}-{pair.second}")
+    if len(kinds) == 1 and len(pairs) > 1:
+        return f"all {len(pairs)} pairs: {next(iter(kinds))}"
+    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
 
 
-def _active_nvlinks(nvml: Any, handle: Any) -> int:
-    active = 0
-    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            active += nvml.nvmlDeviceGetNvLinkState(handle, link)
-        except nvml.NVMLError:  # this GPU has no such link
-            break
-    return active
-
-
-def _text(value: str | bytes) -> str:
-    """Older releases of nvidia-ml-py answer in bytes."""
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _why_no_driver(error: Exception, sys_root: Path) -> str:
+def _why_no_driver(error: str, sys_root: Path) -> str:
     functions = nvidia_pci_functions(sys_root)
     if not functions:
         return f"no NVIDIA GPU on the PCI bus and no driver ({error})"

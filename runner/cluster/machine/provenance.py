@@ -17,10 +17,13 @@ from typing import Final
 
 import runner
 from runner.cluster.machine import hostfs
-from runner.cluster.machine.hostfs import parse_cpu_list, read_int, read_text
+from runner.cluster.machine.hostfs import read_int, read_text
 from runner.core.node import Node, Processor
 from runner.core.provenance import SUITE_ROOT, Host, NodeUsed, Provenance
 from runner.engines.git import read_git
+
+# Flags of /proc/cpuinfo that name vector and matrix instructions, the narrowest first.
+VECTOR_FLAGS: Final = ("sse2", "avx", "fma", "avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 def collect(
@@ -30,21 +33,19 @@ def collect(
     host: Host | None = None,
     nodes: tuple[NodeUsed, ...] = (),
     suite_root: Path = SUITE_ROOT,
-    sys_root: Path = Path("/"),
 ) -> Provenance:
     """Ask the machine for everything but what only the training program knows.
 
     Args:
         node: the machine, or the first of several.
-        host: its own facts where it is not the machine that this runs on.
-        nodes: all of them where there are several.
         command: the argv that started the suite.
+        host: the machine's own facts where it is not the one that this runs on.
+        nodes: all machines where there are several.
         suite_root: the suite's checkout.
-        sys_root: root of the /proc, /sys and /etc that are read; a made-up tree in tests.
     """
     return Provenance(
         git=read_git(suite_root),
-        host=host or read_host(node, sys_root),
+        host=host or read_host(node),
         gpus=node.gpus,
         nodes=nodes,
         driver=node.driver,
@@ -76,7 +77,7 @@ def read_host(node: Node, sys_root: Path = Path("/")) -> Host:
         cpu_quota=node.cpu_quota,
         numa_nodes=len(list((sys_root / "sys/devices/system/node").glob("node[0-9]*"))) or None,
         memory_mib=None if memory_bytes is None else memory_bytes // 2**20,
-        governors=_governors(cpus),
+        governors=hostfs.governors(sys_root) or None,
         cpu_current_mhz=_current_mhz(cpus, sys_root),
         cpu_max_mhz=_max_mhz(cpus),
         clocksource=read_text(sys_root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -116,10 +117,6 @@ def _distinct(cpus: list[Path], file: str) -> int | None:
     return len({text for cpu in cpus if (text := read_text(cpu / file)) is not None}) or None
 
 
-def _governors(cpus: list[Path]) -> tuple[str, ...] | None:
-    return tuple(sorted({text for cpu in cpus if (text := read_text(cpu / "cpufreq/scaling_governor"))})) or None
-
-
 def _current_mhz(cpus: list[Path], sys_root: Path) -> float | None:
     """Mean current clock: cpufreq's where there is one, else the one in /proc/cpuinfo (a virtual machine's nominal clock)."""
     mhz = [khz / 1000 for cpu in cpus if (khz := read_int(cpu / "cpufreq/scaling_cur_freq"))]
@@ -144,13 +141,13 @@ def _virtualization(sys_root: Path) -> str | None:
     """Name the hypervisor. x86 processors tell a guest that it is one (CPUID leaf 1, ECX bit 31); others do not say."""
     if kind := read_text(sys_root / "sys/hypervisor/type"):  # xen
         return kind
-    for line in (read_text(sys_root / "proc/cpuinfo") or "").splitlines():
-        if line.startswith("flags"):
-            if "hypervisor" not in line.split():
-                return "none"
-            vendor = read_text(sys_root / "sys/class/dmi/id/sys_vendor")
-            return f"hypervisor ({vendor})" if vendor else "hypervisor"
-    return None
+    flags = hostfs.first_processor(sys_root).get("flags")
+    if flags is None:
+        return None
+    if "hypervisor" not in flags.split():
+        return "none"
+    vendor = read_text(sys_root / "sys/class/dmi/id/sys_vendor")
+    return f"hypervisor ({vendor})" if vendor else "hypervisor"
 
 
 def _load_average(sys_root: Path) -> float | None:
@@ -158,25 +155,14 @@ def _load_average(sys_root: Path) -> float | None:
     return float(text.split()[0]) if text else None
 
 
-# Flags of /proc/cpuinfo that name vector and matrix instructions, the narrowest first.
-VECTOR_FLAGS: Final = ("sse2", "avx", "fma", "avx2", "avx512f", "avx512_bf16", "amx_bf16")
-
-
 def read_processor(sys_root: Path = Path("/")) -> Processor | None:
-    """Describe the first processor; None where /proc/cpuinfo has no vendor or family.
-
-    Args:
-        sys_root: root of the /proc and /sys that are read; a made-up tree in tests.
-    """
-    first, _, _ = (read_text(sys_root / "proc/cpuinfo") or "").partition("\n\n")
-    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    """Describe the first processor; None where /proc/cpuinfo has no vendor or family."""
+    told = hostfs.first_processor(sys_root)
     family, model = told.get("cpu family", ""), told.get("model", "")
     if "vendor_id" not in told or not family.isdigit() or not model.isdigit():
         return None
     flags = set(told.get("flags", "").split())
-    devices = sys_root / "sys/devices/system/cpu"
-    online = parse_cpu_list(read_text(devices / "online") or "")
-    threads = [read_text(devices / f"cpu{cpu}/topology/thread_siblings_list") for cpu in online]
+    threads = [read_text(cpu / "topology/thread_siblings_list") for cpu in _online_cpus(sys_root)]
     return Processor(
         vendor=told["vendor_id"],
         family=int(family),

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.cluster.machine import hostfs
-from runner.cluster.machine.hostfs import read_int, read_text
-from runner.cluster.machine.nvml import GpuHealth, read_health
+from runner.cluster.machine.nvml import GpuHealth, ask_nvml, read_health
 from runner.core.cache import free_mib
 from runner.core.frozen import Frozen
 from runner.core.node import Node
@@ -58,17 +57,10 @@ def take_vitals(
 ) -> Vitals:
     """Read the state of this machine.
 
-    Args:
-        node: the machine, from `local_node.inspect_local`.
-        images: where the engine keeps images; None when that is not on this machine.
-        cache: where wheels and virtual environments are kept.
-        results: where records go.
-        sys_root: root of the /proc, /sys and /dev that are read; a made-up tree in tests.
-        nvml: a module with nvidia-ml-py's interface; that library itself when None.
+    `images` is where the engine keeps images, None when that is not on this machine; wheels are in `cache`, records go to `results`.
     """
     cpus = sys_root / "sys/devices/system/cpu"
-    governors = {text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := read_text(path))}
-    counts = [read_int(path) for path in cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
+    counts = [hostfs.read_int(path) for path in cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return Vitals(
         disks=tuple(
@@ -78,11 +70,11 @@ def take_vitals(
         ),
         memlock_mib=None if soft_limit == resource.RLIM_INFINITY else soft_limit // 2**20,
         shm_mib=_size_mib(sys_root / "dev/shm"),
-        governors=tuple(sorted(governors)),
+        governors=hostfs.governors(sys_root),
         throttled_cores=sum(1 for count in counts if count) if counts else None,
         load_average_1min=os.getloadavg()[0],
         nvidia_pci=hostfs.nvidia_pci_functions(sys_root),
-        gpus=read_health(node.gpus, nvml=nvml),
+        gpus=read_health(ask_nvml(nvml), node.gpus) if node.gpus else (),
     )
 
 

@@ -1,7 +1,7 @@
 """Raw clocks and the records of the runs → the figures of `dlscale overhead`. Pure: the same now and from what is on file.
 
-Ratios of throughput are of the two sides of one round, which ran one after the other; the report shows their median beside the ratio of
-all rounds together, with its interval over the runs of both sides. A ratio to ENGINE=host is of the same software on the same machine, or there is none.
+Ratios of throughput are of the two sides of one round, which ran one after the other; beside their median is the ratio of all rounds
+together, with its interval over the runs of both sides. A ratio to ENGINE=host is of the same software on the same machine, or there is none.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.analysis.comparisons.alike import ratio
-from runner.analysis.comparisons.cross_check import nearest, software
+from runner.analysis.comparisons.grouping import TrainingReport, ratio
+from runner.analysis.comparisons.settings import nearest, software
 from runner.analysis.grading import metrics
 from runner.analysis.grading.metrics import GlobalWindows
 from runner.analysis.summarize import summarize
 from runner.core.errors import RunFailedError
-from runner.core.events import Event
-from runner.core.events.training import FirstStep, Phase, RunStop
+from runner.core.events import Event, FirstStep, Phase, RunStop
+from runner.core.frozen import Frozen
+from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 from runner.experiments.overhead.raw import Command, Overhead, SideName
-from runner.experiments.overhead.report import OverheadReport, RoundFigures, SideFigures
 
 
 @dataclass(frozen=True)
-class Told:
+class RunOnFile:
     """What is on file of one run."""
 
     directory: Path
@@ -32,71 +32,135 @@ class Told:
     events: tuple[Event, ...]
 
 
-def overhead_report(raw: Overhead, runs: Mapping[str, Told]) -> OverheadReport:
-    """Make every figure.
+class SideFigures(Frozen):
+    """One side of a round.
 
-    Args:
-        raw: the clocks.
-        runs: by id, all runs that it names.
+    Attributes:
+        rate: samples a second.
+        first_step_s: seconds from the start of the command to the end of its first step.
+        command_s: seconds of the whole command.
+        program_s: of these, the program's; None of the bare loop, which is its program.
+    """
+
+    side: SideName
+    rate: float
+    first_step_s: float
+    command_s: float
+    program_s: float | None = None
+    run_id: str | None = None
+
+    @property
+    def outside_s(self) -> float | None:
+        """Seconds that the command took beyond its program."""
+        return None if self.program_s is None else self.command_s - self.program_s
+
+
+class RoundFigures(Frozen):
+    """The sides of one round, in the order in which they ran."""
+
+    sides: tuple[SideFigures, ...]
+
+    def of(self, name: SideName) -> SideFigures | None:
+        """One of them; None where it was not run."""
+        return next((one for one in self.sides if one.side == name), None)
+
+    def ratio_to(self, name: SideName) -> float | None:
+        """Throughput of the suite over that of another side."""
+        suite, other = self.of("suite"), self.of(name)
+        return suite.rate / other.rate if suite and other else None
+
+    @property
+    def outside_s(self) -> float | None:
+        """Seconds of the suite's command beyond its program."""
+        suite = self.of("suite")
+        return suite.outside_s if suite else None
+
+    @property
+    def delay_s(self) -> float | None:
+        """How much later than the bare loop the suite made its first step."""
+        suite, bare = self.of("suite"), self.of("bare")
+        return suite.first_step_s - bare.first_step_s if suite and bare else None
+
+
+class Together(Frozen):
+    """The ratio of throughputs over all rounds; None where the other side was not run, or is other software."""
+
+    ratio: float | None
+    ci95: Interval | None
+
+
+class OverheadFigures(TrainingReport):
+    """What the suite costs.
+
+    Attributes:
+        together: by the side that the suite is compared with.
+        differs: names of the software that is not the same on the host.
+    """
+
+    rounds: tuple[RoundFigures, ...]
+    together: Mapping[SideName, Together]
+    differs: tuple[str, ...]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Ids of all runs."""
+        return tuple(one.run_id for each in self.rounds for one in each.sides if one.run_id)
+
+    def ratios_to(self, name: SideName) -> tuple[float, ...]:
+        """Of each round; none to a host with other software."""
+        found = (each.ratio_to(name) for each in self.rounds if name != "host" or not self.differs)
+        return tuple(one for one in found if one is not None)
+
+
+def overhead_figures(raw: Overhead, runs: Mapping[str, RunOnFile]) -> OverheadFigures:
+    """Make every figure from the clocks, and by their ids all runs that they name.
 
     Raises:
         RunFailedError: a run has no throughput.
     """
-    rounds = tuple(RoundFigures(sides=tuple(side(command, runs) for command in own)) for own in raw.rounds)
-    of_suite, of_unwatched, of_host = (_runs(raw, runs, name) for name in ("suite", "unwatched", "host"))
-    differs = _differs(of_suite, of_host)
-    on_off, on_off_ci95 = ratio(of_suite, of_unwatched)
-    of_bare_metal, of_bare_metal_ci95 = ratio(of_suite, () if differs else of_host)
-    suite, bare = (_whole(rounds, name) for name in ("suite", "bare"))
-    first = summarize(of_suite)
-    return OverheadReport(
+    rounds = tuple(RoundFigures(sides=tuple(_side(command, runs) for command in own)) for own in raw.rounds)
+    suite, unwatched, host = (_runs(raw, runs, name) for name in ("suite", "unwatched", "host"))
+    differs = nearest(software(suite[0][1]), [software(host[0][1])]) if host else ()
+    first = summarize(suite)
+    to_unwatched, to_host = ratio(suite, unwatched), ratio(suite, () if differs else host)
+    # The bare loop tells no windows: all measured iterations of each round count.
+    whole, bare = (_whole(rounds, name) for name in ("suite", "bare"))
+    to_bare = metrics.pooled_rate(whole) / metrics.pooled_rate(bare) if bare else None
+    return OverheadFigures(
         name=raw.name,
         title=first.title,
         setting=f"{first.setting}, {first.rows[0].devices}",
-        ran_on=f"{first.ran_on}{f' · host: {of_host[0][1].image.reference}' if of_host else ''}",
+        ran_on=f"{first.ran_on}{f' · host: {host[0][1].image.reference}' if host else ''}",
         unit=first.rate_unit,
-        command=raw.command,
-        commit=raw.commit,
         rounds=rounds,
-        telemetry_ratio=on_off,
-        telemetry_ratio_ci95=on_off_ci95,
-        host_ratio=of_bare_metal,
-        host_ratio_ci95=of_bare_metal_ci95,
-        bare_ratio=metrics.pooled_rate(suite) / metrics.pooled_rate(bare) if bare else None,
-        bare_ratio_ci95=metrics.ratio_interval(suite, bare),
+        together={
+            "unwatched": Together(ratio=to_unwatched[0], ci95=to_unwatched[1]),
+            "host": Together(ratio=to_host[0], ci95=to_host[1]),
+            "bare": Together(ratio=to_bare, ci95=metrics.ratio_interval(whole, bare)),
+        },
         differs=tuple(name for name, _, _ in differs),
-        notes=tuple(_notes(differs, [record for _, record in (*of_suite, *of_unwatched, *of_host)])),
+        notes=tuple(_notes(differs, [record for _, record in (*suite, *unwatched, *host)])),
     )
 
 
-def side(command: Command, runs: Mapping[str, Told]) -> SideFigures:
-    """One side of a round.
-
-    Raises:
-        RunFailedError: its run has no throughput.
-    """
+def _side(command: Command, runs: Mapping[str, RunOnFile]) -> SideFigures:
     took = command.ended_s - command.began_s
-    if command.printed:
+    if printed := command.printed:
         return SideFigures(
-            side=command.side,
-            rate=command.printed.rate_per_s,
-            first_step_s=command.printed.first_step_s,
-            command_s=took,
-            program_s=None,
-            run_id=None,
+            side=command.side, rate=printed.rate_per_s, first_step_s=printed.first_step_s, command_s=took
         )
-    told = runs[command.run_id or ""]
-    measured, validity = told.record.measurement, told.record.validity
-    steps = [event.received for event in told.events if isinstance(event, FirstStep)]
+    run = runs[command.run_id or ""]
+    measured, validity = run.record.measurement, run.record.validity
+    steps = [event.received for event in run.events if isinstance(event, FirstStep)]
     if validity.status == "invalid" or not measured.training_time_s or not steps:
-        raise RunFailedError(f"{told.record.run_id} has no throughput: {'; '.join(validity.reasons)}")
+        raise RunFailedError(f"{run.record.run_id} has no throughput: {'; '.join(validity.reasons)}")
     return SideFigures(
         side=command.side,
         rate=measured.samples / measured.training_time_s,
         first_step_s=steps[0] - command.began_s,
         command_s=took,
-        program_s=program_s(told.events),
-        run_id=told.record.run_id,
+        program_s=program_s(run.events),
+        run_id=run.record.run_id,
     )
 
 
@@ -108,20 +172,12 @@ def program_s(events: Sequence[Event]) -> float:
 
 
 def _whole(rounds: Sequence[RoundFigures], name: SideName) -> list[GlobalWindows]:
-    """All measured iterations of a side, of each round: the bare loop tells no windows."""
     return [GlobalWindows.of_rate(one.rate) for each in rounds if (one := each.of(name))]
 
 
-def _runs(raw: Overhead, runs: Mapping[str, Told], name: SideName) -> list[tuple[Path, RunRecord]]:
+def _runs(raw: Overhead, runs: Mapping[str, RunOnFile], name: SideName) -> list[tuple[Path, RunRecord]]:
     told = (runs[one.run_id] for own in raw.rounds for one in own if one.side == name and one.run_id)
     return [(one.directory, one.record) for one in told]
-
-
-def _differs(
-    suite: Sequence[tuple[Path, RunRecord]], host: Sequence[tuple[Path, RunRecord]]
-) -> tuple[tuple[str, str, str], ...]:
-    """What is not the same in the container and beside it; nothing where nobody looked beside it."""
-    return nearest(software(suite[0][1]), [software(host[0][1])]) if host else ()
 
 
 def _notes(differs: Sequence[tuple[str, str, str]], records: Sequence[RunRecord]) -> Iterator[str]:

@@ -15,20 +15,20 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from runner.core.console import open_console
+from runner.core.console import complain, open_console
 from runner.core.errors import RunFailedError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.request import EngineName, Request
 from runner.core.trial import Trial
 from runner.engines.git import read_git
 from runner.engines.process import CommandError, run
-from runner.experiments.overhead import options, report
+from runner.experiments.overhead import options
 from runner.experiments.overhead.raw import PREFIX, Command, Overhead, Printed, SideName
-from runner.experiments.overhead.rejudge import from_file
+from runner.experiments.overhead.report import from_file
+from runner.plan.choice import choose_image
 from runner.plan.discovery import Resources, discover
 from runner.plan.launch.job import spec
-from runner.plan.length import counted
-from runner.plan.plan import plan
+from runner.plan.plan import counted, plan
 from runner.report.progress import Progress, progress
 from runner.report.publish import save
 from runner.results.disk import check_writable
@@ -44,7 +44,7 @@ Side = Callable[[], Command]
 
 
 @dataclass(frozen=True)
-class _Scene:
+class _Setup:
     """What all sides share."""
 
     request: Request
@@ -65,7 +65,7 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
         RequestError: it can't be met; nothing was started.
         RunFailedError: a run of any side failed.
     """
-    resources = discover(request)
+    resources = choose_image(request, discover(request), say=lambda text: complain([text]))
     request = counted(request, resources)
     with closing(resources.cluster):
         options.refuse(request, resources, beside_host=beside_host)
@@ -77,17 +77,17 @@ def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str,
         check_writable(resources.out)
         with progress(open_console(stderr=True)) as shown:
             prepared = prepare(resources, shown, packed_at=trial.packed_at, run="overhead")
-            scene = _Scene(request, resources, trial, prepared)
-            raw = _run_rounds(scene, _sides(scene, beside_host=beside_host), shown, command=command)
+            setup = _Setup(request, resources, trial, prepared)
+            raw = _run_rounds(setup, _sides(setup, beside_host=beside_host), shown, command=command)
     found = from_file(raw, resources.out)
     console = open_console(soft_wrap=True)
-    console.print(report.table(found))
-    save(report.reports(found), out=resources.out, console=console)
+    console.print(found.terminal())
+    save(found.files(), out=resources.out, console=console)
 
 
-def _run_rounds(scene: _Scene, sides: dict[SideName, Side], shown: Progress, *, command: tuple[str, ...]) -> Overhead:
+def _run_rounds(setup: _Setup, sides: dict[SideName, Side], shown: Progress, *, command: tuple[str, ...]) -> Overhead:
     """Run all rounds; what each came to is on disk before the next begins."""
-    began, count = bench.stamp(), scene.request.repeat
+    began, count = bench.stamp(), setup.request.repeat
     rounds: list[tuple[Command, ...]] = []
     while True:
         shown.stage(f"round {len(rounds) + 1} of {count}")
@@ -100,28 +100,28 @@ def _run_rounds(scene: _Scene, sides: dict[SideName, Side], shown: Progress, *, 
             commit=read_git(SUITE_ROOT).commit,
             rounds=tuple(rounds),
         )
-        write_report(scene.resources.out, raw.file, raw.to_json())
+        write_report(setup.resources.out, raw.file, raw.to_json())
         if len(rounds) == count:
             return raw
 
 
-def _sides(scene: _Scene, *, beside_host: bool) -> dict[SideName, Side]:
-    hz, engine = scene.request.telemetry_hz, scene.resources.engine.name
+def _sides(setup: _Setup, *, beside_host: bool) -> dict[SideName, Side]:
+    hz, engine = setup.request.telemetry_hz, setup.resources.engine.name
     sides: dict[SideName, Side] = {
-        "suite": lambda: _bench(scene, "suite", engine=engine, telemetry_hz=hz),
-        "unwatched": lambda: _bench(scene, "unwatched", engine=engine, telemetry_hz=0),
+        "suite": lambda: _bench(setup, "suite", engine=engine, telemetry_hz=hz),
+        "unwatched": lambda: _bench(setup, "unwatched", engine=engine, telemetry_hz=0),
     }
     if beside_host:
-        sides["host"] = lambda: _bench(scene, "host", engine="host", telemetry_hz=hz)
-    if options.has_bare_loop(scene.trial):
-        sides["bare"] = lambda: _bare(scene)
+        sides["host"] = lambda: _bench(setup, "host", engine="host", telemetry_hz=hz)
+    if options.has_bare_loop(setup.trial):
+        sides["bare"] = lambda: _bare(setup)
     return sides
 
 
-def _bench(scene: _Scene, side: SideName, *, engine: EngineName, telemetry_hz: int) -> Command:
+def _bench(setup: _Setup, side: SideName, *, engine: EngineName, telemetry_hz: int) -> Command:
     """A whole `dlscale bench` in a process of its own."""
-    out = scene.resources.out
-    words = options.bench(scene.request, scene.resources, scene.trial, engine=engine, telemetry_hz=telemetry_hz)
+    out = setup.resources.out
+    words = options.bench(setup.request, setup.resources, setup.trial, engine=engine, telemetry_hz=telemetry_hz)
     words = (*words, f"--out={out}")
     before = set(run_directories(out))
     began = time.monotonic()
@@ -146,14 +146,14 @@ def _left(out: Path, before: set[Path], words: Sequence[str]) -> str:
     raise RunFailedError(f"{out}: a run of `dlscale {' '.join(words)}` left no record there")
 
 
-def _bare(scene: _Scene) -> Command:
+def _bare(setup: _Setup) -> Command:
     """The bare loop in the same environment, with the same cores and threads."""
-    job = make_job(scene.trial, scene.resources, scene.prepared, run_id=f"bare-{time.monotonic_ns()}")
+    job = make_job(setup.trial, setup.resources, setup.prepared, run_id=f"bare-{time.monotonic_ns()}")
     lines: list[str] = []
     began = time.monotonic()
-    engine = scene.prepared.engines[job.head.node.name]
-    program = f"{job.site.workloads}/{options.BARE[scene.trial.framework]}"
-    argv = (job.site.python, program, *options.bare(scene.trial))
+    engine = setup.prepared.engines[job.head.node.name]
+    program = f"{job.site.workloads}/{options.BARE[setup.trial.framework]}"
+    argv = (job.site.python, program, *options.bare(setup.trial))
     run_tool(engine, spec(job, job.head, role="tool", argv=argv), lines.append)
     printed = Printed(rate_per_s=_figure(_RATE, lines), first_step_s=_figure(_FIRST, lines))
     return Command(side="bare", began_s=began, ended_s=time.monotonic(), printed=printed)

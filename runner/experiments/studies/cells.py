@@ -1,16 +1,17 @@
-"""A study × a machine × a scale → its cells: what to ask of `bench` for each run of the source, or why this hardware can't. Pure.
+"""A study × a machine × a scale → its cells: the request of `bench` for each run of the source, or why this hardware can't run it. Pure.
 
-On a machine without GPUs a source's n GPUs become n CPU workers, its nodes are emulated where there are no real ones, and its networks
-become rates of their links. Each such difference is in `Cell.altered`.
+Without GPUs, a source's n GPUs become n CPU workers; without several hosts, its nodes are emulated and its networks become rates of their
+links. Each such difference is in `Cell.altered`.
 
-Cells of one curve share a request, so that their devices are the same at every scale: a CPU worker has as many cores in each. Scales of
-several nodes have a request of their own, a sweep over the networks.
+Cells of one curve share a request, so that a CPU worker has as many cores at every scale. Scales of several nodes have a request of their
+own, a sweep over the networks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,10 @@ from runner.results.published.model import Conditions, Published
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """One combination of what a block varies.
+    """One combination of what a block varies: `model` stands here for the network that the source calls `name`.
 
     Attributes:
-        name: the network as the source calls it.
-        model: MODEL that stands for it.
-        printed, batch: the batch as printed, and what it is here; not yet a device's.
+        printed, batch: the batch as printed, and what it is here, of whomever `batch_of` says.
         each: the batch of a device; None where they can't share it equally.
         extra: whether it stands beside the source's own.
     """
@@ -50,13 +49,7 @@ class Setup:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockContext:
-    """A block, and everything that decides what it becomes here.
-
-    Attributes:
-        data: real images that were given, for every block that takes images.
-        sample: some that can be had, for blocks that can't do without.
-        stand_in: a framework that is taken in place of the source's.
-    """
+    """A block, and everything that decides what it becomes here; the arguments are those of `cells`."""
 
     study: Study
     block: Block
@@ -76,48 +69,36 @@ class BlockContext:
         return self.data or (self.sample if learns else None)
 
     @property
-    def small(self) -> bool:
-        """Whether runs are shortened."""
-        return self.scale == "small"
-
-    @property
     def device(self) -> Device:
         """What the block runs on here."""
         return "cpu" if self.block.device == "cpu" else self.machine.device
 
     @property
     def framework(self) -> str:
-        """The suite's name of it."""
+        """The suite's name of the framework."""
         return self.stand_in or self.block.framework or self.block.where.framework or ""
 
-    def printed(self, name: ShortenedName) -> int | None:
-        """A number of the block."""
-        number: int | None = getattr(self.block, name)
-        return number
-
     def shortened(self, name: ShortenedName) -> int | None:
-        """The same, or what stands for it at a small scale."""
-        if not self.small:
-            return self.printed(name)
-        short = self.block.small
-        number: int | None = getattr(short, name)
-        if name in LENGTHS and any(getattr(short, other) for other in LENGTHS):
-            return number
-        return self.printed(name) if number is None else number
+        """A number of the block, or what stands for it at a small scale."""
+        block, short = self.block, self.block.small
+        number: int | None = getattr(short if self.scale == "small" else block, name)
+        if number is None and not (name in LENGTHS and any(getattr(short, other) for other in LENGTHS)):
+            number = getattr(block, name)
+        return number
 
     def setups(self) -> Iterator[Setup]:
         """Every combination; at a small scale with those beside the source's own."""
-        block = self.block
-        also = tuple(point for point in block.small.also if point not in block.points) if self.small else ()
+        block, small = self.block, self.scale == "small"
+        also = tuple(point for point in block.small.also if point not in block.points) if small else ()
         for (name, model), precision, point in product(block.models.items(), block.precisions, (*block.points, *also)):
             batches = (point.batch,) if point.batch is not None else block.batches
             networks = block.networks if point.nodes > 1 else (None,)
             for printed, network, case in product(batches, networks, block.cases or (None,)):
-                batch = max(1, printed // block.small.batch_divisor) if self.small else printed
+                batch = max(1, printed // block.small.batch_divisor) if small else printed
                 sharing = {"device": 1, "node": point.gpus // point.nodes, "all": point.gpus}[block.batch_of]
                 yield Setup(
                     name=name,
-                    model=block.small.models.get(name, model) if self.small else model,
+                    model=block.small.models.get(name, model) if small else model,
                     precision=precision,
                     point=point,
                     printed=printed,
@@ -130,7 +111,7 @@ class BlockContext:
 
     @property
     def image(self) -> Usable | None:
-        """The first of the block's versions that runs here, one for several devices where the source had several; None if none does."""
+        """The first of the block's versions that runs here, preferably on as many devices as the source had; None if none does."""
         usable = [image for image in self._images() if image.misfit is None]
         several = self.block.device == "gpu" and max(point.gpus for point in self.block.points) > 1
         return next((image for image in usable if not (several and image.alone)), usable[0] if usable else None)
@@ -148,16 +129,13 @@ class BlockContext:
 
     def _images(self) -> tuple[Usable, ...]:
         if self.stand_in:
-            return tuple(
-                image
-                for image in reversed(self.machine.images)  # the newest is listed last
-                if (image.framework, image.device) == (self.stand_in, self.device)
-            )
+            own = (one for one in self.machine.images if (one.framework, one.device) == (self.stand_in, self.device))
+            return tuple(reversed(tuple(own)))  # the newest is listed last
         known = {(image.framework, image.version): image for image in self.machine.images}
         return tuple(known[self.framework, version] for version in self.block.versions.get(self.device, ()))
 
     def _no_room(self, point: Point, image: Usable) -> str | None:
-        """Whether there are so many devices and nodes, and an image that knows them."""
+        """Why there are not so many devices and nodes, or the image does not use them; None where it does."""
         machine, each = self.machine, point.gpus // point.nodes
         asked = f"{point.gpus} GPUs" + (f" on {point.nodes} nodes" if point.nodes > 1 else "")
         if (point.gpus > 1 and image.alone) or (point.nodes > 1 and image.one_node):
@@ -175,9 +153,6 @@ class BlockContext:
         return None if fits else f"{asked}, here {verb} {machine.in_words}{nodes}"
 
 
-Curve = tuple[str, Precision, int | None]
-
-
 def cells(
     study: Study,
     *,
@@ -192,42 +167,38 @@ def cells(
 
     Args:
         study: what to run.
-        source: the published source, which says what its networks are.
+        source: its source, which describes the networks.
         machine: what to run it on.
         scale: `small` shortens each block.
-        sample: real images to take where a cell can't do without; they need not exist yet.
+        sample: real images for cells that can't do without; they need not exist yet.
         data: real images for every cell that takes images.
         stand_in: a framework to take in place of the source's.
     """
-    found: list[Cell] = []
-    for block in study.blocks:
-        context = BlockContext(
-            study=study,
-            block=block,
-            source=source,
-            machine=machine,
-            scale=scale,
-            data=data,
-            sample=sample,
-            stand_in=stand_in,
-        )
-        found += _of_block(context)
-    return tuple(found)
+    context = partial(
+        BlockContext,
+        study=study,
+        source=source,
+        machine=machine,
+        scale=scale,
+        data=data,
+        sample=sample,
+        stand_in=stand_in,
+    )
+    return tuple(cell for block in study.blocks for cell in _of_block(context(block=block)))
 
 
 def requests(found: Sequence[Cell]) -> tuple[Request, ...]:
-    """What there is to run, each once, in order."""
+    """The requests of cells, each once, in order."""
     return tuple(dict.fromkeys(cell.request for cell in found if cell.request))
 
 
 def _of_block(context: BlockContext) -> Iterator[Cell]:
     """A block's cells; scales beside the source's own only on a curve of which this machine can't run all."""
     whys = {setup: context.against(setup) for setup in context.setups()}
-    curves: dict[Curve, list[Setup]] = {}
+    curves: dict[tuple[str, Precision, int | None], list[Setup]] = {}
     for setup in whys:
-        curves.setdefault((setup.name, setup.precision, setup.printed if context.block.batches else None), []).append(
-            setup
-        )
+        batch = setup.printed if context.block.batches else None
+        curves.setdefault((setup.name, setup.precision, batch), []).append(setup)
     planned: dict[Setup, Planned] = {}
     for curve in curves.values():
         lacking = any(whys[setup] for setup in curve if not setup.extra)
@@ -279,37 +250,35 @@ def _where(context: BlockContext, setup: Setup) -> Conditions:
 
 
 def _altered(context: BlockContext, setup: Setup) -> Iterator[Altered]:
-    """Every difference to what the source ran that the study does not declare, but for the device itself."""
+    """Every difference to the source's run that the plan knows and the study does not declare, but for the device and warm-up."""
     block, where, image = context.block, context.block.where, context.image
-    if where.framework and context.framework != where.framework:
-        yield Altered(field="framework", published=where.framework, here=context.framework)
-    if image and image.version != where.version:
-        yield Altered(field="version", published=where.version or NOT_STATED, here=image.version)
-    if setup.model != block.models[setup.name]:
-        yield Altered(field="model", published=setup.name, here=setup.model)
-    if setup.batch != setup.printed:
-        yield Altered(field="batch", published=f"{setup.printed:,}", here=f"{setup.batch:,}")
-    if where.data == "real" and block.image_size:
-        here = f"images of {context.images.name}" if context.images else "synthetic images"
-        yield Altered(field="data", published=where.dataset or "real images", here=here)
-    if setup.network and not context.machine.hosts:
-        wire = next(wire.name for wire in context.source.hardware.wires if wire.id == setup.network)
-        held = link(context, setup.network)
-        here = f"emulated nodes, {held.label.removeprefix('emulated ') if held else 'links as they are'}"
-        yield Altered(field="network", published=wire, here=here)
-    yield from _shorter(context)
+    wire = next((wire.name for wire in context.source.hardware.wires if wire.id == setup.network), None)
+    held = link(context, setup.network)
+    settings: tuple[ShortenedName, ...] = ("image_size", "fit", "profile_after", "profile_iterations")
+    for field, published, here in (
+        ("framework", where.framework, context.framework),
+        ("version", where.version or NOT_STATED, image.version if image else None),
+        ("model", setup.name if setup.model != block.models[setup.name] else None, setup.model),
+        ("batch", f"{setup.printed:,}", f"{setup.batch:,}"),
+        (
+            "data",
+            where.dataset or "real images" if where.data == "real" and block.image_size else None,
+            f"images of {context.images.name}" if context.images else "synthetic images",
+        ),
+        (
+            "network",
+            wire if not context.machine.hosts else None,
+            f"emulated nodes, {held.label.removeprefix('emulated ') if held else 'links as they are'}",
+        ),
+        ("iterations", _length(partial(getattr, block)), _length(context.shortened)),
+        *((name, _count(getattr(block, name)), _count(context.shortened(name))) for name in settings),
+    ):
+        if published and here and published != here:
+            yield Altered(field=field, published=published, here=here)
 
 
-def _shorter(context: BlockContext) -> Iterator[Altered]:
-    """What a small scale makes less of; warm-up aside, of which no source speaks."""
-    before, after = _length(context.printed), _length(context.shortened)
-    if before != after:
-        yield Altered(field="iterations", published=before, here=after)
-    names: tuple[ShortenedName, ...] = ("image_size", "fit", "profile_after", "profile_iterations")
-    for name in names:
-        was, here = context.printed(name), context.shortened(name)
-        if was != here:
-            yield Altered(field=name, published=_said(was), here=_said(here))
+def _count(number: int | None) -> str:
+    return NOT_STATED if number is None else f"{number:,}"
 
 
 def _length(of: Callable[[ShortenedName], int | None]) -> str:
@@ -320,20 +289,11 @@ def _length(of: Callable[[ShortenedName], int | None]) -> str:
     return NOT_STATED
 
 
-def _said(value: int | None) -> str:
-    return NOT_STATED if value is None else f"{value:,}"
-
-
 Planned = tuple[Request, Pick]
 
 
 def plan_curve(context: BlockContext, setups: Sequence[Setup]) -> dict[Setup, Planned]:
-    """Requests for the setups of one curve: equal in all but scale, network and case.
-
-    Args:
-        context: the block on this machine.
-        setups: those that can run here.
-    """
+    """Requests for the setups of one curve that can run here; they are equal in all but scale, network and case."""
     found = dict(_one_node(context, [setup for setup in setups if setup.point.nodes == 1]))
     for point in dict.fromkeys(setup.point for setup in setups if setup.point.nodes > 1):
         found |= dict(_several_nodes(context, [setup for setup in setups if setup.point == point]))
@@ -341,19 +301,18 @@ def plan_curve(context: BlockContext, setups: Sequence[Setup]) -> dict[Setup, Pl
 
 
 def link(context: BlockContext, network: str | None) -> Link | None:
-    """What stands for it between emulated nodes; None for links as they are."""
+    """What stands for a network between emulated nodes; None for links as they are."""
     rate = context.study.networks[network].rate if network else None
     return Link(rate_mbit=parse_rate(rate), emulated=True) if rate else None
 
 
 def _one_node(context: BlockContext, setups: Sequence[Setup]) -> Iterator[tuple[Setup, Planned]]:
     """One request for all scales if the batch of a device is the same at each, or that of all devices; else one for each."""
+    groups: list[tuple[Sequence[Setup], Scaling]] = [([setup], "weak") for setup in setups]
     if len({setup.each for setup in setups}) == 1:
-        groups: list[tuple[Sequence[Setup], Scaling]] = [(setups, "weak")]
+        groups = [(setups, "weak")]
     elif len({_of_all(setup) for setup in setups}) == 1:
         groups = [(setups, "strong")]
-    else:
-        groups = [([setup], "weak") for setup in setups]
     hosts = context.machine.hosts if context.block.networks else None
     more = {"hosts": hosts, "nodes": 1} if hosts else {}
     for group, scaling in groups:
@@ -392,7 +351,7 @@ def _of_all(setup: Setup) -> int | None:
 def _request(
     context: BlockContext, setup: Setup, *, scales: tuple[int, ...], batch: int | None, scaling: Scaling, **more: Any
 ) -> Request:
-    """What the study says; all else stays at the suite's default. Several devices share the iterations of one."""
+    """What the study says; all else stays at the suite's default."""
     block, image, device = context.block, context.image, context.device
     several = scales[-1] > 1 and block.device == "gpu"
     # A sampler counts nothing on a CPU, so that a pass for its counters would find nothing there.
@@ -419,7 +378,7 @@ def _request(
         "fit": context.shortened("fit"),
         "concurrent": block.concurrent,
         "scaling": scaling,
-        "repeat": 1 if context.small else context.study.repeat,
+        "repeat": 1 if context.scale == "small" else context.study.repeat,
         "data": context.images,
         **more,
     }

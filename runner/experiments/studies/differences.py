@@ -1,7 +1,6 @@
-"""How the run of a cell differs from its source's: what the study declares, what the plan changed, and what its records say of it. Pure.
+"""How the run of a cell differs from its source's: what the study declares, what the plan changed, and what its records say. Pure.
 
-Which framework, version, precision, device, libraries and wires a run had its record says. These are compared with what the source
-states; neither the plan nor a declaration stands for them.
+Framework, version, precision, device, libraries and wires are compared with what the source states by the records alone.
 """
 
 from __future__ import annotations
@@ -35,38 +34,24 @@ _RECORDED: Final = frozenset({"framework", "version", "precision", "gpu", "cpu",
 
 
 def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Altered, ...]:
-    """What is declared, and what was found; of a field that both have the former knows the source, the latter what there is here."""
-    own = {one.field: one for one in declared}
+    """What is declared, and what was found; of a field in both, the declaration says what the source has, and the finding what is here."""
+    own = {one.field: one.published for one in declared}
     known = {one.field: one for one in found}
     return (
-        *(
-            Altered(field=one.field, published=one.published, here=one.here, declared=True)
-            for one in declared
-            if one.field not in known
-        ),
-        *(
-            one.model_copy(update={"published": own[one.field].published}) if one.field in own else one
-            for one in known.values()
-        ),
+        *(Altered(**one.model_dump(exclude={"models"}), declared=True) for one in declared if one.field not in known),
+        *(one.model_copy(update={"published": own.get(one.field, one.published)}) for one in known.values()),
     )
 
 
 def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
     """A cell by its records: which of the source's GPUs it ran on, and every difference to the source's run.
 
-    Args:
-        run: the cell as it was planned, or as a file has it.
-        study: with what it declares now.
-        published: its source.
-
     Raises:
         RequestError: the study has no such block any more.
     """
-    cell, where = run.cell, run.cell.where
+    cell, where, records = run.cell, run.cell.where, counted(run)
     block = study.block(cell.block)
-    declared = study.declared(block, where.model)
     found = [one for one in cell.altered if not one.declared]
-    records = counted(run)
     if records:
         names = {name for record in records for name in device_names(record)}
         if where.device != "cpu" and names:
@@ -74,28 +59,27 @@ def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
         found = [one for one in found if one.field not in _RECORDED]
         found += _recorded(records, where, study=study, published=published)
     here = _settings(records, block)
-    altered = (one.model_copy(update={"here": here.get(one.field, one.here)}) for one in merged(declared, found))
-    changed = cell.model_copy(
-        update={"where": where, "altered": tuple(one for one in altered if one.here != one.published)}
+    altered = (
+        one.model_copy(update={"here": here.get(one.field, one.here)})
+        for one in merged(study.declared(block, where.model), found)
     )
-    return run.model_copy(update={"cell": changed})
+    update = {"where": where, "altered": tuple(one for one in altered if one.here != one.published)}
+    return run.model_copy(update={"cell": cell.model_copy(update=update)})
 
 
 def counted(run: CellRun) -> list[RunRecord]:
     """The records of the runs that may be used; all of them where none may be."""
-    every = [one.record for one in run.runs]
-    return [record for record in every if record.validity.status != "invalid"] or every
+    return [record for record in run.runs if record.validity.status != "invalid"] or list(run.runs)
 
 
 def software(record: RunRecord) -> str:
-    """What ran, by its own word: `pytorch 2.11.0+cu130`."""
+    """What ran, by the framework itself: `pytorch 2.11.0+cu130`."""
     return f"{_framework(record)} {_version(record)}"
 
 
 def device_names(record: RunRecord) -> tuple[str, ...]:
-    """The kinds of GPUs on all nodes of a run, or of processors; nothing where the machine did not say."""
-    where = record.provenance
-    places = where.nodes or (where,)
+    """The kinds of GPUs, or of processors, on all nodes of a run; none where the machine did not say."""
+    places = record.provenance.nodes or (record.provenance,)
     if record.trial.device == "gpu":
         return tuple(dict.fromkeys(gpu.name for place in places for gpu in place.gpus))
     return tuple(dict.fromkeys(model for place in places if (model := place.host.cpu_model)))
@@ -104,13 +88,13 @@ def device_names(record: RunRecord) -> tuple[str, ...]:
 def hardware(
     published: Published, there: Conditions, *, gpu: Identifier | None, device: Device, name: str
 ) -> Iterator[Altered]:
-    """The device, if it is not the source's.
+    """The difference of the device, if there is one.
 
     Args:
         published: the source.
         there: conditions of a figure or a cell; one that names no GPU is of any that the source tried.
         gpu: the source's id of the GPU here; None where it has none such.
-        device: what there is here.
+        device: what is here.
         name: of it.
     """
     has = published.hardware
@@ -137,7 +121,7 @@ def _source_gpu(records: Sequence[RunRecord], names: set[str], study: Study) -> 
 
 
 def _settings(records: Sequence[RunRecord], block: Block) -> dict[str, str]:
-    """What runs had of the settings in which they may differ, by the fields of these; several values where they differ among themselves."""
+    """The settings of runs by field; several values where the runs differ."""
     found: dict[str, dict[str, None]] = {}
     for trial in (record.trial for record in records if isinstance(record.trial, Trial)):
         size = {"device": trial.batch_per_device, "node": trial.global_batch // trial.nodes, "all": trial.global_batch}
@@ -163,16 +147,13 @@ def _settings(records: Sequence[RunRecord], block: Block) -> dict[str, str]:
 def _recorded(
     records: Sequence[RunRecord], where: Conditions, *, study: Study, published: Published
 ) -> Iterator[Altered]:
-    """What records have otherwise than the source states; several values where they differ among themselves."""
+    """What the records have otherwise than the source states; several values where they differ."""
     stated = {one.name: one.version for one in published.software if one.version}
-    told: list[tuple[str, str | None, list[str | None]]] = [
+    precisions = [record.trial.precision for record in records if isinstance(record.trial, Trial)]
+    told: list[tuple[str, str | None, Sequence[str | None]]] = [
         ("framework", where.framework, [_framework(record) for record in records]),
         ("version", where.version or NOT_STATED, [_version(record) for record in records]),
-        (
-            "precision",
-            where.precision,
-            [record.trial.precision for record in records if isinstance(record.trial, Trial)],
-        ),
+        ("precision", where.precision, precisions),
         *((name, stated.get(name), [of(record.provenance) for record in records]) for name, of in _LIBRARIES.items()),
     ]
     for field, there, values in told:
@@ -186,7 +167,7 @@ def _recorded(
 
 
 def _wires(records: Sequence[RunRecord], where: Conditions, *, study: Study, published: Published) -> Iterator[Altered]:
-    """What carried gradients, where the source names a network and something had to cross it: several nodes, or a bus between devices."""
+    """What carried the gradients, where the source names a network and they had to cross it: several nodes, or a bus between devices."""
     wire = next((wire for wire in published.hardware.wires if wire.id == where.network), None)
     across = [record for record in records if record.trial.world_size > 1]
     if wire is None or not across or (where.nodes == 1 and wire.gbyte_s is None):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,42 +13,28 @@ from runner.experiments.studies.model import CellRun, Missing, Observation
 from runner.experiments.studies.noise import Amount
 from runner.results.published.findings import Selector
 from runner.results.published.model import Published
-from runner.results.published.units import METRICS
+from runner.results.published.units import BYTES, METRICS, TIME
 
 SHOWN: Final = 6
 """Cases that a sentence lists one by one."""
-
 BY_DEFINITION: Final = "by definition"
 """`method` of what nobody has to measure: the speedup of one device is 1."""
-
-
-_COUNTS: Final = frozenset({"samples_per_run"})
-"""Quantities that are the same in every run."""
-
-_FACTORS: Final[Mapping[str, float]] = {
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "days": 86400.0,
-    "weeks": 604800.0,
-    "MB": 1e6,
-    "GB": 1e9,
-    "MiB": 2.0**20,
-    "GiB": 2.0**30,
+_COUNT: Final = "samples_per_run"
+"""A quantity that is the same in every run."""
+_FACTORS: Final = {
+    **dict(zip(TIME, (1e-6, 1e-3, 1.0, 60.0, 3600.0, 86400.0, 604800.0), strict=True)),
+    **dict(zip(BYTES, (1e6, 1e9, 2.0**20, 2.0**30), strict=True)),
 }
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What figures say to a predicate, or to one case of it.
+    """Whether a predicate, or one case of it, holds; `holds` is None where that can't be told here.
 
     Attributes:
-        holds: None where it can't be told here.
         why: the figures, or what is missing.
         runs: ids of the runs behind them.
-        doubts: why these settle nothing (`doubts`).
+        doubts: why these are inconclusive.
         case: which of several cases it is; empty for the only one.
     """
 
@@ -59,22 +45,16 @@ class Answer:
     case: str = ""
 
 
-def answer(holds: bool | None, why: str, *observations: Observation) -> Answer:  # noqa: FBT001 - what it says
-    """What these figures say."""
+def answer(holds: bool | None, why: str, *observations: Observation) -> Answer:  # noqa: FBT001 - as of an Answer
+    """The answer that these figures give."""
     return Answer(holds, why, runs_of(*observations), doubts(*observations))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that was measured for a study, or that its source printed.
+    """Everything that was measured for a study, or that its source printed: `missing` is what runs did not give, `cells` may have none.
 
-    Attributes:
-        published: the source.
-        observations: its quantities.
-        missing: those that runs did not give.
-        cells: with and without runs.
-        device: what stands for the source's GPUs.
-        device_name: as the driver or the kernel calls it.
+    `device` stands for the source's GPUs; the driver or the kernel calls it `device_name`.
     """
 
     published: Published
@@ -107,37 +87,22 @@ class Evidence:
             return f"no {' or '.join(absent)} here, but {self.device_name}"
         of_what = described(selector.model_copy(update=dict.fromkeys(case)))
         what = f"no {worded(metric)} of {of_what}" if of_what else f"no {worded(metric)}"
-        reasons = dict.fromkeys(_needs(metric) or self._not_given(metric, selector) or self._not_run(selector))
+        reasons = dict.fromkeys(self._reasons(metric, selector))
         if selector.epoch is not None:
             trained = max((one.epoch for one in self.observations if one.metric == metric and one.epoch), default=0)
             reasons = dict.fromkeys([f"{trained} epochs were trained"]) if trained else reasons
         return f"{what} ({'; '.join(list(reasons)[:2])})" if reasons else what
 
-    def _not_given(self, metric: str, selector: Selector) -> list[str]:
-        cells = {run.cell.id: run for run in self.cells}
-        return [
-            one.why
-            for one in self.missing
-            if one.metric == metric and one.cell in cells and self.means(selector, cells[one.cell])
-        ]
-
-    def _not_run(self, selector: Selector) -> list[str]:
-        return [not_run(run) for run in self.cells if not run.runs and self.means(selector, run)]
+    def _reasons(self, metric: str, selector: Selector) -> list[str]:
+        if metric == "full_training_time":
+            return ["it is extrapolated from runs on images of the source's size alone"]
+        own = {run.cell.id: run for run in self.cells if self.means(selector, run)}
+        not_given = [one.why for one in self.missing if one.metric == metric and one.cell in own]
+        return not_given or [not_run(run) for run in own.values() if not run.runs]
 
     def means(self, selector: Selector, run: CellRun) -> bool:
         """Whether a selector speaks of a cell; what only its observations tell, such as an epoch, is left open."""
-        bare = selector.model_copy(update={"state": None, "epoch": None})
-        stand_in = Observation(
-            metric="throughput",
-            unit="",
-            value=0.0,
-            where=run.cell.where,
-            case=run.cell.case,
-            device=self.device,
-            device_name=self.device_name,
-            runs=(),
-        )
-        return selects(bare, stand_in)
+        return selects(selector.model_copy(update={"state": None, "epoch": None}), run.cell)
 
 
 def not_run(run: CellRun) -> str:
@@ -150,16 +115,9 @@ def worded(metric: str) -> str:
     return metric.replace("_", " ")
 
 
-def _needs(metric: str) -> tuple[str, ...]:
-    """What a quantity takes that the runs of a cell alone do not show."""
-    return (
-        ("it is extrapolated from runs on images of the source's size alone",) if metric == "full_training_time" else ()
-    )
-
-
 def amount(one: Observation) -> Amount:
-    """The figure of an observation with its interval; exact for a count, and where no run is behind it, as behind what a source prints."""
-    exact = one.repeats == 0 or one.method == BY_DEFINITION or one.metric in _COUNTS
+    """The figure of an observation with its interval; exact for a count, by definition, and where a source prints it."""
+    exact = one.repeats == 0 or one.method == BY_DEFINITION or one.metric == _COUNT
     return Amount(one.value, one.ci95, one.freedom, exact=exact)
 
 
@@ -201,7 +159,7 @@ def runs_of(*observations: Observation) -> tuple[str, ...]:
 def made_of(
     *observations: Observation, metric: str, unit: str, figure: Amount, method: str | None = None
 ) -> Observation:
-    """A figure made of others, under the conditions of the first: with the fewest repeats of them, and all else of each."""
+    """A figure made of others, under the conditions of the first, with the fewest repeats, and all runs and differences of them."""
     return observations[0].model_copy(
         update={
             "metric": metric,
@@ -228,7 +186,7 @@ def doubts(*observations: Observation) -> tuple[str, ...]:
     fewest = min((one.repeats for one in own), default=FEWEST_RUNS)
     if fewest < FEWEST_RUNS:
         found.append("1 run" if fewest == 1 else f"{fewest} runs")
-    elif any(one.ci95 is None and one.iterations is None and one.metric not in _COUNTS for one in own):
+    elif any(one.ci95 is None and one.iterations is None and one.metric != _COUNT for one in own):
         found.append("no interval")
     return tuple(found)
 

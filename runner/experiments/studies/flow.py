@@ -1,80 +1,62 @@
-"""`dlscale reproduce`: survey the machine, plan the cells, run them, judge, write. Each stage hands its result on.
+"""`dlscale reproduce` and `dlscale studies`: survey the machine, plan the cells, run them, judge, write.
 
-What was run before is taken from the directory, so that a study which was stopped goes on where it was.
+Runs on file are taken as they are, so that a study which was stopped resumes.
 """
 
 from __future__ import annotations
 
 import shlex
 import shutil
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Final
-
-from rich.console import Console
 
 from runner.core.cache import alone, cache_dir
 from runner.core.console import open_console
 from runner.core.dataset import inspect
 from runner.core.errors import DlscaleError, RequestError, nearest
 from runner.core.provenance import SUITE_ROOT
-from runner.core.record import ImageUsed
+from runner.core.record import ImageUsed, RunRecord
 from runner.core.request import BARE_ENGINES, Request
 from runner.core.trial import AnyTrial, Trial
 from runner.engines.git import read_git
-from runner.experiments.studies import tables
+from runner.experiments.studies import tables, terminal
 from runner.experiments.studies.cells import cells, requests
 from runner.experiments.studies.machine import survey
-from runner.experiments.studies.model import Cell, CellRun, Machine, Reproduction, Run, is_baseline
-from runner.experiments.studies.reproduction import SUFFIX, judge
+from runner.experiments.studies.model import Cell, CellRun, Machine
+from runner.experiments.studies.reproduction import SUFFIX, judge, reproductions, write
 from runner.experiments.studies.request import Scale, StudyRequest
 from runner.experiments.studies.study import load_study, study_names
 from runner.plan.discovery import read_by_others
 from runner.report.progress import Progress, progress
 from runner.results.disk import check_writable
-from runner.results.find import records_under
-from runner.results.store import write_report
-from runner.run import bench, trial_runner
+from runner.results.find import Run, records_under
+from runner.run import bench
 from runner.run.sample import make_sample
 
 
-def place_in_study(seconds: Sequence[float], *, total: int) -> str:
-    """`[3/22, about 6 min left]`, of the request that begins now; those to come are taken to be like those that are done.
+class RecordedRuns:
+    """The usable runs in a folder, by trial.
 
-    Args:
-        seconds: how long each request took that is done.
-        total: how many there are.
-    """
-    place = f"{len(seconds) + 1}/{total}"
-    if not seconds:
-        return f"[{place}]"
-    left_s = sum(seconds) / len(seconds) * (total - len(seconds))
-    return f"[{place}, about {max(1, round(left_s / 60))} min left]"
-
-
-class RunsOnFile:
-    """What `out` has of each trial.
-
-    A run counts for a trial that is equal to its own in every field: scale, batch, wires, link, profile, concurrent trainings, data. The
-    key in it covers machine, engine, lock and the programs' source; the image is held against that of the run.
+    A run stands for a trial that equals its own in every field, in the same image. The trial's key covers machine, engine, lock and the
+    programs' source.
     """
 
     def __init__(self, out: Path) -> None:
-        self._runs: dict[str, list[trial_runner.Run]] = {}
+        self._runs: dict[str, list[Run]] = {}
         for run in records_under(out):
             self.add(run)
 
-    def add(self, run: trial_runner.Run) -> None:
-        """Remember a run that may be used; one that failed or is invalid is tried again."""
+    def add(self, run: Run) -> None:
+        """Remember a run; one that failed or is invalid is tried again."""
         _, record = run
         if record.outcome.status == "ok" and record.validity.status != "invalid" and isinstance(record.trial, Trial):
             self._runs.setdefault(record.trial.key, []).append(run)
 
-    def find(self, trial: AnyTrial, image: ImageUsed) -> trial_runner.Run | None:
+    def find(self, trial: AnyTrial, image: ImageUsed) -> Run | None:
         """The newest run of this trial in this image; None if there is none."""
         wanted = (trial, image.id, image.lock_sha256)
         known = [(run, run[1].image) for run in self._runs.get(trial.key, [])]
@@ -89,12 +71,12 @@ SEED: Final = 1
 
 
 def sample_path(scale: Scale) -> Path:
-    """Where it is, or will be."""
+    """The folder of sample photographs of a scale, whether or not it exists."""
     return cache_dir() / "samples" / f"photographs-{IMAGES[scale]}"
 
 
 def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
-    """Make it if it is not there; a half-made one never has its name.
+    """Make the sample photographs if they are not there; half-made ones never have their name.
 
     Raises:
         RequestError: what makes it can't be installed.
@@ -110,22 +92,22 @@ def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
     return path
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Ran:
-    """What became of the requests: runs of each, or why there are none; `stopped` after Ctrl-C and its like."""
+    """The records of each request, or why it has none; `stopped` after Ctrl-C and its like."""
 
-    runs: dict[Request, list[trial_runner.Run]]
-    whys: dict[Request, str]
-    stopped: bool
+    records: dict[Request, list[RunRecord]] = field(default_factory=dict)
+    whys: dict[Request, str] = field(default_factory=dict)
+    stopped: bool = False
 
 
 def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
-    """Run a study's cells that this hardware can run, and hold what comes out against the source; returns the exit code.
+    """Run a study's cells that this hardware can run, and judge the source by what they show; returns the exit code.
 
     Raises:
         RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
     """
-    console = tables.screen()
+    console = open_console()
     study, source = load_study(options.study or "")
     with progress(open_console(stderr=True)) as shown:
         machine = survey(_where(options), gpus=study.same.gpus, say=shown.stage)
@@ -142,8 +124,9 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
         stand_in=_stand_in(options, machine),
     )
     found = _chosen(found, options)
-    tables.print_plan(console, study, found, machine=machine, scale=options.scale)
-    if not requests(found):
+    nothing = not requests(found)
+    terminal.print_plan(console, study, found, machine=machine, scale=options.scale, whole=options.dry_run or nothing)
+    if nothing:
         raise RequestError(f"nothing of STUDY={study.id} can run on {machine.name}; the reasons are above")
     if options.dry_run:
         return 0
@@ -151,20 +134,22 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     check_writable(out)
     with progress(open_console(stderr=True)) as shown:
         ran = _run(found, options, out=out, command=command, shown=shown)
-    runs = tuple(_cell_run(cell, ran) for cell in found)
     reproduction = judge(
         study,
         published=source,
-        runs=runs,
+        runs=[_cell_run(cell, ran) for cell in found],
         machine=machine,
         scale=options.scale,
         made_at=datetime.now(timezone.utc),
         git=read_git(SUITE_ROOT).commit,
     )
-    _write(reproduction, out, console)
+    path = out / f"{reproduction.made_at:%Y%m%dT%H%M%SZ}-{study.id}{SUFFIX}"
+    text = write(path, reproduction)
+    terminal.print_reproduction(console, reproduction, whole=text)
+    console.print(f"written: {path}", style="dim", soft_wrap=True)
     if ran.stopped:
         console.print(f"stopped; the same command goes on from here: {shlex.join(command)}", style="yellow")
-    return _exit_code(reproduction, stopped=ran.stopped)
+    return 3 if ran.stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
 
 
 def _where(options: StudyRequest) -> Request:
@@ -199,13 +184,11 @@ def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
 
 def _run(found: Sequence[Cell], options: StudyRequest, *, out: Path, command: tuple[str, ...], shown: Progress) -> _Ran:
     """Run every request once. One that fails does not end the study; Ctrl-C does, and leaves what is done."""
-    on_file, ran = RunsOnFile(out), _Ran({}, {}, stopped=False)
+    recorded, ran = RecordedRuns(out), _Ran()
     todo = requests(found)
-    seconds: list[float] = []
-    for request in todo:
+    for number, request in enumerate(todo, start=1):
         own = [cell for cell in found if cell.request == request]
-        shown.stage(f"{place_in_study(seconds, total=len(todo))} {', '.join(cell.id for cell in own)}")
-        began = time.monotonic()
+        shown.stage(f"{shown.place(number, len(todo), 'cell')}: {', '.join(cell.id for cell in own)}")
         try:
             if request.data == sample_path(options.scale):
                 ensure_sample(options.scale, report=shown.stage)
@@ -214,22 +197,22 @@ def _run(found: Sequence[Cell], options: StudyRequest, *, out: Path, command: tu
                 command=command,
                 name=bench.stamp(),
                 shown=shown,
-                known=on_file.find,
+                known=recorded.find,
                 wanted=partial(_is_wanted, own),
             )
         except KeyboardInterrupt:
-            return _Ran(ran.runs, ran.whys, stopped=True)
+            ran.stopped = True
+            return ran
         except DlscaleError as error:
             ran.whys[request] = str(error)
             shown.stage(f"failed: {error}")
             continue
-        finally:
-            seconds.append(time.monotonic() - began)
-        ran.runs[request] = runs
+        ran.records[request] = [record for _, record in runs]
         for run in runs:
-            on_file.add(run)
+            recorded.add(run)
         if any(record.outcome.status == "interrupted" for _, record in runs):
-            return _Ran(ran.runs, ran.whys, stopped=True)
+            ran.stopped = True
+            return ran
     return ran
 
 
@@ -238,44 +221,36 @@ def _is_wanted(cells: Sequence[Cell], trial: Trial) -> bool:
 
 
 def _cell_run(cell: Cell, ran: _Ran) -> CellRun:
-    """A cell with those runs of its request that are its own, and their baseline."""
+    """A cell with those runs of its request that are its own."""
     if cell.request is None or cell.pick is None:
         return CellRun(cell=cell, why=cell.why)
-    runs = [Run(directory=path.name, record=record) for path, record in ran.runs.get(cell.request, [])]
-    own = tuple(run for run in runs if cell.pick.takes(run.record.trial))
-    bad = [run.record.outcome.reason for run in own if run.record.outcome.status != "ok"]
-    keys = {run.record.trial.key for run in own}
-    return CellRun(
-        cell=cell,
-        runs=own,
-        baseline=tuple(run for run in runs if is_baseline(run.record.trial) and run.record.trial.key in keys),
-        why=ran.whys.get(cell.request) or next((reason for reason in bad if reason), None),
-    )
-
-
-def _write(reproduction: Reproduction, out: Path, console: Console) -> None:
-    """Print the tables, and leave them beside the runs."""
-    name = f"{reproduction.made_at:%Y%m%dT%H%M%SZ}-{reproduction.study}"
-    data = write_report(out, f"{name}{SUFFIX}", reproduction.model_dump_json(indent=1) + "\n")
-    text = write_report(out, f"{name}.md", tables.markdown(reproduction))
-    tables.print_reproduction(console, reproduction)
-    for path in (data, text):
-        console.print(f"written: {path}", style="dim", markup=False, soft_wrap=True)
-
-
-def _exit_code(reproduction: Reproduction, *, stopped: bool) -> int:
-    """0 when every cell that can run has runs that may be used; 3 otherwise."""
-    return 3 if stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
+    own = tuple(record for record in ran.records.get(cell.request, []) if cell.pick.takes(record.trial))
+    failed = [one.outcome.reason for one in own if one.outcome.status != "ok" and one.outcome.reason]
+    return CellRun(cell=cell, runs=own, why=ran.whys.get(cell.request) or next(iter(failed), None))
 
 
 def list_studies(options: StudyRequest) -> None:
-    """Print every study with how many of its cells can run here, and why the others can't."""
-    console = tables.screen()
-    found: list[tuple[str, str, Machine, tuple[Cell, ...]]] = []
-    for name in study_names():
+    """Print every study: how many of its cells can run here, by which command, and what came of it so far."""
+    console = open_console()
+    on_file = list(reproductions(SUITE_ROOT / "results"))
+    command = shlex.join(("dlscale", "reproduce", "STUDY", *_flags(options)))
+    for number, name in enumerate(study_names()):
         study, source = load_study(name)
         machine = survey(_where(options), gpus=study.same.gpus)
         path = sample_path(options.scale)
         own = cells(study, source=source, machine=machine, scale=options.scale, sample=path, data=options.data)
-        found.append((name, study.title, machine, own))
-    tables.print_studies(console, found)
+        if not number:
+            console.print(f"{tables.place(machine, options.scale)}\n")
+        last = max(
+            (one for one in on_file if one.study == name),
+            key=lambda one: ((one.machine.name, one.machine.device) == (machine.name, machine.device), one.made_at),
+            default=None,
+        )
+        terminal.print_study(console, study, own, last=last, command=command.replace("STUDY", name))
+
+
+def _flags(options: StudyRequest) -> Iterator[str]:
+    """The flags of `dlscale reproduce` for the same machine and scale."""
+    for name in ("scale", "device", "hosts", "engine"):
+        if name in options.model_fields_set:
+            yield f"--{name}={getattr(options, name)}"

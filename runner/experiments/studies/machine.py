@@ -9,6 +9,7 @@ from runner.cluster.cluster import Cluster, assemble
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Request
+from runner.core.strategies import STRATEGIES
 from runner.engines import docker
 from runner.engines.base import EngineError
 from runner.experiments.studies.model import Machine, Usable
@@ -16,7 +17,6 @@ from runner.images.build import find_built
 from runner.images.catalog import load_images, misfit
 from runner.images.spec import ImageSpec
 from runner.plan.discovery import EngineChoice, choose_engine, device_of
-from runner.plan.launch import STRATEGIES
 from runner.plan.strategy import offered
 from runner.results.published.model import Identifier
 
@@ -64,16 +64,18 @@ def _of(cluster: Cluster, request: Request, gpus: Mapping[Identifier, Sequence[s
 
 def _images(cluster: Cluster, engine: EngineChoice) -> tuple[Usable, ...]:
     """All plain images, with why those that can't run here can't."""
-    return tuple(
-        Usable(
-            framework=image.framework,
-            version=image.version,
-            device=image.device,
-            alone=offered(image) == ("single",),
-            one_node=not any(STRATEGIES[name].several_nodes for name in offered(image)),
-            misfit=_misfit(image, cluster, engine),
-        )
-        for image in load_images(SUITE_ROOT).images
+    return tuple(usable(image, misfit=_misfit(image, cluster, engine)) for image in load_images(SUITE_ROOT).images)
+
+
+def usable(image: ImageSpec, *, misfit: str | None) -> Usable:
+    """What a study has to know of an image."""
+    return Usable(
+        framework=image.framework,
+        version=image.version,
+        device=image.device,
+        alone=offered(image) == ("single",),
+        one_node=not any(STRATEGIES[name].several_nodes for name in offered(image)),
+        misfit=misfit,
     )
 
 

@@ -1,8 +1,7 @@
 """Which observations a selector means, which two of them may be held against each other, and which make one curve. Pure.
 
-Everything is said in the source's terms. Two observations are comparable if they agree in every condition that both state, but for those
-that a predicate names and those that can't stay the same once these change (`FREES`): with another number of GPUs there is another global
-batch. So a figure of one GPU is never held against one of another just because a finding forgot to name it.
+Two observations are comparable if they agree in every condition that both state, but for those that a predicate names and those that change
+with these (`FREES`): with another number of GPUs there is another global batch.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from runner.experiments.studies.model import Observation
+from runner.experiments.studies.model import Cell, Observation
 from runner.results.published.findings import Axis, Selector
 from runner.results.published.model import Conditions
 
@@ -59,8 +58,12 @@ _BARE: Final = frozenset(
 _MODES: Final = {"train": "training", "converge": "training", "infer": "inference"}
 
 
-def term(one: Observation, name: str) -> Value:
-    """A condition of an observation; None where it states none.
+Stated = Observation | Cell
+"""What has conditions: a cell states none of those that only its observations have, such as an epoch."""
+
+
+def term(one: Stated, name: str) -> Value:
+    """A condition of an observation, or of a cell; None where it states none.
 
     A mode is `training` or `inference`, whatever more the source says of it. A batch is the one that is stated, of whomever it is.
     """
@@ -72,7 +75,7 @@ def term(one: Observation, name: str) -> Value:
         sizes = (one.where.batch, one.where.global_batch, one.where.batch_per_gpu)
         return next((size for size in sizes if size is not None), None)
     if name in {"case", "state", "epoch", "name", "iterations"}:
-        return cast("Value", getattr(one, name))
+        return cast("Value", getattr(one, name, None))
     return cast("Value", getattr(one.where, name, None))
 
 
@@ -84,13 +87,9 @@ def mode(text: str | None) -> str | None:
     return _MODES.get(first, first)
 
 
-def selects(selector: Selector, one: Observation) -> bool:
-    """Whether an observation fits every condition of a selector; a build is only asked of those that have one."""
-    if selector.state != "idle" and one.state == "idle":
-        return False
-    if selector.state == "idle" and one.state != "idle":
-        return False
-    if selector.epoch is not None and one.epoch != selector.epoch:
+def selects(selector: Selector, one: Stated) -> bool:
+    """Whether an observation, or a cell, fits every condition of a selector; a build is only asked of those that have one."""
+    if (selector.state == "idle") != (term(one, "state") == "idle") or selector.epoch not in {None, term(one, "epoch")}:
         return False
     for field, count in (("gpus", selector.gpus_above), ("nodes", selector.nodes_above)):
         value = term(one, field)
@@ -99,7 +98,7 @@ def selects(selector: Selector, one: Observation) -> bool:
     return all(_fits(one, name, allowed) for name, allowed in selector.stated.items())
 
 
-def _fits(one: Observation, name: str, allowed: tuple[Value, ...]) -> bool:
+def _fits(one: Stated, name: str, allowed: tuple[Value, ...]) -> bool:
     value = term(one, name)
     if name == "build" and value is None:
         return True
@@ -111,11 +110,8 @@ def _fits(one: Observation, name: str, allowed: tuple[Value, ...]) -> bool:
 def expand(selector: Selector) -> tuple[Selector, ...]:
     """A selector for each combination of allowed values."""
     stated = selector.stated
-    combinations = itertools.product(*stated.values())
-    return tuple(
-        selector.model_copy(update={name: (value,) for name, value in zip(stated, values, strict=True)})
-        for values in combinations
-    )
+    single = [[(name, (value,)) for value in values] for name, values in stated.items()]
+    return tuple(selector.model_copy(update=dict(combination)) for combination in itertools.product(*single))
 
 
 def differing(lhs: Selector, rhs: Selector) -> frozenset[str]:
@@ -139,14 +135,14 @@ def _named(selector: Selector) -> dict[str, object]:
     return found
 
 
-def agreement(one: Observation, other: Observation, *, free: frozenset[str], same: Sequence[str] = ()) -> int | None:
+def agreement(one: Observation, other: Stated, *, free: frozenset[str], same: Sequence[str] = ()) -> int | None:
     """In how many conditions two observations agree; None if they may not be held against each other.
 
     Args:
         one: an observation.
         other: another.
         free: conditions that may differ.
-        same: those that both state alike, or both do not state.
+        same: those that both have to state alike, or not at all.
     """
     if any(term(one, name) != term(other, name) for name in same):
         return None
@@ -165,7 +161,7 @@ def agreement(one: Observation, other: Observation, *, free: frozenset[str], sam
 def partners(
     one: Observation, among: Iterable[Observation], *, free: frozenset[str], same: Sequence[str] = ()
 ) -> tuple[Observation, ...]:
-    """Those to hold an observation against: of all that may be, the ones that agree with it in most; several where they are equally near."""
+    """Of the observations that may be held against one, those that agree with it in most conditions; several where these are as many."""
     near = [(alike, other) for other in among if (alike := agreement(one, other, free=free, same=same)) is not None]
     most = max((alike for alike, _ in near), default=0)
     return tuple(other for alike, other in near if alike == most)

@@ -1,7 +1,7 @@
 """What the runs of one cell show: rates, times, losses, accuracies, telemetry of devices, and passes under a profiler. Pure.
 
-A GPU's figures are the driver's (`gpu_utilisation` is the share of time in which any kernel ran). Where CPUs stand for GPUs there are none:
-what a CPU was busy for is another quantity. Power is that of the processors' packages there, if the machine reports it.
+A GPU's figures are the driver's (`gpu_utilisation` is the share of time in which any kernel ran). CPUs that stand for GPUs have none of
+them, and power of the processors' packages, if the machine reports it.
 
 Seconds of profiled repeats are added up before they are divided. Shares of kernels are of all seconds of kernels, copies and memsets; shares
 of calls are of all seconds of calls.
@@ -14,7 +14,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from statistics import fmean
 from typing import Final
 
@@ -28,20 +27,27 @@ from runner.core.record import RunRecord
 from runner.core.telemetry import GpuTelemetry, Range, Telemetry
 from runner.core.trial import Trial
 from runner.experiments.studies.differences import device_names
-from runner.experiments.studies.model import CellRun, Machine, Missing, Observation, Run
+from runner.experiments.studies.model import CellRun, Machine, Missing, Observation
 from runner.experiments.studies.noise import Amount, mean_of
 
-NO_GPU = "no NVIDIA device"
+Runs = Sequence[RunRecord]
+
+NO_GPU: Final = "no NVIDIA device"
+CONVERGED_WITHIN: Final = 1.0
+"""Percentage points below a run's best accuracy at which it counts as converged. No source says what it takes; this is ours."""
 
 
-def measured(run: CellRun, *, machine: Machine, backward_apart: bool) -> Gathered:
-    """Everything that the runs of a cell give."""
-    cell = Gathered(run=run, machine=machine, backward_apart=backward_apart)
+def measured(run: CellRun, *, machine: Machine, backward_apart: bool) -> CellFigures:
+    """Everything that the runs of a cell give.
+
+    Args:
+        run: the cell with its runs.
+        machine: that they ran on.
+        backward_apart: whether other cells of the study profile the backward pass alone, and so tell what belongs to it.
+    """
+    cell = CellFigures(run, machine, backward_apart)
     if run.cell.case is not None:
-        if cell.measured:
-            _total_time(cell)
-        else:
-            cell.lack(cell.why_none(), "total_time")
+        _total_time(cell)
         return cell
     if cell.measured:
         _rates(cell)
@@ -55,65 +61,51 @@ def measured(run: CellRun, *, machine: Machine, backward_apart: bool) -> Gathere
 
 
 @dataclass
-class Gathered:
-    """What a cell gives, one quantity after the other.
-
-    Attributes:
-        run: the cell with its runs.
-        backward_apart: whether other cells of the study look at the backward pass alone, and so tell what belongs to it.
-        measured: runs without a profiler that may be used.
-        passes: those under one.
-    """
+class CellFigures:
+    """What a cell gives: `measured` are its usable runs without a profiler, `passes` those under one."""
 
     run: CellRun
     machine: Machine
-    backward_apart: bool = False
+    backward_apart: bool
     observations: list[Observation] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        usable = [one for one in self.run.runs if one.record.validity.status != "invalid"]
-        self.measured: tuple[Run, ...] = tuple(one for one in usable if not one.record.profiled)
-        self.passes: tuple[Run, ...] = tuple(one for one in usable if one.record.profiled)
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the devices were CPUs, of the source's own or in place of its GPUs."""
-        return self.run.cell.where.device == "cpu" or self.machine.device == "cpu"
+        usable = [one for one in self.run.runs if one.validity.status != "invalid"]
+        self.measured = [one for one in usable if not one.profiled]
+        self.passes = [one for one in usable if one.profiled]
+        self.on_cpu = self.run.cell.where.device == "cpu" or self.machine.device == "cpu"
 
     def why_none(self) -> str:
         """Why there is no usable measured run."""
-        reasons = [reason for one in self.run.runs for reason in one.record.validity.reasons]
+        reasons = [reason for one in self.run.runs for reason in one.validity.reasons]
         return self.run.why or next(iter(reasons), None) or "no run of this cell can be used"
 
-    def add(self, metric: str, unit: str, figure: Amount, runs: Sequence[Run], **more: object) -> None:
+    def add(self, metric: str, unit: str, figure: Amount | float, runs: Runs, **more: object) -> None:
         """Keep a figure; `more` are further fields of the observation, and `gpu_index` of its conditions."""
+        cell, trial = self.run.cell, runs[0].trial
+        amount = figure if isinstance(figure, Amount) else Amount(figure)
         index = more.pop("gpu_index", None)
-        where = self.run.cell.where if index is None else self.run.cell.where.model_copy(update={"gpu_index": index})
-        record = runs[0].record
-        self.observations.append(
-            Observation.model_validate(
-                {
-                    "metric": metric,
-                    "unit": unit,
-                    "value": figure.value,
-                    "ci95": figure.ci95,
-                    "freedom": figure.freedom,
-                    "where": where,
-                    "case": self.run.cell.case,
-                    "device": record.trial.device,
-                    "device_name": _device_name(record, self.machine),
-                    "repeats": len({one.record.trial.repeat for one in runs}),
-                    "degraded": sum(one.record.validity.status != "valid" for one in runs),
-                    "runs": tuple(one.record.run_id for one in runs),
-                    "altered": tuple(one.field for one in self.run.cell.altered),
-                    "extra": self.run.cell.extra,
-                    **more,
-                }
-            )
-        )
+        unnamed = self.machine.device_name if trial.device == self.machine.device else "unnamed processor"
+        fields = {
+            "metric": metric,
+            "unit": unit,
+            "value": amount.value,
+            "ci95": amount.ci95,
+            "freedom": amount.freedom,
+            "where": cell.where if index is None else cell.where.model_copy(update={"gpu_index": index}),
+            "case": cell.case,
+            "device": trial.device,
+            "device_name": " and ".join(device_names(runs[0])) or unnamed,
+            "repeats": len({one.trial.repeat for one in runs}),
+            "degraded": sum(one.validity.status != "valid" for one in runs),
+            "runs": tuple(one.run_id for one in runs),
+            "altered": tuple(one.field for one in cell.altered),
+            "extra": cell.extra,
+        }
+        self.observations.append(Observation.model_validate(fields | more))
 
-    def add_mean(self, metric: str, unit: str, values: Sequence[float], runs: Sequence[Run], **more: object) -> None:
+    def add_mean(self, metric: str, unit: str, values: Sequence[float], runs: Runs, **more: object) -> None:
         """Keep the mean of repeats of which each gives one number, with Student's interval."""
         self.add(metric, unit, mean_of(values), runs, **more)
 
@@ -122,104 +114,82 @@ class Gathered:
         self.missing += [Missing(cell=self.run.cell.id, metric=metric, why=why) for metric in metrics]
 
 
-def _device_name(record: RunRecord, machine: Machine) -> str:
-    """As the record has it; the machine's where that does not say."""
-    own = machine.device_name if record.trial.device == machine.device else "unnamed processor"
-    return " and ".join(device_names(record)) or own
-
-
-CONVERGED_WITHIN = 1.0
-"""Percentage points below a run's best accuracy at which it counts as converged. No source says what it takes; this is ours."""
-
-
-def _rates(cell: Gathered) -> None:
+def _rates(cell: CellFigures) -> None:
     """Throughput over all repeats with its interval, and what follows from it: the time of an iteration."""
     runs = cell.measured
-    windows = usable_windows([one.record for one in runs])
-    told = [one.record.measurement.throughput for one in runs if one.record.measurement.throughput]
+    windows = usable_windows(runs)
+    told = [one.measurement.throughput for one in runs if one.measurement.throughput]
     if not windows or not told:
         cell.lack("no run gave a rate", "throughput", "iteration_time")
         return
-    rate = metrics.pooled_rate(windows)
-    ci95 = metrics.rate_interval(windows)
+    unit, rate, ci95 = told[0].unit, metrics.pooled_rate(windows), metrics.rate_interval(windows)
     freedom = len(windows) - 1 if ci95 else None
-    cell.add("throughput", told[0].unit, Amount(rate, ci95, freedom), runs)
-    trial = runs[0].record.trial
+    cell.add("throughput", unit, Amount(rate, ci95, freedom), runs)
+    trial = runs[0].trial
     if isinstance(trial, Trial):
         amount = _an_iteration(runs, trial)
         inverse = Interval(low=amount / ci95.high, high=amount / ci95.low) if ci95 and ci95.low > 0 else None
         cell.add("iteration_time", "s", Amount(amount / rate, inverse, freedom), runs)
-    _over_time(cell)
+        _over_time(cell, trial, unit)
 
 
-def _an_iteration(runs: Sequence[Run], trial: Trial) -> float:
+def _an_iteration(runs: Runs, trial: Trial) -> float:
     """How much of what throughput counts one iteration has: its samples, or the units of them."""
-    windows = [window for one in runs for window in one.record.measurement.windows]
+    windows = [window for one in runs for window in one.measurement.windows]
     units = math.fsum(window.samples if window.units is None else window.units for window in windows)
     return trial.global_batch * units / sum(window.samples for window in windows)
 
 
-def _over_time(cell: Gathered) -> None:
+def _over_time(cell: CellFigures, trial: Trial, unit: str) -> None:
     """Rate and iteration time of each window, over the repeats that have it; `iterations` are those done at its end, warm-up included."""
-    trial = cell.measured[0].record.trial
-    unit = next(one.record.measurement.throughput.unit for one in cell.measured if one.record.measurement.throughput)
-    if not isinstance(trial, Trial):
-        return
-    joined = [(one, metrics.global_windows(one.record.measurement.windows)) for one in cell.measured]
+    joined = [(one, metrics.global_windows(one.measurement.windows)) for one in cell.measured]
     known = [(one, windows) for one, windows in joined if windows is not None]
-    count = min((len(windows.samples) for _, windows in known), default=0)
     runs = [one for one, _ in known]
-    for index in range(count):
+    for index in range(min((len(windows.samples) for _, windows in known), default=0)):
         done = trial.warmup + min((index + 1) * trial.window, trial.iterations)
         length = min(trial.window, trial.iterations - index * trial.window)
         seconds = [float(windows.seconds[index]) for _, windows in known]
-        amounts = [float(windows.samples[index]) for _, windows in known]
-        cell.add("throughput", unit, Amount(sum(amounts) / sum(seconds)), runs, iterations=done)
-        cell.add("iteration_time", "s", Amount(fmean(seconds) / max(length, 1)), runs, iterations=done)
+        samples = [float(windows.samples[index]) for _, windows in known]
+        cell.add("throughput", unit, sum(samples) / sum(seconds), runs, iterations=done)
+        cell.add("iteration_time", "s", fmean(seconds) / max(length, 1), runs, iterations=done)
 
 
-def _times(cell: Gathered) -> None:
+def _times(cell: CellFigures) -> None:
     """Training time, or that of all of an inference and of its batches; and how many samples it was for."""
     runs = cell.measured
-    seconds = [one.record.measurement.training_time_s for one in runs if one.record.measurement.training_time_s]
-    infers = all(_mode(one.record) == "infer" for one in runs)
+    seconds = [one.measurement.training_time_s for one in runs if one.measurement.training_time_s]
+    infers = all(isinstance(one.trial, Trial) and one.trial.mode == "infer" for one in runs)
     whole = "inference_time" if infers else "training_time"
     if not seconds:
         cell.lack("no run measured its time", whole)
         return
-    cell.add(whole, "s", mean_of(seconds), runs)
-    cell.add("samples_per_run", "images", Amount(float(runs[0].record.measurement.samples)), runs)
-    if infers:
-        latencies = [known.with_transfer.p50 for one in runs if (known := latency(one.record.measurement))]
-        if latencies:
-            cell.add_mean("time_per_batch", "s", latencies, runs, method="median latency")
+    cell.add_mean(whole, "s", seconds, runs)
+    cell.add("samples_per_run", "images", float(runs[0].measurement.samples), runs)
+    latencies = [known.with_transfer.p50 for one in runs if infers and (known := latency(one.measurement))]
+    if latencies:
+        cell.add_mean("time_per_batch", "s", latencies, runs, method="median latency")
 
 
-def _quality(cell: Gathered) -> None:
+def _quality(cell: CellFigures) -> None:
     """Accuracy of predictions; losses and accuracy after each epoch; and the epoch at which a training has converged."""
-    answered = [(one, figures) for one in cell.measured if (figures := one.record.measurement.accuracy)]
+    answered = [(one, figures) for one in cell.measured if (figures := one.measurement.accuracy)]
     if answered:
         share = _share([figures.percent for _, figures in answered], answered[0][1].samples)
         cell.add("accuracy", "%", share, [one for one, _ in answered])
-    curves = [(one, one.record.measurement.epochs) for one in cell.measured if one.record.measurement.epochs]
-    if not curves:
+    runs = [one for one in cell.measured if one.measurement.epochs]
+    if not runs:
         return
-    runs = [one for one, _ in curves]
-    for index in range(min(len(curve) for _, curve in curves)):
-        points = [curve[index] for _, curve in curves]
+    for points in zip(*(one.measurement.epochs for one in runs), strict=False):
         epoch = points[0].epoch
         share = _share([point.accuracy_percent for point in points], points[0].validation_samples)
         cell.add("accuracy", "%", share, runs, epoch=epoch)
-        for metric, losses in (
-            ("train_loss", [point.train_loss for point in points]),
-            ("val_loss", [point.val_loss for point in points]),
-        ):
-            known = [loss for loss in losses if loss is not None]
-            if len(known) == len(losses):
-                cell.add_mean(metric, "nats", known, runs, epoch=epoch)
-    converged = [float(converged_at([(point.epoch, point.accuracy_percent) for point in curve])) for _, curve in curves]
+        for metric in ("train_loss", "val_loss"):
+            losses = [getattr(point, metric) for point in points]
+            if None not in losses:
+                cell.add_mean(metric, "nats", losses, runs, epoch=epoch)
+    curves = [[(point.epoch, point.accuracy_percent) for point in one.measurement.epochs] for one in runs]
     method = f"first epoch within {CONVERGED_WITHIN:g} percentage point of the run's best accuracy"
-    cell.add_mean("epochs_to_converge", "epochs", converged, runs, method=method)
+    cell.add_mean("epochs_to_converge", "epochs", [float(converged_at(curve)) for curve in curves], runs, method=method)
 
 
 def converged_at(curve: Sequence[tuple[int, float]]) -> int:
@@ -231,7 +201,7 @@ def converged_at(curve: Sequence[tuple[int, float]]) -> int:
 def _share(percents: Sequence[float], samples: int) -> Amount:
     """The mean of runs, each of the same so many samples; its interval is the wider of that over runs and that of a share of samples.
 
-    Runs of one seed may agree to the last digit, which is no certainty about other images; one run tells nothing of others.
+    Runs of one seed may agree to the last digit, which is no certainty about other images.
     """
     found = mean_of(percents)
     if found.ci95 is None or not samples:
@@ -244,122 +214,111 @@ def _share(percents: Sequence[float], samples: int) -> Amount:
     return Amount(found.value, drawn) if drawn.half_width > found.ci95.half_width else found
 
 
-def _total_time(cell: Gathered) -> None:
-    """How long several trainings took in all, as `concurrency.total_s` has it."""
-    repeats: dict[int, list[Run]] = defaultdict(list)
+def _total_time(cell: CellFigures) -> None:
+    """How long several trainings took in all, as `concurrency.total_s` has it; repeats of which a training is missing are left out."""
+    if not cell.measured:
+        cell.lack(cell.why_none(), "total_time")
+        return
+    repeats: dict[int, list[RunRecord]] = defaultdict(list)
     for one in cell.measured:
-        repeats[one.record.trial.repeat].append(one)
+        repeats[one.trial.repeat].append(one)
     totals: list[float] = []
-    runs: list[Run] = []
+    runs: list[RunRecord] = []
     for own in repeats.values():
-        trial = own[0].record.trial
+        trial = own[0].trial
         concurrent = trial.concurrent if isinstance(trial, Trial) else None
-        expected = 1 if concurrent is None or concurrent.case == "one" else concurrent.trainings
-        if len(own) < expected:
-            continue
         case = concurrent.case if concurrent else "one"
-        totals.append(total_s([one.record for one in own], case=case))
-        runs += own
+        if concurrent is None or case == "one" or len(own) >= concurrent.trainings:
+            totals.append(total_s(own, case=case))
+            runs += own
     if totals:
         cell.add_mean("total_time", "s", totals, runs, repeats=len(totals))
     else:
         cell.lack("not all of the trainings of this case can be used", "total_time")
 
 
-def _mode(record: RunRecord) -> str:
-    return record.trial.mode if isinstance(record.trial, Trial) else "train"
-
-
 _UTILISATION: Final = ("gpu_utilisation", "gpu_utilisation_min", "gpu_utilisation_avg", "gpu_utilisation_max")
+_POWER: Final = ("power_min", "power_avg", "power_max")
 _UNWATCHED: Final = "these runs were not watched (TELEMETRY_HZ=0)"
 
-Watched = Sequence[tuple[Run, Telemetry]]
+
+Watched = Sequence[tuple[RunRecord, Telemetry]]
 
 
-def _devices(cell: Gathered) -> None:
+def _devices(cell: CellFigures) -> None:
     """Everything that telemetry has, over all repeats; of each GPU by itself where there are several."""
-    watched = [(one, telemetry) for one in cell.measured if (telemetry := one.record.telemetry)]
-    if cell.on_cpu:
-        cell.lack(NO_GPU, *_UTILISATION, "gpu_memory")
-    elif watched:
-        _gpus(cell, watched)
+    watched = [(one, telemetry) for one in cell.measured if (telemetry := one.telemetry)]
+    runs, seen = [one for one, _ in watched], [telemetry for _, telemetry in watched]
+    if cell.on_cpu or not seen:
+        cell.lack(NO_GPU if cell.on_cpu else _UNWATCHED, *_UTILISATION, "gpu_memory")
     else:
-        cell.lack(_UNWATCHED, *_UTILISATION, "gpu_memory")
-    if not watched:
-        cell.lack(_UNWATCHED, "power_min", "power_avg", "power_max", "power_idle")
+        _gpus(cell, watched)
+    if not seen:
+        cell.lack(_UNWATCHED, *_POWER, "power_idle")
         return
-    on_cpu = watched[0][1].device == "cpu"
-    method = (
+    source = (
         "energy of the processors' packages (RAPL) ÷ time; extremes between samples"
-        if on_cpu
+        if seen[0].device == "cpu"
         else "energy ÷ time; extremes of samples, as the driver tells them"
     )
-    spans = [[one.power_w for one in telemetry.trained] for _, telemetry in watched]
-    if not _ranges(cell, "power", "W", spans, watched, method=method):
-        cell.lack(_why(watched, "power_w"), "power_min", "power_avg", "power_max")
-    idle = [value for _, telemetry in watched if (value := _idle(telemetry)) is not None]
-    if idle:
-        runs = [one for one, _ in watched]
+    spans = [[one.power_w for one in telemetry.trained] for telemetry in seen]
+    if not _ranges(cell, "power", "W", spans, runs, method=source):
+        cell.lack(_why(seen, "power_w"), *_POWER)
+    if idle := [value for telemetry in seen if (value := _idle(telemetry)) is not None]:
         cell.add_mean("power_idle", "W", idle, runs)
         cell.add_mean("power_avg", "W", idle, runs, state="idle")
     else:
-        cell.lack(_why(watched, "power_w"), "power_idle")
+        cell.lack(_why(seen, "power_w"), "power_idle")
 
 
-def _gpus(cell: Gathered, watched: Watched) -> None:
-    runs = [one for one, _ in watched]
-    spans = [[gpu.utilisation for gpu in telemetry.gpus] for _, telemetry in watched]
-    if _ranges(cell, "gpu_utilisation", "%", spans, watched):
-        means = [fmean(one.avg for one in own if one) for own in spans]
-        cell.add_mean("gpu_utilisation", "%", means, runs)
+def _gpus(cell: CellFigures, watched: Watched) -> None:
+    runs, seen = [one for one, _ in watched], [telemetry for _, telemetry in watched]
+    spans = [[gpu.utilisation for gpu in telemetry.gpus] for telemetry in seen]
+    if _ranges(cell, "gpu_utilisation", "%", spans, runs):
+        cell.add_mean("gpu_utilisation", "%", [fmean(one.avg for one in own if one) for own in spans], runs)
     else:
-        cell.lack(_why(watched, "utilisation"), *_UTILISATION)
-    peaks = [[gpu.memory_mib.max for gpu in telemetry.gpus if gpu.memory_mib] for _, telemetry in watched]
+        cell.lack(_why(seen, "utilisation"), *_UTILISATION)
+    peaks = [[gpu.memory_mib.max for gpu in telemetry.gpus if gpu.memory_mib] for telemetry in seen]
     if all(peaks):
         cell.add_mean("gpu_memory", "MiB", [max(own) for own in peaks], runs, method="largest of the devices")
-        _each(cell, watched, "gpu_memory", "MiB", lambda gpu: gpu.memory_mib.max if gpu.memory_mib else None)
+        _each(cell, "gpu_memory", "MiB", watched, lambda gpu: getattr(gpu.memory_mib, "max", None))
     else:
-        cell.lack(_why(watched, "memory_mib"), "gpu_memory")
-    for name in ("avg", "min", "max"):
-        _each(cell, watched, f"gpu_utilisation_{name}", "%", partial(_utilisation, name))
-
-
-def _utilisation(name: str, gpu: GpuTelemetry) -> float | None:
-    return getattr(gpu.utilisation, name, None)
+        cell.lack(_why(seen, "memory_mib"), "gpu_memory")
+    for end in ("avg", "min", "max"):
+        _each(cell, f"gpu_utilisation_{end}", "%", watched, lambda gpu, end=end: getattr(gpu.utilisation, end, None))  # type: ignore[misc]
 
 
 def _ranges(
-    cell: Gathered,
+    cell: CellFigures,
     stem: str,
     unit: str,
     spans: Sequence[Sequence[Range | None]],
-    watched: Watched,
+    runs: Runs,
     *,
     method: str | None = None,
 ) -> bool:
     """Smallest, mean and largest of one device; over several the mean of means and the extremes of all. Whether every device has them."""
     known = [[one for one in own if one] for own in spans]
-    if not all(own and len(own) == len(all_) for own, all_ in zip(known, spans, strict=True)):
+    if not all(own and len(own) == len(every) for own, every in zip(known, spans, strict=True)):
         return False
     for name, values in (
         ("min", [min(one.min for one in own) for own in known]),
         ("avg", [fmean(one.avg for one in own) for own in known]),
         ("max", [max(one.max for one in own) for own in known]),
     ):
-        cell.add_mean(f"{stem}_{name}", unit, values, [one for one, _ in watched], method=method)
+        cell.add_mean(f"{stem}_{name}", unit, values, runs, method=method)
     return True
 
 
 def _each(
-    cell: Gathered, watched: Watched, metric: str, unit: str, figure: Callable[[GpuTelemetry], float | None]
+    cell: CellFigures, metric: str, unit: str, watched: Watched, figure: Callable[[GpuTelemetry], float | None]
 ) -> None:
-    """A figure of each GPU, numbered from 1 in the order of nodes and devices, as `nvidia-smi` lists them."""
-    count = min(len(telemetry.gpus) for _, telemetry in watched)
-    for place in range(count if count > 1 else 0):  # one GPU is all of them
-        values = [figure(telemetry.gpus[place]) for _, telemetry in watched]
-        known = [value for value in values if value is not None]
-        if len(known) == len(values):
-            cell.add_mean(metric, unit, known, [one for one, _ in watched], gpu_index=place + 1)
+    """A figure of each GPU, numbered from 1 in the order of nodes and devices, as `nvidia-smi` lists them; none of a GPU that is alone."""
+    gpus = list(zip(*(telemetry.gpus for _, telemetry in watched), strict=False))
+    for number, repeats in enumerate(gpus if len(gpus) > 1 else (), start=1):
+        values = [value for gpu in repeats if (value := figure(gpu)) is not None]
+        if len(values) == len(repeats):
+            cell.add_mean(metric, unit, values, [one for one, _ in watched], gpu_index=number)
 
 
 def _idle(telemetry: Telemetry) -> float | None:
@@ -368,42 +327,34 @@ def _idle(telemetry: Telemetry) -> float | None:
     return fmean(known) if known and len(known) == len(telemetry.trained) else None
 
 
-def _why(watched: Watched, field: str) -> str:
+def _why(seen: Sequence[Telemetry], field: str) -> str:
     """Why the devices that trained have no such figure."""
-    telemetry = watched[0][1]
-    for one in telemetry.trained:
+    for one in seen[0].trained:
         name = f"gpu{one.index}" if isinstance(one, GpuTelemetry) else "host"
-        if reason := telemetry.why_missing(one.node, name, field):
+        if reason := seen[0].why_missing(one.node, name, field):
             return reason
     return f"telemetry has no {field} of the devices"
 
 
 _ASKS_A_DEVICE: Final = re.compile(r"^cu(da)?(GetDevice|DeviceGet|DeviceTotalMem|MemGetInfo|PointerGet)")
 """Calls that a source counts as memory-related beside allocation: asking a device what it has."""
-
 _OF_KERNELS: Final = (
-    "gpu_compute_utilisation",
-    "kernel_concurrency",
-    "concurrent_kernel_time",
-    "nccl_broadcast_time_share",
-    "winograd_time_share",
-    "compute_time_share",
-    "kernel_time_share",
+    *("gpu_compute_utilisation", "kernel_concurrency", "concurrent_kernel_time", "nccl_broadcast_time_share"),
+    *("winograd_time_share", "compute_time_share", "kernel_time_share"),
 )
-_OF_CALLS: Final = ("memory_api_time_shares", "cudaLaunchKernel_api_time_share")
-_NO_CALLS: Final = "no pass traced calls of the CUDA API"
+_LAUNCHES: Final = "cudaLaunchKernel_api_time_share"
+_MEMORY_CALLS: Final = "memory_api_time_shares"
 _OF_COPIES: Final = ("copy_size", "copy_throughput", "copy_overlap")
+_NO_CALLS: Final = "no pass traced calls of the CUDA API"
 
-Pass = tuple[Run, Profile]
 
-
-def _passes(cell: Gathered) -> None:
+def _passes(cell: CellFigures) -> None:
     """All that the cell's passes tell; nothing where none was asked for."""
-    told = [(one, profile) for one in cell.passes if (profile := one.record.profile)]
-    whole = [(one, profile) for one, profile in told if profile.kind == "kernels" and profile.region is None]
-    backward = [(one, profile) for one, profile in told if profile.kind == "kernels" and profile.region == "backward"]
-    _fp32(cell, told)
-    if not told:
+    _fp32(cell)
+    kernels = [one for one in cell.passes if one.profile and one.profile.kind == "kernels"]
+    whole = [one for one in kernels if one.profile and one.profile.region is None]
+    backward = [one for one in kernels if one.profile and one.profile.region == "backward"]
+    if not any(one.profile for one in cell.passes):
         return
     if backward or not cell.backward_apart:
         _pooling(cell, backward or whole)
@@ -412,7 +363,7 @@ def _passes(cell: Gathered) -> None:
         return
     _flop(cell, whole)
     if cell.on_cpu:
-        cell.lack(NO_GPU, *_OF_KERNELS, *_OF_CALLS, *_OF_COPIES)
+        cell.lack(NO_GPU, *_OF_KERNELS, _MEMORY_CALLS, _LAUNCHES, *_OF_COPIES)
         return
     _kernels(cell, whole)
     _memory_calls(cell, whole)
@@ -421,140 +372,139 @@ def _passes(cell: Gathered) -> None:
         _launches(cell, whole)
 
 
-def _pooling(cell: Gathered, own: Sequence[Pass]) -> None:
-    share = _seconds(own, lambda category: category == "pooling_backward")
-    if share.value > 0:
-        method = f"{_unit(own)} of {_extent(own)}"
-        cell.add("maxpoolbackward_time_share", "%", share, _runs(own), method=method)
+def _profiles(runs: Runs) -> list[Profile]:
+    return [one.profile for one in runs if one.profile]
+
+
+def _extent(runs: Runs) -> str:
+    region = _profiles(runs)[0].region
+    return f"the {region} pass" if region else "whole steps"
+
+
+def _pieces(runs: Runs) -> str:
+    """What the work of these passes consists of: kernels, or operators on a CPU."""
+    return _profiles(runs)[0].work or "kernels"
+
+
+def _share_of_work(runs: Runs, fits: Callable[[Category], bool]) -> float:
+    """Percent of the seconds of all work whose category fits."""
+    entries = [entry for profile in _profiles(runs) for entry in profile.categories]
+    whole = sum(entry.seconds for entry in entries)
+    return 100 * sum(entry.seconds for entry in entries if fits(entry.category)) / whole if whole else 0.0
+
+
+def _pooling(cell: CellFigures, runs: Runs) -> None:
+    share = _share_of_work(runs, lambda category: category == "pooling_backward")
+    if share > 0:
+        method = f"{_pieces(runs)} of {_extent(runs)}"
+        cell.add("maxpoolbackward_time_share", "%", share, runs, method=method)
     else:
         cell.lack("nothing in these passes is known as pooling's backward pass", "maxpoolbackward_time_share")
 
 
-def _extent(own: Sequence[Pass]) -> str:
-    region = own[0][1].region
-    return f"the {region} pass" if region else "whole steps"
-
-
-def _kernels(cell: Gathered, whole: Sequence[Pass]) -> None:
-    uses = [(one, use) for one, profile in whole if (use := profile.gpu_total)]
+def _kernels(cell: CellFigures, whole: Runs) -> None:
+    uses = [(one, use) for one in whole if one.profile and (use := one.profile.gpu_total)]
     if not uses:
         cell.lack("no pass traced the kernels of whole steps", *_OF_KERNELS)
         return
     runs = [one for one, _ in uses]
-    elapsed = sum(use.elapsed_s for _, use in uses)
-    profiled = sum(use.profiled_s for _, use in uses)
-    busy = 100 * sum(use.busy_s for _, use in uses) / elapsed
-    cell.add("gpu_compute_utilisation", "%", Amount(busy), runs, method="union of kernels ÷ elapsed")
+    elapsed, profiled = sum(use.elapsed_s for _, use in uses), sum(use.profiled_s for _, use in uses)
+    busy = sum(use.busy_s for _, use in uses)
+    cell.add("gpu_compute_utilisation", "%", 100 * busy / elapsed, runs, method="union of kernels ÷ elapsed")
     parallel = sum(use.busy_s * (use.concurrency.parallel_percent if use.concurrency else 0.0) / 100 for _, use in uses)
     method = "time with two kernels or more ÷ profiled time"
-    cell.add("kernel_concurrency", "%", Amount(100 * parallel / profiled), runs, method=method)
-    cell.add("concurrent_kernel_time", "us", Amount(parallel * 1e6), runs)
-    cell.add("profiled_time", "s", Amount(profiled), runs)
-    trial = whole[0][0].record.trial
-    if trial.world_size > 1:
-        cell.add("nccl_broadcast_time_share", "%", _seconds(whole, lambda category: category == "broadcast"), runs)
+    cell.add("kernel_concurrency", "%", 100 * parallel / profiled, runs, method=method)
+    cell.add("concurrent_kernel_time", "us", parallel * 1e6, runs)
+    cell.add("profiled_time", "s", profiled, runs)
+    if whole[0].trial.world_size > 1:
+        broadcast = _share_of_work(whole, lambda category: category == "broadcast")
+        cell.add("nccl_broadcast_time_share", "%", broadcast, runs)
     else:
         cell.lack("one device broadcasts nothing", "nccl_broadcast_time_share")
-    cell.add("winograd_time_share", "%", _seconds(whole, lambda category: category == "convolution_winograd"), runs)
-    cell.add(
-        "compute_time_share", "%", _seconds(whole, _computes), runs, method="all but copies, memsets and collectives"
-    )
+    winograd = _share_of_work(whole, lambda category: category == "convolution_winograd")
+    cell.add("winograd_time_share", "%", winograd, runs)
+    computing = _share_of_work(whole, _computes)
+    cell.add("compute_time_share", "%", computing, runs, method="all but copies, memsets and collectives")
     listed: dict[str, list[float]] = defaultdict(list)
-    for _, profile in whole:
-        for kernel in profile.kernels:
-            listed[kernel.name].append(kernel.share_percent)
+    for kernel in (kernel for profile in _profiles(whole) for kernel in profile.kernels):
+        listed[kernel.name].append(kernel.share_percent)
     for name, own in listed.items():
-        cell.add("kernel_time_share", "%", Amount(sum(own) / len(whole)), runs, name=name)
+        cell.add("kernel_time_share", "%", sum(own) / len(whole), runs, name=name)
 
 
 def _computes(category: Category) -> bool:
     return category not in COLLECTIVES and not category.startswith("copy_") and category != "memset"
 
 
-def _seconds(own: Sequence[Pass], fits: Callable[[Category], bool]) -> Amount:
-    """Share in percent of the seconds of all work whose category fits."""
-    entries = [entry for _, profile in own for entry in profile.categories]
-    whole = sum(entry.seconds for entry in entries)
-    return Amount(100 * sum(entry.seconds for entry in entries if fits(entry.category)) / whole if whole else 0.0)
-
-
-def _launches(cell: Gathered, own: Sequence[Pass]) -> None:
+def _launches(cell: CellFigures, passes: Runs) -> None:
     """What launching kernels took of the time of all calls."""
-    told = [(one, profile) for one, profile in own if profile.calls]
-    if cell.on_cpu or not told:
-        cell.lack(NO_GPU if cell.on_cpu else _NO_CALLS, "cudaLaunchKernel_api_time_share")
+    runs = [one for one in passes if one.profile and one.profile.calls]
+    if cell.on_cpu or not runs:
+        cell.lack(NO_GPU if cell.on_cpu else _NO_CALLS, _LAUNCHES)
         return
-    launch = sum(entry.seconds for _, profile in told for entry in profile.calls if "LaunchKernel" in entry.name)
-    share = Amount(100 * launch / _of_calls(told))
-    cell.add("cudaLaunchKernel_api_time_share", "%", share, _runs(told), method=f"calls of {_extent(told)}")
+    calls = [entry for profile in _profiles(runs) for entry in profile.calls]
+    launch = sum(entry.seconds for entry in calls if "LaunchKernel" in entry.name)
+    cell.add(_LAUNCHES, "%", 100 * launch / _of_calls(runs), runs, method=f"calls of {_extent(runs)}")
 
 
-def _memory_calls(cell: Gathered, whole: Sequence[Pass]) -> None:
-    told = [(one, profile) for one, profile in whole if profile.calls]
-    if not any(entry.call_class == "memory_management" for _, profile in told for entry in profile.calls):
+def _memory_calls(cell: CellFigures, whole: Runs) -> None:
+    runs = [one for one in whole if one.profile and one.profile.calls]
+    calls = [entry for profile in _profiles(runs) for entry in profile.calls]
+    if not any(entry.call_class == "memory_management" for entry in calls):
         why = "nothing was allocated in the profiled steps: frameworks keep memory, and ask for it before"
-        cell.lack(why if told else _NO_CALLS, "memory_api_time_shares")
+        cell.lack(why if runs else _NO_CALLS, _MEMORY_CALLS)
         return
     by_name: dict[str, float] = defaultdict(float)
-    for _, profile in told:
-        for entry in profile.calls:
-            if entry.call_class == "memory_management" or _ASKS_A_DEVICE.match(entry.name):
-                by_name[entry.name] += entry.seconds
+    for entry in calls:
+        if entry.call_class == "memory_management" or _ASKS_A_DEVICE.match(entry.name):
+            by_name[entry.name] += entry.seconds
     for name, seconds in by_name.items():
-        share, method = Amount(100 * seconds / _of_calls(told)), f"calls of {_extent(told)}"
-        cell.add("memory_api_time_shares", "%", share, _runs(told), name=name, method=method)
+        share, method = 100 * seconds / _of_calls(runs), f"calls of {_extent(runs)}"
+        cell.add(_MEMORY_CALLS, "%", share, runs, name=name, method=method)
 
 
-def _of_calls(told: Sequence[Pass]) -> float:
-    return sum(entry.seconds for _, profile in told for entry in profile.call_classes)
+def _of_calls(runs: Runs) -> float:
+    return sum(entry.seconds for profile in _profiles(runs) for entry in profile.call_classes)
 
 
-def _copies(cell: Gathered, whole: Sequence[Pass]) -> None:
-    to_device = [copies for _, profile in whole for copies in profile.copies if copies.direction == "HtoD"]
-    sized = [copies for copies in to_device if copies.bytes]
-    if not to_device:
+def _copies(cell: CellFigures, whole: Runs) -> None:
+    copies = [one for profile in _profiles(whole) for one in profile.copies if one.direction == "HtoD"]
+    if not copies:
         cell.lack("nothing was copied to a device in the profiled steps", *_OF_COPIES)
         return
-    runs = _runs(whole)
-    if sized:
-        moved, count = sum(copies.bytes or 0 for copies in sized), sum(copies.count for copies in sized)
-        cell.add("copy_size", "MB", Amount(moved / count / 1e6), runs, method="mean of copies to a device")
-        rate = moved / sum(copies.seconds for copies in sized) / 1e9
-        cell.add("copy_throughput", "GB/s", Amount(rate), runs, method="while copying to a device")
-    overlaps = [copies.overlap_percent for copies in to_device if copies.overlap_percent is not None]
-    if overlaps:
-        cell.add("copy_overlap", "%", Amount(fmean(overlaps)), runs, method="of copying to a device, beside kernels")
+    if sized := [one for one in copies if one.bytes]:
+        moved = sum(one.bytes or 0 for one in sized)
+        size, rate = moved / sum(one.count for one in sized) / 1e6, moved / sum(one.seconds for one in sized) / 1e9
+        cell.add("copy_size", "MB", size, whole, method="mean of copies to a device")
+        cell.add("copy_throughput", "GB/s", rate, whole, method="while copying to a device")
+    if overlaps := [one.overlap_percent for one in copies if one.overlap_percent is not None]:
+        cell.add("copy_overlap", "%", fmean(overlaps), whole, method="of copying to a device, beside kernels")
 
 
-def _fp32(cell: Gathered, told: Sequence[Pass]) -> None:
+def _fp32(cell: CellFigures) -> None:
     """By counters of kernels where a pass read them, else by the driver's own of the whole device."""
-    if cell.on_cpu:
-        cell.lack(NO_GPU, "fp32_utilisation")
-        return
-    counted = [(one, profile.counters.fp32_percent) for one, profile in told if profile.counters]
-    kernels = [(one, percent) for one, percent in counted if percent is not None]
-    if kernels:
-        runs, values = [one for one, _ in kernels], [percent for _, percent in kernels]
-        cell.add_mean("fp32_utilisation", "%", values, runs, method="counters of kernels, weighted by time")
-        return
+    counted = [
+        (one, percent)
+        for one in cell.passes
+        if one.profile and one.profile.counters and (percent := one.profile.counters.fp32_percent) is not None
+    ]
     watched = [
         (one, fmean(known))
         for one in cell.measured
-        if one.record.telemetry
-        and (known := [gpu.fp32_utilisation.avg for gpu in one.record.telemetry.gpus if gpu.fp32_utilisation])
+        if one.telemetry and (known := [gpu.fp32_utilisation.avg for gpu in one.telemetry.gpus if gpu.fp32_utilisation])
     ]
-    if watched:
-        runs, values = [one for one, _ in watched], [percent for _, percent in watched]
-        cell.add_mean("fp32_utilisation", "%", values, runs, method="FP32 pipe active, by the driver's counters")
-    else:
-        cell.lack("no counters of the FP32 pipe here", "fp32_utilisation")
+    if cell.on_cpu or not (counted or watched):
+        cell.lack(NO_GPU if cell.on_cpu else "no counters of the FP32 pipe here", "fp32_utilisation")
+        return
+    method = "counters of kernels, weighted by time" if counted else "FP32 pipe active, by the driver's counters"
+    runs, percents = zip(*(counted or watched), strict=True)
+    cell.add_mean("fp32_utilisation", "%", percents, runs, method=method)
 
 
-def _flop(cell: Gathered, whole: Sequence[Pass]) -> None:
+def _flop(cell: CellFigures, whole: Runs) -> None:
     """FLOP of one kernel on average (operators on a CPU): what the profiler of a source averages its counter over."""
-    for one, profile in whole:
-        trial = one.record.trial
-        flop = one.record.measurement.flop
+    for one in whole:
+        trial, flop, profile = one.trial, one.measurement.flop, _profiles([one])[0]
         pieces = (
             profile.gpu_total.kernels_per_step
             if profile.gpu_total
@@ -562,15 +512,7 @@ def _flop(cell: Gathered, whole: Sequence[Pass]) -> None:
         )
         if isinstance(trial, Trial) and flop and pieces:
             of_step = (flop.forward_flop_per_sample + flop.backward_flop_per_sample) * trial.batch_per_device
-            method = f"FLOP of a step ÷ {_unit([(one, profile)])} in it"
-            cell.add("average_flop_count", "x", Amount(of_step / pieces), [one], method=method)
+            method = f"FLOP of a step ÷ {_pieces([one])} in it"
+            cell.add("average_flop_count", "x", of_step / pieces, [one], method=method)
             return
     cell.lack("no pass tells both FLOP and how many kernels a step has", "average_flop_count")
-
-
-def _unit(own: Sequence[Pass]) -> str:
-    return own[0][1].work or "kernels"
-
-
-def _runs(own: Sequence[Pass]) -> list[Run]:
-    return [one for one, _ in own]

@@ -1,8 +1,4 @@
-"""What a study comes to: cells, what ran of them, and what that says of the source's figures and findings. Values only.
-
-`study.py` has the shape of a study's file; `cells.py` makes its `Cell`s for a machine, `flow.py` runs them, and `judge` in
-`reproduction.py` turns `CellRun`s into a `Reproduction`.
-"""
+"""The types of a study: `cells.py` plans its `Cell`s for a machine, `flow.py` runs them, `reproduction.py` judges the `CellRun`s."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from runner.core.frozen import FileName, Frozen
 from runner.core.measurement import Interval
 from runner.core.record import RunRecord
 from runner.core.request import Device, EngineName, Interconnect, Request
-from runner.core.trial import AnyTrial, Case, ForeignTrial, Trial
+from runner.core.trial import AnyTrial, Case, ExternalTrial, Trial
 from runner.core.wire import Link
 from runner.experiments.studies.request import Scale
 from runner.results.published.findings import Finding
@@ -39,17 +35,11 @@ INDICATED: Final[Mapping[FigureVerdict | FindingVerdict, Indicated]] = {
     "shape differs": "not indicated",
     "does not hold": "not indicated",
 }
-"""What verdicts become that rest on degraded runs, or on too few to tell how far to trust them."""
+"""What verdicts become that rest on degraded or on too few runs."""
 
 
 class Usable(Frozen):
-    """An image that a study may take.
-
-    Attributes:
-        alone: whether it trains on one device only.
-        one_node: whether it does not go beyond one node.
-        misfit: why it can't run here, as half a sentence; None where it can.
-    """
+    """An image of the suite: whether it trains on one device or one node only, and why it can't run here (None where it can)."""
 
     framework: str
     version: str
@@ -63,14 +53,14 @@ class Machine(Frozen):
     """What a study is run on.
 
     Attributes:
-        name: whose results these are.
+        name: of the folder of its results.
         device: what stands for the source's GPUs.
         device_name: as the driver or the kernel calls it.
-        devices: GPUs, or cores, of each node, in the order in which they are used; one node where there is one machine.
+        devices: GPUs, or cores, of each node.
         cores: of the first node.
         gpu: the source's id of this GPU; None on CPUs, and where the source has none of them.
         may_emulate: whether nodes can be emulated on it.
-        hosts: the list of several real machines.
+        hosts: HOSTS, of several real machines.
         images: all of the suite's.
     """
 
@@ -93,11 +83,7 @@ class Machine(Frozen):
 
 
 class Altered(Frozen):
-    """How a cell differs from the source's: `field` is one of the source's terms, a flag of `bench`, or what the study calls it.
-
-    Attributes:
-        declared: whether the study says so, whatever it is run on; the rest follows from the plan, or from what the records say ran.
-    """
+    """A difference to the source's run: `declared` by the study, or found in the plan or the records."""
 
     field: str
     published: str
@@ -106,11 +92,7 @@ class Altered(Frozen):
 
 
 class Pick(Frozen):
-    """Which runs of a request are a cell's: those between hosts by the kind of wire, those of emulated nodes by their link.
-
-    Attributes:
-        measured: whether the runs without a profiler are, beside its passes.
-    """
+    """Which runs of a request are a cell's: by `interconnect` between hosts, by `link` between emulated nodes; `measured` ones or passes alone."""
 
     devices: int
     nodes: int = 1
@@ -120,8 +102,8 @@ class Pick(Frozen):
     measured: bool = True
 
     def takes(self, trial: AnyTrial) -> bool:
-        """Whether a run of the request is the cell's; of several trainings all of a case are, on however many devices each."""
-        if isinstance(trial, ForeignTrial) or not (self.measured or trial.profile):
+        """Whether a run of the request is the cell's; all trainings of a case are, on however many devices each."""
+        if isinstance(trial, ExternalTrial) or not (self.measured or trial.profile):
             return False
         if self.case is not None:
             return trial.concurrent is not None and trial.concurrent.case == self.case
@@ -134,29 +116,24 @@ class Pick(Frozen):
         return trial.link == self.link
 
     def wants(self, trial: AnyTrial) -> bool:
-        """Whether a run of the request is needed: the cell's own, and the baseline of a measured one on several devices."""
-        baseline = self.measured and self.devices > 1 and self.case is None
-        return self.takes(trial) or (baseline and is_baseline(trial))
-
-
-def is_baseline(trial: AnyTrial) -> bool:
-    """Whether it is a measured run on one device by itself."""
-    alone = isinstance(trial, Trial) and trial.profile is None and trial.concurrent is None
-    return alone and trial.world_size == 1
+        """Whether a run of the request is needed: the cell's own, and the one-device baseline of a measured one on several devices."""
+        if self.takes(trial):
+            return True
+        scales = self.measured and self.devices > 1 and self.case is None
+        alone = isinstance(trial, Trial) and trial.profile is None and trial.concurrent is None
+        return scales and alone and trial.world_size == 1
 
 
 class Cell(Frozen):
     """One run of a source.
 
     Attributes:
-        id: unique in its study.
-        where: in the source's terms, as its figures have them; `gpu` alone is that of this machine, or None where the source has no
-            such GPU. `gpus` are devices here, CPU workers where there is no GPU; 0 and device `cpu` where the source used none.
+        where: conditions in the source's terms; only `gpu` is that of this machine, None where the source has no such GPU. `gpus` are
+            devices here, CPU workers where there is no GPU; 0 and device `cpu` where the source used none.
         case: what the source calls the way in which several trainings share the devices.
-        request: what runs it here; cells of one curve share a request. None where this hardware can't.
+        request: of `bench`, shared by the cells of a curve; None where this hardware can't run it, for the reason `why`.
         pick: which of that request's runs are its.
-        why: the reason why this hardware can't, as half a sentence.
-        altered: every difference to the source's run, as far as it is known before; the device itself is not among them then.
+        altered: differences to the source's run that are known before it, other than the device.
         extra: whether it stands beside the source's own, for a machine too small for those.
     """
 
@@ -171,25 +148,11 @@ class Cell(Frozen):
     extra: bool = False
 
 
-class Run(Frozen):
-    """A run on file: its directory's name, and its record."""
-
-    directory: str
-    record: RunRecord
-
-
 class CellRun(Frozen):
-    """A cell with all its runs: repeats, passes under a profiler (`record.profiled`), the trainings of a case; none where none ran.
-
-    Attributes:
-        baseline: runs on one device that differ in scale only (their trials have the same key); the source's own one-device run is
-            another cell, at another batch perhaps.
-        why: of a cell that did not run or failed, the reason.
-    """
+    """A cell with the records of all its runs (repeats, passes under a profiler, the trainings of a case), or `why` it has none or failed."""
 
     cell: Cell
-    runs: tuple[Run, ...] = ()
-    baseline: tuple[Run, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
     why: str | None = None
 
 
@@ -199,17 +162,12 @@ class Observation(Frozen):
     Attributes:
         metric: one of `published.units.METRICS`.
         where, case: the cell's; with `gpu_index` where it is of one device.
-        state: whether the devices trained or idled.
-        epoch: after so many.
         name: of a kernel or a call, where the metric has one value for each.
-        iterations: after so many of them, for quantities over time.
-        device, device_name: what it ran on; a figure of a CPU worker is none of a GPU.
-        method: how it was had, where there are several ways.
-        ci95: over `repeats`; None where these are too few.
-        freedom: degrees of freedom of the interval.
+        epoch, iterations: after so many, for quantities over time.
+        method: how it was measured, where there are several ways.
+        ci95: over `repeats`; None where these are too few. Its degrees of freedom are `freedom`.
         repeats: processes started anew that are behind it; 0 of what a source prints.
         degraded: how many of the runs behind it are.
-        runs: ids of those runs.
         altered: the fields in which the cell differs from the source's.
     """
 
@@ -236,12 +194,12 @@ class Observation(Frozen):
     @field_validator("altered", mode="before")
     @classmethod
     def _by_their_fields(cls, altered: Iterable[object]) -> tuple[object, ...]:
-        """Files of before have each difference whole."""
+        """Earlier versions wrote each difference whole."""
         return tuple(one["field"] if isinstance(one, Mapping) else one for one in altered)
 
 
 class Missing(Frozen):
-    """A quantity that a cell was to give and did not, and why."""
+    """A quantity that a cell does not give, and why."""
 
     cell: str
     metric: str
@@ -252,14 +210,11 @@ class Comparison(Frozen):
     """One published figure beside what was measured in its place.
 
     Attributes:
-        figure: id of the published figure.
-        where: where it is printed.
+        figure: id of the published figure, printed in `where`.
         published: as printed; None for a figure with several values.
-        measured: None where nothing was.
         ratio, ratio_ci95: measured ÷ published.
-        fields: everything in which the two runs differ, the device in words, the rest by the name under which the cell has it.
-        doubts: why the measured figure settles nothing.
-        why: of a verdict that needs one.
+        fields: everything in which the two runs differ, the device in words, the rest by the cell's name of it.
+        doubts: why the measured figure is inconclusive.
     """
 
     figure: Identifier
@@ -281,13 +236,7 @@ class Comparison(Frozen):
 
 
 class Judgement(Frozen):
-    """What became of one finding.
-
-    Attributes:
-        why: the figures behind the verdict, or what is missing.
-        runs: ids of the runs that it stands on.
-        doubts: why these settle nothing.
-    """
+    """The verdict on a finding, with the figures behind it or what is missing (`why`), the ids of its runs, and why these are inconclusive."""
 
     finding: Finding
     verdict: FindingVerdict
@@ -297,16 +246,14 @@ class Judgement(Frozen):
 
 
 class CellOutcome(Frozen):
-    """What became of a cell, without its records.
+    """A cell without its records.
 
     Attributes:
-        status: `ran`; `failed`; `skipped` where this hardware can't; `open` where it was not come to.
-        altered: every difference to the source's run, by what ran where it ran.
+        status: `skipped` where this hardware can't run it, `open` where the study was stopped before.
+        altered: every difference to the source's run.
         runs: directories of its runs, beside the reproduction's file.
-        measured, passes: how many of them may be used, without a profiler and under one.
-        degraded: of those, how many are.
-        doubts: why, each reason once.
-        software, images, devices: what these ran in and on, as their records have it; several where they differ.
+        measured, passes, degraded: how many of the usable ones have no profiler, have one, and are degraded; `doubts` are their reasons.
+        software, images, devices: by the records; several where these differ.
     """
 
     id: str
@@ -328,7 +275,7 @@ class CellOutcome(Frozen):
 
 
 class Reproduction(Frozen):
-    """A study as it came out here; written as `<stamp>-<study>.reproduction.json` beside its run directories."""
+    """The results of a study on one machine, written as `<stamp>-<study>.reproduction.json` beside its run directories."""
 
     study: Identifier
     source: Identifier

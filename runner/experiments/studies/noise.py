@@ -1,9 +1,8 @@
 """Whether two figures differ by more than their noise. Pure.
 
-Intervals are 95 % and over runs. The interval of a difference, or of a ratio, of two independent figures is made from their own (MOVER: G. Y.
-Zou and A. Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27(10), 2008) with
-Welch's degrees of freedom, so that a reader can do it again from a table: half a width ÷ Student's t of one run less is a standard error.
-A figure of too few runs has none: it differs from another one only by more than `NEGLIGIBLE`.
+Intervals are 95 % and over runs. That of a difference, or of a ratio, of two independent figures is made from their own (MOVER: G. Y. Zou
+and A. Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27(10), 2008) with
+Welch's degrees of freedom: half a width ÷ Student's t of one run less is a standard error.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final, Literal
 
 import numpy as np
@@ -22,8 +22,8 @@ from runner.core.measurement import FEWEST_RUNS, Interval
 PERMUTATIONS: Final = 9_999
 SIGNIFICANCE: Final = 0.05
 NEGLIGIBLE: Final = 0.05
-"""Differences up to this share count as none, however sure they are: sources call no smaller one significant, and like runs of one machine on
-file have standard deviations of up to 5 %."""
+"""Differences up to this share count as none: sources call no smaller one significant, and like runs on file have standard deviations of up to
+5 %."""
 
 Order = Literal["above", "below", "equal", "within noise"]
 
@@ -152,27 +152,20 @@ def contrast(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> Contrast:
         return Contrast(differs=p <= SIGNIFICANCE, spread=spread, how=f"permutation test, p = {p:.2g}")
     amounts = [one for block in blocks for group in block.values() for one in group]
     if all(one.known for one in amounts):
-        pairs = sum(_pairs(block) for block in blocks)
+        pairs = sum(math.comb(len(block), 2) for block in blocks)
         apart = any(_apart(block, pairs=pairs) for block in blocks)
         return Contrast(differs=apart, spread=spread, how="95 % intervals, for all pairs together")
     return Contrast(differs=None, spread=spread, how=f"{len(amounts)} figures without repeats or intervals can't tell")
 
 
-def _pairs(block: Mapping[str, Sequence[Amount]]) -> int:
-    return math.comb(len(block), 2)
-
-
 def _apart(block: Mapping[str, Sequence[Amount]], *, pairs: int) -> bool:
     """Whether any two levels of a block differ at 1 - 0.05 ÷ `pairs`."""
-    firsts = [group[0] for group in block.values() if group]
-    for place, one in enumerate(firsts):
-        for other in firsts[place + 1 :]:
-            apart = difference(one, other)
-            reach = apart.value - apart.low if apart.value > 0 else apart.high - apart.value
-            freedom = apart.freedom or math.inf
-            widen = student_t(freedom, 1 - SIGNIFICANCE / pairs) / student_t(freedom)
-            if abs(apart.value) > widen * reach:
-                return True
+    for one, other in combinations([group[0] for group in block.values() if group], 2):
+        apart = difference(one, other)
+        reach = apart.value - apart.low if apart.value > 0 else apart.high - apart.value
+        freedom = apart.freedom or math.inf
+        if abs(apart.value) > reach * student_t(freedom, 1 - SIGNIFICANCE / pairs) / student_t(freedom):
+            return True
     return False
 
 
@@ -191,15 +184,13 @@ def _permuted(blocks: Sequence[Mapping[str, Sequence[Amount]]], levels: Sequence
     """P of the variance of the levels' means, when figures change places within their blocks."""
     rng = np.random.default_rng(1)
     place = {level: index for index, level in enumerate(levels)}
-    columns: list[np.ndarray] = []
-    labels: list[np.ndarray] = []
+    columns, labels = [], []
     for block in blocks:
         own = [(place[level], one.value) for level, group in block.items() for one in group]
         values = np.array([value for _, value in own])
-        # What a block adds to all its levels alike is none of the axis' doing.
-        columns.append(values - values.mean())
-        labels.append(np.array([level for level, _ in own]))
-    label = np.concatenate(labels)
+        columns.append(values - values.mean())  # what a block adds to all its levels alike is none of the axis' doing
+        labels += [level for level, _ in own]
+    label = np.array(labels)
     counts = np.bincount(label, minlength=len(levels))
 
     def spread(values: np.ndarray) -> float:

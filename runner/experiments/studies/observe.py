@@ -1,7 +1,7 @@
-"""Everything that the cells of a study show, or that its source printed, as observations in the vocabulary of published metrics. Pure.
+"""Everything that the cells of a study show, or that its source printed, as observations of published metrics. Pure.
 
-Repeats are pooled as everywhere: samples of all ÷ seconds of all, with an interval over runs; of what a run gives one number for, their
-mean with Student's. A quantity that a cell was to give and did not is `Missing`, with the reason.
+Repeats are pooled: samples of all ÷ seconds of all, with an interval over runs; or the mean, with Student's, of what each run gives one
+number for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runner.results.published.model import Conditions, Figure, Published, Runs
 def observed(
     found: Sequence[CellRun], *, published: Published, machine: Machine
 ) -> tuple[tuple[Observation, ...], tuple[Missing, ...]]:
-    """Everything that the cells give, and what they do not."""
+    """Everything that the cells give, and with the reason what they do not."""
     observations: list[Observation] = []
     missing: list[Missing] = []
     backward_apart = any(run.cell.where.technique == "backward" for run in found)

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from runner.analysis.comparisons.alike import LONGEST
-from runner.experiments.studies.tables import counted, page_tables, place
+from runner.analysis.comparisons.grouping import LONGEST
+from runner.experiments.studies.tables import outcome, page_tables, place
 from runner.report.comparison import anchor
 from runner.report.page.model import Block, Figure, Series, bounds, error_bars
 from runner.results.published.findings import Steady
@@ -73,7 +73,7 @@ def block(reproduction: Reproduction, *, stem: str) -> Block:
     return Block(
         anchor=anchor("study", stem),
         title=f"{reproduction.study}: {reproduction.title}",
-        lead=f"{ran} of {len(reproduction.cells)} cells ran; {counted(reproduction.judgements, reproduction.comparisons)}",
+        lead=f"{ran} of {len(reproduction.cells)} cells ran; {outcome(reproduction)}",
         lines=(
             f"{place(reproduction.machine, reproduction.scale, reproduction.cells)}, {reproduction.made_at:%Y-%m-%d}",
             "published values are those of the source's hardware; on other hardware only shapes are compared",

@@ -1,17 +1,17 @@
 """Test a source's findings against observations: each `holds`, `does not hold` or is `not testable here`. Pure.
 
-What rests on degraded runs, on fewer than three runs of a cell, or on a figure without an interval is at most `indicated`, or `not indicated`.
+Degraded runs, fewer than three runs of a cell, or a figure without an interval make that `indicated` or `not indicated`.
 
-A finding is tested once for each combination of the values that its `for_all` lists; one failing case fails it, and cases without figures
-are named. Without a mode it speaks of training, if there are such figures; without a network, of the fastest one. What a source says of all
-the GPUs that it tried is tested on the GPU that is here; what it says of some of them only on those.
+A finding is tested for each combination of the values in its `for_all`; one failing case fails it. Without a mode it is of training, if there
+are such figures; without a network, of the fastest one. A finding about all GPUs that a source tried is tested on the GPU here, one about
+some of them only on those.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -174,51 +174,49 @@ def _by_mode(predicate: _Metric, pool: Sequence[Observation]) -> list[Sequence[O
 
 def _test(predicate: _Metric, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
     if isinstance(predicate, Compare):
-        return _compare(predicate, pool, evidence)
+        return _paired(predicate, predicate.lhs, predicate.rhs, pool, evidence)
     if isinstance(predicate, Ratio):
-        return _ratio(predicate, pool, evidence)
-    if isinstance(predicate, Monotonic):
-        return _monotonic(predicate, pool, evidence)
-    if isinstance(predicate, Order):
-        return _ordered(predicate, pool, evidence)
+        return _paired(predicate, predicate.num, predicate.den, pool, evidence)
+    if isinstance(predicate, Monotonic | Order):
+        return _along(predicate, pool, evidence)
     if isinstance(predicate, NoDifference):
         return _no_difference(predicate, pool, evidence)
     return _bound(predicate, pool, evidence) if isinstance(predicate, Bound) else _named(predicate, pool)
 
 
-def _compare(predicate: Compare, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+def _paired(
+    predicate: Compare | Ratio, lhs: Selector, rhs: Selector, pool: Sequence[Observation], evidence: Evidence
+) -> list[Answer]:
+    """An answer for every two figures that may be held against each other."""
+    answers = []
+    for left, right in _sides(lhs, rhs):
+        pairs = list(pairs_of(left, right, pool, same=predicate.same if isinstance(predicate, Compare) else ()))
+        for one, other in pairs:
+            label = _pair_label(one, other, left, pairs)
+            held = _compare if isinstance(predicate, Compare) else _ratio
+            answers.append(held(predicate, one, other, label))  # type: ignore[arg-type]
+        if not pairs:
+            answers.append(_no_pair(predicate.metric, left, right, pool, evidence))
+    return answers
+
+
+def _compare(predicate: Compare, left: Observation, right: Observation, label: str) -> Answer:
     """A strict comparison holds if `noise.order` says so; `<=` and `>=` unless it says the opposite."""
-    answers = []
-    for lhs, rhs in _sides(predicate.lhs, predicate.rhs):
-        pairs = list(pairs_of(lhs, rhs, pool, same=predicate.same))
-        for left, right in pairs:
-            stands = order(amount(left), amount(right))
-            noise = " (within noise)" if stands == "within noise" else ""
-            why = f"{_pair_label(left, right, lhs, pairs)}{shown(left)} against {shown(right)}{noise}"
-            answers.append(answer(stands in _HOLDS[predicate.op], why, left, right))
-        if not pairs:
-            answers.append(_no_pair(predicate.metric, lhs, rhs, pool, evidence))
-    return answers
+    stands = order(amount(left), amount(right))
+    noise = " (within noise)" if stands == "within noise" else ""
+    why = f"{label}{shown(left)} against {shown(right)}{noise}"
+    return answer(stands in _HOLDS[predicate.op], why, left, right)
 
 
-def _ratio(predicate: Ratio, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+def _ratio(predicate: Ratio, above: Observation, below: Observation, label: str) -> Answer:
     """Whether num ÷ den is within the tolerance; its interval is shown, and does not widen it."""
-    answers = []
+    made = ratio(amount(above), amount(below))
+    if made is None:
+        return Answer(None, f"{label}÷ 0")
     wanted = float(predicate.value)
-    for num, den in _sides(predicate.num, predicate.den):
-        pairs = list(pairs_of(num, den, pool))
-        for above, below in pairs:
-            label = _pair_label(above, below, num, pairs)
-            made = ratio(amount(above), amount(below))
-            if made is None:
-                answers.append(Answer(None, f"{label}÷ 0"))
-                continue
-            near = abs(made.value / wanted - 1) <= predicate.rel_tol
-            target = f"{'within' if near else 'not within'} {predicate.rel_tol:.0%} of {wanted:g}"
-            answers.append(answer(near, f"{label}{written(made, 'x')}, {target}", above, below))
-        if not pairs:
-            answers.append(_no_pair(predicate.metric, num, den, pool, evidence))
-    return answers
+    near = abs(made.value / wanted - 1) <= predicate.rel_tol
+    target = f"{'within' if near else 'not within'} {predicate.rel_tol:.0%} of {wanted:g}"
+    return answer(near, f"{label}{written(made, 'x')}, {target}", above, below)
 
 
 def pairs_of(lhs: Selector, rhs: Selector, pool: Sequence[Observation], *, same: Sequence[str] = ()) -> Iterator[Pair]:
@@ -270,50 +268,44 @@ def _no_pair(metric: str, lhs: Selector, rhs: Selector, pool: Sequence[Observati
     return Answer(None, f"no {worded(metric)} of {sides} under otherwise the same conditions")
 
 
-@dataclass(frozen=True)
-class _Curve:
-    """The points of a curve in the order of their levels, and a sentence about them: `gpus 1, 2: 468, 894 images/s`."""
+def _along(predicate: Monotonic | Order, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+    """An answer for each curve of two points or more."""
+    levels = predicate.levels if isinstance(predicate, Monotonic) else predicate.descending
+    answers = []
+    for points, told in _curves(pool, predicate.over, levels):
+        if isinstance(predicate, Monotonic):
+            answers.append(_monotonic(predicate, points, told))
+        else:  # each above the next one beyond noise
+            falls = all(order(amount(a), amount(b)) == "above" for a, b in pairwise(points))
+            answers.append(answer(falls, told, *points))
+    return answers or [_too_few(predicate.metric, predicate.over, levels, pool, evidence)]
 
-    points: tuple[Observation, ...]
-    told: str
 
-
-def _monotonic(predicate: Monotonic, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
+def _monotonic(predicate: Monotonic, points: Sequence[Observation], told: str) -> Answer:
     """Never the wrong way beyond noise, and further at the end than at the beginning."""
     forward, back = ("above", "below") if predicate.direction == "increasing" else ("below", "above")
-    answers = []
-    for curve in _curves(pool, predicate.over, predicate.levels):
-        wrong = [
-            f"from {term(a, predicate.over)} to {term(b, predicate.over)}"
-            for a, b in pairwise(curve.points)
-            if order(amount(b), amount(a)) == back
-        ]
-        ends = order(amount(curve.points[-1]), amount(curve.points[0]))
-        noted = f", wrong way {' and '.join(wrong)}" if wrong else " (within noise)" if ends == "within noise" else ""
-        answers.append(answer(not wrong and ends == forward, f"{curve.told}{noted}", *curve.points))
-    return answers or [_too_few(predicate.metric, predicate.over, predicate.levels, pool, evidence)]
+    wrong = [
+        f"from {term(a, predicate.over)} to {term(b, predicate.over)}"
+        for a, b in pairwise(points)
+        if order(amount(b), amount(a)) == back
+    ]
+    ends = order(amount(points[-1]), amount(points[0]))
+    noted = f", wrong way {' and '.join(wrong)}" if wrong else " (within noise)" if ends == "within noise" else ""
+    return answer(not wrong and ends == forward, f"{told}{noted}", *points)
 
 
-def _ordered(predicate: Order, pool: Sequence[Observation], evidence: Evidence) -> list[Answer]:
-    """Each above the next one beyond noise."""
-    answers = []
-    for curve in _curves(pool, predicate.over, predicate.descending):
-        holds = all(order(amount(a), amount(b)) == "above" for a, b in pairwise(curve.points))
-        answers.append(answer(holds, curve.told, *curve.points))
-    return answers or [_too_few(predicate.metric, predicate.over, predicate.descending, pool, evidence)]
-
-
-def _curves(pool: Sequence[Observation], axis: Axis, levels: Sequence[Level]) -> list[_Curve]:
-    """Those of two points or more: two levels are enough to tell a direction."""
-    found = []
+def _curves(
+    pool: Sequence[Observation], axis: Axis, levels: Sequence[Level]
+) -> Iterator[tuple[Sequence[Observation], str]]:
+    """Curves of two points or more, in the order of their levels, and a sentence about each: `gpus 1, 2: 468, 894 images/s`."""
     every = curves(pool, axis)
-    ranks = {level: place for place, level in enumerate(levels) if isinstance(level, str)}
+    ranks = {level: float(place) for place, level in enumerate(levels) if isinstance(level, str)}
 
     def rank(one: Observation) -> tuple[float, str]:
         level = term(one, axis)
-        if isinstance(level, (int, float)) and not isinstance(level, bool):
+        if isinstance(level, (int, float)):
             return float(level), ""
-        return (float(ranks[level]), "") if isinstance(level, str) and level in ranks else (0.0, str(level))
+        return (ranks[level], "") if level in ranks else (0.0, str(level))
 
     for curve in every:
         own = sorted((one for one in curve if not levels or term(one, axis) in levels), key=rank)
@@ -324,8 +316,7 @@ def _curves(pool: Sequence[Observation], axis: Axis, levels: Sequence[Level]) ->
             places = ", ".join(str(term(one, axis)) for one in own)
             some = f" ({len(own)} of {len(levels)} levels)" if len(own) < len(levels) else ""
             listed = f"{axis} {places}: {values}{'' if unit == 'x' else ' ' + unit}{some}"
-            found.append(_Curve(tuple(own), f"{label}: {listed}" if label else listed))
-    return found
+            yield own, f"{label}: {listed}" if label else listed
 
 
 def _too_few(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -18,26 +18,16 @@ from runner.core.frozen import load_fields, misfit
 from runner.experiments.studies import tables
 from runner.experiments.studies.differences import as_ran, counted, software
 from runner.experiments.studies.evidence import Evidence
-from runner.experiments.studies.model import (
-    Cell,
-    CellOutcome,
-    CellRun,
-    Machine,
-    Observation,
-    Reproduction,
-    Run,
-    is_baseline,
-)
+from runner.experiments.studies.model import Cell, CellOutcome, CellRun, Machine, Observation, Reproduction
 from runner.experiments.studies.observe import observed
 from runner.experiments.studies.predicates import judged
 from runner.experiments.studies.request import Scale
 from runner.experiments.studies.study import Study, load_study
 from runner.experiments.studies.verdicts import compared
-from runner.results.find import records_under
 from runner.results.published.findings import Steady
 from runner.results.published.load import load_all
 from runner.results.published.model import Published
-from runner.results.store import read_record, write_report
+from runner.results.store import folders_under, read_record, write_report
 
 
 def judge(
@@ -50,16 +40,7 @@ def judge(
     made_at: datetime,
     git: str | None = None,
 ) -> Reproduction:
-    """Hold what was run against what was published.
-
-    Args:
-        study: the matrix with its tolerances.
-        published: its source.
-        runs: every cell, with the runs that it has.
-        machine: what they ran on.
-        scale: whether the study was shortened.
-        made_at: now.
-        git: the suite's commit.
+    """Judge what was published by what every cell of a study shows; `git` is the suite's commit.
 
     Raises:
         RequestError: the study has no such block any more.
@@ -74,6 +55,9 @@ def judge(
         device=machine.device,
         device_name=machine.device_name,
     )
+    notes = (
+        f"CPU workers of {machine.device_name} stand for the source's GPUs: curves and ratios can be compared, figures of a device can't",
+    )
     return Reproduction(
         study=study.id,
         source=published.id,
@@ -87,27 +71,25 @@ def judge(
         missing=missing,
         comparisons=compared(evidence, study),
         judgements=tuple(judged(finding, evidence) for finding in published.findings),
-        notes=(*study.notes, *_notes(machine)),
+        notes=study.notes if machine.device == "gpu" else (*study.notes, *notes),
     )
 
 
 def _outcome(run: CellRun) -> CellOutcome:
-    cell = run.cell
-    usable = [one.record for one in run.runs if one.record.validity.status != "invalid"]
-    reasons = [reason for one in run.runs for reason in one.record.validity.reasons]
-    told = counted(run)
+    cell, told = run.cell, counted(run)
+    usable = [record for record in run.runs if record.validity.status != "invalid"]
+    reasons = [reason for record in run.runs for reason in record.validity.reasons]
+    failed = run.runs or run.why
     return CellOutcome(
         id=cell.id,
         block=cell.block,
         where=cell.where,
         case=cell.case,
-        status=(
-            "ran" if usable else "skipped" if cell.request is None else "failed" if run.runs or run.why else "open"
-        ),
+        status="ran" if usable else "skipped" if cell.request is None else "failed" if failed else "open",
         why=run.why or cell.why or (None if usable else next(iter(reasons), None)),
         altered=cell.altered,
         extra=cell.extra,
-        runs=tuple(one.directory for one in run.runs),
+        runs=tuple(record.run_id for record in run.runs),
         measured=sum(not record.profiled for record in usable),
         passes=sum(record.profiled for record in usable),
         degraded=sum(record.validity.status == "degraded" for record in usable),
@@ -124,16 +106,23 @@ def _is_kept(one: Observation, published: Published) -> bool:
     return one.iterations is None or one.metric in {part.metric for part in parts if isinstance(part, Steady)}
 
 
-def _notes(machine: Machine) -> tuple[str, ...]:
-    if machine.device == "gpu":
-        return ()
-    return (
-        f"CPU workers of {machine.device_name} stand for the source's GPUs: curves and ratios can be compared, figures of a device can't",
-    )
-
-
 SUFFIX: Final = ".reproduction.json"
 """What the files of reproductions end with, beside the directories of their runs."""
+
+
+def write(path: Path, reproduction: Reproduction) -> Path:
+    """Write a reproduction and, beside it, its tables as Markdown; returns where these are."""
+    write_report(path.parent, path.name, reproduction.model_dump_json(indent=1) + "\n")
+    return write_report(path.parent, path.name.removesuffix(SUFFIX) + ".md", tables.markdown(reproduction))
+
+
+def reproductions(directory: Path) -> Iterator[Reproduction]:
+    """Every readable reproduction in the folders of runs at or below a directory."""
+    for path in (path for folder in folders_under(directory) for path in sorted(folder.glob(f"*{SUFFIX}"))):
+        try:
+            yield read_reproduction(path)
+        except RequestError:
+            continue
 
 
 def read_reproduction(path: Path) -> Reproduction:
@@ -173,15 +162,19 @@ def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
     """
     old = read_reproduction(path)
     study, published = load_study(old.study)
-    baselines = tuple(
-        Run(directory=directory.name, record=record)
-        for directory, record in records_under(path.parent)
-        if is_baseline(record.trial)
-    )
+    shared = ("id", "block", "where", "case", "why", "altered", "extra")
+    runs = [
+        CellRun(
+            cell=Cell(**{name: getattr(cell, name) for name in shared}),
+            runs=tuple(read_record(path.parent / name) for name in cell.runs),
+            why=cell.why,
+        )
+        for cell in old.cells
+    ]
     new = judge(
         study,
         published=published,
-        runs=[_cell_run(cell, path.parent, baselines) for cell in old.cells],
+        runs=runs,
         machine=old.machine,
         scale=old.scale,
         made_at=old.made_at,
@@ -192,29 +185,7 @@ def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
 
 
 def _kept_status(was: CellOutcome, now: CellOutcome) -> CellOutcome:
-    """A cell by its records; whether one without any was to run, and why it did not, is known to the machine that it was for."""
+    """A cell by its records; only its file knows whether one without any was to run, and why it did not."""
     if was.runs and now.measured + now.passes:
         return now if was.status == "ran" else now.model_copy(update={"why": None})
     return now.model_copy(update={"status": "failed" if was.runs else was.status, "why": now.why or was.why})
-
-
-def write_again(path: Path, reproduction: Reproduction) -> None:
-    """Write a reproduction and its tables in place of those on file."""
-    write_report(path.parent, path.name, reproduction.model_dump_json(indent=1) + "\n")
-    write_report(path.parent, path.name.removesuffix(SUFFIX) + ".md", tables.markdown(reproduction))
-
-
-def _cell_run(outcome: CellOutcome, folder: Path, baselines: tuple[Run, ...]) -> CellRun:
-    runs = tuple(Run(directory=name, record=read_record(folder / name)) for name in outcome.runs)
-    keys = {run.record.trial.key for run in runs}
-    cell = Cell(
-        id=outcome.id,
-        block=outcome.block,
-        where=outcome.where,
-        case=outcome.case,
-        why=outcome.why,
-        altered=outcome.altered,
-        extra=outcome.extra,
-    )
-    own = tuple(run for run in baselines if run.record.trial.key in keys)
-    return CellRun(cell=cell, runs=runs, baseline=own, why=outcome.why)

@@ -1,8 +1,7 @@
 """The shape of `workloads/studies/<id>.yaml`, the run matrix of a published source in its own terms, and how it is read and checked.
 
-A study says what ran there, which image and model stand for it here, how a short run of it looks, and how near a figure has to come. It
-has no figures: those, and the findings, are in `results/published/<source>.yaml`. A study that names an unknown source, network, model,
-image or case is refused.
+A study says what the source ran, which image and model stand for it here, how a short run looks, and how near a figure has to come. Figures
+and findings are in `results/published/<source>.yaml`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pydantic import Field, model_validator
 
 from runner.core import yamlfile
 from runner.core.errors import RequestError, nearest
-from runner.core.events.profile import ProfileKind, Region
+from runner.core.events import ProfileKind, Region
 from runner.core.frozen import Frozen
 from runner.core.provenance import SUITE_ROOT
 from runner.core.request import Device, Interconnect, KvStore, Mode, Precision, StrategyName
@@ -33,8 +32,8 @@ BatchOf = Literal["device", "node", "all"]
 ShortenedName = Literal[
     "iterations", "epochs", "samples", "warmup", "fit", "image_size", "profile_after", "profile_iterations"
 ]
-# Three ways to say how long a run is; a short one may say it in another.
 LENGTHS: Final[tuple[ShortenedName, ...]] = ("samples", "epochs", "iterations")
+"""Three ways to say how long a run is; a short one may say it in another."""
 NOT_STATED: Final = "not stated"
 """What stands for a setting that a source leaves out."""
 
@@ -43,11 +42,10 @@ class Difference(Frozen):
     """Where the runs of a block are not those of its source, whatever they run on.
 
     Attributes:
-        field: what differs; a setting has the name of its key (`batches` is `batch`), so that what a small scale makes of it takes the place
-            of `here`.
-        published: in the source; `not stated` where it is left out there, and was decided by the study.
+        field: what differs; a setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
+        published: in the source; `not stated` where the source leaves it out.
         here: in this suite.
-        models: the networks that it is of, as the source calls them; all of the block's where there are none.
+        models: the networks that it is of, as the source calls them; none for all of the block's.
     """
 
     field: Annotated[str, Field(min_length=1)]
@@ -63,12 +61,7 @@ class Difference(Frozen):
 
 
 class Point(Frozen):
-    """One scale of a block, with its batch as the source prints it.
-
-    Attributes:
-        gpus: of all nodes together.
-        batch: None where it is one of the block's `batches`.
-    """
+    """One scale of a block: `gpus` of all nodes together; `batch` as printed, None where it is one of the block's `batches`."""
 
     gpus: Count
     nodes: Count = 1
@@ -101,12 +94,7 @@ class Small(Frozen):
 
 
 class Network(Frozen):
-    """What stands for a network of the source.
-
-    Attributes:
-        interconnect: between hosts.
-        rate: what links between emulated nodes are held to, in tc's words; None for links as they are.
-    """
+    """What stands for a network of the source: a wire between hosts, `rate` in tc's words between emulated nodes (None for links as they are)."""
 
     interconnect: Interconnect
     rate: str | None = None
@@ -180,56 +168,48 @@ class Block(Frozen):
     def _agrees_with_itself(self) -> Block:
         """Refuse a block of which no run, or two different ones, could be made."""
         own = [point for point in self.points if point.batch is not None]
-        if bool(self.batches) == bool(own) or len(own) not in (0, len(self.points)):
-            raise ValueError(f"{self.id}: give `batches`, or a batch to every one of the points")
-        if bool(self.cases) != (self.concurrent is not None):
-            raise ValueError(
-                f"{self.id}: `concurrent` says how many trainings, `cases` in which ways; give both or none"
-            )
-        if self.passes_only and not self.profile:
-            raise ValueError(f"{self.id}: `passes_only` without `profile` leaves nothing to run")
-        if any(point.nodes > 1 for point in self.points) and not self.networks:
-            raise ValueError(f"{self.id}: runs on several nodes need `networks`")
-        if any(point.gpus % point.nodes for point in (*self.points, *self.small.also)):
-            raise ValueError(f"{self.id}: the devices of a point are shared out equally to its nodes")
-        if self.device not in self.versions:
-            raise ValueError(f"{self.id}: `versions` has none for {self.device}")
-        if self.framework is None and self.where.framework is None:
-            raise ValueError(f"{self.id}: `where` names no framework")
-        if [self.iterations, self.epochs, self.samples].count(None) < 2:  # noqa: PLR2004 - of three, one
-            raise ValueError(f"{self.id}: iterations, epochs and samples say the same thing; give one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _differs_in_its_own_models(self) -> Block:
-        for difference in self.differs:
-            if unknown := set(difference.models) - set(self.models):
-                raise ValueError(
-                    f"{self.id}: {difference.field} differs for {min(unknown)!r}, which is none of `models`"
-                )
+        lengths = [self.iterations, self.epochs, self.samples]
+        for wrong, sentence in (
+            (
+                bool(self.batches) == bool(own) or len(own) not in (0, len(self.points)),
+                "give `batches`, or a batch to every one of the points",
+            ),
+            (
+                bool(self.cases) != (self.concurrent is not None),
+                "`concurrent` says how many trainings, `cases` in which ways; give both or none",
+            ),
+            (self.passes_only and not self.profile, "`passes_only` without `profile` leaves nothing to run"),
+            (any(one.nodes > 1 for one in self.points) and not self.networks, "runs on several nodes need `networks`"),
+            (
+                any(one.gpus % one.nodes for one in (*self.points, *self.small.also)),
+                "the devices of a point are shared out equally to its nodes",
+            ),
+            (self.device not in self.versions, f"`versions` has none for {self.device}"),
+            (self.framework is None and self.where.framework is None, "`where` names no framework"),
+            (
+                lengths.count(None) < len(lengths) - 1,
+                "iterations, epochs and samples say the same thing; give one of them",
+            ),
+            *(
+                (name not in self.models, f"{one.field} differs for {name!r}, which is none of `models`")
+                for one in self.differs
+                for name in sorted(one.models)
+            ),
+        ):
+            if wrong:
+                raise ValueError(f"{self.id}: {sentence}")
         return self
 
 
 class Same(Frozen):
-    """What counts as the same hardware as the source's, so that a figure can be called reproduced.
-
-    Attributes:
-        gpus: by the source's id of a GPU, what the driver calls it.
-        why: the reason.
-    """
+    """What counts as the source's hardware, and why: `gpus` has what the driver calls a GPU, by the source's id of it."""
 
     gpus: Mapping[Identifier, tuple[str, ...]] = {}
     why: str
 
 
 class Tolerance(Frozen):
-    """How far measured ÷ published may be from 1.
-
-    Attributes:
-        metrics: of which quantities.
-        share: 0.1 allows 0.9 to 1.1.
-        why: the reason, since no source states one.
-    """
+    """How far measured ÷ published may be from 1: a `share` of 0.1 allows 0.9 to 1.1. No source states one, so `why` does."""
 
     metrics: Annotated[tuple[str, ...], Field(min_length=1)]
     share: Annotated[float, Field(gt=0, lt=1)]
@@ -280,10 +260,10 @@ class Study(Frozen):
         Raises:
             RequestError: the study has none of that name, any more.
         """
-        for block in self.blocks:
-            if block.id == name:
-                return block
-        raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
+        found = next((block for block in self.blocks if block.id == name), None)
+        if found is None:
+            raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
+        return found
 
     def declared(self, block: Block, model: str | None) -> tuple[Difference, ...]:
         """How the runs of a network in a block differ from the source's."""

@@ -1,17 +1,11 @@
-"""The tables of a plan and of a reproduction, each declared once, for a terminal, for Markdown and for the page."""
+"""The tables of a plan and of a reproduction, each declared once by its columns, and the sentences in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
-from rich import box
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table as RichTable
-from rich.text import Text
-
-from runner.core.console import open_screen
 from runner.core.measurement import FEWEST_RUNS, Interval
 from runner.core.units import ABSENT, PLUS_MINUS, figure, half_width
 from runner.experiments.studies.model import (
@@ -23,87 +17,16 @@ from runner.experiments.studies.model import (
     Observation,
     Reproduction,
 )
-from runner.experiments.studies.request import Scale
 from runner.experiments.studies.study import Study
-from runner.report.block import code, escaped, line, listed
+from runner.report.block import Block, code, escaped, listed
 from runner.report.page.model import Table
 from runner.results.published.model import Conditions
 
-Row = tuple[str, ...]
+Entry = TypeVar("Entry")
+Columns = Mapping[str, Callable[[Entry], str]]
 
 _FIGURES_LEGEND: Final = f"{PLUS_MINUS}; ratio: measured ÷ published; a figure that differs from the source's run in anything is not reproduced"
 _FINDINGS_LEGEND: Final = f"indicated, not indicated: seen, or not, but on degraded runs, on fewer than {FEWEST_RUNS} of a cell, or without an interval"
-_STYLES: Final = {
-    "holds": "green",
-    "reproduced": "green",
-    "shape agrees": "green",
-    "ran": "green",
-    "does not hold": "red",
-    "differs": "red",
-    "shape differs": "red",
-    "failed": "bold red",
-    "open": "yellow",
-    "indicated": "yellow",
-    "not indicated": "yellow",
-}
-_WIDTH_OF_A_FILE: Final = 240
-"""Columns of a table that goes to a file or another program, where nothing has to fit a screen."""
-
-
-def screen() -> Console:
-    """Where tables go."""
-    return open_screen(width_of_a_file=_WIDTH_OF_A_FILE)
-
-
-def print_plan(console: Console, study: Study, cells: Sequence[Cell], *, machine: Machine, scale: Scale) -> None:
-    """Print what is going to run, what can't and why, and where it differs from the source."""
-    console.print(Text(study.title, style="bold"))
-    console.print(Text(place(machine, scale)))
-    _print(console, plan(study, cells))
-    if not_here := reasons(cells):
-        console.print(Text("not here:", style="bold"))
-        for entry in not_here:
-            console.print(Text(f"  {entry}", style="dim"))
-    _print(console, differences(cells))
-
-
-def print_studies(console: Console, found: Sequence[tuple[str, str, Machine, Sequence[Cell]]]) -> None:
-    """Print every study, with how much of it can run here."""
-    rows = tuple(
-        (name, title, str(sum(not cell.extra for cell in cells)), _here(cells), str(len(differences(cells).rows)))
-        for name, title, _, cells in found
-    )
-    _print(console, Table(title="Studies", columns=("study", "what", "runs", "here", "differences"), rows=rows))
-    for machine in {machine.name: machine for _, _, machine, _ in found}.values():
-        console.print(Text(f"here: {machine.name}, {machine.device_name}", style="dim"))
-
-
-def print_reproduction(console: Console, reproduction: Reproduction) -> None:
-    """Print the tables of a study."""
-    console.print()
-    console.print(Text(reproduction.title, style="bold"))
-    console.print(Text(place(reproduction.machine, reproduction.scale, reproduction.cells)))
-    for table in _results(reproduction):
-        _print(console, table)
-    console.print(Text(counted(reproduction.judgements, reproduction.comparisons), style="bold"))
-    for note in reproduction.notes:
-        console.print(Text(note, style="yellow"))
-
-
-def _print(console: Console, table: Table) -> None:
-    """Print a table; a status or verdict has a colour by its first words."""
-    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for column in table.columns:
-        drawn.add_column(column, overflow="fold")
-    for row in table.rows:
-        cells = [
-            Text(cell, style=_STYLES.get(cell.partition(":")[0], "") if column in {"status", "verdict"} else "")
-            for column, cell in zip(table.columns, row, strict=True)
-        ]
-        drawn.add_row(*cells)
-    console.print(Padding(drawn, (1, 0)))
-    if table.legend:
-        console.print(Text(table.legend, style="dim"))
 
 
 def markdown(reproduction: Reproduction) -> str:
@@ -115,13 +38,13 @@ def markdown(reproduction: Reproduction) -> str:
         "",
         f"Study {code(reproduction.study)}, {escaped(f'{on}, {reproduction.made_at:%Y-%m-%d}{commit}')}",
         "",
-        counted(reproduction.judgements, reproduction.comparisons),
+        outcome(reproduction),
         "",
     ]
     skipped = reasons([cell for cell in reproduction.cells if cell.status == "skipped"])
-    for table in _results(reproduction):
-        rows = [line(table.columns), line([":--"] * len(table.columns)), *map(line, table.rows)]
-        lines += [f"## {table.title}", "", *(rows if table.rows else ["none"]), ""]
+    for table in (runs(reproduction), differences(reproduction.cells), figures(reproduction), findings(reproduction)):
+        block = Block(headers=table.columns, rows=table.rows, words=table.columns)
+        lines += [f"## {table.title}", "", *(block.markdown() if table.rows else ["none"]), ""]
         if table.title == "Runs" and skipped:
             lines += ["not here:", "", *listed(skipped), ""]
         lines += [table.legend, ""] if table.legend else []
@@ -130,8 +53,18 @@ def markdown(reproduction: Reproduction) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _results(reproduction: Reproduction) -> tuple[Table, ...]:
-    return (runs(reproduction), differences(reproduction.cells), figures(reproduction), findings(reproduction))
+def page_tables(reproduction: Reproduction) -> tuple[Table, ...]:
+    """The tables of the page that have rows: on the page, verdict and reason have columns of their own, to sort by."""
+    missing = tuple((one.cell, one.metric.replace("_", " "), one.why) for one in reproduction.missing)
+    software = "runs: those that may be used; software, image, devices: by the records of the runs"
+    every = (
+        _table("Published figures", _PAGE_FIGURES, reproduction.comparisons, _FIGURES_LEGEND),
+        _table("Findings", _PAGE_FINDINGS, reproduction.judgements, _FINDINGS_LEGEND),
+        differences(reproduction.cells),
+        Table(title="Quantities that could not be had", columns=("cell", "quantity", "why"), rows=missing),
+        _table("Cells", _PAGE_CELLS, reproduction.cells, software),
+    )
+    return tuple(table for table in every if table.rows)
 
 
 def plan(study: Study, cells: Sequence[Cell]) -> Table:
@@ -145,38 +78,25 @@ def plan(study: Study, cells: Sequence[Cell]) -> Table:
 
 def runs(reproduction: Reproduction) -> Table:
     """Every run of the source that was run, failed or was not started, with its throughput, and what it ran in."""
-    rates = {
-        observed.runs: observed
-        for observed in reproduction.observations
-        if observed.metric == "throughput" and observed.iterations is None
+    columns: Columns[CellOutcome] = {
+        "run": lambda cell: cell.id,
+        "throughput ±": _throughputs(reproduction),
+        "runs": _processes,
+        "software": lambda cell: " and ".join(cell.software) or ABSENT,
+        "image": lambda cell: " and ".join(cell.images) or ABSENT,
+        "status": lambda cell: ": ".join(filter(None, (cell.status, _reasons_of(cell)))),
     }
-    rows = []
-    for cell in reproduction.cells:
-        if cell.status != "skipped":
-            rate = next((rates[ids] for ids in rates if set(ids) <= set(cell.runs) and ids), None)
-            why = _reasons_of(cell)
-            rows.append(
-                (
-                    cell.id,
-                    _amount(rate),
-                    _processes(cell),
-                    " and ".join(cell.software) or ABSENT,
-                    " and ".join(cell.images) or ABSENT,
-                    f"{cell.status}: {why}" if why else cell.status,
-                )
-            )
-    columns = ("run", "throughput ±", "runs", "software", "image", "status")
-    return Table(title="Runs", columns=columns, rows=tuple(rows))
+    return _table("Runs", columns, [cell for cell in reproduction.cells if cell.status != "skipped"])
 
 
 def differences(cells: Sequence[Cell | CellOutcome]) -> Table:
     """Where the runs differ from the source's, each difference once, with the blocks that it is of."""
-    by_block: dict[Row, dict[str, None]] = {}
+    by_block: dict[tuple[str, str, str], dict[str, None]] = {}
     for cell in cells:
         runs_here = not cell.why if isinstance(cell, Cell) else cell.status == "ran"
         for one in cell.altered if runs_here else ():
             by_block.setdefault((cell.block, one.field.replace("_", " "), one.published), {})[one.here] = None
-    found: dict[Row, list[str]] = {}
+    found: dict[tuple[str, ...], list[str]] = {}
     for (block, *there), here in by_block.items():
         found.setdefault((*there, ", ".join(here)), []).append(block)
     rows = tuple((*difference, ", ".join(blocks)) for difference, blocks in found.items())
@@ -185,45 +105,17 @@ def differences(cells: Sequence[Cell | CellOutcome]) -> Table:
 
 def figures(reproduction: Reproduction) -> Table:
     """Published beside measured."""
-    rows = tuple(
-        (
-            comparison.figure,
-            comparison.where,
-            _published(comparison),
-            _amount(comparison.measured),
-            _runs_behind(comparison.measured),
-            _with_interval(comparison.ratio, comparison.ratio_ci95),
-            _verdict(comparison),
-        )
-        for comparison in reproduction.comparisons
-    )
-    columns = ("figure", "printed in", "published", "measured ±", "runs", "ratio ±", "verdict")
-    return Table(title="Figures", columns=columns, rows=rows, legend=_FIGURES_LEGEND)
+    return _table("Figures", _FIGURES, reproduction.comparisons, _FIGURES_LEGEND)
 
 
 def findings(reproduction: Reproduction) -> Table:
     """The verdict on each conclusion."""
-    rows = tuple(
-        (
-            judged.finding.says,
-            f"{judged.verdict}: {'; '.join(judged.doubts)}" if judged.doubts else judged.verdict,
-            str(len(judged.runs)) if judged.runs else ABSENT,
-            judged.why,
-        )
-        for judged in reproduction.judgements
-    )
-    columns = ("finding", "verdict", "runs", "why")
-    return Table(title="Findings", columns=columns, rows=rows, legend=_FINDINGS_LEGEND)
+    return _table("Findings", _FINDINGS, reproduction.judgements, _FINDINGS_LEGEND)
 
 
-def conditions(of: Conditions) -> str:
-    """What a source says of a figure in one line: `model resnet50, gpus 4`."""
-    told = [f"{name.replace('_', ' ')} {value}" for name, value in of.stated.items() if name not in {"note", "versus"}]
-    against = [
-        f"{name.replace('_', ' ')} {' or '.join(map(str, values))}"
-        for name, values in (of.versus.stated.items() if of.versus else ())
-    ]
-    return ", ".join([*told, *([f"against {', '.join(against)}"] if against else [])])
+def _table(title: str, columns: Columns[Entry], entries: Iterable[Entry], legend: str = "") -> Table:
+    rows = tuple(tuple(cell(entry) for cell in columns.values()) for entry in entries)
+    return Table(title=title, columns=tuple(columns), rows=rows, legend=legend)
 
 
 def place(machine: Machine, scale: str, cells: Sequence[CellOutcome] = ()) -> str:
@@ -245,42 +137,66 @@ def reasons(cells: Iterable[Cell | CellOutcome]) -> list[str]:
     return [f"{why}: {', '.join(names)}" for why, names in groups.items()]
 
 
-def counted(judgements: Sequence[Judgement], comparisons: Sequence[Comparison]) -> str:
+def outcome(reproduction: Reproduction) -> str:
     """How many findings and figures came to each verdict, in a sentence."""
-    of_findings = [judged.verdict for judged in judgements]
-    told = (
-        f"{of_findings.count('holds')} of {len(of_findings)} findings hold, {of_findings.count('does not hold')} do not; on degraded or too "
-        f"few runs {of_findings.count('indicated')} are indicated and {of_findings.count('not indicated')} are not; "
-        f"{of_findings.count('not testable here')} can't be tested here"
+    own = [one.verdict for one in reproduction.judgements]
+    return (
+        f"{own.count('holds')} of {len(own)} findings hold, {own.count('does not hold')} do not; on degraded or too "
+        f"few runs {own.count('indicated')} are indicated and {own.count('not indicated')} are not; "
+        f"{own.count('not testable here')} can't be tested here; figures: {verdicts(reproduction.comparisons)}"
     )
-    kinds = [comparison.verdict for comparison in comparisons]
-    each = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    return f"{told}; figures: {each or 'none'}"
+
+
+def verdicts(judged: Sequence[Comparison | Judgement]) -> str:
+    """How many came to each verdict: `3 holds, 1 not testable here`."""
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(one.verdict for one in judged).items()) or "none"
+
+
+def conditions(of: Conditions) -> str:
+    """What a source says of a figure in one line: `model resnet50, gpus 4`."""
+    told = [f"{name.replace('_', ' ')} {value}" for name, value in of.stated.items() if name not in {"note", "versus"}]
+    against = [
+        f"{name.replace('_', ' ')} {' or '.join(map(str, values))}"
+        for name, values in (of.versus.stated.items() if of.versus else ())
+    ]
+    return ", ".join([*told, *([f"against {', '.join(against)}"] if against else [])])
+
+
+def runnable(cells: Sequence[Cell]) -> tuple[int, int]:
+    """How many of the source's runs can run here, and how many smaller ones beside them."""
+    extra = [cell.extra for cell in cells if cell.request is not None]
+    return extra.count(False), extra.count(True)
 
 
 def _here(cells: Sequence[Cell]) -> str:
-    own = sum(cell.request is not None and not cell.extra for cell in cells)
-    beside = sum(cell.request is not None and cell.extra for cell in cells)
-    return f"{own}, and {beside} smaller" if beside else str(own)
+    own, smaller = runnable(cells)
+    return f"{own}, and {smaller} smaller" if smaller else str(own)
 
 
-def _runs_behind(measured: Observation | None) -> str:
+def _throughputs(reproduction: Reproduction) -> Callable[[CellOutcome], str]:
+    """The throughput of a cell, by the runs behind it."""
+    rates = [one for one in reproduction.observations if one.metric == "throughput" and one.iterations is None]
+    return lambda cell: amount(next((one for one in rates if one.runs and set(one.runs) <= set(cell.runs)), None))
+
+
+def _runs_behind(one: Comparison) -> str:
     """How many runs of a cell a figure rests on: `3`, `3, 1 degraded`."""
-    if measured is None:
+    if one.measured is None:
         return ABSENT
-    return f"{measured.repeats}, {measured.degraded} degraded" if measured.degraded else str(measured.repeats)
+    repeats, degraded = one.measured.repeats, one.measured.degraded
+    return f"{repeats}, {degraded} degraded" if degraded else str(repeats)
 
 
 def _processes(cell: CellOutcome) -> str:
     """How many runs of a cell may be used, and passes under a profiler beside them: `3`, `1 and 2 passes`, `1 pass`."""
     passes = f"{cell.passes} pass{'' if cell.passes == 1 else 'es'}" if cell.passes else ""
-    return " and ".join(word for word in (str(cell.measured) if cell.measured else "", passes) if word) or ABSENT
+    return " and ".join(filter(None, (str(cell.measured or ""), passes))) or ABSENT
 
 
 def _reasons_of(cell: CellOutcome) -> str:
     """Why it failed or was not run, and how many of its runs are degraded, with their reasons."""
     degraded = f"{cell.degraded} degraded ({'; '.join(cell.doubts)})" if cell.degraded else ""
-    return "; ".join(word for word in (cell.why or "", degraded) if word)
+    return "; ".join(filter(None, (cell.why, degraded)))
 
 
 def _fields(comparison: Comparison) -> tuple[str, ...]:
@@ -288,7 +204,8 @@ def _fields(comparison: Comparison) -> tuple[str, ...]:
     return tuple(field.replace("_", " ") for field in comparison.fields)
 
 
-def _published(comparison: Comparison) -> str:
+def published(comparison: Comparison) -> str:
+    """The published figure with its unit: `about 220 images/s`."""
     if comparison.published is None:
         return "several values"
     sign = f"{comparison.bound} " if comparison.bound else "about " if comparison.approx else ""
@@ -296,30 +213,49 @@ def _published(comparison: Comparison) -> str:
 
 
 def _verdict(comparison: Comparison) -> str:
-    if comparison.fields or comparison.doubts:
-        return f"{comparison.verdict}: {'; '.join((*comparison.doubts, *_fields(comparison)))}"
-    needs_why = comparison.verdict == "not measured" and comparison.why
-    return f"{comparison.verdict}: {comparison.why}" if needs_why else comparison.verdict
+    told = (*comparison.doubts, *_fields(comparison))
+    if not told and comparison.verdict == "not measured" and comparison.why:
+        told = (comparison.why,)
+    return f"{comparison.verdict}: {'; '.join(told)}" if told else comparison.verdict
 
 
-def _amount(observed: Observation | None) -> str:
-    return f"{_with_interval(observed.value, observed.ci95)} {observed.unit}" if observed else ABSENT
+def amount(observed: Observation | None) -> str:
+    """A measured figure with its interval and unit: `235 ± 5 images/s`."""
+    return f"{with_interval(observed.value, observed.ci95)} {observed.unit}" if observed else ABSENT
 
 
-def _with_interval(value: float | None, ci95: Interval | None) -> str:
+def with_interval(value: float | None, ci95: Interval | None) -> str:
+    """A number with half the width of its interval, where it has one."""
     if value is None:
         return ABSENT
     return f"{_number(value)} ± {_number(ci95.half_width)}" if ci95 else _number(value)
 
 
 def _number(value: float) -> str:
-    """Three digits that count: 0.0123, 1.23, 12.3, 1,230."""
-    if value == 0:
-        return "0"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - more digits than count
+    """Three significant digits, and all before the point: 0.0123, 1.23, 12.3, 1,230."""
+    return f"{value:,.0f}" if abs(value) >= 100 or not value else f"{value:.3g}"  # noqa: PLR2004 - more digits than count
 
 
-_FIGURE_COLUMNS: Final[dict[str, Callable[[Comparison], str]]] = {
+def _runs_of(judged: Judgement) -> str:
+    return str(len(judged.runs)) if judged.runs else ABSENT
+
+
+_FIGURES: Final[Columns[Comparison]] = {
+    "figure": lambda one: one.figure,
+    "printed in": lambda one: one.where,
+    "published": published,
+    "measured ±": lambda one: amount(one.measured),
+    "runs": _runs_behind,
+    "ratio ±": lambda one: with_interval(one.ratio, one.ratio_ci95),
+    "verdict": _verdict,
+}
+_FINDINGS: Final[Columns[Judgement]] = {
+    "finding": lambda one: one.finding.says,
+    "verdict": lambda one: f"{one.verdict}: {'; '.join(one.doubts)}" if one.doubts else one.verdict,
+    "runs": _runs_of,
+    "why": lambda one: one.why,
+}
+_PAGE_FIGURES: Final[Columns[Comparison]] = {
     "figure": lambda one: one.figure,
     "quantity": lambda one: one.metric.replace("_", " "),
     "unit": lambda one: one.unit,
@@ -328,23 +264,23 @@ _FIGURE_COLUMNS: Final[dict[str, Callable[[Comparison], str]]] = {
         "several" if one.published is None else f"{one.bound or ('≈' if one.approx else '')}{one.published}"
     ),
     "measured ±": lambda one: figure(one.measured.value, half_width(one.measured.ci95)) if one.measured else ABSENT,
-    "runs": lambda one: _runs_behind(one.measured),
+    "runs": _runs_behind,
     "ratio ±": lambda one: figure(one.ratio, half_width(one.ratio_ci95)),
     "verdict": lambda one: one.verdict,
-    "why": lambda one: "; ".join(word for word in (*one.doubts, ", ".join(_fields(one)), one.why or "") if word),
+    "why": lambda one: "; ".join(filter(None, (*one.doubts, ", ".join(_fields(one)), one.why))),
     "printed in": lambda one: one.where,
 }
-_FINDING_COLUMNS: Final[dict[str, Callable[[Judgement], str]]] = {
+_PAGE_FINDINGS: Final[Columns[Judgement]] = {
     "finding": lambda one: one.finding.id,
     "says": lambda one: one.finding.says,
     "verdict": lambda one: one.verdict,
-    "runs": lambda one: str(len(one.runs)) if one.runs else ABSENT,
+    "runs": _runs_of,
     "why": lambda one: "; ".join((*one.doubts, one.why)),
     "printed in": lambda one: one.finding.where,
 }
-_CELL_COLUMNS: Final[dict[str, Callable[[CellOutcome], str]]] = {
+_PAGE_CELLS: Final[Columns[CellOutcome]] = {
     "cell": lambda cell: cell.id,
-    "of": lambda cell: ", ".join(word for word in (conditions(cell.where), cell.case or "") if word),
+    "of": lambda cell: ", ".join(filter(None, (conditions(cell.where), cell.case))),
     "status": lambda cell: cell.status,
     "why": _reasons_of,
     "runs": _processes,
@@ -354,31 +290,3 @@ _CELL_COLUMNS: Final[dict[str, Callable[[CellOutcome], str]]] = {
     "differs in": lambda cell: ", ".join(one.field.replace("_", " ") for one in cell.altered),
     "run directories": lambda cell: " ".join(cell.runs),
 }
-
-
-def page_tables(reproduction: Reproduction) -> tuple[Table, ...]:
-    """The tables of the page that have rows: on the page, verdict and reason have columns of their own, to sort by."""
-    missing = tuple((one.cell, one.metric.replace("_", " "), one.why) for one in reproduction.missing)
-    every = (
-        Table(
-            title="Published figures",
-            columns=tuple(_FIGURE_COLUMNS),
-            rows=tuple(tuple(of(one) for of in _FIGURE_COLUMNS.values()) for one in reproduction.comparisons),
-            legend=_FIGURES_LEGEND,
-        ),
-        Table(
-            title="Findings",
-            columns=tuple(_FINDING_COLUMNS),
-            rows=tuple(tuple(of(one) for of in _FINDING_COLUMNS.values()) for one in reproduction.judgements),
-            legend=_FINDINGS_LEGEND,
-        ),
-        differences(reproduction.cells),
-        Table(title="Quantities that could not be had", columns=("cell", "quantity", "why"), rows=missing),
-        Table(
-            title="Cells",
-            columns=tuple(_CELL_COLUMNS),
-            rows=tuple(tuple(of(cell) for of in _CELL_COLUMNS.values()) for cell in reproduction.cells),
-            legend="runs: those that may be used; software, image, devices: by the records of the runs",
-        ),
-    )
-    return tuple(table for table in every if table.rows)

@@ -1,9 +1,8 @@
 """Each published figure beside what was measured in its place. Pure.
 
-`reproduced` and `differs` are said where nothing differs: hardware, software, network, data and settings are the source's. Elsewhere
-absolute figures are `not comparable`, with the fields that differ and the ratio all the same; of shapes (speedup, efficiency, ratios and
-shares), which are free of the speed of a device, it is said whether they agree. Each becomes `indicated` or `not indicated` where the
-measured figure rests on degraded runs, or on too few.
+`reproduced` and `differs` are said where nothing differs: hardware, software, network, data and settings are the source's. Else absolute
+figures are `not comparable`, and only shapes (speedup, efficiency, ratios and shares) are judged. Verdicts on degraded or on too few runs
+become `indicated` or `not indicated`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final
 
 from runner.experiments.studies.differences import hardware
 from runner.experiments.studies.evidence import BY_DEFINITION, Evidence, amount, doubts, in_unit, made_of, not_run
-from runner.experiments.studies.matching import Value, agreement, partners, term
+from runner.experiments.studies.matching import agreement, partners, term
 from runner.experiments.studies.model import INDICATED, Comparison, FigureVerdict, Observation
 from runner.experiments.studies.noise import Amount, ratio
 from runner.experiments.studies.observe import is_measured, observation_of
@@ -31,14 +30,14 @@ SHAPES: Final = frozenset(
     | {"nccl_broadcast_time_share", "winograd_time_share", "maxpoolbackward_time_share", "compute_time_share"}
     | {"memory_api_time_shares", "cudaLaunchKernel_api_time_share"}
 )
-"""Quantities that can be compared between devices: each is a part, or a multiple, of another of the same device."""
+"""Quantities that can be compared between devices: shares and multiples of another quantity of the same device."""
 
 _OF_RATIOS: Final = {"speed_ratio": "throughput", "throughput_ratio": "throughput", "time_ratio": "total_time"}
 
 _ELSEWHERE: Final = frozenset(
     {"gpu", "version", "container", "system", "dataset", "data", "note", "strategy", "submitter"}
 )
-"""What may differ between a figure and what stands in its place; each difference is named."""
+"""What may differ between a figure and the measured one; each difference is named."""
 
 
 def compared(evidence: Evidence, study: Study) -> tuple[Comparison, ...]:
@@ -90,46 +89,38 @@ def _ratios(figure: Figure, evidence: Evidence) -> list[Observation]:
 
 def _held(figure: Figure, measured: Sequence[Observation], evidence: Evidence, study: Study) -> Comparison:
     """A figure against the observations that are equally near to it."""
+    shared = {name: getattr(figure, name) for name in ("metric", "unit", "where", "conditions", "bound", "approx")}
     printed = figure.value if isinstance(figure.value, Decimal) else None
-    comparison = Comparison(
-        figure=figure.id,
-        metric=figure.metric,
-        unit=figure.unit,
-        where=figure.where,
-        conditions=figure.conditions,
-        published=printed,
-        bound=figure.bound,
-        approx=figure.approx,
-        verdict="not measured",
-    )
+    base = {"figure": figure.id, "published": printed, **shared}
     if not measured:
-        return comparison.model_copy(update={"why": _why_not(figure, evidence)})
+        return Comparison(**base, verdict="not measured", why=_why_not(figure, evidence))
     one = max(measured, key=lambda each: term(each, "batch") or 0)
-    unclear = {field.partition(" ")[0]: field for field in _unclear(figure, measured)}
+    unclear = dict(_unclear(figure, measured))
     fields = (*(field for field in _differing(figure, one, evidence) if field not in unclear), *unclear.values())
-    own = _own_unit(one, figure)
-    if printed is None or own is None:
-        fields = (*fields, "unit" if own is None else "several values there")
-        return comparison.model_copy(update={"measured": one, "verdict": "not comparable", "fields": fields})
+    if one.unit != figure.unit and {one.unit, figure.unit} & set(RATE):  # which count different things
+        return Comparison(**base, measured=one, verdict="not comparable", fields=(*fields, "unit"))
+    if printed is None:
+        return Comparison(**base, measured=one, verdict="not comparable", fields=(*fields, "several values there"))
+    own = in_unit(one, figure.unit)
     made = ratio(own, Amount(float(printed), exact=True))
-    tolerance = study.tolerance(figure.metric)
+    stated = study.tolerance(figure.metric)
+    tolerance = stated.share if stated else None
     if tolerance is None and figure.bound is None:
         fields = (*fields, "tolerance (the study states none)")
-    verdict = _verdict(figure, own, made, fields=fields, tolerance=tolerance.share if tolerance else None)
+    verdict = _verdict(figure, own, made, fields=fields, tolerance=tolerance)
     if unclear:
         verdict = "not comparable"
     doubted = doubts(one) if verdict in INDICATED else ()
-    return comparison.model_copy(
-        update={
-            "measured": one,
-            "ratio": made.value if made else None,
-            "ratio_ci95": made.ci95 if made else None,
-            "tolerance": tolerance.share if tolerance else None,
-            "verdict": INDICATED[verdict] if doubted else verdict,
-            "fields": fields,
-            "doubts": doubted,
-            "why": one.method,
-        }
+    return Comparison(
+        **base,
+        measured=one,
+        ratio=made.value if made else None,
+        ratio_ci95=made.ci95 if made else None,
+        tolerance=tolerance,
+        verdict=INDICATED[verdict] if doubted else verdict,
+        fields=fields,
+        doubts=doubted,
+        why=one.method,
     )
 
 
@@ -150,15 +141,8 @@ def _verdict(
     return "not comparable"
 
 
-def _own_unit(one: Observation, figure: Figure) -> Amount | None:
-    """The measured figure in the unit of the printed one; None where both count different things."""
-    if one.unit != figure.unit and {one.unit, figure.unit} & set(RATE):
-        return None
-    return in_unit(one, figure.unit)
-
-
 def _differing(figure: Figure, one: Observation, evidence: Evidence) -> Iterator[str]:
-    """Everything in which the two runs differ: the device in words, `gpu (Tesla P100 there, Tesla V100 here)`, of the rest its name."""
+    """Fields in which the two runs differ; the device in words: `gpu (Tesla P100 there, Tesla V100 here)`."""
     devices = hardware(
         evidence.published, figure.conditions, gpu=one.where.gpu, device=one.device, name=one.device_name
     )
@@ -167,17 +151,13 @@ def _differing(figure: Figure, one: Observation, evidence: Evidence) -> Iterator
     yield from (field for field in one.altered if field not in named)
 
 
-def _unclear(figure: Figure, equally: Sequence[Observation]) -> Iterator[str]:
-    """What the source leaves out, so that nobody can tell which of several runs a figure is of."""
+def _unclear(figure: Figure, equally: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    """What the source leaves out, so that nobody can tell which of several runs a figure is of: the field, and the same in words."""
     for name in ("batch", "model", "gpus"):
-        here = sorted({value for each in equally if (value := term(each, name)) is not None}, key=_sorted)
+        values = {value for each in equally if (value := term(each, name)) is not None}
+        here = sorted(values, key=lambda value: (float(value), "") if isinstance(value, int) else (0.0, str(value)))
         if len(here) > 1 and term(observation_of(figure), name) is None:
-            yield f"{name} ({NOT_STATED} there, {', '.join(map(str, here))} here)"
-
-
-def _sorted(value: Value) -> tuple[float, str]:
-    """Numbers by size, then names."""
-    return (float(value), "") if isinstance(value, int) else (0.0, str(value))
+            yield name, f"{name} ({NOT_STATED} there, {', '.join(map(str, here))} here)"
 
 
 def _why_not(figure: Figure, evidence: Evidence) -> str:
@@ -187,17 +167,12 @@ def _why_not(figure: Figure, evidence: Evidence) -> str:
     versus = figure.conditions.versus
     if figure.metric in _OF_RATIOS and versus and versus.device and evidence.device == "cpu":
         return f"a GPU is to be held against a CPU, and here is only {evidence.device_name}"
-    stand_in = observation_of(figure)
-    own = [
-        run
-        for run in evidence.cells
-        if agreement(stand_in, stand_in.model_copy(update={"where": run.cell.where}), free=_ELSEWHERE) is not None
-    ]
+    printed = observation_of(figure)
+    own = [run for run in evidence.cells if agreement(printed, run.cell, free=_ELSEWHERE) is not None]
     ids = {run.cell.id for run in own}
-    for reason in (
+    reasons = (
         *(one.why for one in evidence.missing if one.cell in ids and one.metric == figure.metric),
         *(not_run(run) for run in own if not run.runs),
-    ):
-        if reason:
-            return reason
-    return "no cell that was run gives it" if own else "no cell of this study gives it"
+        "no cell that was run gives it" if own else "no cell of this study gives it",
+    )
+    return next(filter(None, reasons))

@@ -1,16 +1,25 @@
 """Strategy `horovod`: one process a device, started by Horovod's own launcher, which meet through Gloo or MPI.
 
-On several nodes the launcher runs on the first and starts the ranks of the others by ssh, in a container that waits there.
+On several nodes the launcher runs on the first and starts the ranks of the others by ssh, in a container that waits there with an sshd.
+Each run has keys of its own (`runner/run/ssh_keys.py`), which its containers find at `KEYS`, in memory alone. The images make ssh read
+`KEYS`/ssh_config whoever starts it, since horovodrun and mpirun leave no room for more on its command line than one port for all nodes; a
+port that is free on every node is more than a node can promise.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from runner.core.container_spec import IMAGE_USER, ContainerSpec
 from runner.core.trial import Horovod
-from runner.plan.launch import ssh
-from runner.plan.launch.job import Job, program, spec
+from runner.plan.launch.job import Job, Seat, program, spec
+
+KEYS: Final = "/dlscale/keys"
+# Seconds between two questions whether the other side is still there, and how many may stay without an answer.
+_ALIVE_S: Final = 5
+_ALIVE_MISSED: Final = 3
 
 
 def specs(job: Job) -> tuple[ContainerSpec, ...]:
@@ -22,24 +31,24 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
         f"--{trial.horovod.controller}",
         f"--num-proc={trial.processes}",
         *_hosts(job),
-        *tuning(trial.horovod),
+        *_tuning(trial.horovod),
         *_in_its_container(job),
         job.site.python,
         *program(job),
     )
-    env = environment(job, trial.horovod)
+    env = _environment(job, trial.horovod)
     if len(job.seats) == 1:
         return (spec(job, job.head, role="worker", processes=trial.processes, argv=argv, env=env),)
     # sshd lets in nobody but itself, and needs a user who has a name.
-    job = replace(job, user=IMAGE_USER, keys=ssh.KEYS)
+    job = replace(job, user=IMAGE_USER, keys=KEYS)
     daemons = tuple(
-        spec(job, seat, role="daemon", number=number, processes=0, argv=ssh.sshd(job, seat), env=env)
+        spec(job, seat, role="daemon", number=number, processes=0, argv=_sshd(job, seat), env=env)
         for number, seat in enumerate(job.seats[1:])
     )
     return (*daemons, spec(job, job.head, role="worker", processes=trial.processes, argv=argv, env=env))
 
 
-def tuning(horovod: Horovod) -> tuple[str, ...]:
+def _tuning(horovod: Horovod) -> tuple[str, ...]:
     """Horovod's own flags for what was asked; what was not stays at its default."""
     found = []
     if horovod.fusion_threshold_mib is not None:
@@ -49,7 +58,7 @@ def tuning(horovod: Horovod) -> tuple[str, ...]:
     return tuple(found)
 
 
-def environment(job: Job, horovod: Horovod) -> dict[str, str]:
+def _environment(job: Job, horovod: Horovod) -> dict[str, str]:
     """What Open MPI's own launcher needs; wires are `interconnect`'s."""
     if horovod.controller != "mpi":
         return {}
@@ -70,3 +79,49 @@ def _hosts(job: Job) -> tuple[str, ...]:
 def _in_its_container(job: Job) -> tuple[str, ...]:
     """On several nodes, each rank takes what its own container was told over what the first node's launcher hands to all."""
     return () if len(job.seats) == 1 else (job.site.python, f"{job.site.workloads}/own_env.py")
+
+
+@dataclass(frozen=True)
+class Login:
+    """Where the sshd of a node listens, for this run alone."""
+
+    node: str
+    address: str
+    port: int
+
+
+def logins(job: Job) -> tuple[Login, ...]:
+    """The nodes that the first one reaches by ssh; none for a job on one node, or whose launcher is started on each."""
+    if job.trial.horovod is None:
+        return ()
+    return tuple(Login(seat.node.name, seat.address, seat.ports[0]) for seat in job.seats[1:])
+
+
+def _sshd(job: Job, seat: Seat) -> tuple[str, ...]:
+    """The command that lets ranks in on a node: on the wire's address alone, in the foreground, its log on standard error."""
+    config = f"{job.site.workloads}/sshd_config"
+    return ("/usr/sbin/sshd", "-D", "-e", "-f", config, "-o", f"ListenAddress={seat.address}", "-p", str(seat.ports[0]))
+
+
+def client_config(logins: Sequence[Login]) -> str:
+    """What ssh is to know: ssh_config(5)."""
+    hosts = "".join(f"Host {login.address}\n  Port {login.port}\n" for login in logins)
+    options = {
+        "User": "bench",
+        "IdentityFile": f"{KEYS}/id",
+        "IdentitiesOnly": "yes",
+        "UserKnownHostsFile": f"{KEYS}/known_hosts",
+        "GlobalKnownHostsFile": "none",
+        "StrictHostKeyChecking": "yes",
+        "BatchMode": "yes",
+        "ConnectTimeout": 10,
+        "ConnectionAttempts": 2,  # the other node's sshd may start a moment later
+        "ServerAliveInterval": _ALIVE_S,
+        "ServerAliveCountMax": _ALIVE_MISSED,
+    }
+    return hosts + "Host *\n" + "".join(f"  {name} {value}\n" for name, value in options.items())
+
+
+def known_hosts(logins: Sequence[Login], host_key: str) -> str:
+    """The one host key that all nodes of a run have: sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"."""
+    return "".join(f"[{login.address}]:{login.port} {host_key}\n" for login in logins)

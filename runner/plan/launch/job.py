@@ -62,12 +62,7 @@ class Seat:
         return self.node.memory_mib * 7 // 8
 
     def worker_cores(self, worker: int, share: int | None) -> tuple[int, ...]:
-        """The cores of one worker that has a container of its own; handed out round and round where they are too few.
-
-        Args:
-            worker: number of the worker on this node.
-            share: cores that each worker has for itself; None for all of them.
-        """
+        """The cores of a worker that has a container of its own, `share` of them or all; handed out round and round where they are too few."""
         if share is None:
             return self.cores
         places = (self.cores[(share * worker + core) % len(self.cores)] for core in range(share))
@@ -109,13 +104,7 @@ class Job:
 
 
 def take_seats(trial: Trial, nodes: dict[str, Node], *, network: Network) -> tuple[Seat, ...]:
-    """Give each node of a trial its ranks and its devices.
-
-    Args:
-        trial: with its placement.
-        nodes: by name.
-        network: of a job on several nodes; one on a single node has none.
-    """
+    """Give each node of a trial, by name, its ranks and its devices; `network` is that of a job on several nodes, one on a single node has none."""
     seats: list[Seat] = []
     share = trial.cpus_per_worker
     for placed in trial.placement:
@@ -163,7 +152,7 @@ def program(job: Job) -> tuple[str, ...]:
         "cpus-per-worker": trial.cpus_per_worker or 0,
         "loader-workers": trial.loader_workers,
     }
-    of_workload = {
+    of_some = {
         "image-size": trial.image_size,
         "num-classes": trial.num_classes,
         "momentum": trial.momentum,
@@ -174,7 +163,7 @@ def program(job: Job) -> tuple[str, ...]:
         "compiled": job.compiled,
         "decode": trial.decode if trial.decode != "cpu" else None,
     }
-    flags |= {name: value for name, value in of_workload.items() if value is not None}
+    flags |= {name: value for name, value in of_some.items() if value is not None}
     flags |= trial.settings
     if trial.kvstore:
         flags["kvstore"] = trial.kvstore
@@ -204,10 +193,7 @@ def spec(
     env: dict[str, str] | None = None,
     network: str | None = None,
 ) -> ContainerSpec:
-    """A container of this job on one of its nodes, with the environment and limits that all of them have.
-
-    It has all cores and GPUs of the seat, and its network, unless told otherwise.
-    """
+    """A container of this job on one of its nodes, with all cores and GPUs of the seat, and its network, unless told otherwise."""
     trial, wire = job.trial, seat.placed.wire
     node = seat.node.name if wire else None
     common = {
@@ -244,23 +230,48 @@ def spec(
 
 
 def _shm_mib(trial: Trial, seat: Seat) -> int:
-    """Room for what loader workers hand over: two batches each, of which a rank with 16 workers at batch 256 fills more than a GiB.
-
-    A limit and no reservation; what is used counts as the container's memory.
-    """
+    """Room for what loader workers hand over: two batches each, of which a rank with 16 workers at batch 256 fills more than a GiB."""
     return max(SHM_MIB, seat.memory_mib // 2) if trial.loader_workers else SHM_MIB
 
 
 def worker_a_node(job: Job, argv: Callable[[int, Seat], tuple[str, ...]]) -> tuple[ContainerSpec, ...]:
-    """One container on each node that starts all ranks there.
-
-    Args:
-        job: the nodes.
-        argv: what it runs, by the node's number and its seat.
-    """
+    """One container on each node that starts all ranks there; `argv` is what it runs, by the node's number and its seat."""
     return tuple(
         spec(job, seat, role="worker", number=number, processes=seat.processes, argv=argv(number, seat))
         for number, seat in enumerate(job.seats)
+    )
+
+
+def node_containers(job: Job) -> tuple[ContainerSpec, ...]:
+    """The containers that stand for the emulated nodes of a job; none for a job on real ones, or on one alone.
+
+    Each is small and owns a network namespace, as a pod's pause container does: on a network that the run makes for itself, under the
+    node's name, held to the link that was asked for. The job's containers on that node join it, so that every strategy runs as on real hosts.
+    """
+    return tuple(_emulated(job, seat, number) for number, seat in enumerate(job.seats) if seat.network == "emulated")
+
+
+def _emulated(job: Job, seat: Seat, number: int) -> ContainerSpec:
+    assert job.tools is not None  # noqa: S101 - what whoever emulates nodes has made ready
+    return ContainerSpec(
+        name=stand_in(job, seat),
+        node=seat.node.name,
+        role="daemon",
+        number=number,
+        image=job.tools,
+        argv=leased(job, "sleep", "infinity"),
+        env={},
+        mounts=tuple(mount for mount in job.mounts if mount.target == job.site.workloads),  # the lease is in there
+        cpus=seat.node.cores,
+        memory_mib=128,  # it sleeps; Python's own start is the most that it ever needs
+        shm_mib=1,
+        tmp_mib=1,
+        user=job.user,
+        network=f"dlscale-{job.run_id}",
+        hostname=seat.node.name,
+        aliases=(seat.node.name,),
+        link=job.trial.link,
+        labels={LABEL_RUN: job.run_id, LABEL_ROLE: "daemon"},
     )
 
 

@@ -22,19 +22,9 @@ def specs(job: Job) -> tuple[ContainerSpec, ...]:
     helper = (job.site.python, f"{job.site.workloads}/with_mxnet/shim.py")
     inside = f"container:{name(job, 'scheduler', 0)}" if len(job.seats) == 1 else None
     found = [spec(job, job.head, role="scheduler", argv=helper, gpus=(), env=_meeting(job, job.head, "scheduler"))]
-    found += [
-        spec(
-            job,
-            seat,
-            role="server",
-            number=number,
-            argv=helper,
-            gpus=(),
-            env=_meeting(job, seat, "server"),
-            network=inside,
-        )
-        for number, seat in enumerate(job.seats)
-    ]
+    for number, seat in enumerate(job.seats):
+        env = _meeting(job, seat, "server")
+        found.append(spec(job, seat, role="server", number=number, argv=helper, gpus=(), env=env, network=inside))
     per_worker = job.trial.world_size // job.trial.processes
     share = job.trial.cpus_per_worker and job.trial.cpus_per_worker * per_worker
     for seat in job.seats:
@@ -68,7 +58,7 @@ def _meeting(job: Job, seat: Seat, role: Role) -> dict[str, str]:
 
 
 def _own_address(seat: Seat) -> dict[str, str]:
-    """Where a process listens: at the address by which the others find it. ps-lite can't listen at a name.
+    """Where a process listens: at the address by which the others find it, but ps-lite can't listen at a name.
 
     Reached by name, workers and servers take the address of DMLC_INTERFACE, and the scheduler, told that it is in a pod, listens at all
     addresses (`Van::Start` and `ZMQVan::Bind` of ps-lite).

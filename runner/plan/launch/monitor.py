@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from runner.core.container_spec import LABEL_ROLE, LABEL_RUN, ContainerSpec
@@ -13,32 +14,16 @@ MODULES: Final = "site"
 
 
 def specs(job: Job, *, hz: int, image: str, site: Site) -> tuple[ContainerSpec, ...]:
-    """The samplers of a job.
-
-    Args:
-        job: what they look at. Nodes that are emulated share a machine, and one sampler.
-        hz: samples a second; 0 for no samplers.
-        image: of the containers on other machines.
-        site: where the samplers find Python and the programs.
-    """
+    """The samplers of a job, at `hz` samples a second, none at 0; nodes that are emulated share a machine, and one sampler."""
     if not hz:
         return ()
+    of_machine = partial(sampler, job.run_id, hz=hz, site=site, image=image, user=job.user)
     if not job.remote:
-        gpus = tuple(gpu for seat in job.seats for gpu in seat.gpus)
-        name = job.head.node.name
-        return (sampler(job.run_id, node=name, gpus=gpus, hz=hz, site=site, image=image, user=job.user),)
+        return (of_machine(node=job.head.node.name, gpus=tuple(gpu for seat in job.seats for gpu in seat.gpus)),)
     return tuple(
-        sampler(
-            job.run_id,
-            node=seat.node.name,
-            gpus=seat.gpus,
-            hz=hz,
-            site=site,
-            image=image,
-            user=job.user,
-            number=number,
-            remote=True,
-        ).model_copy(update={"mounts": job.mounts, "gpus": seat.gpus, "network": "host", "host_pids": True})
+        of_machine(node=seat.node.name, gpus=seat.gpus, number=number, remote=True).model_copy(
+            update={"mounts": job.mounts, "gpus": seat.gpus, "network": "host", "host_pids": True}
+        )
         for number, seat in enumerate(job.seats)
     )
 
@@ -57,16 +42,7 @@ def sampler(
 ) -> ContainerSpec:
     """The sampler of one machine: a process on this one, which sees all of it by itself, or what runs in a container on another.
 
-    Args:
-        run_id: the run that it looks at.
-        node: name of the machine in what it writes.
-        gpus: indices of the GPUs that it asks.
-        hz: samples a second.
-        site: where it finds Python and the programs.
-        image: what it runs in.
-        user: numeric `uid:gid`.
-        number: of the machine.
-        remote: whether it has to hear from the runner to live on, and brings its modules along.
+    One that is `remote` has to hear from the runner to live on, and brings its modules along.
     """
     beat = (f"--heartbeat={HEARTBEAT_S}",) if remote else ()
     flags = (f"--node={node}", f"--hz={hz}", f"--gpus={','.join(map(str, gpus))}")

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.analysis.summarize import summarize
-from runner.core import units
 from runner.core.trial import title
-from runner.report import figures, pass_notes, profile, telemetry, transports
+from runner.report import figures, profile, telemetry, transports
 from runner.report.comparison import anchor
 from runner.report.page import curves as over
 from runner.report.page import figures as drawn
+from runner.report.page.latest import one_scale
 from runner.report.page.model import Block, Table
 
 if TYPE_CHECKING:
-    from runner.analysis.comparisons.transports import Comparison, Curve
-    from runner.analysis.summary import Row, Summary
+    from runner.analysis.comparisons.transports import Curve
+    from runner.analysis.summary import Summary
     from runner.core.record import RunRecord
     from runner.report.publish import Measured, Watched
 
@@ -46,31 +46,13 @@ def comparison(measured: Measured, *, name: str) -> tuple[Block, ...]:
     compared = measured.comparison
     if compared is None:
         return ()
-    columns = transports.columns(compared)
     own: dict[tuple[str, int], tuple[str, ...]] = {}
     for curve, _ in measured.curves:
         for _, record in curve.own:
             place = (curve.label, record.trial.world_size)
             own[place] = (*own.get(place, ()), record.run_id)
-    return (
-        Block(
-            anchor=anchor(name, "transports"),
-            title=f"{compared.title}: transports",
-            lead=_compared_lead(compared),
-            lines=(compared.setting, compared.ran_on, transports.legend(compared)),
-            figures=drawn.transports(compared, name=f"{name}-transports", runs=own),
-            tables=(
-                Table(
-                    title="Transports",
-                    columns=tuple(columns),
-                    rows=tuple(tuple(cell(row) for cell in columns.values()) for row in transports.every_row(compared)),
-                ),
-            ),
-            notes=transports.notes(compared),
-            runs=tuple(dict.fromkeys(run for runs in own.values() for run in runs)),
-            stem=name,
-        ),
-    )
+    block = transports.report(compared, name=f"{name}-transports", runs=own).page_block()
+    return (block.model_copy(update={"stem": name}),)
 
 
 def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
@@ -96,8 +78,8 @@ def profiled(run: tuple[Path, RunRecord]) -> tuple[Block, ...]:
             ),
             tables=profile.sections(record.profile),
             notes=(
-                *pass_notes.reservations(record),
-                *pass_notes.sampled(record),
+                *profile.reservations(record),
+                *profile.sampled(record),
                 *profile.unavailable(record.profile),
             ),
             runs=(record.run_id,),
@@ -134,6 +116,7 @@ def _curve(curve: Curve, summary: Summary, *, name: str, watched: Watched | None
         notes=(*figures.notes(summary), *telemetry.notes(summary)),
         runs=tuple(record.run_id for record in records),
         stem=name,
+        empty=one_scale(summary),
     )
 
 
@@ -156,21 +139,4 @@ def _lead(summary: Summary) -> str:
     usable = [row for row in summary.rows if row.usable and row.throughput is not None]
     if not usable:
         return f"no usable run: {', '.join(sorted({row.status for row in summary.rows}))}"
-    return told(max(usable, key=lambda row: row.scale))
-
-
-def told(row: Row) -> str:
-    """One scale in a line: throughput, devices, speedup, validity."""
-    rate = units.estimate(row.throughput, row.throughput_ci95, runs=row.repeats)
-    words = [f"{rate} {row.unit} on {row.devices}"]
-    if row.speedup is not None and row.scale > 1:
-        words.append(f"speedup {units.figure(row.speedup, units.half_width(row.speedup_ci95))}")
-    return ", ".join([*words, row.status])
-
-
-def _compared_lead(compared: Comparison) -> str:
-    rates = [row for row in compared.rows if row.row.usable and row.row.throughput is not None]
-    if not rates:
-        return "no usable run"
-    fastest = max(rates, key=lambda row: row.row.throughput or 0.0)
-    return f"fastest over {fastest.transport}: {told(fastest.row)}"
+    return figures.told(max(usable, key=lambda row: row.scale))

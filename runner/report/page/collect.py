@@ -5,58 +5,86 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
 from runner.report.page import blocks, overview, runs
+from runner.report.page.latest import Shown, hardware, latest
 from runner.report.page.model import Block, Page, Section
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from runner.core.record import RunRecord
+    from runner.report.page.model import RunLine
     from runner.report.publish import Measured, Watched
 
 CHAPTERS: Final = {
     "studies": (
         "Studies",
         "What a published source measured, run again here: its figures with the measured points beside them.",
+        "dlscale reproduce STUDY",
     ),
-    "comparisons": ("Interconnects", "The same training over several transports."),
+    "comparisons": (
+        "Interconnects",
+        "The same training over several transports.",
+        "dlscale bench --compare",
+    ),
     "networks": (
         "Networks",
         "Several networks, trained alike on one device and on more: how well each scales.",
+        "dlscale bench --model MODEL, of two networks",
     ),
     "strategies": (
         "Strategies",
         "The same training on the same devices, its ranks together in one way and in another.",
+        "dlscale bench --strategy STRATEGY, with two of them",
     ),
-    "matrices": (
-        "Scaling",
-        "Runs that differ in the number of devices only: throughput, training time, speedup against the ideal.",
+    "sweeps": (
+        "Against the batch",
+        "Runs and passes under a profiler that differ in batch and precision only.",
+        "dlscale bench --batch BATCH, with two of them",
     ),
-    "sweeps": ("Against the batch", "Runs and passes under a profiler that differ in batch and precision only."),
     "inputs": (
         "Input",
         "The same training on synthetic images and on real ones: what reading and decoding them costs.",
+        "dlscale bench --data DIR",
     ),
-    "ablations": ("Techniques", "The same training plainly, and with one technique more a line."),
+    "ablations": (
+        "Techniques",
+        "The same training plainly, and with one technique more a line.",
+        "dlscale ablate",
+    ),
     "devices": (
         "Devices",
         "The same training on one GPU and on others of its kind: what an interval over one GPU's runs can't tell.",
+        "CUDA_VISIBLE_DEVICES=1 dlscale bench, after one on GPU 0",
     ),
     "engines": (
         "Container beside host",
         "The same training in a container and on the same software without one: what the container costs.",
+        "dlscale bench --engine host, after one in a container",
     ),
     "overheads": (
         "What the suite costs",
         "The same training with samplers, without them and without the suite, in alternating rounds.",
+        "dlscale overhead",
     ),
-    "passes": ("Profiles", "Where the time went, by passes under a profiler; these have no throughput."),
+    "matrices": (
+        "Scaling",
+        "Runs that differ in the number of devices only: throughput, training time, speedup against the ideal.",
+        "dlscale bench",
+    ),
+    "passes": (
+        "Profiles",
+        "Where the time went, by passes under a profiler; these have no throughput.",
+        "dlscale bench --profile kernels",
+    ),
 }
-"""By anchor, the title and what it is about."""
-_OF_MATRICES: Final = frozenset({"matrices", "comparisons", "passes"})
-"""The chapters that grow with every run."""
+"""By anchor, the title, what it is about, and what to run for it."""
+_OF_FILES: Final = frozenset({"studies", "overheads"})
+"""The chapters that are made from other files than records, and always whole."""
+_OF_RUNS: Final = frozenset({"matrices", "passes"})
+"""The chapters of single matrices and passes, whose blocks may well have one title."""
 
 
 @dataclass
@@ -64,18 +92,26 @@ class Collected:
     """What a page is made from, as it is read: folder by folder, each then joined to the whole. Chapters without a block are left out.
 
     Attributes:
-        records: link of each run's directory, relative to the page, and its record.
+        records: what is drawn: link of each run's directory, relative to the page, and its record.
+        others: runs that the table of all has besides, each with its time.
+        measured: each curve of each matrix, for the latest of them.
         reserve: what is to be said of chapters that do not have all.
     """
 
     records: list[tuple[str, RunRecord]] = field(default_factory=list)
+    others: list[tuple[datetime, RunLine]] = field(default_factory=list)
+    measured: list[Shown] = field(default_factory=list)
     chapters: dict[str, list[Block]] = field(default_factory=lambda: {name: [] for name in CHAPTERS})
 
     reserve: str = ""
 
     def matrix(self, measured: Measured, *, name: str, watched: Mapping[str, Watched]) -> None:
         """Add the curves of a matrix, and their comparison."""
-        self.chapters["matrices"] += blocks.matrix(measured, name=name, watched=watched)
+        found = blocks.matrix(measured, name=name, watched=watched)
+        self.chapters["matrices"] += found
+        for (curve, summary), block in zip(measured.curves, found, strict=True):
+            records = tuple(record for _, record in curve.runs)
+            self.measured.append(Shown(name=name, summary=summary, records=records, figures=block.figures))
         self.chapters["comparisons"] += blocks.comparison(measured, name=name)
 
     def add(self, chapter: str, *blocks: Block) -> None:
@@ -95,6 +131,7 @@ class Collected:
         for name, link in files.items():
             own.setdefault(_stem(name, stems), []).append(link)
         self.records += folder.records
+        self.measured += folder.measured
         for name, found in folder.chapters.items():
             self.chapters[name] += [
                 block.model_copy(update={"files": tuple(own.get(block.stem, ()))}) if block.stem else block
@@ -103,19 +140,35 @@ class Collected:
 
     def page(self, *, title: str, made: str) -> Page:
         """The page; newest runs first, as those are looked for."""
-        ordered = sorted(self.records, key=lambda one: one[1].provenance.recorded_at, reverse=True)
-        records = [record for _, record in ordered]
+        drawn = [(record.provenance.recorded_at, runs.line(record, link=link)) for link, record in self.records]
+        lines = tuple(line for _, line in sorted([*drawn, *self.others], key=lambda one: one[0], reverse=True))
+        records = [record for _, record in self.records]
+        records.sort(key=lambda record: record.provenance.recorded_at, reverse=True)
+        first = latest(self.measured)
+        here = first[0].hardware if first else None
+        machines = {record.run_id: hardware(record) for record in records}
+        chapters = {
+            name: [
+                block.model_copy(
+                    update={"elsewhere": {machines.get(run, here) for run in block.runs}.isdisjoint({here})}
+                )
+                if here and block.runs
+                else block
+                for block in found
+            ]
+            for name, found in self.chapters.items()
+        }
         return Page(
             title=title,
             made=made,
-            counts=overview.counts(records, studies=len(self.chapters["studies"])),
-            overview=overview.overview(
-                records, folders=[unquote(str(PurePosixPath(link).parent)) for link, _ in ordered]
-            ),
-            sections=tuple(_sections(self.chapters, self.reserve)),
+            counts=overview.counts(lines, studies=len(self.chapters["studies"])),
+            latest=first[1] if first else None,
+            overview=overview.overview(records, lines, here=here),
+            sections=tuple(_sections(chapters, self.reserve)),
+            missing=tuple((title, command) for name, (title, _, command) in CHAPTERS.items() if not chapters[name]),
             run_columns=runs.COLUMNS,
             filtered=runs.FILTERED,
-            runs=tuple(runs.line(record, link=link) for link, record in ordered),
+            runs=lines,
         )
 
 
@@ -126,14 +179,38 @@ def _stem(name: str, stems: AbstractSet[str]) -> str:
 
 
 def _sections(chapters: Mapping[str, Sequence[Block]], reserve: str) -> Iterable[Section]:
-    """The chapters that have blocks; anchors and figures that would share a name are numbered."""
+    """The chapters that have blocks; anchors and figures that would share a name are numbered, titles told apart."""
     anchors: dict[str, int] = {}
     names: dict[str, int] = {}
-    for name, (title, about) in CHAPTERS.items():
-        found = tuple(_apart(block, anchors, names) for block in chapters[name])
+    for name, (title, about, _) in CHAPTERS.items():
+        found = tuple(
+            _apart(block, anchors, names)
+            for block in (chapters[name] if name in _OF_RUNS else told_apart(chapters[name]))
+        )
         if found:
-            said = f"{about} {reserve}" if reserve and name in _OF_MATRICES else about
+            said = f"{about} {reserve}" if reserve and name not in _OF_FILES else about
             yield Section(anchor=name, title=title, about=said, blocks=found)
+
+
+def told_apart(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks of one title each with the parts of its first lines that not all of these have, and with its stem where those are the same."""
+    alike: dict[str, list[Block]] = {}
+    for block in blocks:
+        alike.setdefault(block.title, []).append(block)
+    found = []
+    for block in blocks:
+        others = [_parts(one) for one in alike[block.title] if one is not block]
+        telling = [part for part in _parts(block) if not all(part in parts for parts in others)] if others else []
+        same = any(set(telling) <= set(parts) for parts in others)
+        words = (block.title, *telling, *([block.stem or block.anchor] if same else []))
+        found.append(block.model_copy(update={"title": ", ".join(words)}))
+    return found
+
+
+def _parts(block: Block) -> list[str]:
+    """What ran where, part by part, up to the day."""
+    setting, ran_on, *_ = (*block.lines, "", "")
+    return [part for part in (*setting.split(", "), *ran_on.split(" · ")) if part]
 
 
 def _apart(block: Block, anchors: dict[str, int], names: dict[str, int]) -> Block:

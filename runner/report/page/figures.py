@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.core import units
-from runner.report.page.model import Figure, Series, bounds, error_bars
+from runner.report.page.model import Figure, Series, error_bars, series_of
 from runner.report.profile import spelt, worked
 
 if TYPE_CHECKING:
-    from runner.analysis.comparisons.alike import TrainingComparison
+    from runner.analysis.comparisons.grouping import TrainingComparison
     from runner.analysis.comparisons.networks import Networks
     from runner.analysis.comparisons.transports import ComparedRow, Comparison
     from runner.analysis.summary import Row, Summary
@@ -86,15 +86,13 @@ def of_rows(
     interval: Callable[[Row], Interval | None],
 ) -> Series:
     """One series of usable rows."""
-    low, high = bounds([interval(row) for row in rows])
-    return Series(
-        name="measured",
-        x=tuple(row.devices for row in rows),
-        y=tuple(value(row) for row in rows),
-        low=low,
-        high=high,
-        degraded=tuple(row.status == "degraded" for row in rows),
-        runs=tuple(runs.get(row.scale, ()) for row in rows),
+    return series_of(
+        rows,
+        x=lambda row: row.devices,
+        y=value,
+        interval=interval,
+        degraded=lambda row: row.status == "degraded",
+        runs=lambda row: runs.get(row.scale, ()),
     )
 
 
@@ -124,16 +122,14 @@ def transports(
 
     def lying(key: str, what: str, y: str, value: Callable[[ComparedRow], float | None], *, interval: bool) -> Figure:
         drawn = [row for row in rows if value(row) is not None]
-        low, high = bounds([row.row.throughput_ci95 if interval else None for row in drawn])
-        series = Series(
-            name="measured",
-            x=tuple(f"{row.transport}, {row.row.devices}" for row in drawn),
-            y=tuple(value(row) for row in drawn),
-            low=low,
-            high=high,
-            degraded=tuple(row.row.status == "degraded" for row in drawn),
-            runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
-            labels=tuple(map(_rate_and_ratio, drawn)) if interval else (),
+        series = series_of(
+            drawn,
+            x=lambda row: f"{row.transport}, {row.row.devices}",
+            y=value,
+            interval=lambda row: row.row.throughput_ci95 if interval else None,
+            degraded=lambda row: row.row.status == "degraded",
+            runs=lambda row: runs.get((row.transport, row.row.scale), ()),
+            label=_rate_and_ratio if interval else None,
         )
         title = f"{what}, {comparison.title}"
         said = error_bars(series) if interval else ""
@@ -168,16 +164,16 @@ def _bytes(
     runs: Mapping[tuple[str, int], tuple[str, ...]],
 ) -> Figure:
     drawn = [row for row in rows if row.sent_bytes is not None]
-    places = tuple(f"{row.transport}, {row.row.devices}" for row in drawn)
-    sent = Series(
+    sent = series_of(
+        drawn,
+        x=lambda row: f"{row.transport}, {row.row.devices}",
+        y=lambda row: (row.sent_bytes or 0) / 1e6,
+        runs=lambda row: runs.get((row.transport, row.row.scale), ()),
+        label=_sent_and_rate,
         name="sent",
-        x=places,
-        y=tuple((row.sent_bytes or 0) / 1e6 for row in drawn),
-        runs=tuple(runs.get((row.transport, row.row.scale), ()) for row in drawn),
-        labels=tuple(map(_sent_and_rate, drawn)),
     )
     needed = [
-        Series(name=f"what {words}", kind="ideal", x=places, y=tuple(value and value / 1e6 for value in values))
+        Series(name=f"what {words}", kind="ideal", x=sent.x, y=tuple(value and value / 1e6 for value in values))
         for words, values in _needed(drawn).items()
     ]
     return Figure(
@@ -222,16 +218,15 @@ def efficiency_by_network(found: Networks) -> tuple[Figure, ...]:
         ]
         if len(points) < 2:  # noqa: PLR2004
             continue
-        low, high = bounds([row.efficiency_ci95.scaled(100) if row.efficiency_ci95 else None for row, _ in points])
         series.append(
-            Series(
+            series_of(
+                points,
+                x=lambda one: float(one[0].scale),
+                y=lambda one: 100 * (one[0].efficiency or 0),
+                interval=lambda one: one[0].efficiency_ci95 and one[0].efficiency_ci95.scaled(100),
+                degraded=lambda one: one[0].status == "degraded",
+                runs=lambda one: one[1],
                 name=f"{network.label}, batch {network.batch:,}",
-                x=tuple(float(row.scale) for row, _ in points),
-                y=tuple(100 * (row.efficiency or 0) for row, _ in points),
-                low=low,
-                high=high,
-                degraded=tuple(row.status == "degraded" for row, _ in points),
-                runs=tuple(runs for _, runs in points),
             )
         )
     if not series:
@@ -256,15 +251,14 @@ def throughput_by(
     rows = [one for one in found.rows if one.row.usable and one.row.throughput is not None]
     if len(rows) < 2:  # noqa: PLR2004
         return ()
-    low, high = bounds([one.row.throughput_ci95 for one in rows])
-    trained = Series(
+    trained = series_of(
+        rows,
+        x=lambda one: one.label,
+        y=lambda one: one.row.throughput,
+        interval=lambda one: one.row.throughput_ci95,
+        degraded=lambda one: one.row.status == "degraded",
+        runs=lambda one: one.runs,
         name="trained",
-        x=tuple(one.label for one in rows),
-        y=tuple(one.row.throughput for one in rows),
-        low=low,
-        high=high,
-        degraded=tuple(one.row.status == "degraded" for one in rows),
-        runs=tuple(one.runs for one in rows),
     )
     return (
         Figure(

@@ -41,11 +41,20 @@ def markdown(page: Page) -> str:
         line(["--:"] * len(page.counts)),
         line([f"{count.number:,}" for count in page.counts]),
         "",
+        *_latest(page.latest, folders),
         *_body(page.overview, folders, most_rows=MOST_OVERVIEW_ROWS),
     ]
     for section in page.sections:
         lines += _chapter(section, folders)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _latest(block: Block | None, folders: Mapping[str, str]) -> Iterator[str]:
+    """What was measured last."""
+    if block:
+        yield from (f"## Latest run: {escaped(block.title)}", "", escaped(block.lead), "")
+        yield from _body(block, folders)
+        yield from ("## On file", "")
 
 
 def _chapter(section: Section, folders: Mapping[str, str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ Nothing here knows how a browser draws: `assets/figure.js` and `picture.py` draw
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import field_validator, model_validator
 
@@ -15,10 +15,11 @@ from runner.core.measurement import FEWEST_RUNS
 from runner.core.units import INTERVAL, ends
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from runner.core.measurement import Interval
 
+Row = TypeVar("Row")
 SeriesKind = Literal["measured", "published", "ideal"]
 Place = float | str
 """Where a point stands: a number, or the name of a bar."""
@@ -75,6 +76,31 @@ def bounds(intervals: Sequence[Interval | None]) -> tuple[tuple[float | None, ..
     return low, high
 
 
+def series_of(
+    rows: Sequence[Row],
+    *,
+    x: Callable[[Row], Place],
+    y: Callable[[Row], float | None],
+    interval: Callable[[Row], Interval | None] = lambda _: None,
+    degraded: Callable[[Row], bool] = lambda _: False,
+    runs: Callable[[Row], tuple[str, ...]],
+    label: Callable[[Row], str] | None = None,
+    name: str = "measured",
+) -> Series:
+    """A series with a point for each of some rows."""
+    low, high = bounds(list(map(interval, rows)))
+    return Series(
+        name=name,
+        x=tuple(map(x, rows)),
+        y=tuple(map(y, rows)),
+        low=low,
+        high=high,
+        degraded=tuple(map(degraded, rows)),
+        runs=tuple(map(runs, rows)),
+        labels=tuple(map(label, rows)) if label else (),
+    )
+
+
 def error_bars(*series: Series) -> str:
     """What error bars are, for `Figure.interval`, or why there are none; empty where nothing is measured."""
     if all(one.kind != "measured" for one in series):
@@ -113,12 +139,13 @@ class Figure(Frozen):
 
 
 class Table(Frozen):
-    """A table as text; columns that hold nothing but figures are set right and sorted by value."""
+    """A table as text; columns that hold nothing but figures are set right and sorted by value; a folded one is closed at first."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     legend: str = ""
+    folded: bool = False
 
 
 class Block(Frozen):
@@ -132,6 +159,8 @@ class Block(Frozen):
         runs: ids of the runs that it is made from.
         stem: begins the names of its own reports, which lie beside the run directories.
         files: links to these, relative to the page, as far as they are there.
+        elsewhere: whether it is of another machine than the latest run.
+        empty: what to run where it has no figure.
     """
 
     anchor: str
@@ -144,6 +173,8 @@ class Block(Frozen):
     runs: tuple[str, ...] = ()
     stem: str = ""
     files: tuple[str, ...] = ()
+    elsewhere: bool = False
+    empty: str = ""
 
 
 class Section(Frozen):
@@ -178,6 +209,7 @@ class RunLine(Frozen):
     folder: str
     facts: tuple[Fact, ...]
     reasons: tuple[str, ...]
+    profiled: bool
 
 
 class Count(Frozen):
@@ -188,19 +220,32 @@ class Count(Frozen):
 
 
 class Page(Frozen):
-    """The whole page; `made` says of how much and by which version, and on one that is kept nowhere also when, in words."""
+    """The whole page.
+
+    Attributes:
+        made: of how much and by which version, and on one that is kept nowhere also when, in words.
+        latest: what was measured last; None where nothing was.
+        missing: what nothing is on file of, each with the command that measures it.
+    """
 
     title: str
     made: str
     counts: tuple[Count, ...]
+    latest: Block | None
     overview: Block
     sections: tuple[Section, ...]
+    missing: tuple[tuple[str, str], ...]
     run_columns: tuple[str, ...]
     filtered: tuple[str, ...]
     runs: tuple[RunLine, ...]
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """All figures, in the order of the page."""
-        blocks = (self.overview, *(block for section in self.sections for block in section.blocks))
-        return tuple(figure for block in blocks for figure in block.figures)
+        """All figures, in the order of the page, each once."""
+        return tuple({figure.name: figure for block in self.blocks for figure in block.figures}.values())
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All blocks, in the order of the page."""
+        found = (block for section in self.sections for block in section.blocks)
+        return (*([self.latest] if self.latest else []), self.overview, *found)

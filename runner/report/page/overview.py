@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from runner.analysis.comparisons.cells import cells
 from runner.analysis.summarize import machine, mode_in_words
@@ -13,7 +15,8 @@ from runner.core.units import ABSENT
 from runner.report import figures
 from runner.report.comparison import anchor
 from runner.report.page import runs as lines
-from runner.report.page.model import Block, Count, Figure, Series, Table, bounds, error_bars
+from runner.report.page.latest import hardware
+from runner.report.page.model import Block, Count, Figure, RunLine, Table, error_bars, series_of
 
 if TYPE_CHECKING:
     from runner.analysis.comparisons.cells import Cell
@@ -24,65 +27,69 @@ MOST = 40
 BARS = 12
 
 
-def counts(records: Sequence[RunRecord], *, studies: int) -> tuple[Count, ...]:
+STATUSES: Final = ("valid", "degraded", "invalid", "failed")
+
+
+def counts(runs: Sequence[RunLine], *, studies: int) -> tuple[Count, ...]:
     """How many there are of what."""
-    measured = [record for record in records if not record.profiled]
-    by_status = {
-        status: sum(lines.status(record) == status for record in measured)
-        for status in ("valid", "degraded", "invalid", "failed")
-    }
-    return (
-        Count(words="runs", number=len(measured)),
-        *(Count(words=status, number=number) for status, number in by_status.items()),
-        Count(words="passes under a profiler", number=len(records) - len(measured)),
-        Count(words="studies", number=studies),
+    measured = [run for run in runs if not run.profiled]
+    every = (
+        {"runs": len(measured)}
+        | {status: _number(measured, status) for status in STATUSES}
+        | {"passes under a profiler": len(runs) - len(measured), "studies": studies}
     )
+    return tuple(Count(words=words, number=number) for words, number in every.items() if number or words == "runs")
 
 
-def overview(records: Sequence[RunRecord], *, folders: Sequence[str] = ()) -> Block:
-    """Folders, machines, frameworks, the fastest cell of each network, and frameworks beside each other.
+def overview(records: Sequence[RunRecord], runs: Sequence[RunLine], *, here: str | None = None) -> Block:
+    """The fastest cell of each network, frameworks beside each other, and how much there is of each folder, machine and framework.
 
     Args:
-        records: all.
-        folders: (records,) where each lies; nothing is said of a single one.
+        records: what is drawn.
+        runs: all on file.
+        here: the hardware whose cells are shown; those of other machines are folded. None for all.
     """
     found = cells(records)
+    own = [cell for cell in found if here in (None, hardware(cell.record))]
+    others = [cell for cell in found if here not in (None, hardware(cell.record))]
+    folders = [unquote(str(PurePosixPath(run.folder).parent)) for run in runs]
     every = (
-        _fastest(found),
-        *([_of("folder", folders, records)] if len(set(folders)) > 1 else []),
-        _of("machine", [machine(record) for record in records], records),
-        _of("framework", [lines.framework(record) for record in records], records),
+        fastest(own),
+        fastest(others).model_copy(update={"title": "Fastest cell of each network on other machines", "folded": True}),
+        *([_by("folder", folders, runs)] if len(set(folders)) > 1 else []),
+        *(_by(name, [run.cells[lines.COLUMNS.index(name)] for run in runs], runs) for name in ("machine", "framework")),
     )
     return Block(
         anchor="overview",
         title="Overview",
         lead="",
-        figures=tuple(_frameworks(found)),
+        figures=tuple(_frameworks(own)),
         tables=tuple(table for table in every if table.rows),
     )
 
 
-def _of(name: str, values: Sequence[str], records: Sequence[RunRecord]) -> Table:
-    """How many runs of which validity there are of each folder, machine or framework; `values` has that of each record."""
-    groups: dict[str, list[RunRecord]] = {}
-    for value, record in zip(values, records, strict=True):
-        groups.setdefault(value, []).append(record)
-    statuses = ("valid", "degraded", "invalid", "failed")
+def _by(name: str, values: Sequence[str], runs: Sequence[RunLine]) -> Table:
+    """How many runs of which validity there are of each folder, machine or framework; `values` has that of each run."""
+    groups: dict[str, list[RunLine]] = {}
+    for value, run in zip(values, runs, strict=True):
+        groups.setdefault(value, []).append(run)
     return Table(
         title=f"By {name}",
-        columns=(name, "runs", *statuses),
+        columns=(name, "runs", *STATUSES),
         rows=tuple(
-            (
-                group,
-                f"{len(own):,}",
-                *(f"{sum(lines.status(record) == status for record in own):,}" for status in statuses),
-            )
+            (group, f"{len(own):,}", *(f"{_number(own, status):,}" for status in STATUSES))
             for group, own in sorted(groups.items())
         ),
+        folded=True,
     )
 
 
-def _fastest(found: Iterable[Cell]) -> Table:
+def _number(runs: Sequence[RunLine], status: str) -> int:
+    at = lines.COLUMNS.index("validity")
+    return sum(run.cells[at] == status for run in runs)
+
+
+def fastest(found: Iterable[Cell]) -> Table:
     """The cell with the highest throughput of each network on so many devices of each kind."""
     best: dict[tuple[str, ...], Cell] = {}
     for cell in found:
@@ -157,16 +164,13 @@ def _frameworks(found: Iterable[Cell]) -> Iterable[Figure]:
 
 def _beside(alike: Sequence[str], own: dict[str, Cell]) -> Figure:
     names = sorted(own, key=lambda name: -own[name].rate)[:BARS]
-    rows = [own[name].row for name in names]
-    low, high = bounds([row.throughput_ci95 for row in rows])
-    series = Series(
-        name="measured",
-        x=tuple(names),
-        y=tuple(row.throughput for row in rows),
-        low=low,
-        high=high,
-        degraded=tuple(row.status == "degraded" for row in rows),
-        runs=tuple(own[name].runs for name in names),
+    series = series_of(
+        names,
+        x=lambda name: name,
+        y=lambda name: own[name].row.throughput,
+        interval=lambda name: own[name].row.throughput_ci95,
+        degraded=lambda name: own[name].row.status == "degraded",
+        runs=lambda name: own[name].runs,
     )
     place, network, mode, precision, batch, devices, data = alike
     return Figure(
@@ -174,7 +178,7 @@ def _beside(alike: Sequence[str], own: dict[str, Cell]) -> Figure:
         title=f"Frameworks beside each other, {network} on {devices}",
         shape="lying",
         x="framework",
-        y=f"throughput ({rows[0].unit})",
+        y=f"throughput ({own[names[0]].row.unit})",
         series=(series,),
         interval=error_bars(series),
         notes=(f"{place}: {mode}, {precision}, {batch}, {data}; all usable runs of a cell pooled",),

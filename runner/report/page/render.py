@@ -12,7 +12,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from runner.report import canvas
-from runner.report.page.words import told
+from runner.report.page.export import told
+from runner.report.page.runs import SHOWN
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -75,7 +76,10 @@ def _script_safe(text: str) -> str:
 
 def _opened(page: Page) -> frozenset[str]:
     """The blocks that are open at first: of each chapter the first that has a figure."""
-    firsts = (next((block for block in section.blocks if block.figures), None) for section in page.sections)
+    firsts = (
+        next((block for block in section.blocks if block.figures and not block.elsewhere), None)
+        for section in page.sections
+    )
     return frozenset(block.anchor for block in firsts if block)
 
 
@@ -92,13 +96,12 @@ class _Pool:
 def _values(page: Page, *, beside: str, pictures: bool) -> dict[str, object]:
     pool = _Pool()
     places = {run.run_id: number for number, run in enumerate(page.runs)}
-    blocks = (page.overview, *(block for section in page.sections for block in section.blocks))
     return {
         "colours": canvas.SERIES,
         "beside": beside,
         "pictures": pictures,
         "runs": _runs(page, pool),
-        "blocks": {block.anchor: _block(block, places) for block in blocks},
+        "blocks": {block.anchor: _block(block, places) for block in page.blocks},
         "strings": list(pool.strings),
     }
 
@@ -107,6 +110,7 @@ def _runs(page: Page, pool: _Pool) -> dict[str, object]:
     columns = list(zip(*(run.cells for run in page.runs), strict=True)) or [()] * len(page.run_columns)
     return {
         "columns": page.run_columns,
+        "shown": SHOWN,
         "filtered": [page.run_columns.index(name) for name in page.filtered],
         "cells": [[pool(cell) for cell in column] for column in columns],
         "panels": [_panel(run, pool) for run in page.runs],
@@ -124,12 +128,19 @@ def _block(block: Block, places: dict[str, int]) -> dict[str, object]:
         "figures": [_figure(figure, places) for figure in block.figures],
         "tables": [_table(table) for table in block.tables],
         "notes": block.notes,
+        "empty": "" if block.figures else block.empty,
         "runs": _numbers(block.runs, places),
     }
 
 
 def _table(table: Table) -> dict[str, object]:
-    return {"title": table.title, "columns": table.columns, "rows": table.rows, "legend": table.legend}
+    return {
+        "title": table.title,
+        "columns": table.columns,
+        "rows": table.rows,
+        "legend": table.legend,
+        "folded": table.folded,
+    }
 
 
 def _figure(figure: Figure, places: dict[str, int]) -> dict[str, object]:

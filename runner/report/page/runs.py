@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from runner.analysis.summarize import between, machine, mode_in_words, version_of
 from runner.core import units
-from runner.core.trial import ForeignTrial, Trial, devices_in_words
+from runner.core.trial import ExternalTrial, Trial, devices_in_words
 from runner.core.units import ABSENT
-from runner.report.page.command import again
 from runner.report.page.model import Fact, RunLine
 
 if TYPE_CHECKING:
@@ -21,11 +21,10 @@ COLUMNS: Final = (
     "framework",
     "model",
     "devices",
-    "batch",
     "throughput",
-    "unit",
-    "speedup",
     "validity",
+    "batch",
+    "speedup",
     "training time (s)",
     "utilisation (%)",
     "power (W)",
@@ -35,6 +34,8 @@ COLUMNS: Final = (
     "machine",
     "date",
 )
+SHOWN: Final = 6
+"""Of these, so many are shown at first: as many as a window of 1,200 pixels has room for."""
 FILTERED: Final = ("machine", "framework", "model", "devices", "precision", "validity")
 """Columns that have a list of their values to choose from."""
 
@@ -53,6 +54,7 @@ def line(record: RunRecord, *, link: str) -> RunLine:
         folder=f"{link}/",
         facts=tuple(_facts(record)),
         reasons=record.validity.reasons,
+        profiled=record.profiled,
     )
 
 
@@ -66,7 +68,7 @@ def devices(record: RunRecord) -> str:
 def framework(record: RunRecord) -> str:
     """Framework and version, or the image of a program that is not the suite's."""
     trial = record.trial
-    return trial.image if isinstance(trial, ForeignTrial) else f"{trial.framework} {version_of(record)}"
+    return trial.image if isinstance(trial, ExternalTrial) else f"{trial.framework} {version_of(record)}"
 
 
 def status(record: RunRecord) -> str:
@@ -86,13 +88,12 @@ def _cells(record: RunRecord) -> tuple[str, ...]:
     return (
         record.run_id,
         framework(record),
-        trial.name if isinstance(trial, ForeignTrial) else trial.model,
+        trial.name if isinstance(trial, ExternalTrial) else trial.model,
         devices(record),
-        ABSENT if trial.batch_per_device is None else f"{trial.batch_per_device:,}",
-        units.figure(rate.value if rate else None),
-        rate.unit if rate else ABSENT,
-        units.figure(speedup.value if speedup else None),
+        f"{units.figure(rate.value)} {rate.unit}" if rate else ABSENT,
         status(record),
+        ABSENT if trial.batch_per_device is None else f"{trial.batch_per_device:,}",
+        units.figure(speedup.value if speedup else None),
         units.figure(measured.training_time_s if usable else None),
         units.figure(seen.utilisation_percent if seen else None),
         units.figure(seen.power_w if seen else None),
@@ -137,3 +138,47 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
             value=f"{accuracy.percent:.2f} % at {accuracy.precision}, {accuracy.reference_percent:.2f} % at {accuracy.reference}, "
             f"{accuracy.samples:,} samples",
         )
+
+
+# What a default is follows from the machine and the version of the suite: `dlscale bench` alone is another training elsewhere. A default that is
+# a constant of the command line, and one that a trial follows from (the length of a run), stays one.
+def again(record: RunRecord) -> tuple[str, ...]:
+    """The words; none where it is not on file what was typed."""
+    if not record.provenance.command:
+        return ()
+    program, *words = record.provenance.command
+    name = PurePosixPath(program).name.replace("__main__.py", "dlscale")  # `python3 -m runner`
+    if not isinstance(record.trial, Trial) or words[:1] != ["bench"]:
+        return (name, *words)
+    own = words[1 : words.index("--")] if "--" in words else words[1:]
+    given = {word.partition("=")[0] for word in own}
+    more = (f"{flag}={value}" for flag, value in _resolved(record, record.trial, given) if flag not in given)
+    return (name, "bench", *more, *words[1:])
+
+
+def _resolved(record: RunRecord, trial: Trial, given: set[str]) -> Iterator[tuple[str, str | int]]:
+    """Each flag of what the suite decides where it is not given, with what it decided."""
+    yield "--framework", trial.framework
+    if "--image" not in given and record.engine != "host":  # whose version is what is there
+        yield "--version", trial.version
+    yield "--model", trial.model
+    several = trial.nodes == 1 and given & {"--nodes", "--hosts", "-H"}
+    if not several and not given & {"--gpus", "--workers", "--concurrent"}:
+        yield ("--gpus", trial.world_size) if trial.device == "gpu" else ("--workers", _workers(record, trial))
+    yield "--batch", trial.global_batch if trial.scaling == "strong" else trial.batch_per_device
+    if trial.image_size:
+        yield "--image-size", trial.image_size
+    yield "--precision", trial.precision
+    if trial.world_size > 1:
+        yield "--strategy", trial.strategy
+        if trial.kvstore:
+            yield "--kvstore", trial.kvstore
+    if "--image" not in given:
+        yield "--engine", record.engine
+
+
+def _workers(record: RunRecord, trial: Trial) -> str:
+    """How many CPU workers: one has its share of the machine at the largest scale, which so is named, too."""
+    cores, share = record.provenance.host.usable_threads, trial.cpus_per_worker
+    largest = cores // share if share and trial.nodes == 1 else 0
+    return ",".join(map(str, sorted({trial.world_size, max(trial.world_size, largest)})))

@@ -1,25 +1,22 @@
 """Every printed figure of a source, held against the others of the same source.
 
-A printed figure stands for all that round to it: 13.5 for 13.45 to 13.55. Two agree if what they stand for overlaps, so the
-tolerance is that of the printed digits and of nothing else. Words such as `almost` are held to nothing. A ratio whose last digit
-was cut off instead of rounded is found as well, under a name of its own.
+A printed figure stands for all that round to it: 13.5 for 13.45 to 13.55. Two agree if what they stand for overlaps. Approximate figures
+(`almost`) are not checked. A ratio whose last digit was cut off instead of rounded is found under a name of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, Literal
+from typing import Final
 
 from runner.results.published.derive import devices, number
-from runner.results.published.findings import Ratio
-from runner.results.published.model import Figure, Published
+from runner.results.published.findings import Finding, Ratio
+from runner.results.published.model import Check, Conditions, Figure, Published
 
-Check = Literal["ratio", "cut", "sum", "per device", "twice", "range", "batch", "finding"]
-
-# What has to be left open in the run that a ratio is against, once this is another there.
+# What may differ as well in the run that a ratio is against, once this differs.
 _FREES: Final = {
     "gpus": frozenset({"nodes", "global_batch", "batch", "system", "network"}),
     "build": frozenset({"version", "container"}),
@@ -35,10 +32,7 @@ class Contradiction:
     """Two figures of a source that can't both be right as printed.
 
     Attributes:
-        check: which of the rules of this module found it.
-            `ratio`, `cut`: a ratio, against the throughputs that it is of; `sum`: both passes, against each; `per device`: a
-            device, against all; `twice`: printed two times; `range`: a mean outside its extremes; `batch`: a global batch,
-            against the devices' own; `finding`: a stated ratio, against its figures.
+        check: the rule that found it (`model.Check`).
         figure: id of the figure, or finding, that was held against others.
         printed, recomputed: it, and what the others make of it, in `unit`.
         against: ids of the others.
@@ -92,42 +86,41 @@ def _last_digit(printed: Decimal) -> Fraction:
     return Fraction(10) ** exponent if isinstance(exponent, int) else Fraction(0)
 
 
+Beside = Mapping[tuple[str, Conditions], Figure]
+"""Exact figures by metric and conditions."""
+
+
 def contradictions(published: Published) -> tuple[Contradiction, ...]:
     """Everything in a source that its own figures contradict, in the order of the rules and of the file."""
     figures = published.figures
+    exact = [one for one in figures if isinstance(one.value, Decimal) and not one.approx and one.bound is None]
+    beside = {(figure.metric, figure.conditions): figure for figure in exact}
     return (
-        *_ratios(figures),
-        *_sums(figures),
-        *_per_device(figures),
+        *_ratios(exact),
+        *_sums(exact, beside),
+        *_per_device(exact, beside),
         *_twice(figures),
-        *_ranges(figures),
+        *_ranges(exact, beside),
         *_batches(figures),
-        *_findings(published),
+        *_findings(exact, published.findings),
     )
 
 
-def _exact(figures: Iterable[Figure]) -> Iterator[Figure]:
-    """Those that claim to be right to their last digit."""
-    return (
-        figure for figure in figures if isinstance(figure.value, Decimal) and not figure.approx and figure.bound is None
-    )
-
-
-def _ratios(figures: Sequence[Figure]) -> Iterator[Contradiction]:
+def _ratios(exact: Sequence[Figure]) -> Iterator[Contradiction]:
     """Speedups, ratios, gains and efficiencies against the throughputs that they are of, where the source has exactly those two."""
-    for figure in _exact(figures):
+    for figure in exact:
         conditions = figure.conditions
         if figure.unit not in {"x", "%"} or conditions.versus is None:
             continue
         wanted = {name: (value,) for name, value in conditions.stated.items() if name not in _NO_CONDITION}
         other = conditions.versus.stated
         freed = {name for changed in other for name in _FREES.get(changed, frozenset())}
-        above = _only(figures, wanted)
-        below = _only(figures, {name: value for name, value in wanted.items() if name not in freed} | other)
+        above = _only(exact, wanted)
+        below = _only(exact, {name: value for name, value in wanted.items() if name not in freed} | other)
         if above is None or below is None or above is below:
             continue
         ratio = Span.of(number(above)) / Span.of(number(below))
-        exact = Fraction(number(above)) / Fraction(number(below))
+        quotient = Fraction(number(above)) / Fraction(number(below))
         if figure.metric == "scaling_efficiency":
             factor, less = Fraction(100 * devices(below), devices(above)), 0
         elif figure.metric == "throughput_gain":
@@ -137,38 +130,37 @@ def _ratios(figures: Sequence[Figure]) -> Iterator[Contradiction]:
         made, printed = ratio.times(factor, less=less), number(figure)
         if not made.meets(Span.of(printed)):
             check: Check = "cut" if made.meets(Span.cut(printed)) else "ratio"
-            yield _found(check, figure, exact * factor - less, (above, below))
+            yield _found(check, figure, quotient * factor - less, (above, below))
 
 
-def _only(figures: Sequence[Figure], wanted: Mapping[str, tuple[object, ...]]) -> Figure | None:
-    """The one throughput under these conditions; None if there is none, or more than one."""
-    found = [figure for figure in _exact(figures) if figure.metric == "throughput" and _fits(figure, wanted)]
+def _only(
+    exact: Sequence[Figure], wanted: Mapping[str, tuple[object, ...]], metric: str = "throughput"
+) -> Figure | None:
+    """The one figure of a metric under these conditions; None if there is none, or more than one."""
+    found = [
+        figure
+        for figure in exact
+        if figure.metric == metric
+        and all(getattr(figure.conditions, name, None) in values for name, values in wanted.items())
+    ]
     return found[0] if len(found) == 1 else None
 
 
-def _fits(figure: Figure, wanted: Mapping[str, tuple[object, ...]]) -> bool:
-    return all(getattr(figure.conditions, name, None) in values for name, values in wanted.items())
-
-
-def _sums(figures: Sequence[Figure]) -> Iterator[Contradiction]:
+def _sums(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
     """Forward and backward pass against both together."""
-    parts = {(figure.metric, figure.conditions): figure for figure in _exact(figures)}
-    for figure in _exact(figures):
-        if figure.metric != "time_forward_backward":
-            continue
-        forward = parts.get(("time_forward", figure.conditions))
-        backward = parts.get(("time_backward", figure.conditions))
-        if forward and backward:
-            total = Span.of(number(forward)) + Span.of(number(backward))
-            if not total.meets(Span.of(number(figure))):
-                yield _found("sum", figure, Fraction(number(forward) + number(backward)), (forward, backward))
+    for figure in exact:
+        if figure.metric == "time_forward_backward":
+            forward, backward = (beside.get((f"time_{of}", figure.conditions)) for of in ("forward", "backward"))
+            if forward and backward:
+                total = Span.of(number(forward)) + Span.of(number(backward))
+                if not total.meets(Span.of(number(figure))):
+                    yield _found("sum", figure, Fraction(number(forward) + number(backward)), (forward, backward))
 
 
-def _per_device(figures: Sequence[Figure]) -> Iterator[Contradiction]:
+def _per_device(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
     """The throughput of a device against that of all of them."""
-    whole = {figure.conditions: figure for figure in _exact(figures) if figure.metric == "throughput"}
-    for figure in _exact(figures):
-        total = whole.get(figure.conditions)
+    for figure in exact:
+        total = beside.get(("throughput", figure.conditions))
         if figure.metric == "throughput_per_gpu" and total and devices(total):
             share = Fraction(1, devices(total))
             if not Span.of(number(total)).times(share).meets(Span.of(number(figure))):
@@ -196,14 +188,13 @@ def _twice(figures: Sequence[Figure]) -> Iterator[Contradiction]:
             yield _found("twice", figure, Fraction(known), (earlier,))
 
 
-def _ranges(figures: Sequence[Figure]) -> Iterator[Contradiction]:
+def _ranges(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
     """Means that lie outside their smallest or largest value."""
-    by = {(figure.metric, figure.conditions): figure for figure in _exact(figures)}
-    for figure in _exact(figures):
+    for figure in exact:
         if not figure.metric.endswith("_avg"):
             continue
         mean, stem = Span.of(number(figure)), figure.metric.removesuffix("_avg")
-        least, most = by.get((f"{stem}_min", figure.conditions)), by.get((f"{stem}_max", figure.conditions))
+        least, most = (beside.get((f"{stem}_{end}", figure.conditions)) for end in ("min", "max"))
         if least and mean.high < Span.of(number(least)).low:
             yield _found("range", figure, Fraction(number(least)), (least,))
         if most and mean.low > Span.of(number(most)).high:
@@ -227,19 +218,18 @@ def _batches(figures: Sequence[Figure]) -> Iterator[Contradiction]:
             )
 
 
-def _findings(published: Published) -> Iterator[Contradiction]:
+def _findings(exact: Sequence[Figure], findings: Sequence[Finding]) -> Iterator[Contradiction]:
     """Ratios that the source states, against the two figures of its own that they are of, where it has exactly those."""
-    for finding in published.findings:
+    for finding in findings:
         predicate = finding.predicate
         if not isinstance(predicate, Ratio):
             continue
         everywhere = predicate.for_all.stated
-        of_metric = [figure for figure in _exact(published.figures) if figure.metric == predicate.metric]
-        above = [figure for figure in of_metric if _fits(figure, everywhere | predicate.num.stated)]
-        below = [figure for figure in of_metric if _fits(figure, everywhere | predicate.den.stated)]
-        if len(above) != 1 or len(below) != 1:
+        above = _only(exact, everywhere | predicate.num.stated, predicate.metric)
+        below = _only(exact, everywhere | predicate.den.stated, predicate.metric)
+        if above is None or below is None:
             continue
-        ratio = Fraction(number(above[0])) / Fraction(number(below[0]))
+        ratio = Fraction(number(above)) / Fraction(number(below))
         if abs(ratio / Fraction(predicate.value) - 1) > Fraction(predicate.rel_tol):
             yield Contradiction(
                 check="finding",
@@ -247,7 +237,7 @@ def _findings(published: Published) -> Iterator[Contradiction]:
                 printed=float(predicate.value),
                 recomputed=float(ratio),
                 unit="x",
-                against=(above[0].id, below[0].id),
+                against=(above.id, below.id),
                 difference=float(Fraction(predicate.value) / ratio - 1),
             )
 

@@ -39,14 +39,14 @@ class Scaled:
 def scaled(published: Published) -> tuple[Scaled, ...]:
     """Speedup and efficiency of every throughput of a source that has one on fewer devices beside it."""
     families = {system.id: system.family or system.id for system in published.hardware.systems}
-    rates = [figure for figure in published.figures if _is_rate(figure)]
+    curves = {figure.id: _curves(figure, families) for figure in published.figures if _is_rate(figure)}
     groups: dict[tuple[Scaling, Hashable], list[Figure]] = defaultdict(list)
-    for figure in rates:
-        for curve in _curves(figure, families):
+    for figure in published.figures:
+        for curve in curves.get(figure.id, ()):
             groups[curve].append(figure)
     found = []
-    for figure in rates:
-        for curve in _curves(figure, families):
+    for figure in published.figures:
+        for curve in curves.get(figure.id, ()):
             baseline = min(groups[curve], key=devices)
             if devices(baseline) < max(map(devices, groups[curve])):
                 found.append(_against(baseline, figure, scaling=curve[0]))

@@ -1,8 +1,4 @@
-"""What a source concluded, as predicates that can be held against figures: its own, or measured ones.
-
-Each says over which quantity it speaks, what it compares, and for which runs it claims to hold. Tolerances are this project's: no
-source states one.
-"""
+"""What a source concluded, as predicates on figures: its own, or measured ones. Tolerances are this project's: no source states one."""
 
 from __future__ import annotations
 
@@ -27,14 +23,12 @@ Counts = Annotated[tuple[int, ...], BeforeValidator(_several, json_schema_input_
 
 
 class Selector(Frozen):
-    """Conditions that all hold; one with several values holds for each of them, one that is None for any.
+    """Conditions that all hold, as in `model.Conditions`; one with several values holds for each of them, one that is None for any.
 
     Attributes:
         gpus_above, nodes_above: more than so many.
         epoch: after so many.
-        state: `training` or `idle`.
         case: one of those that a block of the run matrix lists.
-        others: as in `model.Conditions`.
     """
 
     framework: Names | None = None

@@ -1,14 +1,10 @@
-"""Reads `results/published/`, and refuses a file that contradicts itself.
-
-Every id it names exists, and once; what its figures contradict is what it says they do. So a slip of the copy can't pass for one of
-the source.
-"""
+"""Reads `results/published/`, and refuses a file that contradicts itself: ids are unique and known, contradictions are declared."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +12,7 @@ from runner.core import yamlfile
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.results.published.contradict import contradictions
-from runner.results.published.findings import Finding, Order, Selector
+from runner.results.published.findings import Order, Selector
 from runner.results.published.model import Conditions, Published
 
 DIRECTORY: Final = SUITE_ROOT / "results" / "published"
@@ -70,57 +66,47 @@ def _doubled(published: Published) -> Iterator[Wrong]:
 
 def _dangling(published: Published) -> Iterator[Wrong]:
     """Names of things that the file does not have."""
-    hardware = published.hardware
+    hardware, runs = published.hardware, published.runs
+    models = {figure.conditions.model for figure in published.figures if figure.conditions.model}
     known = {
         "gpu": {gpu.id for gpu in hardware.gpus},
         "system": {system.id for system in hardware.systems},
         "network": {wire.id for wire in hardware.wires},
-        "case": {case for runs in published.runs for case in runs.cases},
-        "model": {model for runs in published.runs for model in runs.models}
-        | {figure.conditions.model for figure in published.figures if figure.conditions.model},
+        "case": {case for block in runs for case in block.cases},
+        "model": models.union(*(block.models for block in runs)),
     }
     for figure in published.figures:
-        selectors = [figure.conditions.versus] if figure.conditions.versus else []
-        for field, names in [*_names(figure.conditions), *(pair for each in selectors for pair in _names(each))]:
-            yield from _missing(figure.id, field, names, known)
-    for runs in published.runs:
-        for name in runs.gpu:
-            yield from _missing(name, "gpu", (name,), known)
+        yield from _missing(figure.id, [*_names(figure.conditions), *_names(figure.conditions.versus)], known)
+    for name in (name for block in runs for name in block.gpu):
+        yield from _missing(name, [("gpu", (name,))], known)
     for finding in published.findings:
-        for field, names in _named_by(finding):
-            yield from _missing(finding.id, field, names, known)
-    figures = {figure.id for figure in published.figures} | {finding.id for finding in published.findings}
-    for declared in published.contradictions:
-        for name in declared.figures:
-            if name not in figures:
-                yield name, f"no figure has the id {name!r}; correct it, or remove it from `contradictions`"
+        for part in finding.parts:
+            along = [(part.over, tuple(map(str, part.descending)))] if isinstance(part, Order) else []
+            names = [pair for selector in part.selectors for pair in _names(selector)]
+            yield from _missing(finding.id, [*names, *along], known)
+    ids = {figure.id for figure in published.figures} | {finding.id for finding in published.findings}
+    for name in (name for declared in published.contradictions for name in declared.figures):
+        if name not in ids:
+            yield name, f"no figure has the id {name!r}; correct it, or remove it from `contradictions`"
 
 
-def _missing(id_: str, field: str, names: tuple[str, ...], known: dict[str, set[str]]) -> Iterator[Wrong]:
-    for name in names:
+def _missing(id_: str, named: Iterable[tuple[str, tuple[str, ...]]], known: Mapping[str, set[str]]) -> Iterator[Wrong]:
+    for field, name in ((field, name) for field, names in named for name in names):
         if field in known and name not in known[field]:
             where = {"case": "`cases` of a run", "model": "figures and runs"}.get(field, "`hardware`")
             have = ", ".join(sorted(known[field])) or "none"
             yield id_, f"{id_} names the {field} {name!r}, which {where} of this file lack; known: {have}"
 
 
-def _names(conditions: Conditions | Selector) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _names(conditions: Conditions | Selector | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     for field in ("gpu", "system", "network", "case", "model"):
         value = getattr(conditions, field, None)
         if value is not None:
             yield field, value if isinstance(value, tuple) else (value,)
 
 
-def _named_by(finding: Finding) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for part in finding.parts:
-        for selector in part.selectors:
-            yield from _names(selector)
-        if isinstance(part, Order):
-            yield part.over, tuple(map(str, part.descending))
-
-
 def _undeclared(published: Published) -> Iterator[Wrong]:
-    """Contradictions that the file does not own up to, and those that it owns up to but that are none."""
+    """Contradictions that the file does not declare, and declared ones that are none."""
     found = {(each.check, each.figure): each for each in contradictions(published)}
     declared = {(each.check, figure) for each in published.contradictions for figure in each.figures}
     for check, figure in sorted(found.keys() - declared):

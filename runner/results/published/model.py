@@ -1,7 +1,6 @@
 """The shape of `results/published/<id>.yaml`: one source, what it ran on, what it printed, what it concluded.
 
-Figures stand in tables, as they do in print: what all rows share is said once, and each row is one line. `Published.figures` has
-them one by one, with all their conditions.
+Figures stand in tables whose rows share conditions; `Published.figures` has them one by one.
 """
 
 from __future__ import annotations
@@ -18,6 +17,10 @@ from runner.results.published.units import METRICS, Metric, Unit
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "fp8", "fp8-tensorwise", "amp", "mixed"]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=120)]
+Check = Literal["ratio", "cut", "sum", "per device", "twice", "range", "batch", "finding"]
+"""Rules that find contradictions: `ratio`, `cut`: a ratio, against the throughputs that it is of; `sum`: both passes, against each; `per
+device`: a device, against all; `twice`: printed two times; `range`: a mean outside its extremes; `batch`: a global batch, against the
+devices' own; `finding`: a stated ratio, against its figures."""
 Kind = Literal["reported", "logged", "derived", "spec", "setting", "quoted"]
 
 
@@ -274,7 +277,7 @@ class Table(Frozen):
 
 
 class Figure(Frozen):
-    """One figure on its own, with all its conditions."""
+    """A row of a table on its own, with all its conditions."""
 
     id: Identifier
     metric: str
@@ -290,7 +293,7 @@ class Figure(Frozen):
 class KnownContradiction(Frozen):
     """A contradiction in the source itself, not in its copy here: `contradict.Contradiction` finds it again in each of its `figures`."""
 
-    check: Literal["ratio", "cut", "sum", "per device", "twice", "range", "batch", "finding"]
+    check: Check
     figures: Annotated[tuple[Identifier, ...], Field(min_length=1)]
     why: str | None = None
 

@@ -3,139 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator
 
-Unit = Literal[
-    "images/s",
-    "sequences/s",
-    "sentences/s",
-    "tokens/s",
-    "us",
-    "ms",
-    "s",
-    "min",
-    "h",
-    "days",
-    "weeks",
-    "%",
-    "x",
-    "W",
-    "MHz",
-    "MB",
-    "GB",
-    "MiB",
-    "GiB",
-    "GB/s",
-    "Gb/s",
-    "TFLOP/s",
-    "SMs",
-    "cores",
-    "images",
-    "classes",
-    "pixels",
-    "epochs",
-    "iterations",
-    "nats",
-    "unstated",
+RateUnit = Literal["images/s", "sequences/s", "sentences/s", "tokens/s"]
+TimeUnit = Literal["us", "ms", "s", "min", "h", "days", "weeks"]
+BytesUnit = Literal["MB", "GB", "MiB", "GiB"]
+Other = Literal[
+    "GB/s", "Gb/s", "TFLOP/s", "SMs", "cores", "images", "classes", "pixels", "epochs", "iterations", "nats"
 ]
+Unit = Literal[RateUnit, TimeUnit, "%", "x", "W", "MHz", BytesUnit, Other, "unstated"]
 """`x` is a ratio; `unstated` stands where the source prints no unit and none can be told from it."""
 
-RATE: Final[tuple[Unit, ...]] = ("images/s", "sequences/s", "sentences/s", "tokens/s")
-TIME: Final[tuple[Unit, ...]] = ("us", "ms", "s", "min", "h", "days", "weeks")
-BYTES: Final[tuple[Unit, ...]] = ("MB", "GB", "MiB", "GiB")
-PERCENT: Final[tuple[Unit, ...]] = ("%",)
-RATIO: Final[tuple[Unit, ...]] = ("x",)
+RATE: Final[tuple[Unit, ...]] = get_args(RateUnit)
+TIME: Final[tuple[Unit, ...]] = get_args(TimeUnit)
+BYTES: Final[tuple[Unit, ...]] = get_args(BytesUnit)
 
-METRICS: Final[Mapping[str, tuple[Unit, ...]]] = {
+_METRICS: Final[tuple[tuple[tuple[Unit, ...], str], ...]] = (
     # of a whole job, or of each of its devices
-    "throughput": RATE,
-    "throughput_per_gpu": RATE,
-    "training_time": TIME,
-    "total_time": TIME,
-    "full_training_time": TIME,
-    "iteration_time": TIME,
-    "steady_time_share": PERCENT,
-    "inference_time": TIME,
-    "time_per_batch": TIME,
-    "time_forward": TIME,
-    "time_backward": TIME,
-    "time_forward_backward": TIME,
-    "time_to_train_runs": TIME,
-    "time_to_train_score": TIME,
-    "time_to_train_median": TIME,
-    "train_loss": ("nats",),
-    "val_loss": ("nats",),
-    "accuracy": PERCENT,
-    "epochs_to_converge": ("epochs",),
-    "perf": ("unstated",),
+    (RATE, "throughput throughput_per_gpu"),
+    (TIME, "training_time total_time full_training_time iteration_time inference_time time_per_batch"),
+    (TIME, "time_forward time_backward time_forward_backward"),
+    (TIME, "time_to_train_runs time_to_train_score time_to_train_median"),
+    (("%",), "steady_time_share accuracy"),
+    (("nats",), "train_loss val_loss"),
+    (("epochs",), "epochs_to_converge"),
+    (("unstated",), "perf"),
     # one configuration against another
-    "speedup": RATIO,
-    "speed_ratio": RATIO,
-    "throughput_ratio": RATIO,
-    "time_ratio": RATIO,
-    "throughput_gain": PERCENT,
-    "scaling_efficiency": PERCENT,
+    (("x",), "speedup speed_ratio throughput_ratio time_ratio"),
+    (("%",), "throughput_gain scaling_efficiency"),
     # what the devices did meanwhile
-    "gpu_utilisation": PERCENT,
-    "gpu_utilisation_min": PERCENT,
-    "gpu_utilisation_avg": PERCENT,
-    "gpu_utilisation_max": PERCENT,
-    "gpu_compute_utilisation": PERCENT,
-    "fp32_utilisation": PERCENT,
-    "gpu_memory": BYTES,
-    "power_idle": ("W",),
-    "power_min": ("W",),
-    "power_avg": ("W",),
-    "power_max": ("W",),
-    "node_power_mean_per_run": ("W",),
-    "achievable_matmul_tflops": ("TFLOP/s",),
+    (("%",), "gpu_utilisation gpu_utilisation_min gpu_utilisation_avg gpu_utilisation_max"),
+    (("%",), "gpu_compute_utilisation fp32_utilisation"),
+    (BYTES, "gpu_memory"),
+    (("W",), "power_idle power_min power_avg power_max node_power_mean_per_run"),
+    (("TFLOP/s",), "achievable_matmul_tflops"),
     # what a profiler saw
-    "kernel_concurrency": PERCENT,
-    "concurrent_kernel_time": TIME,
-    "profiled_time": TIME,
-    "compute_time_share": PERCENT,
-    "nccl_broadcast_time_share": PERCENT,
-    "winograd_time_share": PERCENT,
-    "maxpoolbackward_time_share": PERCENT,
-    "memory_api_time_shares": PERCENT,
-    "cudaLaunchKernel_api_time_share": PERCENT,
-    "memory_copy_throughput_figure": PERCENT,
-    "average_flop_count": ("x",),
-    "kernel_time_share": PERCENT,
-    "copy_size": BYTES,
-    "copy_throughput": ("GB/s",),
-    "copy_overlap": PERCENT,
+    (("%",), "kernel_concurrency compute_time_share nccl_broadcast_time_share winograd_time_share"),
+    (("%",), "maxpoolbackward_time_share memory_api_time_shares cudaLaunchKernel_api_time_share"),
+    (("%",), "memory_copy_throughput_figure kernel_time_share copy_overlap"),
+    (TIME, "concurrent_kernel_time profiled_time"),
+    (("x",), "average_flop_count"),
+    (BYTES, "copy_size"),
+    (("GB/s",), "copy_throughput"),
     # what it ran on, and how long
-    "fp64_peak": ("TFLOP/s",),
-    "fp32_peak": ("TFLOP/s",),
-    "memory": BYTES,
-    "memory_bandwidth": ("GB/s",),
-    "memory_clock": ("MHz",),
-    "clock": ("MHz",),
-    "tdp": ("W",),
-    "last_level_cache": BYTES,
-    "multiprocessors": ("SMs",),
-    "cores": ("cores",),
-    "tensor_cores": ("cores",),
-    "cpu_cores_total": ("cores",),
-    "ethernet_bandwidth": ("Gb/s",),
-    "infiniband_bandwidth": ("Gb/s",),
-    "host_gpu_bus_bandwidth": ("GB/s",),
-    "image_size": ("pixels",),
-    "training_images": ("images",),
-    "validation_images": ("images",),
-    "inference_images": ("images",),
-    "samples_per_run": ("images",),
-    "classes": ("classes",),
-    "training_epochs": ("epochs",),
-    "full_training_epochs": ("epochs",),
-    "profile_start_after": ("iterations",),
-    "profiled_iterations": ("iterations",),
-    "profiler_timeout": TIME,
-    "job_time_limit": TIME,
-}
+    (("TFLOP/s",), "fp64_peak fp32_peak"),
+    (BYTES, "memory last_level_cache"),
+    (("GB/s",), "memory_bandwidth host_gpu_bus_bandwidth"),
+    (("Gb/s",), "ethernet_bandwidth infiniband_bandwidth"),
+    (("MHz",), "memory_clock clock"),
+    (("W",), "tdp"),
+    (("SMs",), "multiprocessors"),
+    (("cores",), "cores tensor_cores cpu_cores_total"),
+    (("pixels",), "image_size"),
+    (("images",), "training_images validation_images inference_images samples_per_run"),
+    (("classes",), "classes"),
+    (("epochs",), "training_epochs full_training_epochs"),
+    (("iterations",), "profile_start_after profiled_iterations"),
+    (TIME, "profiler_timeout job_time_limit"),
+)
+METRICS: Final[Mapping[str, tuple[Unit, ...]]] = {name: units for units, names in _METRICS for name in names.split()}
 """Every quantity that a figure or a finding may name, with its units."""
 
 

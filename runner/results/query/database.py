@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from runner.core.columns import TableName
 from runner.core.errors import RequestError, one_line
+from runner.core.events.parse import TableName
 from runner.results import tables as raw
 from runner.results.find import Run
 from runner.results.published.model import Published

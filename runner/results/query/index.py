@@ -25,7 +25,6 @@ from runner.core.errors import RequestError
 from runner.results.find import each_once
 from runner.results.query import tables
 from runner.results.query.database import create, insert
-from runner.results.query.tables import Table
 from runner.results.store import RECORD, read_record
 
 OF_RECORDS: Final = {
@@ -159,7 +158,7 @@ def _read(
     connection: duckdb.DuckDBPyConnection, numbered: Sequence[tuple[int, Path]], marks: Mapping[Path, Mark]
 ) -> list[str]:
     """Read records and add their rows; returns a sentence about each that can't be read."""
-    rows: dict[Table, list[Mapping[str, Any]]] = {table: [] for table in OF_RECORDS}
+    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in OF_RECORDS}
     files, passed_over = [], []
     now = time.time_ns()
     for number, directory in numbered:
@@ -172,11 +171,13 @@ def _read(
         settled = mark is not None and now - max(mark[1:3]) > SETTLED_NS
         files.append((number, str(directory), record.run_id, *(mark if mark and settled else (-1, 0, 0, 0))))
         for table, rows_of in OF_RECORDS.items():
-            rows[table] += [{**row, "file": number} for row in rows_of([(directory, record)])]
+            for row in rows_of([(directory, record)]):
+                row["file"] = number
+                rows[table.name].append(row)
     if files:
         connection.executemany("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", files)
-    for table, own in rows.items():
-        insert(connection, table, own, numbered=True)
+    for table in OF_RECORDS:
+        insert(connection, table, rows[table.name], numbered=True)
     return passed_over
 
 

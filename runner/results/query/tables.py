@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from runner.core.columns import COLUMNS, Kind, TableName
+from runner.core.events.parse import COLUMNS, Kind, TableName
 from runner.core.measurement import EpochFigures, RawWindow
 from runner.core.record import RunRecord
 from runner.results.find import Run
@@ -15,7 +15,7 @@ from runner.results.published.derive import scaled
 from runner.results.published.model import Conditions, Published, Row
 from runner.results.query.columns import Column, columns_of, meanings
 
-Rows = Iterator[Mapping[str, Any]]
+Rows = Iterator[dict[str, Any]]
 
 # What has tables of its own, is a list for every iteration, or an interval, which takes several runs.
 _LEFT_OUT: Final = frozenset(

@@ -1,35 +1,33 @@
 """Logs of programs that are not ours → the suite's own events. Pure.
 
-To add a dialect: a file with a `LogReader`, its name in `base.DialectName`, its line in `DIALECTS`, and a real log with its source under
-`tests/golden/dialects/`. No line of one dialect may be read by another, so that the order of the table decides nothing.
+A dialect is a module of its name here with a `LogReader`; `runner/core/request.py` lists the names. No line of one dialect may be read by
+another, so that their order decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from importlib import import_module
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast, get_args
 
 from runner.core.request import DialectName
-from runner.run.dialects.base import DialectError, Facts, Reader, no_line
-from runner.run.dialects.caffe import CaffeReader
+from runner.run.dialects.base import DialectError, Facts, LogReader, Reader, no_line
 from runner.run.dialects.detection import AutoReader
-from runner.run.dialects.horovod import HorovodReader
-from runner.run.dialects.mxnet import MxnetReader
-from runner.run.dialects.nccl_tests import NcclTestsReader
-from runner.run.dialects.tf_cnn_benchmarks import TfCnnBenchmarksReader
 
-__all__ = ["DIALECTS", "DialectError", "DialectName", "Facts", "Reader", "auto", "detect"]
+__all__ = ["DIALECTS", "UNITS", "DialectError", "DialectName", "Facts", "Reader", "auto", "detect"]
 
-DIALECTS: Final[Mapping[DialectName, Callable[[Facts], Reader]]] = MappingProxyType(
-    {
-        "caffe": CaffeReader,
-        "mxnet": MxnetReader,
-        "tf_cnn_benchmarks": TfCnnBenchmarksReader,
-        "horovod": HorovodReader,
-        "nccl-tests": NcclTestsReader,
-    }
+
+def _reader(name: DialectName) -> type[LogReader]:
+    module = import_module(f"{__name__}.{name.replace('-', '_')}")
+    return next(cast("type[LogReader]", one) for one in vars(module).values() if getattr(one, "name", None) == name)
+
+
+DIALECTS: Final[Mapping[DialectName, type[LogReader]]] = MappingProxyType(
+    {name: _reader(name) for name in get_args(DialectName)}
 )
+UNITS: Final[Mapping[str, str]] = MappingProxyType({name: reader.unit for name, reader in DIALECTS.items()})
+"""What each log counts, in its own words."""
 
 
 def auto(facts: Facts) -> AutoReader:

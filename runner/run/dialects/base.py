@@ -15,10 +15,8 @@ from itertools import zip_longest
 from typing import ClassVar, Final, Protocol
 
 from runner.core.errors import RunFailedError
-from runner.core.events import Event
+from runner.core.events import Event, FirstStep, Loss, RunStop, WarmupEnd, Window
 from runner.core.events.parse import Line, untag
-from runner.core.events.training import FirstStep, Loss, RunStop, WarmupEnd, Window
-from runner.core.request import DialectName
 
 SHOWN: Final = 200
 LONGEST: Final = 4096
@@ -106,9 +104,14 @@ def finite(text: str) -> float | None:
 
 
 class LogReader(ABC):
-    """Base of the readers: strips prefixes, remembers the first line, and keeps complaints for the end."""
+    """Base of the readers: strips prefixes, remembers the first line, and keeps complaints for the end.
 
-    name: ClassVar[DialectName]
+    Attributes:
+        unit: what the log counts, in its own words.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str] = "samples/s"
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -134,7 +137,7 @@ class LogReader(ABC):
             DialectError: no line is in this dialect, or the log lacks what the figures need.
         """
         if not self._found:
-            raise DialectError(no_line(self._first_line, self.name))
+            raise DialectError(self._nothing_found())
         events = tuple(self._end(received))
         if self._fault is not None:
             raise DialectError(self._fault)
@@ -156,6 +159,10 @@ class LogReader(ABC):
     def _read(self, line: Line, received: float) -> list[Event]:
         """Events that a line completes; sets `_found` and may complain."""
 
+    def _nothing_found(self) -> str:
+        """The sentence for a log without a line of this dialect."""
+        return no_line(self._first_line, self.name)
+
     @abstractmethod
     def _end(self, received: float) -> list[Event]:
         """Events that waited for the whole log; may complain."""
@@ -165,7 +172,7 @@ def no_line(first_line: str, *names: str) -> str:
     """The sentence for a log that no dialect knows."""
     tried = f"the first line that was tried: {first_line[:SHOWN]!r}" if first_line else "the log is empty"
     which = f"dialect {names[0]}" if len(names) == 1 else f"any dialect ({', '.join(names)})"
-    return f"no line is in {which}; {tried}; name another with --dialect, or let the program write events"
+    return f"no line is in {which}; {tried}; name another with --dialect, say with --pattern what to look for, or let the program write events"
 
 
 class Track:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from runner.core.events import Event
-from runner.core.events.training import Loss, Window
+from runner.core.events import Event, Loss, Window
 from runner.run.dialects.base import Reader
 
 

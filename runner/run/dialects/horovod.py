@@ -32,6 +32,7 @@ class HorovodReader(LogReader):
     """Reads what rank 0 of a synthetic benchmark writes."""
 
     name: ClassVar[DialectName] = "horovod"
+    unit: ClassVar[str] = "images/s"
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)

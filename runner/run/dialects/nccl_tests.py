@@ -7,7 +7,8 @@
 
 Every row becomes two `Bandwidth` events, one for each placement of the result; nothing here is a window, as nothing is trained. The
 figure that people quote is `bus_bandwidth`. Tables up to 2.11 have no root and a column `error`, the greatest relative difference,
-where newer ones count wrong elements; `-c 0` writes `N/A` there.
+where newer ones count wrong elements; `-c 0` writes `N/A` there. Until 2019, and in the tests of NCCL 1, that column is `res`, and times
+are in milliseconds under a header of its own: `#      bytes             N    type      op     time  algbw  busbw      res`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal
 
-from runner.core.events import Event
+from runner.core.events import Bandwidth, Event
 from runner.core.events.parse import Line
-from runner.core.events.wires import Bandwidth
 from runner.core.request import DialectName
 from runner.run.dialects.base import Facts, LogReader, Track, finite
 
-_HEADER: Final = re.compile(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw\s+(?P<check>#wrong|error)\s+time\b")
+_HEADER: Final = re.compile(
+    r"^#\s+(?:size\s+count|(?P<old>bytes\s+N))\s+type\b.*\balgbw\s+busbw\s+(?P<check>#wrong|error|res)\s+time\b"
+)
 _RESULT: Final = r"\s+(?P<time{0}>[\d.]+|N/A)\s+(?P<alg{0}>[\d.]+|N/A)\s+(?P<bus{0}>[\d.]+|N/A)\s+(?P<check{0}>\S+)"
 _ROW: Final = re.compile(
     r"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w*)(?:\s+(?P<redop>[a-z]\w*))?(?:\s+(?P<root>-?\d+))?"
@@ -32,17 +34,19 @@ _ROW: Final = re.compile(
     + "$"
 )
 _BOUNDS: Final = re.compile(r"^# Out of bounds values : (?P<count>\d+) (?P<verdict>OK|FAILED)")
-_DEVICE: Final = re.compile(r"^#\s+Rank\s+(?P<rank>\d+)\s.*\bdevice\s")
+_DEVICE: Final = re.compile(r"^#\s+(?:Rank\s+(?P<rank>\d+)\s.*\bdevice\s|Device\s+(?P<device>\d+) ->)")
 
 
 class NcclTestsReader(LogReader):
     """Reads the table of one benchmark."""
 
     name: ClassVar[DialectName] = "nccl-tests"
+    unit: ClassVar[str] = "GB/s"
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._counts_wrong: bool | None = None  # None until the table's header
+        self._in_us = 1  # what a time of the table is in microseconds
         self._ranks: set[int] = set()
         self._largest: tuple[int, float] = (0, 0.0)  # bytes, bus bandwidth out of place in GB/s
 
@@ -50,8 +54,9 @@ class NcclTestsReader(LogReader):
         text = line.text
         if match := _HEADER.match(text):
             self._counts_wrong = match["check"] == "#wrong"
+            self._in_us = 1000 if match["old"] else 1
         elif match := _DEVICE.match(text):
-            self._ranks.add(int(match["rank"]))
+            self._ranks.add(int(match["rank"] or match["device"]))
         elif match := _BOUNDS.match(text):
             if match["verdict"] == "FAILED":
                 self.complain(
@@ -90,7 +95,7 @@ class NcclTestsReader(LogReader):
             operation=match["redop"],
             root=int(match["root"]) if match["root"] else None,
             placement="in-place" if column else "out-of-place",
-            time_us=time,
+            time_us=time * self._in_us,
             algbw_gb_s=alg,
             busbw_gb_s=bus,
             wrong=wrong,

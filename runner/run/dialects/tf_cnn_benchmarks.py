@@ -76,6 +76,7 @@ class TfCnnBenchmarksReader(LogReader):
     """Reads the header, the rows and the total."""
 
     name: ClassVar[DialectName] = "tf_cnn_benchmarks"
+    unit: ClassVar[str] = "images/s"
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)

@@ -22,7 +22,7 @@ const runCount = values.runs.panels.length;
 const RUN = columnOf('run');
 const runNamed = new Map(Array.from({ length: runCount }, (_, run) => [runCell(RUN, run), run]));
 
-const FIGURE = /^[≈<>×]?[-−+]?[\d.,]+( ± [\d.,]+)?( \(.*\)| of [\d.]+| \S+\/s)?$/;
+const FIGURE = /^[≈<>×]?[-−+]?[\d.,]+( ± [\d.,]+)?( \(.*\)| of [\d.]+| \S[^()±]*\/s)?$/;
 /** A figure as it is written in a cell ("6,525 ± 12", "≈3.8", "91.2 (80–99)", "47.7 ± 2.3 images/s") as a number; NaN for words. */
 function numberIn(text) {
   return FIGURE.test(text) ? parseFloat(text.replace(/^[≈<>×+]/, '').replace('−', '-').replace(/,/g, '')) : NaN;

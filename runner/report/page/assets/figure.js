@@ -57,6 +57,25 @@ function pointTable(figure) {
     cell: (line, column) => cells[column](points[line]), runs: (line) => runsAt(...points[line]) });
 }
 
+/** A point as a sentence, with its unit: "2 GPUs: throughput is 713.2 images/s, 704 to 722 (95 % interval), from 3 runs." */
+function sentence(figure, series, at) {
+  const [, named, unit, rest] = /^(.*?) ?\(([^()]+)\)(.*)$/.exec(figure.y) ?? (figure.y.endsWith('/s') ? [0, 'throughput', figure.y, ''] : [0, figure.y, '', '']);
+  const short = (number) => number.toLocaleString('en', { maximumSignificantDigits: 4 });
+  const place = series.x[at];
+  const where = typeof place === 'string' ? place : /s\b/.test(figure.x.split(' of ')[0])
+    ? `${short(place)} ${place === 1 ? figure.x.replace(/s$/, '') : figure.x}` : `${figure.x} ${short(place)}`;
+  const who = series.kind === 'measured' && figure.series.length < 3 ? '' : `${series.name}${series.kind === 'published' ? ', published' : ''}: `;
+  const ends = series.low?.[at] == null ? '' : `, ${short(series.low[at])} to ${short(series.high[at])} (95 % interval)`;
+  const count = series.alike ? 0 : runsAt(series, at).length;
+  const from = count ? `, from ${count} run${count > 1 ? 's' : ''}` : '';
+  if (series.y[at] == null) return '';
+  const words = `${who}${where}: ${named} is ${short(series.y[at])}${unit && ` ${unit}`}${rest}${ends}${from}${series.degraded?.[at] ? '; degraded' : ''}.`;
+  return words.replace(/</g, '&lt;').replace(/(.{40,60}?) /g, '$1<br>');
+}
+
+/** What is told of a point when it is pointed at. */
+const hover = (figure, series) => ({ hoverinfo: 'text', hovertext: series.x.map((_, at) => sentence(figure, series, at)) });
+
 function tone(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
@@ -80,7 +99,7 @@ function traces(figure) {
 
 function idealTrace(figure, series) {
   const lying = figure.shape === 'lying';
-  return { type: 'scatter', name: series.name, x: lying ? series.y : series.x, y: lying ? places(series) : series.y, hoverinfo: 'name',
+  return { type: 'scatter', name: series.name, x: lying ? series.y : series.x, y: lying ? places(series) : series.y, ...hover(figure, series),
     mode: lying ? 'markers' : 'lines', line: { color: tone('--quiet'), dash: 'dash', width: 1.5 },
     marker: { symbol: 'line-ns-open', size: 20, line: { width: 2, color: tone('--bad') } } };
 }
@@ -88,7 +107,7 @@ function idealTrace(figure, series) {
 function curveTrace(figure, series, number, both) {
   const long = series.x.length > 60;
   const published = series.kind === 'published';
-  return { type: 'scatter', name: both ? `${series.name}, ${series.kind}` : series.name, x: series.x, y: series.y, connectgaps: false,
+  return { type: 'scatter', name: both ? `${series.name}, ${series.kind}` : series.name, x: series.x, y: series.y, connectgaps: false, ...hover(figure, series),
     mode: long ? 'lines' : 'lines+markers', customdata: series.x.map((_, at) => runsAt(series, at)), error_y: bars(series),
     line: { color: colour(number), width: long ? 1.2 : 1.8, dash: published ? 'dot' : 'solid' },
     marker: { color: colour(number), size: 9, symbol: series.x.map((_, at) =>
@@ -101,7 +120,7 @@ function barTrace(figure, series, number) {
   const shape = series.x.map((place) => (`${place}`.includes('emulated') ? '/' : series.kind === 'published' ? '.' : ''));
   const filled = !hollow.some(Boolean); // hollow bars tell by their outline, and have no pattern
   const pattern = filled && shape.some(Boolean) ? { shape, fgcolor: tone('--paper'), fillmode: 'overlay', fgopacity: 0.45 } : undefined;
-  return { type: 'bar', name: series.name, orientation: lying ? 'h' : 'v', [lying ? 'y' : 'x']: places(series), [lying ? 'x' : 'y']: series.y,
+  return { type: 'bar', name: series.name, ...hover(figure, series), orientation: lying ? 'h' : 'v', [lying ? 'y' : 'x']: places(series), [lying ? 'x' : 'y']: series.y,
     customdata: series.x.map((_, at) => runsAt(series, at)), [lying ? 'error_x' : 'error_y']: bars(series),
     text: series.y.map((value) => (value === null ? '' : value.toLocaleString('en', { maximumSignificantDigits: 4 }))), textangle: 0,
     textposition: series.low ? 'inside' : 'auto', insidetextanchor: 'start', 
@@ -128,8 +147,8 @@ function heightOf(figure) {
 function layout(figure) {
   const lying = figure.shape === 'lying';
   const axis = { gridcolor: tone('--line'), zerolinecolor: tone('--line'), linecolor: tone('--quiet'), automargin: true };
-  const value = { ...axis, title: { text: figure.y }, rangemode: 'tozero', ...(figure.percent && fitsPercent(figure) ? { range: [0, 105] } : {}) };
-  const along = { ...axis, title: { text: lying ? '' : figure.x }, showgrid: false, ...(figure.shape ? {} : ticks(figure)) };
+  const value = { ...axis, title: { text: lying ? '' : figure.y }, rangemode: 'tozero', ...(figure.percent && fitsPercent(figure) ? { range: [0, 105] } : {}) };
+  const along = { ...axis, title: { text: lying ? '' : figure.x }, showgrid: false, ...(figure.shape ? { type: 'category' } : ticks(figure)) };
   // The ideal stays a straight line where both axes go by powers.
   if (figure.log && figure.series.some((series) => series.kind === 'ideal')) value.type = 'log';
   if (lying) along.autorange = 'reversed';
@@ -139,6 +158,8 @@ function layout(figure) {
     margin: { l: 56, r: 12, t: 10, b: 48 }, paper_bgcolor: tone('--paper'), plot_bgcolor: tone('--paper'), hovermode: 'closest', uniformtext: { mode: 'hide', minsize: 10 },
     font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif', size: 12.5, color: tone('--ink') },
     hoverlabel: { font: { family: 'system-ui, "Liberation Sans", Arial, sans-serif' } },
+    // Beside long names there is little room for what the bars are of: it begins left of them where it has to.
+    annotations: lying ? [{ text: figure.y, x: 1, xref: 'paper', xanchor: 'right', y: 0, yref: 'paper', yanchor: 'top', yshift: -22, showarrow: false }] : [],
     shapes: (figure.shade ?? []).map(([x0, x1]) => ({ type: 'rect', yref: 'paper', y0: 0, y1: 1, x0, x1, line: { width: 0 },
       fillcolor: tone('--quiet'), opacity: 0.14, layer: 'below' })) };
 }

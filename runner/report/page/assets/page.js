@@ -30,10 +30,11 @@ function fill(body) {
   if (!block || body.children.length) return;
   body.append(...block.lines.map((line) => make('p', { class: 'lines' }, line)), ...block.notes.map((note) => make('p', { class: 'note' }, note)));
   if (block.figures.length) body.append(make('div', { class: 'figures' }, ...block.figures.map(figureElement)));
+  if (block.empty) body.append(make('p', { class: 'empty' }, block.empty));
   for (const table of block.tables) {
-    body.append(dataTable({ caption: table.title, columns: table.columns, count: table.rows.length,
-      cell: (line, column) => table.rows[line][column] || ABSENT }));
-    if (table.legend) body.append(make('p', { class: 'legend' }, table.legend));
+    const parts = [dataTable({ caption: table.title, columns: table.columns, count: table.rows.length,
+      cell: (line, column) => table.rows[line][column] || ABSENT }), table.legend ? make('p', { class: 'legend' }, table.legend) : ''];
+    body.append(...(table.folded ? [make('details', { class: 'folded' }, make('summary', {}, table.title), ...parts)] : parts));
   }
   if (block.runs.length) body.append(make('p', { class: 'lines' }, `runs (${block.runs.length}): `, runButtons(block.runs)));
 }
@@ -45,11 +46,12 @@ for (const body of document.querySelectorAll('.body[data-block]')) {
 }
 
 document.getElementById('all-runs').append(dataTable({ caption: 'All runs', columns: values.runs.columns, count: runCount,
-  cell: (line, column) => runCell(column, line), filtered: values.runs.filtered, wide: true }));
+  cell: (line, column) => runCell(column, line), filtered: values.runs.filtered, wide: true, shown: values.runs.shown }));
 
 function openLinked() {
   const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (target && target.tagName === 'DETAILS') target.open = true;
+  for (let one = target; one; one = one.parentElement) if (one.tagName === 'DETAILS') one.open = true;
+  if (target) target.scrollIntoView();
   openNamed();
 }
 addEventListener('hashchange', openLinked);

@@ -7,7 +7,7 @@ let tables = 0;
 /**
  * A table with its controls.
  * @param {object} of - caption, columns (names), count (lines), cell(line, column) → text, filtered (columns with a choice of values), wide
- *   (a line of it is never broken), runs(line) → numbers of runs, shown in a last column; undefined for none.
+ *   (a line of it is never broken), shown (of its columns so many are seen at first), runs(line) → numbers of runs, shown in a last column; undefined for none.
  */
 function dataTable(of) {
   const id = `t${++tables}`;
@@ -16,13 +16,17 @@ function dataTable(of) {
   const filters = of.wide || of.count >= FILTER_FROM;
   let lines = Array.from({ length: of.count }, (_, line) => line);
   const body = make('tbody');
-  const heads = of.columns.map((name, column) => make('th', { scope: 'col', class: numeric[column] && 'figure', 'aria-sort': 'none' },
+  const heads = of.columns.map((name, column) => make('th', { scope: 'col', class: classOf(column), 'aria-sort': 'none' },
     make('button', { type: 'button', onclick: () => sortBy(column) }, name || ' ')));
   if (of.runs) heads.push(make('th', { scope: 'col' }, make('span', { class: 'plain' }, 'runs')));
   const said = make('span', { role: 'status', 'aria-live': 'polite', class: 'said' });
   const before = make('button', { type: 'button', onclick: () => turn(-1) }, 'Previous');
   const after = make('button', { type: 'button', onclick: () => turn(1) }, 'Next');
   const pages = make('div', { class: 'pages' }, said, before, after);
+
+  function classOf(column, words = '') {
+    return [numeric[column] ? 'figure' : words, column >= (of.shown ?? Infinity) ? 'more' : ''].filter(Boolean).join(' ') || undefined;
+  }
 
   function arrange() {
     const words = state.query.toLowerCase().split(/\s+/).filter(Boolean);
@@ -52,7 +56,8 @@ function dataTable(of) {
     const most = Math.max(0, Math.ceil(lines.length / LINES) - 1);
     state.page = Math.min(Math.max(state.page, 0), most);
     const from = state.page * LINES;
-    body.replaceChildren(...lines.slice(from, from + LINES).map(row));
+    const none = make('tr', {}, make('td', { colspan: heads.length }, 'No line has all of that: shorten the filter, or choose “all”.'));
+    body.replaceChildren(...(lines.length || !of.count ? lines.slice(from, from + LINES).map(row) : [none]));
     const paged = lines.length > LINES;
     said.textContent = paged ? `${from + 1}–${Math.min(from + LINES, lines.length)} of ${lines.length.toLocaleString('en')}`
       : `${lines.length.toLocaleString('en')} of ${of.count.toLocaleString('en')}`;
@@ -67,7 +72,7 @@ function dataTable(of) {
       const text = of.cell(line, column);
       const words = /^[a-z ]+$/.test(text) ? text.replace(/ /g, '-') : false; // "does not hold" has a colour of its own
       const long = text.length > LONG ? 'long' : words;
-      return make('td', { class: numeric[column] ? 'figure' : long }, ...linked(text));
+      return make('td', { class: classOf(column, long || '') }, ...linked(text, of.wide));
     });
     if (of.runs) cells.push(make('td', {}, runButtons(of.runs(line))));
     return make('tr', {}, ...cells);
@@ -91,6 +96,11 @@ function dataTable(of) {
     controls.append(make('label', {}, 'Filter', make('input', { type: 'search', id: `${id}-filter`, autocomplete: 'off',
       oninput: (event) => { state.query = event.target.value; arrange(); } })));
     for (const column of of.filtered ?? []) controls.append(choice(column));
+  }
+  if (of.shown) {
+    controls.append(make('button', { type: 'button', 'aria-pressed': 'false', onclick: (event) => {
+      event.target.setAttribute('aria-pressed', String(table.classList.toggle('all')));
+    } }, `All ${of.columns.length} columns`));
   }
 
   function choice(column) {
@@ -124,10 +134,10 @@ function isNumeric(of, column) {
   return known > 0;
 }
 
-/** A cell that is the id of a run, or a list of them, opens their panels. */
-function linked(text) {
+/** A cell that is the id of a run, or a list of them, opens their panels; `long` ones are written out. */
+function linked(text, long) {
   const names = text.split(' ');
-  return names.every((name) => runNamed.has(name)) ? [runButtons(names.map((name) => runNamed.get(name)), true)] : [text];
+  return names.every((name) => runNamed.has(name)) ? [runButtons(names.map((name) => runNamed.get(name)), long)] : [text];
 }
 
 /** Buttons for the first runs; a panel shows the rest. */

@@ -1,0 +1,163 @@
+"""What makes two runs runs of one trial, and what else may be different about them: there a regression is looked for. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from runner.analysis.summarize import device_name
+from runner.core.frozen import Frozen, Once
+from runner.core.record import RunRecord
+from runner.core.trial import ExternalTrial, Trial, devices_in_words
+
+# Fields of a trial in which two runs of the same one may differ: what is compared, and what should not move a rate.
+FREE: Final = (
+    *("version", "dialect", "iterations", "warmup", "window", "learning_rate", "momentum", "weight_decay", "seed"),
+    *("iface", "hca", "threads", "loader_workers", "cpus_per_worker", "measure_s"),
+)
+# Fields that say nothing of their own: they count repeats, or follow from others.
+_FOLLOW: Final = frozenset(
+    {"program", "processes", "placement", "probe_bytes", "dataset", "epochs", "scaling", "repeat", "key", "profile"}
+)
+# Of a command that is not the suite's, the image is what is compared.
+_FREE_OF_EXTERNAL: Final = frozenset({"image", "cpus_per_worker", "repeat", "key"})
+_HASH: Final = 12
+"""Digits of a hash that are shown."""
+
+Identity = tuple[tuple[str, str], ...]
+"""Facts about a trial by name, each as JSON, in the order of its fields: equal for runs of one trial."""
+_SAME: Final[dict[Identity, Identity]] = {}
+"""Each once: thousands of runs are of a few trials."""
+
+
+class Difference(Frozen):
+    """Something besides the trial that is not the same in A and B, with its values there."""
+
+    what: str
+    a: tuple[str, ...]
+    b: tuple[str, ...]
+
+
+@Once
+def identity(record: RunRecord) -> Identity:
+    """Everything that two runs must share to be runs of one trial: what trained, how, on which devices and data, over which wires.
+
+    A data set counts by what is in it, not by where it lies; a device by its name; inference also by how many batches it keeps under way. Fields that a trial gains later count as well.
+    """
+    trial = record.trial
+    free = frozenset(FREE) | _FOLLOW if isinstance(trial, Trial) else _FREE_OF_EXTERNAL
+    facts = {name: value for name, value in trial.model_dump(mode="json").items() if name not in free}
+    if isinstance(trial, Trial) and trial.dataset is not None:
+        facts["data"] = f"{trial.dataset.images} images, {trial.dataset.digest[:_HASH]}"
+    if record.measurement.in_flight > 1:
+        facts["batches in flight"] = record.measurement.in_flight
+    facts["device_name"] = device_name(record)
+    found = tuple((name, json.dumps(value, sort_keys=True)) for name, value in facts.items())
+    return _SAME.setdefault(found, found)
+
+
+def in_words(found: Identity, *, but: Collection[str] = ()) -> str:
+    """A trial as a line for people: what every reader asks first, then all that is not as usual.
+
+    `but` are names of facts that the reader knows; with `device_name` how many there are.
+    """
+    facts = {name: json.loads(value) for name, value in found}
+    nodes = f" on {facts['nodes']} nodes" if facts["nodes"] > 1 else ""
+    count = facts["world_size"]
+    if facts["device"] == "gpu":
+        devices = f"{count} × {facts['device_name']}{nodes}"
+    else:
+        workers = devices_in_words("cpu", count, cores=facts.get("cpus_per_worker"))
+        devices = f"{workers}{nodes} ({facts['device_name']})"
+    batch = f"batch {facts['batch_per_device']} each" if facts["batch_per_device"] else None
+    if "command" in facts:
+        return ", ".join(part for part in (" ".join(facts["command"]), devices, batch) if part)
+    horovod = facts["horovod"] and f"over {facts['horovod']['operations']}"
+    way = " ".join(part for part in (facts["strategy"], facts["kvstore"], horovod) if part)
+    shape = "×".join(map(str, facts["image_shape"][1:])) if facts["image_shape"] and "image_shape" not in but else None
+    first = " ".join(facts[name] for name in ("framework", "model", "mode") if name not in but)
+    known = (
+        *(first, facts["precision"], None if "device_name" in but else devices),
+        *(batch, shape, way if count > 1 else None),
+    )
+    return ", ".join(part for part in (*known, *_unusual(facts, but)) if part)
+
+
+def _unusual(facts: Mapping[str, Any], but: Collection[str]) -> Iterator[str]:
+    """What differs from a trial's defaults and is not said anyway."""
+    usual = {name: field.default for name, field in Trial.model_fields.items() if not field.is_required()}
+    usual |= {"interconnect": "auto", "data": "synthetic", "kvstore": None, "horovod": None}
+    for name, value in facts.items():
+        if name in but:
+            continue
+        if name == "settings":
+            yield from (f"{flag} {chosen}" for flag, chosen in value.items())
+        elif name == "batches in flight":
+            yield f"{value} {name}"
+        elif name == "techniques":
+            yield from ((f"with {', '.join(value)}",) if value else ())
+        elif name in usual and value != usual[name] and name not in {"kvstore", "horovod"}:
+            yield f"{name.replace('_', ' ')} {_text(value)}" if value is not True else name.replace("_", " ")
+
+
+def _text(value: Any) -> str:
+    """A value of a trial's field as words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(one)}" for key, one in value.items() if one not in (None, False))
+    return str(value)
+
+
+def distance(a: Identity, b: Identity) -> tuple[str, ...]:
+    """Names of the facts in which two trials differ."""
+    other = dict(b)
+    mine = dict(a)
+    return tuple(name for name in dict.fromkeys((*mine, *other)) if mine.get(name) != other.get(name))
+
+
+def differences(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> tuple[Difference, ...]:
+    """What is not the same in the runs of two sides of one trial, most telling first."""
+    first, second = _collected(a), _collected(b)
+    return tuple(
+        Difference(what=what, a=first[what], b=second[what]) for what in first if set(first[what]) != set(second[what])
+    )
+
+
+def _collected(records: Sequence[RunRecord]) -> dict[str, tuple[str, ...]]:
+    """By circumstance, its values over some runs."""
+    told = [_circumstances(record) for record in records]
+    return {what: tuple(dict.fromkeys(each[what] for each in told)) for what in told[0]}
+
+
+def _circumstances(record: RunRecord) -> dict[str, str]:
+    """Everything about a run that is not its trial and could move its rate: software first, then the machine, then settings."""
+    provenance, trial, image = record.provenance, record.trial, record.image
+    host = provenance.host
+    commit = provenance.git.commit
+    found: dict[str, object] = {
+        "image": image.reference,
+        "image id": _short(image.id),
+        "lock": _short(image.lock_sha256),
+        "framework version": provenance.framework_version,
+        "python": provenance.python,
+        "driver": provenance.driver,
+        "cuda": provenance.cuda,
+        "cudnn": provenance.cudnn,
+        "nccl": provenance.nccl,
+        "training programs": _short(provenance.workloads_sha256),
+        "commit": f"{_short(commit)}{' with changes' if provenance.git.dirty else ''}" if commit else None,
+        "engine": f"{record.engine} {record.engine_details.version or ''}".strip(),
+        "wire used": record.transport.used,
+        "host": host.hostname,
+        "kernel": host.kernel,
+        "validity": record.validity.status,
+        "batch used": record.measurement.batch.used if record.measurement.batch else None,
+    }
+    if not isinstance(trial, ExternalTrial):
+        by_rate = {"version", "iterations", "window"} if trial.measure_s else {"version"}
+        found |= {name.replace("_", " "): getattr(trial, name) if name not in by_rate else None for name in FREE}
+    return {what: "unknown" if value is None else str(value) for what, value in found.items()}
+
+
+def _short(digest: str | None) -> str | None:
+    return digest and digest.removeprefix("sha256:")[:_HASH]

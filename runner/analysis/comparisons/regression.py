@@ -1,0 +1,222 @@
+"""Two sets of records → which trials got slower, and how sure that is. Pure.
+
+A trial is told apart when its ratio's 95 % interval leaves out 1 and a rank test has p < 0.05 after Holm's correction for all pairs: the
+interval, which is over runs, knows that windows of one process are alike and the test does not, the test knows how many pairs were looked at
+and the interval does not. Where a side has fewer than three runs there is no interval, and nothing is told apart. Repeats are ranked where there are enough of them to show anything among so many pairs (three against three never are: the
+smallest p that they can have is 0.1), else the windows of all repeats.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, get_args
+
+from runner.analysis.comparisons import ranktest
+from runner.analysis.comparisons.identity import Difference, Identity, differences, distance, identity, in_words
+from runner.analysis.grading import metrics
+from runner.analysis.summarize import usable_windows
+from runner.core.frozen import Frozen
+from runner.core.measurement import Interval
+from runner.core.record import RunRecord
+
+Verdict = Literal["slower", "too little", "no difference shown", "faster"]
+"""In the order in which pairs are shown; `too little` was measured to tell."""
+
+SIGNIFICANT: Final = 0.05
+"""Chance at which all pairs together may be told apart by accident (family-wise)."""
+
+
+class Side(Frozen):
+    """All runs of one trial in A, or in B: samples of all repeats ÷ seconds of all, steady windows only, and why some are degraded."""
+
+    run_ids: tuple[str, ...]
+    throughput: float
+    repeats: int
+    windows: int
+    doubts: tuple[str, ...] = ()
+
+
+class RankTest(Frozen):
+    """Mann-Whitney U test, two-sided, of A's rates against B's.
+
+    Attributes:
+        over: what is ranked: a rate for each process-level repeat, or for each window of all repeats.
+        u: pairs of rates in which B's is the higher one, ties by half.
+        p: how likely sides of one distribution differ at least so much; `p_holm` corrected for the number of pairs that were tested.
+    """
+
+    over: Literal["repeats", "windows"]
+    a: int
+    b: int
+    u: float
+    p: float
+    p_holm: float
+
+
+class Pair(Frozen):
+    """One trial that ran in A and in B.
+
+    Attributes:
+        ratio: throughput of B ÷ that of A: below 1, B is slower.
+        ci95: of the ratio, over the runs of both sides; None where one of them has fewer than three.
+        test: None where no test over so few rates could show anything among so many pairs.
+        differences: where a reason may lie.
+    """
+
+    trial: str
+    unit: str
+    a: Side
+    b: Side
+    ratio: float
+    ci95: Interval | None
+    test: RankTest | None
+    verdict: Verdict
+    differences: tuple[Difference, ...]
+
+    def slower_than(self, percent: float) -> bool:
+        """Whether B is slower by more than that: it is told apart from A, and the whole interval lies beyond the threshold."""
+        return self.verdict == "slower" and self.ci95 is not None and self.ci95.high < 1 - percent / 100
+
+
+class Unpaired(Frozen):
+    """A trial that one side alone has, and how the nearest one of the other side differs from it."""
+
+    side: Literal["A", "B"]
+    trial: str
+    run_ids: tuple[str, ...]
+    nearest: str
+
+
+class LeftOut(Frozen):
+    """A run that is in no pair, whatever it was of."""
+
+    side: Literal["A", "B"]
+    run_id: str
+    reason: str
+
+
+class Compared(Frozen):
+    """A against B, which are names of places; pairs stand the slowest first, the fastest last."""
+
+    a: str
+    b: str
+    pairs: tuple[Pair, ...]
+    unpaired: tuple[Unpaired, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+Trials = Mapping[Identity, Sequence[RunRecord]]
+ORDER: Final[Sequence[str]] = get_args(Verdict)
+
+
+def compare(a: Sequence[RunRecord], b: Sequence[RunRecord], *, names: tuple[str, str]) -> Compared:
+    """Hold every trial of B against the same one of A; `names` is what the sides are called."""
+    out_a, in_a = _sorted_out("A", a)
+    out_b, in_b = _sorted_out("B", b)
+    both = [trial for trial in in_a if trial in in_b]
+    tests = [_ranked(in_a[trial], in_b[trial], among=len(both)) for trial in both]
+    corrected = iter(ranktest.holm([test.p for test in tests if test]))
+    tests = [test and test.model_copy(update={"p_holm": next(corrected)}) for test in tests]
+    pairs = [_pair(trial, in_a[trial], in_b[trial], test) for trial, test in zip(both, tests, strict=True)]
+    return Compared(
+        a=names[0],
+        b=names[1],
+        pairs=tuple(sorted(pairs, key=lambda pair: (ORDER.index(pair.verdict), pair.ratio, pair.trial))),
+        unpaired=(*_alone("A", in_a, in_b), *_alone("B", in_b, in_a)),
+        left_out=(*out_a, *out_b),
+    )
+
+
+def _sorted_out(side: Literal["A", "B"], records: Sequence[RunRecord]) -> tuple[list[LeftOut], Trials]:
+    """The runs that can't be compared, each with its reason, and the others by trial."""
+    out: list[LeftOut] = []
+    trials: dict[Identity, list[RunRecord]] = defaultdict(list)
+    for record in records:
+        if reason := _unusable(record):
+            out.append(LeftOut(side=side, run_id=record.run_id, reason=reason))
+        else:
+            trials[identity(record)].append(record)
+    return out, trials
+
+
+def _unusable(record: RunRecord) -> str | None:
+    if record.validity.status == "invalid":
+        return f"invalid: {'; '.join(record.validity.reasons)}"
+    if record.profiled:
+        return "a pass under a profiler, which has no rate"
+    return None if usable_windows([record]) else "it has no window that counts"
+
+
+def _ranked(a: Sequence[RunRecord], b: Sequence[RunRecord], *, among: int) -> RankTest | None:
+    """Rank the rates of both sides, not yet corrected; None where no outcome of it could tell them apart among so many pairs."""
+    sides = (usable_windows(a), usable_windows(b))
+    repeats = [[run.rate for run in side] for side in sides]
+    windows = [[float(rate) for run in side for rate in run.samples / run.seconds] for side in sides]
+    choices: tuple[tuple[Literal["repeats", "windows"], list[list[float]]], ...] = (
+        ("repeats", repeats),
+        ("windows", windows),
+    )
+    for over, (of_a, of_b) in choices:
+        if ranktest.smallest_p(len(of_a), len(of_b)) * among < SIGNIFICANT:
+            u, p = ranktest.mann_whitney(of_a, of_b)
+            return RankTest(over=over, a=len(of_a), b=len(of_b), u=u, p=p, p_holm=p)
+    return None
+
+
+def _pair(trial: Identity, a: Sequence[RunRecord], b: Sequence[RunRecord], test: RankTest | None) -> Pair:
+    of_a, of_b = _side(a), _side(b)
+    ci95 = metrics.ratio_interval(usable_windows(b), usable_windows(a))
+    told = (record.measurement.throughput for record in (*a, *b))
+    return Pair(
+        trial=in_words(trial),
+        unit=next((rate.unit for rate in told if rate), "samples/s"),
+        a=of_a,
+        b=of_b,
+        ratio=of_b.throughput / of_a.throughput,
+        ci95=ci95,
+        test=test,
+        verdict=verdict(ci95, test.p_holm if test else None),
+        differences=differences(a, b),
+    )
+
+
+def _side(records: Sequence[RunRecord]) -> Side:
+    windows = usable_windows(records)
+    return Side(
+        run_ids=tuple(record.run_id for record in records),
+        throughput=metrics.pooled_rate(windows),
+        repeats=len(windows),
+        windows=sum(len(run.samples) for run in windows),
+        doubts=tuple(dict.fromkeys(reason for record in records for reason in record.validity.reasons)),
+    )
+
+
+def verdict(ci95: Interval | None, p_holm: float | None) -> Verdict:
+    """What is shown about a ratio: both the interval and the test have to agree that it is not 1."""
+    if ci95 is None or p_holm is None:
+        return "too little"
+    if p_holm < SIGNIFICANT and ci95.high < 1:
+        return "slower"
+    return "faster" if p_holm < SIGNIFICANT and ci95.low > 1 else "no difference shown"
+
+
+def _alone(side: Literal["A", "B"], own: Trials, other: Trials) -> list[Unpaired]:
+    """The trials that only one side has, each with what keeps it from the nearest of the other side."""
+    return [
+        Unpaired(
+            side=side,
+            trial=in_words(trial),
+            run_ids=tuple(record.run_id for record in records),
+            nearest=_nearest(trial, other),
+        )
+        for trial, records in own.items()
+        if trial not in other
+    ]
+
+
+def _nearest(trial: Identity, other: Trials) -> str:
+    if not other:
+        return "the other side has no run that can be compared"
+    nearest = min(other, key=lambda found: len(distance(trial, found)))
+    return f"the nearest differs in {', '.join(distance(trial, nearest)).replace('_', ' ')}: {in_words(nearest)}"

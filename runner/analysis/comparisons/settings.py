@@ -1,0 +1,316 @@
+"""Records on file → one training on several inputs, by several strategies, or by several engines, alike in all else. Pure.
+
+Runs of one setting are pooled as repeats of a matrix are, and ratios are of the pools:
+
+    inputs         what a training is fed with, against synthetic samples
+    strategies     how its ranks train together, against the framework's own first one; efficiency is against one device
+    cross_checks   the engine and what it ran from, against runs without a container. That is a ratio of one software on one machine:
+                   where the programs, the framework or anything below it is another version, or the machine another one, there is no
+                   ratio, and the report says what differs
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Final, Literal
+
+from runner.analysis.comparisons import grouping
+from runner.analysis.comparisons.grouping import Compared, Run, TrainingComparison, trial_of
+from runner.analysis.summarize import machine, model_in_words, summarize, version_of
+from runner.core.dataset import PACKED
+from runner.core.record import RunRecord
+from runner.core.trial import Horovod, Trial
+
+BAREST: Final = ("host", "venv", "docker")
+"""Engines, those with the least around the program first."""
+INCOMPARABLE: Final = "not comparable"
+_DIGITS: Final = 12
+"""Of a hash that are shown."""
+
+_Input = tuple[bool, str, str, int, str]
+"""What a training was fed with, in the order of the table: real or not, how it is stored, what decodes, workers, which data."""
+_Way = tuple[bool, str]
+"""How ranks train together, in the order of the table: by Horovod or not, and in words."""
+_Software = tuple[tuple[str, str], ...]
+_Place = tuple[int, str, _Software]
+"""Where a training ran: rank of its engine, what it ran from, and all that has to be equal."""
+_Base = tuple[str, ...]
+"""What runs on one device have in common with those whose speedups they are the base of."""
+
+
+class Source(Compared):
+    """What a training was fed with, and what came of it; its ratio is to synthetic samples.
+
+    `alone_per_s` samples a second the input delivers by itself, None where the program does not tell; `limit` is what keeps it from being faster.
+    """
+
+    alone_per_s: float | None
+    limit: Literal["input", "training"] | None
+
+
+class InputReport(TrainingComparison):
+    """One training on synthetic samples and on real ones: synthetic first, then by what decodes and by loader workers."""
+
+    rows: tuple[Source, ...]
+
+
+class EngineRow(Compared):
+    """What one engine made of a training, from one image or installation; its ratio is to the bare runs, None where the software differs.
+
+    Attributes:
+        reference: what it ran from: an image, a locked environment, or a package of the machine's own Python.
+        place: the same, told from others of that name: `hostroot:1, training programs 8d3e`.
+        software: what the program said of itself and the machine of its surroundings, each with its name.
+        differs: names of what is not the same as in the nearest bare runs; empty where all is.
+        first_step_s: median of the repeats.
+    """
+
+    engine: str
+    reference: str
+    place: str
+    software: tuple[tuple[str, str], ...]
+    differs: tuple[str, ...]
+    first_step_s: float | None
+
+
+class CrossCheck(TrainingComparison):
+    """One training by several engines, the barest first, which has no container and the others are held against."""
+
+    bare: str
+    rows: tuple[EngineRow, ...]
+
+
+def inputs(runs: Sequence[Run]) -> tuple[InputReport, ...]:
+    """Find what was trained on synthetic images and on real ones."""
+    found = grouping.in_settings(
+        runs,
+        but=("data", "decode", "num_classes"),  # the number of classes is that of the data
+        wanted=lambda trial: trial.mode == "train" and trial.image_shape is not None,
+        also=grouping.on_one_machine,
+        setting=_input,
+        differ=lambda settings: len({real for real, *_ in settings}) > 1,
+        name=lambda run: grouping.of_batch("input", run),
+    )
+    return tuple(_input_report(sources, name=name) for name, sources in found)
+
+
+def _input(run: Run) -> _Input:
+    trial = trial_of(run)
+    if trial.dataset is None:
+        return False, "", "", 0, ""
+    packed = PACKED.get(PurePath(trial.dataset.path).suffix)
+    return True, packed.label if packed else "JPEGs", trial.decode, trial.loader_workers, trial.dataset.digest
+
+
+def _input_report(sources: Mapping[_Input, Sequence[Run]], *, name: str) -> InputReport:
+    base, *_ = sources.values()
+    synthetic = summarize(base)
+    several = len({digest for real, *_, digest in sources if real}) > 1
+    rows = tuple(_source(own, base, label=_label(source, own[0], several=several)) for source, own in sources.items())
+    notes = tuple(_input_notes(rows, [run for own in sources.values() for run in own]))
+    return InputReport(**grouping.heading(name, synthetic), rows=rows, notes=notes)
+
+
+def _label(source: _Input, run: Run, *, several: bool) -> str:
+    _, stored, decode, workers, digest = source
+    dataset = trial_of(run).dataset
+    if dataset is None:
+        return "synthetic"
+    which = f" ({dataset.images:,} images, {digest[:8]})" if several else ""
+    return f"{stored}{which}, {decode.upper()} decode, {workers} loader worker{'' if workers == 1 else 's'}"
+
+
+def _source(runs: Sequence[Run], base: Sequence[Run], *, label: str) -> Source:
+    usable = [record.measurement.input_alone_per_s for _, record in runs if record.validity.status != "invalid"]
+    alone = _median(usable)
+    of_base = summarize(base).rows[0].throughput
+    limit: Literal["input", "training"] | None = None
+    if alone is not None and of_base is not None:
+        limit = "input" if alone < of_base else "training"
+    return Source(**vars(grouping.compared(label, runs, base)), alone_per_s=alone, limit=limit)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _input_notes(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[str]:
+    """What is wrong with single rows, and what else than the input differed between them."""
+    yield from grouping.reasons(sources)
+    classes = {trial_of(run).num_classes for run in runs}
+    if len(classes) > 1:
+        counts = " and ".join(f"{count:,}" for count in sorted(count for count in classes if count is not None))
+        yield f"the last layer has as many outputs as the data have classes: {counts}"
+    yield from grouping.versions(runs, but="input")
+
+
+def strategies(runs: Sequence[Run]) -> tuple[TrainingComparison, ...]:
+    """Find what was trained in several ways."""
+    alone: dict[_Base, list[Run]] = {}
+    for own in grouping.alike(runs, but=(), wanted=lambda trial: trial.world_size == 1, also=_base):
+        alone.setdefault(_base(own[0][1], trial_of(own[0])), []).extend(own)
+    found = grouping.in_settings(
+        runs,
+        but=("strategy", "kvstore", "horovod"),
+        wanted=lambda trial: trial.mode == "train" and trial.world_size > 1,
+        also=grouping.on_one_input,
+        setting=_way,
+        differ=lambda ways: len(ways) > 1,
+        name=lambda run: grouping.of_batch("strategies", run),
+    )
+    return tuple(_strategy_report(ways, alone, name=name) for name, ways in found)
+
+
+def _base(record: RunRecord, trial: Trial) -> _Base:
+    return trial.key, version_of(record), record.engine
+
+
+def _way(run: Run) -> _Way:
+    trial = trial_of(run)
+    if trial.horovod is None:
+        return False, trial.way
+    return True, ", ".join((trial.way, *_options(trial.horovod)))
+
+
+def _options(horovod: Horovod) -> Iterator[str]:
+    yield f"{horovod.controller} controller"
+    if horovod.fusion_threshold_mib is not None:
+        yield f"fusion threshold {horovod.fusion_threshold_mib} MiB"
+    if horovod.cycle_time_ms is not None:
+        yield f"cycle time {horovod.cycle_time_ms} ms"
+    if horovod.compression != "none":
+        yield f"compression {horovod.compression}"
+
+
+def _strategy_report(
+    ways: Mapping[_Way, Sequence[Run]], alone: Mapping[_Base, Sequence[Run]], *, name: str
+) -> TrainingComparison:
+    first, *_ = ways.values()
+    trial, shown = trial_of(first[0]), summarize(first)
+    base = alone.get(_base(first[0][1], trial), [])
+    rows = tuple(grouping.compared(label, own, first, alone=base) for (_, label), own in ways.items())
+    faster = f", with {', '.join(trial.techniques)}" if trial.techniques else ""
+    asynchronous = [label for (_, label), own in ways.items() if trial_of(own[0]).kvstore == "dist_async"]
+    setting = f"{model_in_words(trial)}, batch {trial.batch_per_device} per device, {trial.precision}, {shown.rows[0].devices}{faster}"
+    return TrainingComparison(
+        **grouping.heading(name, shown) | {"setting": setting},
+        rows=rows,
+        notes=(
+            *grouping.reasons(rows),
+            *(
+                f"{label}: a rank goes on with the weights that it finds, so that as many images may teach less"
+                for label in asynchronous
+            ),
+            *grouping.versions([run for own in ways.values() for run in own], but="strategy"),
+        ),
+    )
+
+
+def cross_checks(runs: Sequence[Run]) -> tuple[CrossCheck, ...]:
+    """Find what was trained by several engines; a run whose program never said what it is is left out."""
+    found = grouping.in_settings(
+        [run for run in runs if run[1].provenance.framework_version is not None and run[1].engine in BAREST],
+        wanted=lambda _: True,
+        also=_of_any_engine,
+        setting=lambda run: (BAREST.index(run[1].engine), run[1].image.reference, software(run[1])),
+        differ=lambda places: len({engine for engine, *_ in places}) > 1,
+        name=_engines_name,
+    )
+    return tuple(_engine_report(places, name=name) for name, places in found)
+
+
+def _of_any_engine(record: RunRecord, trial: Trial) -> tuple[str, ...]:
+    """Cores, threads and loader workers, which an engine must not change, and whether samplers looked on, which costs a little."""
+    given = (trial.cpus_per_worker, trial.threads, trial.loader_workers, record.telemetry is not None)
+    return tuple(map(str, given))
+
+
+def software(record: RunRecord) -> _Software:
+    """What has to be equal for a ratio of two engines: what the program said of itself, what it ran on, and which program it was."""
+    said = record.provenance
+    known = {
+        "framework": said.framework_version,
+        "CUDA": said.cuda,
+        "cuDNN": said.cudnn,
+        "NCCL": said.nccl,
+        "Python": said.python,
+        "driver": said.driver,
+        "devices": f"{len(said.gpus)} × {machine(record)}" if said.gpus else machine(record),
+        "machine": said.host.hostname,
+        "training programs": said.workloads_sha256[:_DIGITS],
+    }
+    return tuple((name, value or "none") for name, value in known.items())
+
+
+def _engines_name(run: Run) -> str:
+    trial = trial_of(run)
+    mode = () if trial.mode == "train" else (trial.mode,)
+    return grouping.slug(
+        ("engines", trial.framework, trial.model, *mode, *grouping.pixels(trial), *grouping.at_batch(trial))
+    )
+
+
+def _engine_report(places: Mapping[_Place, Sequence[Run]], *, name: str) -> CrossCheck:
+    barest = min(engine for engine, *_ in places)
+    bare = {software: own for (engine, _, software), own in places.items() if engine == barest}
+    first = summarize(next(iter(places.values())))
+    rows = []
+    for place, own in places.items():
+        engine, reference, found = place
+        apart = _apart(place, places)
+        came_from = f"{reference}, {apart}" if apart else reference
+        base = () if engine == barest else bare.get(found, ())
+        usable = [record.measurement.first_step_s for _, record in own if record.validity.status != "invalid"]
+        rows.append(
+            EngineRow(
+                **vars(grouping.compared(f"{BAREST[engine]}, {came_from}", own, base)),
+                engine=BAREST[engine],
+                reference=reference,
+                place=came_from,
+                software=found,
+                differs=tuple(name for name, _, _ in nearest(found, bare)),
+                first_step_s=_median(usable),
+            )
+        )
+    return CrossCheck(
+        **grouping.heading(name, first) | {"ran_on": f"{first.machine} · {first.date}"},
+        bare=BAREST[barest],
+        rows=tuple(rows),
+        notes=tuple(_engine_notes(rows, places.values(), bare=BAREST[barest])),
+    )
+
+
+def _apart(place: _Place, places: Iterable[_Place]) -> str:
+    """What differs between a row and others of its engine and reference."""
+    engine, reference, own = place
+    others = [other for number, name, other in places if (number, name) == (engine, reference) and other != own]
+    told = (fact for number, fact in enumerate(own) if any(other[number] != fact for other in others))
+    return ", ".join(f"{name} {value}" for name, value in told)
+
+
+def nearest(own: _Software, others: Iterable[_Software]) -> tuple[tuple[str, str, str], ...]:
+    """What differs from the one that differs least: names, our value and theirs; empty where one is the same."""
+    differences = (
+        tuple((name, ours, theirs) for (name, ours), (_, theirs) in zip(own, other, strict=True) if ours != theirs)
+        for other in others
+    )
+    return min(differences, key=len)
+
+
+def _engine_notes(rows: Sequence[EngineRow], places: Iterable[Sequence[Run]], *, bare: str) -> Iterator[str]:
+    """What is wrong with single rows, why two can't be compared, and which first steps did not wait for a compiler."""
+    others = [row.software for row in rows if row.engine == bare]
+    for row, own in zip(rows, places, strict=True):
+        compiled = [graphs for _, record in own if (graphs := record.measurement.compiled)]
+        found = sum(not graphs.fresh for graphs in compiled)
+        if found:
+            yield f"{row.label}: {found} of {len(compiled)} runs found their network compiled by an earlier one, and began sooner"
+    for row in rows:
+        yield from grouping.reasons([row])
+        if row.differs:
+            told = (f"{name} {ours} beside {theirs}" for name, ours, theirs in nearest(row.software, others))
+            yield f"{row.label} {INCOMPARABLE} with {bare}: {'; '.join(told)}"

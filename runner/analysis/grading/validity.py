@@ -1,0 +1,353 @@
+"""What speaks against a run: each check with its sentence, and the `Validity` that they come to. Pure.
+
+`invalid` is a run whose figures are wrong, `degraded` one whose figures are less than they seem. Of a pass under a profiler nothing is said
+of throughput, scaling or wires: a profiler stands in the way of all three.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Final
+
+from runner.analysis.grading import metrics
+from runner.analysis.interconnect import causes
+from runner.core.container_spec import ContainerSpec
+from runner.core.events import Event, Memory, ProfileStart, ProfileStop, Regions
+from runner.core.measurement import Measurement
+from runner.core.record import Outcome, Validity
+from runner.core.telemetry import GpuTelemetry, Telemetry
+from runner.core.transport import Transport
+from runner.core.trial import Trial
+from runner.core.workload import SanityBand, Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Ranks that train one model hold the same weights up to the order of their sums.
+NORM_TOLERANCE: Final = 1e-5
+# Their losses on one batch differ by what the precision loses in other orders of summation: fp32 and tf32, and half precision.
+LOSS_TOLERANCE: Final = {"fp32": 1e-3, "tf32": 1e-3, "fp16": 1e-2, "bf16": 1e-2}
+# Of a pass under a profiler, rows that are work; the others say where in a step it belongs, or who asked for it.
+WORK: Final = ("kernel", "copy", "set", "op")
+
+# A share below it is a single sample that came at a bad moment.
+SLOWED_PERCENT: Final = 1.0
+# Of all CPUs of a node: what the sampler may cost.
+SAMPLER_PERCENT: Final = 1.0
+RISE_C: Final = 5.0
+# In shorter spans every GPU that was idle before still warms up.
+RISE_SPAN_S: Final = 30.0
+POWER_CAP: Final = "power cap"
+# Of the time of a job's own cores. What the kernel, the runner and the sampler take of it for the job's sake was 2 % where it was alone.
+OTHERS_SHARE: Final = 0.1
+# A sample at either edge of the span may be half outside of it: of so many, that is 5 %.
+FEWEST_SAMPLES: Final = 20
+
+
+def judge(
+    trial: Trial, outcome: Outcome, measurement: Measurement, transport: Transport, workload: Workload
+) -> Validity:
+    """Hold a run against every check but those of telemetry."""
+    return _verdict(outcome.against or _faults(trial, measurement, transport, workload), _doubts(trial, measurement))
+
+
+def judge_pass(trial: Trial, outcome: Outcome, events: Sequence[Event], kernels: pd.DataFrame | None) -> Validity:
+    """Hold a pass under a profiler against its own checks."""
+    return _verdict(outcome.against or pass_faults(trial, events, kernels), pass_doubts(trial, events, kernels))
+
+
+def with_doubts(validity: Validity, watched: Telemetry | None, *, shared: bool = False) -> Validity:
+    """Degrade a run by what the machines did meanwhile; one that is invalid stays what it is.
+
+    With `shared` it was to share its devices, so that others on them are no reason.
+    """
+    return degraded(validity, telemetry_doubts(watched, shared=shared) if watched else ())
+
+
+def degraded(validity: Validity, found: Sequence[str]) -> Validity:
+    """A run with more doubts; one that is invalid stays what it is."""
+    if validity.status == "invalid" or not found:
+        return validity
+    return Validity(status="degraded", reasons=(*validity.reasons, *found))
+
+
+def _verdict(against: Iterable[str], doubts: Iterable[str]) -> Validity:
+    reasons = tuple(against)
+    if reasons:
+        return Validity(status="invalid", reasons=reasons)
+    return degraded(Validity(status="valid", reasons=()), tuple(doubts))
+
+
+def _faults(trial: Trial, measurement: Measurement, transport: Transport, workload: Workload) -> Iterator[str]:
+    """What makes figures wrong."""
+    yield from _missing(trial, measurement)
+    yield from _diverged(trial, measurement)
+    yield from _bad_quality(trial, measurement, workload)
+    yield from _wrong_sums(measurement)
+    if wrong := causes.mismatch(transport, trial):
+        yield wrong
+
+
+def _missing(trial: Trial, measurement: Measurement) -> Iterator[str]:
+    """Ranks or samples that the figures lack."""
+    ranks = len(measurement.parameter_norms)
+    if ranks != trial.processes:
+        yield f"{ranks} of {trial.processes} ranks reported their end"
+    expected = trial.iterations * trial.global_batch
+    if measurement.samples != expected:
+        yield f"{measurement.samples} samples counted, {trial.iterations} iterations of {trial.global_batch} make {expected}"
+
+
+def _diverged(trial: Trial, measurement: Measurement) -> Iterator[str]:
+    """Synchronous ranks that do not hold one model: their gradients were not averaged."""
+    norms = [norm for norm in measurement.parameter_norms.values() if norm is not None and math.isfinite(norm)]
+    if len(norms) < len(measurement.parameter_norms) and trial.dialect is None:
+        yield "the weights are not finite at the end"
+        return
+    if trial.kvstore == "dist_async":  # each worker goes on with the weights that it finds
+        return
+    if norms and max(norms) - min(norms) > NORM_TOLERANCE * max(norms):
+        yield f"the ranks hold different weights (norms {min(norms):.6g} to {max(norms):.6g}): gradients were not averaged"
+        return
+    for iteration, losses in _shared_losses(measurement).items():
+        if max(losses) - min(losses) > LOSS_TOLERANCE[trial.precision] * max(map(abs, losses)):
+            spread = f"{min(losses):.6g} to {max(losses):.6g}"
+            yield f"after {iteration} iterations the devices' losses on one batch are {spread}: gradients were not averaged"
+            return
+
+
+def _shared_losses(measurement: Measurement) -> dict[int, list[float]]:
+    """By iteration, the loss of every device of every rank on the batch that all share."""
+    found: dict[int, list[float]] = {}
+    for evaluations in measurement.evaluations.values():
+        for evaluation in evaluations:
+            found.setdefault(evaluation.iteration, []).extend(loss for loss in evaluation.losses if loss is not None)
+    return {iteration: losses for iteration, losses in found.items() if losses}
+
+
+def _bad_quality(trial: Trial, measurement: Measurement, workload: Workload) -> Iterator[str]:
+    """What is wrong with the losses, as far as the program has any, and with the epochs that were asked for."""
+    if trial.mode == "infer":
+        return
+    if trial.dialect:  # a log has the losses that the framework shows; the sanity band wants all of them
+        if not any(measurement.losses.values()):
+            yield f"the {trial.dialect} log shows no loss"
+        elif not finite_losses(measurement):
+            yield "a loss in the log is not finite"
+        return
+    curves = list(measurement.losses.values())
+    steps, expected = min(map(len, curves), default=0), trial.warmup + trial.iterations
+    if steps < expected:
+        yield f"losses of {steps} of {expected} iterations were reported"
+    else:
+        mean = [_mean([curve[step] for curve in curves]) for step in range(steps)]
+        yield from check_losses(mean, data=trial.data, num_classes=trial.num_classes, band=workload.sanity)
+    asked = trial.iterations // trial.epoch_iterations if trial.epoch_iterations else 0
+    if asked and len(measurement.epochs) != asked:
+        yield f"{len(measurement.epochs)} of {asked} epochs were validated"
+
+
+def _mean(losses: Sequence[float | None]) -> float:
+    """Not a number where one of them is none."""
+    known = [loss for loss in losses if loss is not None]
+    return math.fsum(known) / len(known) if len(known) == len(losses) and known else math.nan
+
+
+def check_losses(
+    losses: Sequence[float], *, data: str, num_classes: int | None, band: SanityBand | None
+) -> Iterator[str]:
+    """Say what is wrong with a loss curve, held against the band that its workload states.
+
+    A fast run whose model learns nothing measures something else than training: labels that never reach the device, gradients
+    that are dropped, a precision that overflows. These checks are for such mistakes; they do not judge accuracy.
+
+    Args:
+        losses: (iterations,) mean cross-entropy of each iteration in nats, warm-up included.
+        data: `synthetic`, or anything else for real images.
+        num_classes: classes that the model tells apart; None where it tells none.
+        band: what the workload asks for; None for finite losses alone.
+    """
+    if not losses:
+        yield "no loss was reported"
+        return
+    broken = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if broken is not None:
+        yield f"the loss is not finite at iteration {broken}; a smaller learning rate may train"
+    elif band is None or num_classes is None:
+        return
+    elif data == "synthetic":
+        low, high = (factor * math.log(num_classes) for factor in band.synthetic.first_loss_factors)
+        if not low <= losses[0] <= high:
+            yield (
+                f"the first loss is {losses[0]:.4g}, an untrained model of {num_classes} classes starts between {low:.4g} and {high:.4g}"
+            )
+    elif len(losses) >= band.real.minimum_iterations:
+        compared = max(1, int(len(losses) * band.real.compared_share))
+        first, last = fmean(losses[:compared]), fmean(losses[-compared:])
+        if last >= first:
+            yield (
+                f"the loss does not go down: {first:.4g} over the first {compared} iterations, {last:.4g} over the last {compared}"
+            )
+
+
+def finite_losses(measurement: Measurement) -> bool:
+    """Whether every loss that was told is a number."""
+    return all(loss is not None and math.isfinite(loss) for curve in measurement.losses.values() for loss in curve)
+
+
+def _wrong_sums(measurement: Measurement) -> Iterator[str]:
+    """Exchanges of the probe whose result was not the sum of what the ranks gave."""
+    for exchange in measurement.probe:
+        if exchange.wrong:
+            yield (
+                f"{exchange.wrong} elements of an exchange of {exchange.size_bytes} bytes came out wrong before the first step: the wires or "
+                "the library that drives them lose data"
+            )
+
+
+def _doubts(trial: Trial, measurement: Measurement) -> Iterator[str]:
+    """What makes figures less than they seem, and not wrong."""
+    yield from _oversubscribed(trial)
+    yield from unsettled(measurement)
+    if measurement.batch and measurement.batch.used != measurement.batch.asked:
+        yield f"batch {measurement.batch.used} instead of {measurement.batch.asked}: {measurement.batch.reason}"
+
+
+def _oversubscribed(trial: Trial) -> Iterator[str]:
+    """That workers had no cores of their own."""
+    if trial.oversubscribed:
+        yield f"{trial.world_size} CPU workers shared cores (--oversubscribe)"
+
+
+def unsettled(measurement: Measurement) -> list[str]:
+    """Say that a rate drifted all the time, or that there is too little of it to tell."""
+    steady = measurement.steady
+    joined = metrics.global_windows(measurement.windows)
+    if steady is None or joined is None or steady.steady:
+        return []
+    count = len(joined.samples)
+    if count < metrics.MIN_STEADY_WINDOWS:
+        timed = f"{count} window{' was' if count == 1 else 's were'} timed"
+        return [f"{timed}; whether the rate settled takes {metrics.MIN_STEADY_WINDOWS}"]
+    return [f"the rate never settled: the later half is {steady.drift:+.1%} off the earlier"]
+
+
+def pass_faults(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | None) -> Iterator[str]:
+    """What is missing or wrong with a pass: a rank that did not end it or lacks iterations, losses, or what its kind promises.
+
+    `kernels` is its table; None where there is none.
+    """
+    assert trial.profile is not None  # noqa: S101 - what the caller promises
+    stops = {event.rank: event for event in events if isinstance(event, ProfileStop)}
+    if len(stops) != trial.processes:
+        yield f"{len(stops)} of {trial.processes} ranks ended their pass under the profiler"
+        return
+    for rank, stop in sorted(stops.items()):
+        if stop.iterations < trial.profile.iterations:
+            yield f"rank {rank} made {stop.iterations} of {trial.profile.iterations} iterations under the profiler"
+    curves = metrics.losses(events).values()
+    broken = [curve.index(None) for curve in curves if None in curve]
+    if not any(curves):
+        yield "no loss was reported"
+    elif broken:
+        yield f"the loss is not finite at iteration {min(broken)}; a smaller learning rate may train"
+    kind = trial.profile.kind
+    if kind == "metrics" and not trial.profile.ncu:
+        return  # the node's sampler has them, in another table
+    what = {
+        "kernels": "what ran",
+        "metrics": "any kernel's counters; the end of the log says what kept ncu from reading them",
+        "memory": "its memory",
+        "region": "how long its regions took",
+    }[kind]
+    if kind in ("kernels", "metrics"):
+        told = set() if kernels is None else set(kernels.loc[kernels["kind"].isin(WORK), "rank"])
+    else:
+        told = {event.rank for event in events if isinstance(event, Memory if kind == "memory" else Regions)}
+    if silent := [str(rank) for rank in range(trial.processes) if rank not in told]:
+        yield f"rank {' and '.join(silent)} did not tell {what}"
+
+
+def pass_doubts(trial: Trial, events: Sequence[Event], kernels: pd.DataFrame | None) -> Iterator[str]:
+    """What makes a pass less than it seems, and not wrong."""
+    assert trial.profile is not None  # noqa: S101 - what the caller promises
+    yield from _oversubscribed(trial)
+    if not all(event.steady for event in events if isinstance(event, ProfileStart)):
+        yield "the rate had not settled when the profiler began"
+    of_gpus = trial.profile.kind == "kernels" and trial.device == "gpu"
+    if of_gpus and kernels is not None and not (kernels["kind"] == "kernel").any():
+        yield "the profiler saw operators alone, and no kernel of a GPU"
+
+
+def telemetry_doubts(telemetry: Telemetry, *, shared: bool = False) -> tuple[str, ...]:
+    """One sentence for each thing that disturbed the measured span; with `shared`, others on the devices did not."""
+    several = len(telemetry.hosts) > 1
+    found: list[str] = []
+    for gpu in telemetry.gpus:
+        found += _of_gpu(gpu, f"GPU {gpu.index}" + (f" of {gpu.node}" if several else ""), shared=shared)
+    for host in telemetry.hosts:
+        if host.sampler_percent is not None and host.sampler_percent > SAMPLER_PERCENT:
+            found.append(
+                f"the sampler used {host.sampler_percent:.2g} % of {host.node}'s CPUs; fewer samples (TELEMETRY_HZ=1) cost less"
+            )
+    return tuple(found)
+
+
+def _of_gpu(gpu: GpuTelemetry, name: str, *, shared: bool) -> Iterator[str]:
+    limit, default = gpu.power_limit_w, gpu.default_power_limit_w
+    # Whether somebody set the power limit below the maker's; where that is not known, nobody is blamed.
+    limited = limit is not None and default is not None and limit < default
+    for reason, percent in (gpu.slowdown_percent or {}).items():
+        # A GPU that runs at its default limit is as fast as its maker sells it, however often that limit binds.
+        if percent > SLOWED_PERCENT and (reason != POWER_CAP or limited):
+            watts = f" ({limit:.0f} W instead of {default:.0f} W)" if reason == POWER_CAP else ""
+            yield f"{name} was slowed down for {percent:.3g} % of the measured span: {reason}{watts}"
+    for process in () if shared else gpu.foreign or ():
+        held = f", which held {process.memory_mib:,.0f} MiB" if process.memory_mib is not None else ""
+        yield f"{name} was shared with process {process.pid}{held}: none of the job's own"
+    rise = gpu.temperature_rise_c
+    if rise is not None and rise > RISE_C and gpu.measured_s > RISE_SPAN_S:
+        yield f"{name} was {rise:.1f} °C warmer in the last quarter of the measured span than in the first: not yet steady"
+    if gpu.ecc_uncorrected:
+        yield f"{name} had {gpu.ecc_uncorrected} memory errors that ECC could not correct"
+
+
+def taken_from_the_job(
+    trial: Trial, measurement: Measurement, watched: Telemetry | None, containers: Sequence[ContainerSpec]
+) -> tuple[str, ...]:
+    """What others took of the cores that a job on one machine's CPUs had for itself, where every container of it told what it used.
+
+    Between nodes, even emulated ones, the kernel carries packages on whichever core it is: that is the job's, and in no container's figure.
+    """
+    if watched is None or trial.device != "cpu" or trial.nodes > 1 or (trial.concurrent and trial.concurrent.shared):
+        return ()
+    own = [spec for spec in containers if spec.role != "monitor"]
+    used = [measurement.used[spec.name].cpu_s for spec in own if spec.name in measurement.used]
+    known = [seconds for seconds in used if seconds is not None]
+    if len(known) < len(own):
+        return ()
+    return taken_cores(watched, cores={core for spec in own for core in spec.cpus}, used_s=math.fsum(known))
+
+
+def taken_cores(telemetry: Telemetry, *, cores: Collection[int], used_s: float) -> tuple[str, ...]:
+    """What others took of the cores of a job on one machine: for how long those were busy, less what the job itself used.
+
+    A span that has too few samples to tell is a doubt of its own: others may have had all of it. `used_s` are CPU seconds of the whole job in
+    all measured windows, those that do not count included: others are blamed for too little rather than for too much.
+    """
+    (host,) = telemetry.hosts or (None,)
+    if host is None or host.core_percent is None or not cores or max(cores) >= len(host.core_percent):
+        return ()
+    whole_s = host.measured_s * len(cores)
+    others_s = host.measured_s * math.fsum(host.core_percent[core] for core in cores) / 100 - used_s
+    samples = host.measured_s * (telemetry.hz or 0)
+    if samples < FEWEST_SAMPLES:
+        return (
+            f"{host.measured_s:.1f} s with {int(samples)} samples are too short to tell whether others used the job's cores; measure longer",
+        )
+    if others_s <= OTHERS_SHARE * whole_s:
+        return ()
+    which = f"core {min(cores)}" if len(cores) == 1 else f"{len(cores)} cores"
+    return (f"others used the job's {which} for {others_s:.1f} of the {whole_s:.1f} CPU seconds that were measured",)

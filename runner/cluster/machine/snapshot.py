@@ -1,0 +1,244 @@
+"""What a machine says of itself, on one line of JSON: the files that the suite reads, its addresses, free ports, and what NVML answers.
+
+    python3 -c "$(cat snapshot.py)" PORTS [PYNVML...]
+
+Runs in a container of the suite's base on another machine, in that machine's network and without any right, so it is one file that
+needs the standard library alone and imports nothing of the suite. It judges nothing: `hosts/survey.py` lays the files out again, and the
+code that reads this machine's reads them. PYNVML is nvidia-ml-py's module, packed by the survey; without it no GPU is asked.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import socket
+import struct
+import sys
+import types
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+SIOCGIFADDR = 0x8915  # include/uapi/linux/sockios.h
+
+# Directories whose presence alone tells something, and the files that are read; `*` as in a shell.
+FOLDERS = (
+    "/sys/class/net/*",
+    "/sys/class/net/*/bonding",
+    "/sys/class/net/*/device",
+    "/sys/class/net/*/wireless",
+    "/sys/class/infiniband/*/ports/*",
+    "/sys/devices/system/node/node[0-9]*",
+)
+FILES = (
+    "/proc/cpuinfo",
+    "/proc/device-tree/model",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/self/cgroup",
+    "/proc/self/mountinfo",
+    "/proc/sys/kernel/random/boot_id",
+    "/sys/class/dmi/id/product_name",
+    "/sys/class/dmi/id/sys_vendor",
+    "/sys/class/infiniband/*/ports/*/link_layer",
+    "/sys/class/infiniband/*/ports/*/rate",
+    "/sys/class/infiniband/*/ports/*/state",
+    "/sys/class/net/*/mtu",
+    "/sys/class/net/*/operstate",
+    "/sys/class/net/*/speed",
+    "/sys/class/net/*/type",
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq",
+    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
+    "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count",
+    "/sys/devices/system/cpu/cpu[0-9]*/topology/physical_package_id",
+    "/sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list",
+    "/sys/devices/system/cpu/online",
+    "/sys/hypervisor/type",
+)
+# Of each control group from the process's own up to the mount.
+LIMITS = (
+    "cpu.max",
+    "cpu.cfs_quota_us",
+    "cpu.cfs_period_us",
+    "cpuset.cpus.effective",
+    "cpuset.effective_cpus",
+    "memory.max",
+    "memory.limit_in_bytes",
+)
+NVIDIA = "0x10de"
+# nvmlGpuP2PCapsIndex_t of nvml.h; the module's own NVML_P2P_CAPS_INDEX_READ is a tuple, by a comma too many.
+P2P_READ, P2P_NVLINK = 0, 2
+
+
+def read(path: Path) -> str | None:
+    """Text of a file, None where the kernel has none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def matching(patterns: Sequence[str]) -> list[Path]:
+    """Everything that patterns from the root on name."""
+    return [path for pattern in patterns for path in Path("/").glob(pattern[1:])]
+
+
+def group_files() -> Iterator[Path]:
+    """The limits that bind this process, under cgroup v1, v2 or both."""
+    mounts = []
+    for line in (read(Path("/proc/self/mountinfo")) or "").splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
+            mounts.append(Path(before.split()[4]))
+    groups = {line.split(":", 2)[2] for line in (read(Path("/proc/self/cgroup")) or "").splitlines()}
+    groups = {group for group in groups if ".." not in group}  # a group above this namespace's root has no folder here
+    for mount in mounts:
+        own = [mount / group.lstrip("/") for group in groups]
+        lineage = {mount, *own, *(above for group in own for above in group.parents if mount in above.parents)}
+        for folder in sorted(lineage):
+            yield from (folder / name for name in LIMITS)
+
+
+def pci_files() -> Iterator[Path]:
+    """Vendor and class of NVIDIA's functions on the PCI bus: a GPU whose driver is not there is worth a word."""
+    for function in Path("/sys/bus/pci/devices").glob("*"):
+        if (read(function / "vendor") or "").strip() == NVIDIA:
+            yield from (function / "vendor", function / "class")
+
+
+def addresses() -> dict[str, str]:
+    """First IPv4 address of each interface that has one."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(asked.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:  # none
+                continue
+            found[name] = socket.inet_ntoa(answer[20:24])
+    return found
+
+
+def local_addresses() -> list[str]:
+    """Every IPv4 address that is this machine's, second ones of an interface included (`/32 host LOCAL` below it in fib_trie)."""
+    found = set()
+    last = ""
+    for line in (read(Path("/proc/net/fib_trie")) or "").splitlines():
+        if "|-- " in line:
+            last = line.partition("|-- ")[2]
+        elif line.strip() == "/32 host LOCAL":
+            found.add(last)
+    return sorted(found)
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """TCP ports that nobody holds on any address of the machine.
+
+    The kernel hands these out in turn and not again soon, so that they are still free when the ranks bind them.
+    """
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("", 0))
+        return tuple(probe.getsockname()[1] for probe in probes)
+
+
+def unpacked_pynvml(packed: str) -> Any:
+    """nvidia-ml-py's module, from its packed source."""
+    module = types.ModuleType("pynvml")
+    # It finds itself by its name, to keep its table of functions.
+    sys.modules["pynvml"] = module
+    exec(compile(zlib.decompress(base64.b85decode(packed)), "pynvml.py", "exec"), module.__dict__)  # noqa: S102 - sent by the runner
+    return module
+
+
+def text(answer: Any) -> Any:
+    """The same, for older releases of nvidia-ml-py that answer in bytes."""
+    return answer.decode() if isinstance(answer, bytes) else answer
+
+
+def asked(nvml: Any, function: str, *arguments: Any) -> Any:
+    """Answer of one NVML function; None where this driver or GPU has none."""
+    try:
+        return text(getattr(nvml, function)(*arguments))
+    except (nvml.NVMLError, AttributeError):
+        return None
+
+
+def nvml_answers(nvml: Any, *, pairs: bool) -> dict[str, Any]:
+    """What NVML says of the driver, of every GPU and, if asked, of every pair of them."""
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return {"error": str(error), "loaded": False}
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        couples = itertools.combinations(range(len(handles)), 2) if pairs else ()
+        return {
+            "driver": asked(nvml, "nvmlSystemGetDriverVersion"),
+            "cuda": asked(nvml, "nvmlSystemGetCudaDriverVersion_v2"),
+            "gpus": [one_gpu(nvml, handle) for handle in handles],
+            "pairs": [one_pair(nvml, handles, first, second) for first, second in couples],
+        }
+    except nvml.NVMLError as error:
+        return {"error": str(error)}
+    finally:
+        nvml.nvmlShutdown()
+
+
+def one_gpu(nvml: Any, handle: Any) -> dict[str, Any]:
+    """Name, size, links and present state of a GPU."""
+    links = []
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        state = asked(nvml, "nvmlDeviceGetNvLinkState", handle, link)
+        if state is None:  # this GPU has no such link
+            break
+        links.append(state)
+    processes = asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    return {
+        "uuid": text(nvml.nvmlDeviceGetUUID(handle)),
+        "name": text(nvml.nvmlDeviceGetName(handle)),
+        "memory_bytes": nvml.nvmlDeviceGetMemoryInfo(handle).total,
+        "capability": list(nvml.nvmlDeviceGetCudaComputeCapability(handle)),
+        "links": links,
+        "reasons": asked(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle),
+        "pids": None if processes is None else [process.pid for process in processes],
+    }
+
+
+def one_pair(nvml: Any, handles: Sequence[Any], first: int, second: int) -> dict[str, Any]:
+    """Whether two GPUs reach each other's memory, by NVML's codes: P2P status over any way and over NVLink, nearest common ancestor."""
+    pair = (handles[first], handles[second])
+    return {
+        "first": first,
+        "second": second,
+        "read": asked(nvml, "nvmlDeviceGetP2PStatus", *pair, P2P_READ),
+        "nvlink": asked(nvml, "nvmlDeviceGetP2PStatus", *pair, P2P_NVLINK),
+        "ancestor": asked(nvml, "nvmlDeviceGetTopologyCommonAncestor", *pair),
+    }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the snapshot."""
+    texts = {str(path): read(path) for path in (*matching(FILES), *group_files(), *pci_files())}
+    found = {
+        "folders": sorted(str(path) for path in matching(FOLDERS) if path.is_dir()),
+        "files": {path: text for path, text in sorted(texts.items()) if text is not None},
+        "affinity": sorted(os.sched_getaffinity(0)),
+        "addresses": addresses(),
+        "local": local_addresses(),
+        "ports": free_ports(int(arguments[0])),
+        "nvml": nvml_answers(unpacked_pynvml("".join(arguments[1:])), pairs=True) if arguments[1:] else None,
+    }
+    print(json.dumps(found))  # noqa: T201 - a program
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,150 @@
+"""`dlscale ls` and `dlscale show`: which runs are on file, and what one of them came to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from runner.commands.options import RUN_HELP, complete_run, named_directory, named_run
+from runner.core import parsing
+from runner.core.errors import RequestError
+
+if TYPE_CHECKING:
+    from runner.core.record import RunRecord
+
+_WIDTH_OF_A_FILE = 200
+"""Columns of a list that goes to a file or another program, where nothing has to fit a screen."""
+
+
+def ls(
+    *,
+    place: Annotated[
+        Path | None,
+        typer.Option(
+            "--in",
+            help="folder with runs at any depth (default: results)",
+            metavar="DIR",
+            parser=named_directory("for example --in results/MACHINE, or leave it out for all of results"),
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[str, typer.Option("--limit", "-n", help="how many at most", metavar="N")] = "20",
+    as_json: Annotated[bool, typer.Option("--json", help="print them as JSON")] = False,
+) -> None:
+    """List the runs on file, newest first: ~1 is what other commands call last~1."""
+    from rich.table import Table  # noqa: PLC0415 - commands load what they need
+
+    from runner.core.console import complain, open_screen  # noqa: PLC0415
+    from runner.core.units import ABSENT, figure  # noqa: PLC0415
+    from runner.results import names  # noqa: PLC0415
+    from runner.results.store import read_record  # noqa: PLC0415
+
+    place = place or names.RESULTS
+    runs = names.newest_first(place)
+    if not runs:
+        raise RequestError(
+            f"{place} holds no run that ended; `dlscale bench` leaves some, --in DIR lists another place"
+        )
+    table = Table.grid("", "", "", "", padding=(0, 2, 0, 0))
+    table.columns[1].overflow = "ellipsis"
+    for at in (0, 2, 3):
+        table.columns[at].no_wrap = True
+    table.columns[2].justify = "right"
+    facts = []
+    shown = runs[: parsing.count("LIMIT", limit)]
+    for number, run in enumerate(shown):
+        try:
+            record = read_record(run)
+        except RequestError as error:
+            complain([str(error)])
+            continue
+        facts.append(_facts(run, record))
+        rate = facts[-1]["throughput"]
+        told = "profile" if record.profiled else f"{figure(rate)} {facts[-1]['unit']}" if rate else ABSENT
+        table.add_row(f"~{number}", run.name, told, record.validity.status)
+    if as_json:
+        sys.stdout.write(json.dumps(facts, indent=1) + "\n")
+        return
+    console = open_screen(width_of_a_file=_WIDTH_OF_A_FILE)
+    console.print(table)
+    if len(runs) > len(shown):
+        console.print(f"and {len(runs) - len(shown):,} more (--limit {len(runs)} lists all)", style="dim")
+
+
+def _facts(run: Path, record: RunRecord) -> dict[str, Any]:
+    from runner.core.trial import Trial, title  # noqa: PLC0415
+
+    rate = record.measurement.throughput if record.validity.status != "invalid" and not record.profiled else None
+    return {
+        "run_id": record.run_id,
+        "path": str(run),
+        "title": title(record.trial),
+        "model": record.trial.model if isinstance(record.trial, Trial) else None,
+        "world_size": record.trial.world_size,
+        "throughput": rate.value if rate else None,
+        "unit": rate.unit if rate else None,
+        "status": record.validity.status,
+        "reasons": record.validity.reasons,
+    }
+
+
+def show(
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            help=f"{RUN_HELP} (default: last)",
+            metavar="[RUN]",
+            parser=named_run("for example dlscale show last"),
+            autocompletion=complete_run,
+        ),
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="print its record")] = False,
+) -> None:
+    """Show one run: what ran, its figures over all repeats, whether they may be used, and its files."""
+    from rich.table import Table  # noqa: PLC0415 - commands load what they need
+
+    from runner.core.console import open_console  # noqa: PLC0415
+    from runner.results import names  # noqa: PLC0415
+    from runner.results.store import RECORD, read_record  # noqa: PLC0415
+
+    (path,) = [run] if run else names.named("last")
+    record = read_record(path)
+    if as_json:
+        sys.stdout.write((path / RECORD).read_text("utf-8"))
+        return
+    table = Table.grid("", "", padding=(0, 2, 0, 0))
+    for name, text in _lines(path, record):
+        table.add_row(name, text)
+    open_console().print(table)
+    open_console(soft_wrap=True).print(f"files  {path}: {', '.join(sorted(file.name for file in path.iterdir()))}")
+
+
+def _lines(path: Path, record: RunRecord) -> Iterator[tuple[str, str]]:
+    """What is told of a run, by name; throughput and time are those of all its repeats."""
+    from runner.analysis.summarize import summarize  # noqa: PLC0415 - it loads numpy
+    from runner.core import units  # noqa: PLC0415
+    from runner.core.trial import title  # noqa: PLC0415
+    from runner.results.names import repeats_of  # noqa: PLC0415
+
+    summary = summarize(repeats_of(path).runs)
+    (row,) = summary.rows
+    yield "run", record.run_id
+    yield "what", f"{title(record.trial)}, repeat {record.trial.repeat}"
+    yield "how", summary.setting
+    yield "where", summary.ran_on
+    if record.profiled:
+        yield "figures", "none of a pass under a profiler; `dlscale profile RUN` shows what it found"
+    elif row.throughput is not None:
+        interval = f", {units.counted(row.repeats)}" if row.throughput_ci95 else ""
+        yield row.unit, units.estimate(row.throughput, row.throughput_ci95, runs=row.repeats) + interval
+        yield "training time", f"{units.figure(row.training_time_s)} s"
+    speedup, efficiency = record.scaling.speedup, record.scaling.efficiency
+    if speedup and efficiency and record.trial.world_size > 1:
+        yield "speedup", f"{units.figure(speedup.value)} (efficiency {100 * efficiency.value:.1f} %), this run"
+    yield "validity", "\n".join((record.validity.status, *record.validity.reasons))

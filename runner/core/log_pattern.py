@@ -1,0 +1,71 @@
+"""`LogPattern`: how a log that is in no dialect is read, by regular expressions whose named groups say what a line tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, model_validator
+
+from runner.core.errors import nearest
+from runner.core.frozen import Frozen
+
+TIMES: Final = ("ms", "s", "mean_ms", "mean_s", "total_s", "steps_per_s", "rate", "device_rate")
+"""Groups that tell how fast a training is."""
+GROUPS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ms": "milliseconds of one step",
+        "s": "seconds of one step",
+        "mean_ms": "milliseconds of a step, the mean of those since the line before",
+        "mean_s": "the same in seconds",
+        "steps_per_s": "steps a second, as progress bars have it",
+        "rate": "samples a second of all devices, of the steps since the line before",
+        "device_rate": "the same of one device",
+        "total_s": "seconds of the whole training, with `rate` beside it",
+        "samples": "samples of one step, of all devices together",
+        "batch": "samples of one step, of one device",
+        "loss": "loss",
+        "step": "number of the step, from which follow how many there were since the line before",
+        "epoch": "number of the epoch; steps count anew in each",
+        "rank": "rank that speaks; the first that tells a time speaks for the job",
+    }
+)
+
+
+def _readable(text: str) -> str:
+    try:
+        names = re.compile(text).groupindex
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"it is no regular expression: {error}") from error
+    for name in names:
+        if name not in GROUPS:
+            raise ValueError(f"group {name!r} is unknown; known: {nearest(name, GROUPS)}")
+    if not names:
+        raise ValueError(
+            r"no named group says what a line tells; name one, for example time (?P<ms>[\d.]+)ms (ms, s, rate, loss, ...)"
+        )
+    return text
+
+
+Regex = Annotated[str, Field(max_length=1000), AfterValidator(_readable)]
+
+
+class LogPattern(Frozen):
+    """What is looked for in each line.
+
+    Attributes:
+        lines: regular expressions, each searched for in every line; what several find in one line belongs together.
+        unit: what samples are, in the plural.
+    """
+
+    lines: Annotated[tuple[Regex, ...], Field(min_length=1, max_length=20)]
+    unit: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")] = "samples"
+
+    @model_validator(mode="after")
+    def _tells_times(self) -> LogPattern:
+        names = {name for line in self.lines for name in re.compile(line).groupindex}
+        if not names & set(TIMES):
+            raise ValueError(f"no group tells a time or a rate; name one of {', '.join(TIMES)}")
+        return self

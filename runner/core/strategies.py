@@ -1,0 +1,49 @@
+"""The ways to train one model on several devices: which frameworks have each, and what launches it. Nothing else in the runner lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+StrategyName = Literal["single", "ddp", "kvstore", "horovod", "mirrored", "multiworker", "caffe"]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to use several devices.
+
+    Attributes:
+        launcher: the module of `runner/plan/launch/` that makes its containers.
+        devices: what it can drive.
+        one_process: whether one process drives all devices of a host; else each has its own.
+        several_nodes: whether it goes beyond one host.
+        between_cpus: what carries the gradients between CPU workers; between GPUs it is NCCL.
+    """
+
+    frameworks: tuple[str, ...]
+    launcher: str
+    devices: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
+    one_process: bool = False
+    several_nodes: bool = False
+    between_cpus: Literal["memory", "gloo", "grpc"] = "memory"
+
+
+STRATEGIES: Final[Mapping[StrategyName, Strategy]] = {
+    "single": Strategy(("caffe", "mxnet", "pytorch", "tensorflow"), "single", one_process=True),
+    "ddp": Strategy(("pytorch",), "torchrun", several_nodes=True, between_cpus="gloo"),
+    "kvstore": Strategy(("mxnet",), "kvstore", several_nodes=True),
+    "mirrored": Strategy(("tensorflow",), "single", one_process=True),
+    "multiworker": Strategy(("tensorflow",), "multiworker", several_nodes=True, between_cpus="grpc"),
+    "horovod": Strategy(("mxnet", "pytorch", "tensorflow"), "horovod", several_nodes=True),
+    "caffe": Strategy(("caffe",), "single", devices=("gpu",), one_process=True),
+}
+
+# What a user of the framework expects where several devices train: on one node, and on several.
+DEFAULT_STRATEGY: Final[Mapping[str, StrategyName]] = {
+    "caffe": "caffe",
+    "mxnet": "kvstore",
+    "pytorch": "ddp",
+    "tensorflow": "mirrored",
+}
+DEFAULT_ON_NODES: Final[Mapping[str, StrategyName]] = {**DEFAULT_STRATEGY, "tensorflow": "multiworker"}

@@ -1,0 +1,45 @@
+"""Which framework a request runs with that names none: the first that offers everything else that was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from runner.core.errors import RequestError
+from runner.core.request import Request
+from runner.engines.environment import find_interpreter
+from runner.plan.discovery import Resources, candidates
+from runner.plan.plan import plan
+
+
+def choose_image(request: Request, resources: Resources, *, say: Callable[[str], None]) -> Resources:
+    """The same resources with the image that the whole request can be planned with; says what was not typed in full.
+
+    Args:
+        request: what was asked.
+        resources: with the image of the first framework that runs here.
+        say: told what was chosen.
+
+    Raises:
+        RequestError: no framework offers all of it, or none that this machine has a Python for where there are no containers; the reason is
+            the first one's.
+    """
+    if request.framework:
+        if request.version and request.version != resources.image.version:
+            say(f"VERSION={request.version} is taken as {resources.image.version}")
+        return resources
+    refusals: list[RequestError] = []
+    for image in candidates(request, resources.device, resources.cluster):
+        found = replace(resources, image=image)
+        try:
+            found.check_engine()
+            if found.engine.name == "venv":
+                find_interpreter(image.requires_python)
+            plan(request, found)
+        except RequestError as error:
+            refusals.append(error)
+        else:
+            why = ": " + str(refusals[0]).partition(";")[0] if refusals else ""
+            say(f"no FRAMEWORK is given, {image.name} is taken{why}")
+            return found
+    raise refusals[0]

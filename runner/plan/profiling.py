@@ -1,0 +1,155 @@
+"""Measured trials → the passes under a profiler that come after them, and who reads the hardware's counters in those of kind `metrics`.
+
+A pass is a run of its own: a profiler costs what nobody wants in a figure. It trains the same thing on the same devices, so that it shares
+the key of the measured trials, and is no baseline of any.
+
+Nsight Compute says what each kernel did and makes it run alone, several times; the sampler's GPM or DCGM only sees averages over time,
+and disturbs nothing. The first is taken wherever it can work, and the record has the reason where it could not. `find_nsight` looks for it
+on this machine; all else is pure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runner.cluster.machine.hostfs import read_text
+from runner.core.request import BARE_ENGINES, NARROWED, Device, EngineName, Request
+from runner.core.trial import Counting, ProfilePass, Trial
+
+ITERATIONS: Final = 5
+# Nsight Compute takes some 20 ms a kernel, and a step has hundreds.
+REPLAYED_ITERATIONS: Final = 1
+# Iterations that are timed together before a profiler begins, where the measured runs choose their windows by their rate.
+WINDOW: Final = 5
+# Whether the driver lets ordinary users read the GPU's counters, and where NVIDIA's own packages and the CUDA toolkit put Nsight Compute.
+PARAMETERS: Final = "proc/driver/nvidia/params"
+INSTALLATIONS: Final = ("opt/nvidia/nsight-compute/*", "usr/local/cuda*/nsight-compute*")
+
+
+@dataclass(frozen=True)
+class Nsight:
+    """Nsight Compute on this machine, and who may use it.
+
+    Attributes:
+        program: path of `ncu`; None where there is none.
+        folder: the installation that has all that it needs; None where `ncu` is not in one.
+        admin_only: whether the driver keeps its counters to root; None where it does not say.
+        root: whether the suite runs as root.
+    """
+
+    program: str | None = None
+    folder: str | None = None
+    admin_only: bool | None = None
+    root: bool = False
+
+
+def find_nsight(*, sys_root: Path = Path("/"), path: str | None = None, root: bool | None = None) -> Nsight:
+    """Look for it on this machine: the `ncu` of PATH before all others, else that of the newest installation.
+
+    Args:
+        sys_root: root of the tree that is looked at; a made-up one in tests.
+        path: where programs are looked for; PATH itself when None.
+        root: whether the suite runs as root; asked when None.
+    """
+    found = shutil.which("ncu", path=path)
+    own = Path(found).resolve().parent if found else None
+    folders = [own] if own and _complete(own) else sorted(_installations(sys_root), key=_version)
+    folder = folders[-1] if folders else None
+    told = re.search(r"^RmProfilingAdminOnly: (\d)", read_text(sys_root / PARAMETERS) or "", re.MULTILINE)
+    return Nsight(
+        program=found or (str(folder / "ncu") if folder else None),
+        folder=str(folder) if folder else None,
+        admin_only=told[1] != "0" if told else None,
+        root=os.geteuid() == 0 if root is None else root,
+    )
+
+
+def _installations(sys_root: Path) -> Iterator[Path]:
+    return (folder.resolve() for pattern in INSTALLATIONS for folder in sys_root.glob(pattern) if _complete(folder))
+
+
+def _complete(folder: Path) -> bool:
+    """Whether a folder has the program and what it injects into others; `bin/ncu` of a CUDA toolkit only calls one that does."""
+    return os.access(folder / "ncu", os.X_OK) and (folder / "target").is_dir()
+
+
+def _version(folder: Path) -> tuple[int, ...]:
+    """`nsight-compute-2025.3.0` as (2025, 3, 0)."""
+    return tuple(int(number) for number in re.findall(r"\d+", folder.name))
+
+
+def passes(
+    request: Request,
+    trials: Sequence[Trial],
+    *,
+    scales: Collection[int],
+    nsight: Nsight,
+    engine: EngineName,
+    here: bool,
+) -> tuple[Trial, ...]:
+    """One pass a kind, scale and way to join the devices.
+
+    Args:
+        request: what was asked of the profiler.
+        trials: the measured trials.
+        scales: that were asked for; a baseline that was not is not profiled.
+        nsight: what this machine has to read counters with.
+        engine: what runs the trials.
+        here: whether they run on this machine.
+    """
+    found = []
+    for trial in trials:
+        if trial.repeat > 1 or trial.world_size not in scales:
+            continue
+        counting = choose_counting(nsight, device=trial.device, devices=trial.world_size, engine=engine, here=here)
+        for kind in request.profile:
+            replayed = kind == "metrics" and counting.source == "ncu"
+            profile = ProfilePass(
+                kind=kind,
+                after=request.profile_after,
+                iterations=request.profile_iterations or (REPLAYED_ITERATIONS if replayed else ITERATIONS),
+                region=request.profile_region if kind in NARROWED else None,
+                counting=counting if kind == "metrics" else None,
+            )
+            changes = {"probe_bytes": (), "window": trial.window or WINDOW, "profile": profile}
+            found.append(trial.model_copy(update=changes))
+    return tuple(found)
+
+
+def choose_counting(nsight: Nsight, *, device: Device, devices: int, engine: EngineName, here: bool) -> Counting:
+    """Decide who reads the counters of a trial on so many devices; `engine` runs it, `here` on this machine."""
+    if device == "cpu":
+        return Counting(source="none", reason="unavailable: no NVIDIA device")
+    if reason := _against(nsight, devices=devices, engine=engine, here=here):
+        return Counting(source="sampler", reason=reason)
+    in_container = engine not in BARE_ENGINES
+    program = f"{nsight.folder}/ncu" if in_container else nsight.program
+    return Counting(source="ncu", program=program, folder=nsight.folder if in_container else None)
+
+
+def _against(nsight: Nsight, *, devices: int, engine: EngineName, here: bool) -> str | None:
+    """Why it can't be Nsight Compute; None where it can. A job in a container is never root."""
+    if not here:
+        return "the job runs on other machines, and ncu was looked for on this one alone"
+    if devices > 1:
+        # https://docs.nvidia.com/nsight-compute/ProfilingGuide/, "Multi-Process Support" and "Serialization"
+        return "ncu runs kernels one at a time and repeats them, which hangs those of several devices that wait for each other"
+    if nsight.program is None:
+        return "there is no ncu on PATH, below /opt/nvidia/nsight-compute or below /usr/local/cuda*"
+    in_container = engine not in BARE_ENGINES
+    if in_container and nsight.folder is None:
+        return f"{nsight.program} is in no installation folder that a container could be given"
+    # https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-performance-counters
+    if nsight.admin_only is not False and (in_container or not nsight.root):
+        who = "jobs in containers are never root" if in_container else "the suite does not run as root"
+        return (
+            f"the driver keeps its counters to root (RmProfilingAdminOnly), and {who}; load the module nvidia with "
+            "NVreg_RestrictProfilingToAdminUsers=0 to allow them to all"
+        )
+    return None

@@ -1,0 +1,231 @@
+"""The report of one matrix: what a terminal shows, in short or in whole; Markdown for people who paste, CSV for people who compute."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich import box
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from runner.core import units
+from runner.core.measurement import FEWEST_RUNS, StepParts
+from runner.report import columns, figures, telemetry
+from runner.report.block import Block, csv_text, escaped, listed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from runner.analysis.summary import Row, Status, Summary
+
+_STYLES: Final[dict[Status, str]] = {
+    "valid": "green",
+    "degraded": "yellow",
+    "invalid": "bold red",
+    "failed": "bold red",
+}
+NOISY: Final = 2.0
+"""Upper end of an interval ÷ its lower one from which on it tells nothing: the rate may be half of what it may be."""
+ENOUGH_RUNS: Final = 5
+_OPTIONAL: Final = "training time (s)"
+"""The column that a terminal goes without where all do not fit."""
+# Of a row's telemetry, what stands in its line of the CSV.
+WATCHED: Final = ("utilisation_percent", "power_w", "energy_j", "samples_per_joule")
+
+
+def print_short(console: Console, summary: Summary) -> None:
+    """Print what came of a matrix on one screen: what ran where, the table, and a verdict."""
+    say(console, summary.title, style="bold")
+    for line in (summary.setting, summary.wires):
+        say(console, line)
+    say(console, summary.ran_on, style="dim")
+    say(console, summary.engine_reason, style="yellow")
+    every = figures.screen(summary)
+    few = every.without(_OPTIONAL)
+    shown = every if _narrowest(every) <= console.width else few
+    table = _table(shown, summary.rows, wrap=_narrowest(shown) > console.width)
+    console.print(Padding(table, (1, 0)))
+    for block, _ in figures.modes(summary):
+        console.print(Padding(block.table(), (0, 0, 1, 0)))
+    said = figures.interval_marks(summary)
+    say(console, f"{said}: {units.INTERVAL}" if said else None, style="dim")
+    say(console, verdict(summary), style="bold")
+
+
+def say(console: Console, text: str | None, *, style: str = "") -> None:
+    """Print a line wrapped between words, however long one is; nothing of None."""
+    if text:
+        lines = textwrap.fill(text, console.width, break_long_words=False, break_on_hyphens=False)
+        console.print(lines, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def verdict(summary: Summary) -> str:
+    """What came of the largest scale, in a sentence: how far to trust it, and what to do where that is little."""
+    usable = [row for row in summary.rows if row.usable and row.throughput is not None]
+    lost = [
+        f"{row.devices} {row.status}{': ' if row.reasons else ''}{'; '.join(row.reasons)}"
+        for row in summary.rows
+        if row not in usable
+    ]
+    if not usable:
+        return f"No figure: {'; '.join(lost)}."
+    for row in reversed(usable):
+        ends = row.throughput_ci95
+        if ends and ends.high >= NOISY * ends.low:
+            repeat = ENOUGH_RUNS if row.repeats < ENOUGH_RUNS else 2 * row.repeats
+            return (
+                f"Too noisy to tell: {figures.rounded(row.throughput, ends)} {row.unit} on {row.devices}, "
+                f"{figures.rounded(ends.low, ends)} to {figures.rounded(ends.high, ends)}; close other programs or REPEAT={repeat}."
+            )
+    row = usable[-1]
+    said = [_told(row)]
+    if row.throughput_ci95 is None and row.repeats < FEWEST_RUNS:
+        said.append(f"no interval from {units.counted(row.repeats)}, REPEAT={FEWEST_RUNS} gives one")
+    said += [f"degraded: {reason}" for reason in row.reasons[:1] if row.status == "degraded"]
+    return f"{'; '.join((*said, *lost))}."
+
+
+def _told(row: Row) -> str:
+    rate = f"{figures.with_interval(row.throughput, row.throughput_ci95)} {row.unit} on {row.devices}"
+    if row.scale == 1:
+        return rate
+    if row.speedup is None:
+        return f"{rate}; no speedup: {row.withheld or 'no usable run on one device'}"
+    ends = row.speedup_ci95
+    times = f"{row.devices} are {figures.with_interval(row.speedup, ends)} times as fast as one"
+    if ends and ends.low <= 1 <= ends.high:
+        return f"No speedup shown: {times}"
+    share = figures.with_interval(row.efficiency, row.efficiency_ci95, scale=100)
+    return f"{times}, efficiency {share} %{', superlinear' if row.superlinear else ''}"
+
+
+def print_whole(console: Console, summary: Summary) -> None:
+    """Print every table of a matrix, what they mean, every reservation, and where each record is."""
+    block = figures.scaling(summary)
+    console.print(Text(summary.title, style="bold"))
+    for line, style in (
+        (summary.setting, ""),
+        (summary.wires, ""),
+        (summary.ran_on, "dim"),
+        (summary.engine_reason, "yellow"),
+        *((legend, "dim") for legend in (figures.interval_legend(summary), *figures.peak_legend(summary))),
+    ):
+        if line:
+            console.print(Text(line, style=style))
+    console.print(Padding(_table(block, summary.rows), (1, 0)))
+    for block, legend in _details(summary):
+        console.print(Group(block.table(), Text(legend, style="dim"), *([Text()] if legend else [])))
+    noted = telemetry.notes(summary)
+    console.print(Group(*(Text(note, style="dim") for note in noted), *([Text()] if noted else [])), end="")
+    for note in figures.notes(summary):
+        console.print(Text(note, style="yellow"))
+    for directory in summary.record_dirs:
+        # Unwrapped whatever the width: a path broken in two cannot be copied.
+        console.print(f"record: {directory}", style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(block: Block, rows: Sequence[Row], *, wrap: bool = False) -> Table:
+    """Lay out a line a scale; headers and words wrap so that 80 columns hold it, and where they have to, intervals."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    for name in block.headers:
+        text = name == "devices" or (name == "validity" and not wrap)
+        header = name.replace(" ", "\n", 1) if "(" in name else name
+        table.add_column(header, justify="left" if name in ("devices", "validity") else "right", no_wrap=not text)
+    for row, (*plain, validity) in zip(rows, block.rows, strict=True):
+        cells = [cell.replace(" (", "\n(") if wrap else cell for cell in plain]
+        table.add_row(*cells, Text(validity, style=_STYLES[row.status]))
+    return table
+
+
+def _narrowest(block: Block) -> int:
+    """Columns of a terminal that hold the table without breaking a figure; devices may take a line a word."""
+    widths = []
+    for name, *cells in zip(block.headers, *block.rows, strict=True):
+        texts = [word for cell in cells for word in cell.split()] if name == "devices" else cells
+        widths.append(max(map(len, (*name.split(" ", 1), *texts))))
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _details(summary: Summary) -> Iterator[tuple[Block, str]]:
+    """The tables below that of the scales, each with what is said of it: of inference or convergence, the parts of a step, telemetry."""
+    yield from figures.modes(summary)
+    if parts := figures.parts(summary):
+        yield parts, figures.PARTS_LEGEND
+    watched = telemetry.blocks(summary)
+    for number, block in enumerate(watched, start=1):
+        yield block, telemetry.LEGEND if number == len(watched) else ""
+
+
+def markdown(summary: Summary) -> str:
+    """A section: what ran where, what `±` is, the tables, and every reservation; ends with a newline."""
+    lines = [
+        f"### {escaped(summary.title)}",
+        "",
+        *(
+            f"{escaped(one)}  "
+            for one in (summary.setting, summary.wires, summary.ran_on, summary.engine_reason)
+            if one
+        ),
+        "  \n".join((figures.interval_legend(summary), *map(escaped, figures.peak_legend(summary)))),
+        "",
+        *figures.scaling(summary).markdown(),
+    ]
+    for block, legend in _details(summary):
+        lines += ["", *block.markdown(), *(["", legend] if legend else [])]
+    for notes in (telemetry.notes(summary), figures.notes(summary)):
+        lines += ["", *listed(notes)] if notes else []
+    return "\n".join(lines) + "\n"
+
+
+def to_csv(summary: Summary) -> str:
+    """One line a row, full precision, an empty field where there is no figure.
+
+    Times are in seconds, power in watts and energy in joules of all devices, efficiency a fraction; of inference there are latencies and
+    accuracies too.
+    """
+    return csv_text(
+        [
+            {
+                "scale": row.scale,
+                "device": row.device,
+                "throughput": row.throughput,
+                **units.ends_by_column("throughput", row.throughput_ci95),
+                "unit": row.unit,
+                "training_time_s": row.training_time_s,
+                "speedup": row.speedup,
+                **units.ends_by_column("speedup", row.speedup_ci95),
+                "efficiency": row.efficiency,
+                **units.ends_by_column("efficiency", row.efficiency_ci95),
+                **{column.name: column.of(row) for column in columns.COLUMNS},
+                "repeats": row.repeats,
+                **_answered(row),
+                **{name: getattr(row.parts, name, None) for name in StepParts.model_fields},
+                **{name: getattr(row.telemetry, name, None) for name in WATCHED},
+                "status": row.status,
+                "reasons": "; ".join(row.reasons),
+                "wires": summary.wires,
+            }
+            for row in summary.rows
+        ]
+    )
+
+
+def _answered(row: Row) -> dict[str, float | None]:
+    """Latencies in seconds and accuracies in percent of inference; nothing of a training, whose files have no such columns."""
+    if row.answers is None:
+        return {}
+    latency, accuracy = row.answers.latency, row.answers.accuracy
+    return {
+        "in_flight": row.answers.in_flight,
+        **{
+            f"latency_{field}_{name}_s": getattr(getattr(latency, field, None), name, None)
+            for field in ("with_transfer", "without_transfer")
+            for name in ("p50", "p90", "p99")
+        },
+        "accuracy_percent": accuracy.percent if accuracy else None,
+        "reference_accuracy_percent": accuracy.reference_percent if accuracy else None,
+    }

@@ -1,0 +1,190 @@
+"""A log in nobody's dialect, read by the user's own regular expressions (`runner/core/log_pattern.py`).
+
+A line that tells a time is a window of one step; one that tells a mean or a rate is a window of the steps since the line before, which
+their numbers tell, and the first of these none, as nobody knows how many steps it stands for. A line that repeats a step is passed
+over. The first rank that tells a time speaks for the job: ranks that wait for each other take the same time.
+
+Python's `re` can take years over a line. Its engine looks for signals while it searches, so that a timer of the process's own CPU time
+ends such a search; signals reach the main thread alone, where the logs of programs that are not the suite's are read.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import ClassVar, Final
+
+from runner.core.events import Event
+from runner.core.events.parse import Line
+from runner.core.log_pattern import TIMES, LogPattern
+from runner.run.dialects.base import SHOWN, DialectError, Facts, LogReader, Track, finite
+
+LIMIT_S: Final = 1.0
+"""CPU seconds for one line, of which a sound pattern takes some microseconds."""
+_TAIL: Final = 3
+Told = Mapping[str, str]
+
+
+class PatternReader(LogReader):
+    """Reads what a `LogPattern` finds."""
+
+    name: ClassVar[str] = "pattern"
+
+    def __init__(self, facts: Facts, pattern: LogPattern) -> None:
+        super().__init__(facts)
+        self._expressions = [re.compile(line) for line in pattern.lines]
+        self._track = Track(facts.container)
+        self._tail: deque[str] = deque(maxlen=_TAIL)
+        self._speaker: int | None = None
+        self._samples = facts.batch_per_device * facts.devices if facts.batch_per_device else None
+        self._step: int | None = None
+        self._epoch: str | None = None
+        self._done = 0  # steps of the job so far
+
+    def _read(self, line: Line, received: float) -> list[Event]:
+        if line.text.strip():
+            self._tail.append(line.text.strip()[:SHOWN])
+        told = self._told(line.text)
+        if not told:
+            return []
+        self._found = True
+        self._take_samples(told)
+        timed = any(name in told for name in TIMES)
+        rank = int(told["rank"]) if told.get("rank", "").isdecimal() else line.rank or 0
+        if self._speaker is None and timed:
+            self._speaker = rank
+        if self._speaker not in (None, rank):
+            return []
+        steps = self._steps(told)
+        if steps == 0:
+            return []
+        self._done += steps or 1
+        events: list[Event] = []
+        if "loss" in told:
+            events.append(self._track.loss(received, iteration=self._done - 1, value=finite(told["loss"])))
+        return [*events, *self._window(told, steps, received)] if timed else events
+
+    def _told(self, text: str) -> Told:
+        """What the groups caught, by their names.
+
+        Raises:
+            DialectError: a search takes too long.
+        """
+        try:
+            with _cpu_limit(LIMIT_S):
+                matches = [expression.search(text) for expression in self._expressions]
+        except TimeoutError as error:
+            raise DialectError(
+                f"the pattern takes over {LIMIT_S:.0f} s for one line ({text[:SHOWN]!r}); write it without a repeat in a "
+                "repeat such as (a+)+, and with [^,]* for .*"
+            ) from error
+        return {name: text for match in matches if match for name, text in match.groupdict().items() if text}
+
+    def _take_samples(self, told: Told) -> None:
+        """Take note of the samples of a step, whichever line tells them; the log goes before the command line."""
+        if samples := self._number(told, "samples"):
+            self._samples = round(samples)
+        elif batch := self._number(told, "batch"):
+            self._samples = round(batch) * self.facts.devices
+
+    def _steps(self, told: Told) -> int | None:
+        """Steps since the line before, 0 where it is the same step; None where nobody knows: a first line, also of an epoch."""
+        if "step" not in told:
+            return 1
+        step, before = int(self._number(told, "step") or 0), self._step
+        epoch = told.get("epoch", "").partition(".")[0]
+        anew = before is None or step < before or epoch != self._epoch
+        self._step, self._epoch = step, epoch
+        if before is None:
+            self._done = max(0, step - 1)
+        return None if anew else step - (before or 0)
+
+    def _window(self, told: Told, steps: int | None, received: float) -> list[Event]:
+        """The window that a line closes; none of steps that count in no figure."""
+        rate = self._number(told, "rate") or (self._number(told, "device_rate") or 0) * self.facts.devices
+        if (total_s := self._number(told, "total_s")) and rate:
+            iterations = round(total_s * (self._number(told, "steps_per_s") or 0)) or 1
+            return self._counted(iterations, round(rate * total_s), total_s, received)
+        if one := self._of_one_step(told):
+            return self._counted(1, self._per_step(), one, received)
+        mean = self._number(told, "mean_s") or (self._number(told, "mean_ms") or 0) / 1000
+        if steps is None or not (mean or rate):
+            return []
+        samples = steps * self._per_step()
+        return self._counted(steps, samples, steps * mean or samples / rate, received)
+
+    def _of_one_step(self, told: Told) -> float | None:
+        """Seconds of a step by itself, where a line tells them."""
+        if a_second := self._number(told, "steps_per_s"):
+            return 1 / a_second
+        return self._number(told, "s") or (self._number(told, "ms") or 0) / 1000 or None
+
+    def _counted(self, iterations: int, samples: int, seconds: float, received: float) -> list[Event]:
+        begin = max(0, self._done - iterations)
+        if begin < (self.facts.warmup or 0):
+            return []
+        events: list[Event] = []
+        if self._track.windows == 0:
+            events.append(self._track.warmup_end(received - seconds, iterations=begin))
+        return [*events, self._track.window(received, iterations=iterations, samples=samples, seconds=seconds)]
+
+    def _per_step(self) -> int:
+        """Samples of all devices in a step.
+
+        Raises:
+            DialectError: nobody says, which the first line shows: the run need not go on to its end.
+        """
+        if self._samples is None:
+            raise DialectError(
+                "neither the pattern nor the command says how many samples a step takes; give --batch N, the samples a "
+                "device, or a group `samples`"
+            )
+        return self._samples
+
+    def _number(self, told: Told, name: str) -> float | None:
+        """What a group caught, without the commas between thousands; None for nothing, and for 0, which a coarse clock makes."""
+        if name not in told:
+            return None
+        value = finite(told[name].replace(",", ""))
+        if value is None or value < 0:
+            self.complain(
+                f"group {name} of the pattern caught {told[name]!r}, which is no number; narrow it to [\\d.]+"
+            )
+            return None
+        return value or None
+
+    def _nothing_found(self) -> str:
+        if not self._tail:
+            return "the pattern matched nothing: the log is empty"
+        return f"the pattern matched no line; the last of the log: {' | '.join(self._tail)}"
+
+    def _end(self, received: float) -> list[Event]:
+        if self._track.windows == 0:
+            self.complain(
+                f"the pattern found no time after iteration {self.facts.warmup or 0}; the last lines of the log: "
+                f"{' | '.join(self._tail)}"
+            )
+        return [self._track.stop(received)]
+
+
+@contextmanager
+def _cpu_limit(seconds: float) -> Iterator[None]:
+    """End what takes more CPU time.
+
+    Raises:
+        TimeoutError: it does.
+    """
+
+    def expire(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, expire)
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -1,0 +1,243 @@
+"""All that a rig leaves on the machine, found by name alone, and its removal: what is half there goes as what is whole does.
+
+Processes are found in three ways, since any of them can be gone after a kill: those in a node's network namespace (engines, ssh
+sessions, containers on the host's network), those in its control groups (containers without a network), and engines and ssh servers by
+the configuration file in their arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runner.cluster.machine.hostfs import read_text
+from runner.core.cache import cache_dir
+from runner.core.errors import RunFailedError
+from runner.engines.process import CommandError, run
+from testbed import groups
+from testbed.layout import NAMESPACES, data_directory, prefix, run_directory, uplink
+from testbed.tools import tool
+
+# `comm` of what a rig starts; the first two are what becomes the others.
+_OWN_PROGRAMS: Final = re.compile(r"setsid|nsenter|dockerd|containerd.*|sshd.*")
+_NAMED: Final = 3
+_ROUNDS: Final = 20
+_PATIENCE_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """A living process."""
+
+    pid: int
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What is there of a rig.
+
+    Attributes:
+        mounts: mount points below its directories, those on top of others first.
+        groups: directories of its control groups, those in others first.
+        uplink: the machine's interface into it, None when gone.
+        directories: of sockets and keys, and of images and containers.
+    """
+
+    processes: tuple[Process, ...] = ()
+    mounts: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    uplink: str | None = None
+    groups: tuple[Path, ...] = ()
+    directories: tuple[Path, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any((self.processes, self.mounts, self.namespaces, self.uplink, self.groups, self.directories))
+
+    @property
+    def in_words(self) -> str:
+        """What is there, for an error sentence: the first few, for what comes later is only there because they are."""
+        kinds = {
+            "process": [f"{process.pid} ({process.name})" for process in self.processes],
+            "mount": self.mounts,
+            "namespace": self.namespaces,
+            "interface": [self.uplink] if self.uplink else [],
+            "control group": self.groups,
+            "directory": self.directories,
+        }
+        words = [f"{kind} {one}" for kind, found in kinds.items() for one in found]
+        more = [f"{len(words) - _NAMED} more"] if len(words) > _NAMED else []
+        return ", ".join(words[:_NAMED] + more)
+
+
+def find(number: int) -> Remains:
+    """Look for all that belongs to a rig; changes nothing."""
+    group_directories = groups.of_rig(number)
+    directories = _directories(number)
+    namespaces = tuple(sorted(path.name for path in NAMESPACES.glob(f"{prefix(number)}*")))
+    return Remains(
+        processes=_processes(number, namespaces, group_directories),
+        mounts=_mounts(directories),
+        namespaces=namespaces,
+        uplink=uplink(number) if Path("/sys/class/net", uplink(number)).exists() else None,
+        groups=group_directories,
+        directories=directories,
+    )
+
+
+def remove(number: int) -> None:
+    """Remove all that belongs to a rig. Safe when nothing is there, or only half of it."""
+    refusal = ""
+    for _ in range(_ROUNDS):
+        found = find(number)
+        if not found:
+            return
+        try:
+            _remove(found)
+        except (
+            CommandError,
+            OSError,
+        ) as error:  # one that a process which just ended still held is free in the next round
+            refusal = error.last_line if isinstance(error, CommandError) else str(error)
+            time.sleep(0.1)
+    found = find(number)
+    if found:
+        why = f" ({refusal})" if refusal else ""
+        raise RunFailedError(
+            f"rig {number} was not taken down, since {found.in_words} would not go{why}; remove them by hand, then take it down again"
+        )
+
+
+def processes_of(namespace: str) -> tuple[Process, ...]:
+    """The living processes in a network namespace."""
+    inode = _inode(NAMESPACES / namespace)
+    return tuple(process for process in _living() if inode is not None and _inode(_network(process.pid)) == inode)
+
+
+def started_with(configuration: Path) -> tuple[Process, ...]:
+    """The living processes of the rig's own that have this file among their arguments."""
+    path = re.compile(rf"(?<![\w/]){re.escape(str(configuration))}(?![\w.-])")
+    return tuple(
+        process for process in _living() if _OWN_PROGRAMS.fullmatch(process.name) and path.search(process.arguments)
+    )
+
+
+def kill(
+    processes: tuple[Process, ...], *, sign: signal.Signals = signal.SIGKILL, patience_s: float = _PATIENCE_S
+) -> bool:
+    """Signal processes and wait for their end; whether all have ended."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, sign)
+    deadline = time.monotonic() + patience_s
+    while any(_is_alive(process) for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _remove(found: Remains) -> None:
+    if found.processes:
+        groups.thaw(found.groups)
+        kill(found.processes)
+        return  # to look again: one of them may have started another
+    for mount in found.mounts:
+        try:
+            run((tool("umount"), mount))
+        except CommandError:
+            run((tool("umount"), "--lazy", mount))
+    if found.uplink:  # at once; with its namespace it would go some time later
+        run((tool("ip"), "link", "delete", found.uplink))
+    for namespace in found.namespaces:
+        run((tool("ip"), "netns", "delete", namespace))
+    for group in found.groups:
+        with contextlib.suppress(FileNotFoundError):
+            group.rmdir()
+    for directory in found.directories:  # never through a mount, for `find` is asked again after they are gone
+        if not _mounts((directory,)):
+            shutil.rmtree(directory)
+
+
+def _directories(number: int) -> tuple[Path, ...]:
+    """Images first: the other one holds the link that says where they are."""
+    here = run_directory(number)
+    places = [data_directory(number, cache_dir() / "rig")]
+    with contextlib.suppress(OSError):
+        chosen = (here / "data").readlink()
+        places += [chosen] if chosen == data_directory(number, chosen.parent) else []
+    return tuple(path for path in (*dict.fromkeys(places), here) if _is_directory(path))
+
+
+def _is_directory(path: Path) -> bool:
+    """Whether there is one; a place where nobody can look, as one with too long a name, has nothing of a rig."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _mounts(directories: tuple[Path, ...]) -> tuple[str, ...]:
+    places = [_unescape(line.split()[4]) for line in (read_text(Path("/proc/self/mountinfo")) or "").splitlines()]
+    inside = [place for place in places if any(Path(place).is_relative_to(directory) for directory in directories)]
+    return tuple(reversed(inside))
+
+
+def _unescape(text: str) -> str:
+    r"""Undo the kernel's way to write a blank in a path: `\040`."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def _processes(number: int, namespaces: tuple[str, ...], group_directories: tuple[Path, ...]) -> tuple[Process, ...]:
+    inodes = {_inode(NAMESPACES / namespace) for namespace in namespaces} - {None}
+    grouped = groups.members(group_directories)
+    here = re.compile(rf"(?<![\w/]){re.escape(str(run_directory(number)))}/")
+    own = os.getpid()
+    return tuple(
+        process
+        for process in _living()
+        if process.pid != own
+        and (
+            process.pid in grouped
+            or _inode(_network(process.pid)) in inodes
+            or (_OWN_PROGRAMS.fullmatch(process.name) and here.search(process.arguments))
+        )
+    )
+
+
+def _living() -> tuple[Process, ...]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            arguments = (read_text(entry / "cmdline") or "").replace("\0", " ")
+            process = Process(pid=int(entry.name), name=read_text(entry / "comm") or "", arguments=arguments)
+            if _is_alive(process):
+                found.append(process)
+    return tuple(found)
+
+
+def _is_alive(process: Process) -> bool:
+    """Whether it still runs. The entry of one that has ended stays until its parent reaps it, and not every init does."""
+    state = (read_text(Path("/proc", str(process.pid), "stat")) or ") X").rpartition(")")[2].split()[0]
+    return state not in ("Z", "X")  # proc_pid_stat(5)
+
+
+def _network(pid: int) -> Path:
+    return Path("/proc", str(pid), "ns/net")
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """What a namespace is known by: device and number."""
+    try:
+        there = path.stat()
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino

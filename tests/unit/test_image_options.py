@@ -1,0 +1,173 @@
+"""MOUNT, and options beside an image of the user's.
+
+Prevents: a mount that hides the programs, the kernel's files or another mount, or one of a folder that is not there; words that are
+ignored beside an image; an image of which nobody said what is to run in it.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from runner.cli import app
+from runner.core import parsing
+from runner.core.container_spec import Mount
+from runner.core.contradictions import refuse_contradictions
+from runner.core.errors import RequestError
+from runner.core.request import Request
+from runner.run import bench
+
+IMAGE = {"image": "corp/net:7"}
+TRAINS = {**IMAGE, "framework": "pytorch"}
+OPT = Mount(source="/opt", target="/opt")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a folder, a file and a link to the folder in it, as working directory."""
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "one.conf").touch()
+    (tmp_path / "link").symlink_to("venv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("nothing", [None, [], [""], [" , "]])
+def test_nothing_given_is_nothing(nothing):
+    assert parsing.mounts(nothing) is None
+
+
+def test_mounts_come_with_commas_and_one_after_the_other(here):
+    assert parsing.mounts([f"{here}/venv:/venv/, venv/../link:/opt/x/../y", "one.conf:/etc/one.conf"]) == (
+        Mount(source=f"{here}/venv", target="/venv"),
+        Mount(source=f"{here}/link", target="/opt/y"),  # as it is called, wherever it leads
+        Mount(source=f"{here}/one.conf", target="/etc/one.conf"),
+    )
+
+
+def test_a_folder_is_shown_where_it_is_unless_told_otherwise(monkeypatch):
+    monkeypatch.chdir("/usr")
+    assert parsing.mounts(["/usr/bin", "lib/"]) == (
+        Mount(source="/usr/bin", target="/usr/bin"),
+        Mount(source="/usr/lib", target="/usr/lib"),
+    )
+
+
+def test_every_mount_is_read_only(here):
+    assert [mount.read_only for mount in parsing.mounts(["venv:/a,one.conf:/b"])] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (["gone:/opt"], "/gone is not there; give a folder or file of this machine"),
+        (
+            ["venv:opt/venv"],
+            "MOUNT=venv:opt/venv: opt/venv is no absolute path; say where in the container with SRC:/DST",
+        ),
+        (
+            ["venv:/"],
+            "MOUNT=venv:/: / is the container's own, as are /, /proc, /sys, /dev, /tmp, /dlscale and all below",
+        ),
+        (["venv://"], "MOUNT=venv://: / is the container's own"),
+        (["venv:/opt/.."], "MOUNT=venv:/opt/..: / is the container's own"),
+        (["venv:/dlscale"], "MOUNT=venv:/dlscale: /dlscale is the container's own"),
+        (["venv:/dlscale/data"], "MOUNT=venv:/dlscale/data: /dlscale/data is the container's own"),
+        (["venv:/usr/../proc/1"], "MOUNT=venv:/usr/../proc/1: /proc/1 is the container's own"),
+        (["venv:/sys"], "MOUNT=venv:/sys: /sys is"),
+        (["venv:/dev/shm"], "MOUNT=venv:/dev/shm: /dev/shm is"),
+        (["venv:/tmp"], "MOUNT=venv:/tmp: /tmp is"),
+        (["venv:/a", "one.conf:/a/"], "at one place, /a; give each a place of its own"),
+        (
+            ["venv:/a:ro"],
+            "MOUNT=venv:/a:ro is not SRC or SRC:DST; mounts are read-only anyway, type for example /opt:/opt",
+        ),
+        (["venv:"], "MOUNT=venv: is not SRC or SRC:DST"),
+        ([":/a"], "MOUNT=:/a is not SRC or SRC:DST"),
+    ],
+)
+def test_a_mount_that_can_not_be_is_refused_in_one_sentence(here, texts, says):
+    with pytest.raises(RequestError) as caught:
+        parsing.mounts(texts)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_only_begins_like_one_of_the_containers_own_is_free(here):
+    assert [mount.target for mount in parsing.mounts(["venv:/device,venv:/tmpfiles"])] == ["/device", "/tmpfiles"]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=3))
+def test_whatever_is_typed_is_refused_in_words_or_names_absolute_paths_of_their_own(texts):
+    try:
+        found = parsing.mounts(texts) or ()
+    except RequestError as error:
+        assert str(error).startswith("MOUNT")
+    else:
+        assert all(mount.source.startswith("/") and mount.target.startswith("/") for mount in found)
+        assert len({mount.target for mount in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (
+            IMAGE,
+            (
+                "--image corp/net:7 without a command; type `dlscale bench --image corp/net:7 -- COMMAND ...` to run a command of yours in it, or add "
+                "FRAMEWORK=... to train a model of the suite with the framework that it has"
+            ),
+        ),
+        ({**TRAINS, "version": "2.6.0"}, "VERSION=2.6.0 picks an image of the suite, and --image corp/net:7 is given"),
+        ({**TRAINS, "dialect": "mxnet"}, "--dialect reads the log of a command of yours; give -- COMMAND ... too"),
+        ({**TRAINS, "engine": "venv"}, "ENGINE=venv asked, and --image corp/net:7 runs in a container; ask for"),
+        ({**TRAINS, "command": ("x",)}, "--framework describes a training program of the suite, --image runs your own"),
+        (
+            {"framework": "pytorch", "mounts": (OPT,)},
+            "MOUNT=/opt shows a folder in an image that is given; add IMAGE=...",
+        ),
+        (
+            {**TRAINS, "mounts": (OPT,), "hosts": "a:4,b:4"},
+            "MOUNT shows folders of this machine, and HOSTS=a:4,b:4 names others; leave MOUNT out, or put what it shows into the image",
+        ),
+    ],
+)
+def test_words_that_do_not_go_together_are_refused_in_one_sentence(asked, says):
+    with pytest.raises(RequestError) as caught:
+        refuse_contradictions(Request.model_validate(asked))
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        TRAINS,
+        {**TRAINS, "mounts": (OPT,), "gpus": (1, 2), "model": "resnet50", "precision": "bf16", "engine": "docker"},
+        {**TRAINS, "hosts": "a:4,b:4"},
+        {**TRAINS, "nodes": 2, "links": (None,), "mounts": (OPT,)},
+        {**IMAGE, "command": ("x",), "mounts": (OPT,)},
+    ],
+)
+def test_what_goes_together_does(asked):
+    refuse_contradictions(Request.model_validate(asked))
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), [(["--framework=pytorch"], ()), (["--", "python3", "train.py"], ("python3", "train.py"))]
+)
+def test_whose_program_runs_is_said_by_whether_there_is_a_command(monkeypatch, words, command):
+    asked = []
+    monkeypatch.setattr(bench, "dry_run", lambda request: asked.append(request) or 0)
+    # As make hands several over, and as people type them.
+    shown = ["--mount=/usr:/usr,/bin:/opt/bin", "--mount", "/etc"]
+    done = CliRunner().invoke(app, ["bench", "--dry-run", "--image=corp/net:7", *shown, *words])
+    assert done.exit_code == 0, done.output
+    (request,) = asked
+    assert (request.command or ()) == command
+    assert request.image == "corp/net:7"
+    assert [(m.source, m.target) for m in request.mounts] == [
+        ("/usr", "/usr"),
+        ("/bin", "/opt/bin"),
+        ("/etc", "/etc"),
+    ]
