@@ -31,62 +31,37 @@ class Mount(Frozen):
 
 
 class ContainerSpec(Frozen):
-    """One container (or, without a container engine, one process tree) of a run.
+    """One container (or, without a container engine, one process tree) of a run, which succeeds when all but daemons end with 0.
 
-    Attributes:
-        name: unique on its host: `dlscale-<run id>-<role><number>`.
-        node: the host it runs on, by its name in the cluster.
-        role: what it does in the job; the run succeeds when every worker, scheduler and server ends with 0.
-        number: position among the containers of its role, from 0.
-        processes: training processes (ranks) that it starts.
-        image: reference of the image; the environment's own reference where there is no container.
-        argv: program and arguments, handed over without a shell.
-        env: environment variables on top of the image's.
-        workdir: where the program starts; None for where the image says.
-        mounts: directories of the host.
-        gpus: indices of the host's GPUs that it sees.
-        cpus: host CPU ids it may run on.
-        memory_mib: memory limit in MiB, None for no limit.
-        shm_mib: size of /dev/shm in MiB (data loader workers and Gloo/NCCL shared memory live there).
-        tmp_mib: size of the writable /tmp in MiB.
-        user: numeric `uid:gid`.
-        network: `none` (its own namespace with a loopback only), `container:<name>` (that container's namespace), `host` (a job on
-            several hosts) or the name of a network that the run made for itself.
-        hostname: its own name for itself; the engine's choice when None.
-        aliases: names by which the others on the run's own network find it.
-        link: what everything that it sends over that network is held to; None for as fast as it is.
-        net_admin: whether it may configure the network namespace that it is in.
-        verbs: whether it reaches the host's RDMA adapters, and may lock the memory that they read.
-        keys: folder in memory alone where the lease puts the keys that the runner hands it (`runner/run/ssh_keys.py`); None for no keys.
-        host_pids: whether it sees the processes of the host, which those on a GPU are named by.
-        labels: run id and role, by which `dlscale clean` finds it.
+    `network` is `none` (its own namespace with a loopback only), `container:<name>` (that container's), `host` (a job on several hosts)
+    or the name of a network that the run made for itself.
     """
 
-    name: str
+    name: str  # unique on its host: `dlscale-<run id>-<role><number>`
     node: str
     role: Role
-    number: int = 0
-    processes: int = 1
+    number: int = 0  # among the containers of its role
+    processes: int = 1  # training processes (ranks) that it starts
     image: str
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    workdir: str | None = None
+    argv: tuple[str, ...]  # handed over without a shell
+    env: dict[str, str]  # on top of the image's
+    workdir: str | None = None  # None for where the image says
     mounts: tuple[Mount, ...] = ()
-    gpus: tuple[int, ...] = ()
-    cpus: tuple[int, ...] = ()
-    memory_mib: int | None = None
-    shm_mib: int = SHM_MIB
-    tmp_mib: int = 1024
-    user: str
+    gpus: tuple[int, ...] = ()  # indices of the host's
+    cpus: tuple[int, ...] = ()  # ids of the host's
+    memory_mib: int | None = None  # its limit
+    shm_mib: int = SHM_MIB  # /dev/shm: data loader workers, and shared memory of Gloo and NCCL
+    tmp_mib: int = 1024  # the writable /tmp
+    user: str  # numeric `uid:gid`
     network: str = "none"
     hostname: str | None = None
-    aliases: tuple[str, ...] = ()
-    link: Link | None = None
-    net_admin: bool = False
-    verbs: bool = False
-    keys: str | None = None
-    host_pids: bool = False
-    labels: dict[str, str]
+    aliases: tuple[str, ...] = ()  # names by which the others on the run's own network find it
+    link: Link | None = None  # what it sends over that network is held to
+    net_admin: bool = False  # whether it may configure its network namespace
+    verbs: bool = False  # whether it reaches the host's RDMA adapters, and may lock the memory that they read
+    keys: str | None = None  # folder in memory alone where the lease puts the keys that the runner hands it
+    host_pids: bool = False  # whether it sees the host's processes, which those on a GPU are named by
+    labels: dict[str, str]  # run id and role, by which `dlscale clean` finds it
 
     @property
     def own_network(self) -> bool:

@@ -21,22 +21,14 @@ OF_EXTERNAL: Final = frozenset(
 
 
 def request_of(options: Mapping[str, object]) -> Request:
-    """Make a request of options by name; what is None is left out, so that the request knows which fields were set.
-
-    Raises:
-        RequestError: options that exclude each other, or half of a request about an image.
-    """
+    """Make a request of options by name; what is None is left out, so that the request knows which fields were set."""
     request = Request.model_validate({name: value for name, value in options.items() if value is not None})
     refuse_contradictions(request)
     return request
 
 
 def refuse_contradictions(request: Request) -> None:
-    """Refuse options that exclude each other, that lack what they are about, or that would be ignored.
-
-    Raises:
-        RequestError: the sentence names them.
-    """
+    """Refuse options that exclude each other, that lack what they are about, or that would be ignored."""
     for of_subject in (
         _of_nodes,
         _of_profile,

@@ -53,16 +53,9 @@ class PackIndex(Frozen):
 
 
 def inspect(path: Path, kind: Literal["images", "audio"] = "images", *, by_others: bool = False) -> Dataset:
-    """Look at what DATA names.
+    """Look at what DATA names, of the kind that the workload reads; a RequestError where the job can't read it, or it holds no sample.
 
-    Args:
-        path: what it names.
-        kind: what the workload reads.
-        by_others: whether somebody else than who runs the suite has to be able to read all of it, as jobs of root in containers do.
-
-    Raises:
-        RequestError: it does not exist, is empty, holds no JPEG in class folders (or no WAV with its text), was packed and lacks its
-            index, or holds what the job may not read.
+    `by_others`: somebody else than who runs the suite has to be able to read all of it, as jobs of root in containers do.
     """
     if not path.exists():
         raise RequestError(f"DATA={path} does not exist; `dlscale data sample DIR` writes a small data set to try with")
@@ -82,11 +75,7 @@ def inspect(path: Path, kind: Literal["images", "audio"] = "images", *, by_other
 
 
 def refuse_closed(path: Path) -> None:
-    """Refuse a folder or file that only its owner may read where root runs the suite: inside a container the job is somebody else.
-
-    Raises:
-        RequestError: with the command that opens it.
-    """
+    """Refuse a folder or file that only its owner may read where root runs the suite: inside a container the job is somebody else."""
     if _is_closed(path):
         raise RequestError(_closed(path, f"chmod o+{'rx' if path.is_dir() else 'r'} {shlex.quote(str(path))}"))
 

@@ -72,12 +72,7 @@ class Once(Generic[_Value, _Made]):
 def load_fields(text: str, *, of: Callable[[str], float | None] | None = None) -> dict[str, Any]:
     """An object of JSON whose numbers are all finite, of 64 bits where they are whole, and whose texts hold no code to a terminal.
 
-    Args:
-        text: the JSON.
-        of: what a number that may not be finite is taken for; None where it is refused.
-
-    Raises:
-        ValueError: it is none, or a number is not finite or has more bits.
+    All else is a ValueError, but for numbers that are not finite where `of` says what they are taken for.
     """
     read = of or _finite
     fields: dict[str, Any] = (
@@ -141,11 +136,7 @@ def misfit(error: ValidationError) -> str:
 
 
 def refuse_newer(fields: Mapping[str, Any], path: Path, *, newest: int) -> None:
-    """Refuse what a newer version of the suite wrote, by the number of the schema that a file has.
-
-    Raises:
-        RequestError: it is above `newest`.
-    """
+    """Refuse what a newer version of the suite wrote, by the number of the schema that a file has."""
     version = fields.get("schema")
     if isinstance(version, int) and version > newest:
         raise RequestError(f"{path}: schema {version} is newer than this version's {newest}; update dlscale to read it")

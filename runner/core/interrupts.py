@@ -19,11 +19,7 @@ _came: list[int] = []
 
 
 class Stopped:
-    """Whether a run is to end before its time.
-
-    Attributes:
-        by: what wants it to, None for nothing. No `threading.Event`: its lock may be held by whom the signal's handler interrupts.
-    """
+    """Whether a run is to end before its time, and by what. No `threading.Event`: its lock may be held by whom the signal interrupts."""
 
     by: str | None = None
 

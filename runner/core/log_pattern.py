@@ -53,12 +53,7 @@ Regex = Annotated[str, Field(max_length=1000), AfterValidator(_readable)]
 
 
 class LogPattern(Frozen):
-    """What is looked for in each line.
-
-    Attributes:
-        lines: regular expressions, each searched for in every line; what several find in one line belongs together.
-        unit: what samples are, in the plural.
-    """
+    """Regular expressions, each searched for in every line (what several find in one belongs together), and what samples are, in the plural."""
 
     lines: Annotated[tuple[Regex, ...], Field(min_length=1, max_length=20)]
     unit: Annotated[str, Field(pattern=r"^[a-z]{1,20}$")] = "samples"

@@ -122,7 +122,6 @@ class Exchange(Frozen):
     """One size of the probe: an exchange of `size_bytes` among all devices of the job, by itself.
 
     Attributes:
-        operation: `all_reduce` or `push_pull` (`workloads/probe.py`).
         seconds: median of the timed exchanges, on rank 0.
         algbw_gb_s: bytes ÷ seconds, in 1e9 bytes a second.
         busbw_gb_s: what had to leave each device in that time.
@@ -243,13 +242,7 @@ class LatencyFigures(Frozen):
 
 
 class Peak(Frozen):
-    """What all devices of a run could do together.
-
-    Attributes:
-        tflops: dense, in 1e12 floating-point operations a second, at the precision of the run.
-        bandwidth_gb_s: of their memory, in 1e9 bytes a second; None where nobody says.
-        source: what it is made from, in words.
-    """
+    """What all devices of a run could do together at its precision: dense, in 1e12 FLOP/s, and 1e9 bytes/s of memory where that is known."""
 
     tflops: float
     bandwidth_gb_s: float | None

@@ -13,13 +13,9 @@ NicKind = Literal["ethernet", "wireless", "infiniband", "bond", "loopback", "vir
 
 
 class Nic(Frozen):
-    """A network interface.
+    """A network interface; `state` is the kernel's operstate (loopback's is always unknown), `mtu` in bytes.
 
-    Attributes:
-        state: the kernel's operstate: up, down, unknown (loopback is always unknown).
-        speed_mbit: link speed in Mbit/s; None where the driver does not know one (virtio, veth, a link that is down).
-        mtu: largest packet in bytes.
-        address: the first IPv4 address; None without one.
+    `speed_mbit` is None where the driver does not know one (virtio, veth, a link that is down).
     """
 
     name: str
@@ -31,13 +27,7 @@ class Nic(Frozen):
 
 
 class Hca(Frozen):
-    """One port of an RDMA adapter (InfiniBand, RoCE).
-
-    Attributes:
-        state: ACTIVE, INIT, DOWN, ...
-        link_layer: InfiniBand, or Ethernet for RoCE.
-        rate: as the kernel words it, with its unit: "400 Gb/sec (4X NDR)".
-    """
+    """One port of an RDMA adapter; its link layer is InfiniBand, or Ethernet for RoCE, its rate as the kernel words it: "400 Gb/sec (4X NDR)"."""
 
     name: str
     port: int
@@ -47,13 +37,7 @@ class Hca(Frozen):
 
 
 class Gpu(Frozen):
-    """One NVIDIA GPU that this process may use.
-
-    Attributes:
-        index: NVML's index, in PCI bus order: what nvidia-smi shows and CDI names count by.
-        compute_capability: "9.0"
-        nvlinks: active NVLink connections.
-    """
+    """One NVIDIA GPU that this process may use; `index` is NVML's, in PCI bus order, as nvidia-smi shows it and CDI names count."""
 
     index: int
     uuid: str
@@ -74,13 +58,9 @@ SLOWDOWNS: Final = {
 
 
 class Processor(Frozen):
-    """An x86 processor; others name neither vendor nor family.
+    """An x86 processor, family and model in decimal as CPUID has them; others name neither vendor nor family.
 
-    Attributes:
-        vendor: `GenuineIntel`, `AuthenticAMD`, ...
-        family, model: as CPUID has them, in decimal.
-        flags: those of `VECTOR_FLAGS` that it has.
-        core_threads: logical CPUs of each physical core, in the kernel's list format; empty where the kernel does not tell.
+    `core_threads` are the logical CPUs of each physical core, in the kernel's list format; empty where the kernel does not tell.
     """
 
     vendor: str
@@ -96,7 +76,6 @@ class Node(Frozen):
     Attributes:
         cores: ids of the logical CPUs that this process may run on, no more of them than `cpu_quota` can keep busy.
         cpu_quota: cores' worth of CPU time that the control groups allow; None without a quota.
-        memory_mib: installed memory, or the control groups' limit where that is lower.
         gpu_reason: why there are no GPUs; None when there are.
         cuda_driver: the newest CUDA version that the driver speaks.
         ports: TCP ports that were free a moment ago, where the ranks of a job find each other.
@@ -118,12 +97,7 @@ class Node(Frozen):
 
 @dataclass(frozen=True)
 class Member:
-    """A node that a request may use.
-
-    Attributes:
-        said: what the hosts file says of its wires.
-        slots: devices of it that a job may use; None for all that it has.
-    """
+    """A node that a request may use; `said` is what the hosts file says of its wires, `slots` how many of its devices, None for all."""
 
     node: Node
     said: NodeWires

@@ -1,4 +1,4 @@
-"""A word of the command line → a value, or one sentence that names the variable and says what to type instead."""
+"""A word of the command line → a value, or a RequestError that names the variable and says what to type instead."""
 
 from __future__ import annotations
 
@@ -49,11 +49,7 @@ _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
 def bounded(name: str, digits: str, *, most: int | None = None) -> int:
-    """Read ASCII digits, one of them no zero, as a number; `most` is the limit of what is no variable with its own.
-
-    Raises:
-        RequestError: the number is larger than its limit.
-    """
+    """Read ASCII digits, one of them no zero, as a number; `most` is the limit of what is no variable with its own."""
     limit = most or MOST.get(name, MOST_OF_ALL)
     significant = digits.lstrip("0")
     if len(significant) > len(str(limit)) or int(significant) > limit:
@@ -62,11 +58,7 @@ def bounded(name: str, digits: str, *, most: int | None = None) -> int:
 
 
 def count(variable: str, text: str | None) -> int | None:
-    """Parse a whole number of at least 1; None and the empty string mean "not given".
-
-    Raises:
-        RequestError: anything else, or more than can be taken; the sentence names the variable.
-    """
+    """Parse a whole number of at least 1; None and the empty string mean "not given"."""
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or not text.strip("0"):
@@ -103,14 +95,7 @@ def seconds(variable: str, text: str) -> int:
 def one_of(variable: str, text: str, known: Iterable[str], *, aliases: Mapping[str, str] = _NO_ALIASES) -> str:
     """The name that a word means: itself, or the only one that differs from it in case and punctuation alone, which is then said.
 
-    Args:
-        variable: what is asked for.
-        text: the word.
-        known: all names.
-        aliases: other words for some of them, in lower case.
-
-    Raises:
-        RequestError: none; the sentence lists them, nearest first.
+    `aliases` are other words for some of the names, in lower case.
     """
     names = tuple(known)
     if text in names:
@@ -135,11 +120,7 @@ def choice(variable: str, text: str | None, allowed: object) -> str | None:
 
 
 def choices(variable: str, text: str | None, allowed: object) -> tuple[str, ...] | None:
-    """Check a comma-separated sweep of words against the values of a Literal type; each counts once, in the order given.
-
-    Raises:
-        RequestError: one of them is unknown, or a place is empty.
-    """
+    """Check a comma-separated sweep of words against the values of a Literal type; each counts once, in the order given."""
     if not text:
         return None
     words = [choice(variable, part.strip(), allowed) for part in text.split(",")]
@@ -152,11 +133,7 @@ def choices(variable: str, text: str | None, allowed: object) -> tuple[str, ...]
 
 
 def links(rate: str | None, delay: str | None) -> tuple[Link | None, ...] | None:
-    """Parse LINK_RATE, a comma-separated sweep of tc's rates in which `none` is a link as it is, and LINK_DELAY.
-
-    Raises:
-        RequestError: no rate or no delay.
-    """
+    """Parse LINK_RATE, a comma-separated sweep of tc's rates in which `none` is a link as it is, and LINK_DELAY."""
     if not rate and not delay:
         return None
     try:
@@ -173,11 +150,7 @@ def links(rate: str | None, delay: str | None) -> tuple[Link | None, ...] | None
 
 
 def mounts(texts: Iterable[str] | None) -> tuple[Mount, ...] | None:
-    """Parse MOUNT: `SRC[:DST]`, several with commas or one after the other, into absolute paths; symbolic links are kept.
-
-    Raises:
-        RequestError: a source that is not there, a target that is no path of its own, or two mounts with one target.
-    """
+    """Parse MOUNT: `SRC[:DST]`, several with commas or one after the other, into absolute paths; symbolic links are kept."""
     found: dict[str, Mount] = {}
     for text in texts or ():
         for word in filter(None, (part.strip() for part in text.split(","))):
@@ -211,11 +184,7 @@ def _mount(word: str) -> Mount:
 
 
 def environment(texts: Iterable[str] | None) -> tuple[tuple[str, str], ...] | None:
-    """Parse ENV: `NAME=VALUE`, one after the other; the last of a name counts.
-
-    Raises:
-        RequestError: no name, or no `=` after it.
-    """
+    """Parse ENV: `NAME=VALUE`, one after the other; the last of a name counts."""
     found: dict[str, str] = {}
     for text in texts or ():
         match = _VARIABLE.fullmatch(text)
@@ -226,11 +195,7 @@ def environment(texts: Iterable[str] | None) -> tuple[tuple[str, str], ...] | No
 
 
 def pattern(variable: str, text: str) -> LogPattern:
-    """Parse a regular expression with named groups, or read a YAML file of some.
-
-    Raises:
-        RequestError: it is none, or tells no time.
-    """
+    """Parse a regular expression with named groups, or read a YAML file of some."""
     if text.endswith((".yaml", ".yml")):
         return yamlfile.load(Path(text), LogPattern)
     try:

@@ -87,13 +87,7 @@ class Steps(Frozen):
 
 
 class Concurrency(Frozen):
-    """How many kernels ran at once while any did.
-
-    Attributes:
-        mean: weighted by time, so at least 1.
-        most: the largest number.
-        parallel_percent: of the time in which any kernel ran, the part in which two or more did.
-    """
+    """How many kernels ran at once while any did: the mean weighted by time, and the share of that time in which two or more ran."""
 
     mean: float
     most: int
@@ -128,11 +122,9 @@ class GpuUse(Frozen):
 
 
 class Gap(Frozen):
-    """A stretch in which a GPU ran no kernel, copy or memset.
+    """A stretch in which a GPU ran no kernel, copy or memset, from `start_s` after its first piece of work.
 
-    Attributes:
-        start_s: after the first piece of work of that GPU.
-        after, before: names of what ended and what began it; None at the edge of a region.
+    `after` and `before` name what ended and what began it; None at the edge of a region.
     """
 
     device: str
@@ -144,11 +136,9 @@ class Gap(Frozen):
 
 
 class Copies(Frozen):
-    """Copies in one direction.
+    """Copies in one direction; bytes are None where the profiler gives no sizes, throughput is in 1e9 bytes a second of copying.
 
-    Attributes:
-        bytes, throughput_gb_s, mean_bytes: None where the profiler gives no sizes; throughput in 1e9 bytes a second of copying.
-        overlap_percent: of the time in which such a copy ran, the part in which the same GPU ran a kernel; None without start times.
+    `overlap_percent` is the part of their time in which the same GPU ran a kernel; None without start times.
     """
 
     direction: Direction
@@ -170,11 +160,7 @@ class CategoryShare(Frozen):
 
 
 class NameShare(Frozen):
-    """Time of all pieces of work of one name; share as in `CategoryShare`.
-
-    Attributes:
-        fp32_percent: mean weighted by time; None where no counter tells.
-    """
+    """Time of all pieces of work of one name, shares as in `CategoryShare`; `fp32_percent` is weighted by time, None without counters."""
 
     name: str
     category: Category
@@ -206,14 +192,10 @@ class CallClassShare(Frozen):
 
 
 class RegionUse(Frozen):
-    """One part of a step.
+    """One part of a step (None: work that began in no region); pieces are kernels, or operators, `share_percent` is of all work.
 
-    Attributes:
-        name: None for work that began in no region.
-        step_s: mean seconds of it in a step, devices synchronized at its edges where the pass was for regions.
-        work_s: mean seconds a step of the work that began in it (kernels by their calls; operators by their own start).
-        pieces_per_step: kernels, or operators.
-        share_percent: of all work.
+    `step_s` is its mean in a step, devices synchronized at its edges where the pass was for regions; `work_s` that of the work that
+    began in it (kernels by their calls, operators by their own start).
     """
 
     name: StepPart | None

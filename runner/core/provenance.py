@@ -18,8 +18,7 @@ class Git(Frozen):
     """State of the suite's own checkout; all None where it is not one.
 
     Attributes:
-        commit: full hash of HEAD.
-        dirty: whether any file but results differs from that commit; untracked files count, ignored ones do not.
+        dirty: whether any file but results differs from `commit`; untracked files count, ignored ones do not.
         branch: None when HEAD is detached.
     """
 
@@ -32,14 +31,10 @@ class Host(Frozen):
     """The machine, its operating system, and the settings of both that move a benchmark.
 
     Attributes:
-        kernel: release of the running kernel.
-        os: the distribution's name for itself.
         product: model of the machine in its firmware, of a virtual machine's too.
         virtualization: the hypervisor, "none" on bare metal.
-        sockets: processor packages.
         cores: physical cores.
         threads: logical CPUs online.
-        usable_threads: those that this process may run on.
         cpu_quota: cores' worth of CPU time that the control groups allow; None without a quota.
         memory_mib: memory that the kernel manages (MemTotal).
         governors: cpufreq governors in use, more than one where CPUs differ.
@@ -76,10 +71,7 @@ class Host(Frozen):
 class NodeUsed(Frozen):
     """One node of a run on several: the same facts of each as of a run on one.
 
-    Attributes:
-        image_id: of the image in its own engine; None where all share one.
-        clock_offset_s, clock_error_s: how far its clock was ahead of the runner's, and by how much that may be wrong; None on the
-            runner's own machine.
+    `clock_offset_s` is how far its clock was ahead of the runner's, give or take `clock_error_s`; None on the runner's own machine.
     """
 
     name: str
@@ -102,7 +94,6 @@ class Provenance(Frozen):
         host: of the only node, or of the first.
         gpus: the GPUs that the run could use there.
         nodes: all nodes of a run on several; empty on one.
-        driver: version of the NVIDIA kernel driver.
         cuda_driver: newest CUDA version that the driver speaks; `cuda` is the one the framework was built with.
         framework: this field and `python`, `cuda`, `cudnn`, `nccl` come from inside the run; None when it did not get that far.
         command: the argv that started the suite.

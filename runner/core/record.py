@@ -108,11 +108,7 @@ class Validity(Frozen):
 
 
 class RunRecord(Frozen):
-    """Everything about one run; `dlscale regrade` computes the derived parts again from the raw files.
-
-    Attributes:
-        profile: what a pass under a profiler found; None for a measured run, and where the profiler never began.
-    """
+    """Everything about one run; `dlscale regrade` computes the derived parts again from the raw files."""
 
     schema_: int = Field(default=SCHEMA_VERSION, alias="schema")
     run_id: FileName

@@ -60,12 +60,9 @@ OF_COMMAND: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Option:
-    """How the command line asks for a field.
+    """How the command line asks for a field; `help` says what it is when it is left out, too.
 
-    Attributes:
-        help: what it is, and what it is when it is left out.
-        metavar: the kind of word; TIME is read as a duration, and a number as at least 1 unless it is 0.. .
-        short: its flag of one letter.
+    Metavar TIME is read as a duration, and a number as at least 1 unless it is `0..`.
     """
 
     help: str

@@ -11,14 +11,10 @@ StrategyName = Literal["single", "ddp", "kvstore", "horovod", "mirrored", "multi
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to use several devices.
+    """A way to use several devices; `launcher` is the module of `runner/plan/launch/` that makes its containers.
 
-    Attributes:
-        launcher: the module of `runner/plan/launch/` that makes its containers.
-        devices: what it can drive.
-        one_process: whether one process drives all devices of a host; else each has its own.
-        several_nodes: whether it goes beyond one host.
-        between_cpus: what carries the gradients between CPU workers; between GPUs it is NCCL.
+    `one_process` drives all devices of a host, else each has its own. `between_cpus` carries the gradients between CPU workers, NCCL
+    those between GPUs.
     """
 
     frameworks: tuple[str, ...]

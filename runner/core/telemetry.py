@@ -79,8 +79,6 @@ class GpuTelemetry(Frozen):
     """One GPU over the measured span.
 
     Attributes:
-        measured_s: how long that was.
-        power_limit_w, default_power_limit_w: as the sampler found them.
         counters: where the utilisation of the pipes (FP32 and below), of the SMs and of DRAM comes from.
         utilisation: NVML's: share of time in which any kernel ran.
         fp32_utilisation: share of cycles in which the FP32 pipe was active.
@@ -95,7 +93,6 @@ class GpuTelemetry(Frozen):
         slowdown_percent: by reason, the share of the span in which the driver held the clocks down; those that never happened are
             left out.
         ecc_corrected, ecc_uncorrected: memory errors, from the last reading before the span to the first after it.
-        foreign: processes of others; None where nobody could tell.
     """
 
     node: str
@@ -140,10 +137,6 @@ class HostTelemetry(Frozen):
     """A node's processors, memory, disks and network over the measured span: of the whole host, whoever used them.
 
     Attributes:
-        measured_s: how long that was.
-        cores: CPUs that the sampler saw.
-        cpu_percent: mean of all of them.
-        core_percent: the mean over time of each.
         disk_read_bytes: and the three after it: within the span; of the network without the loopback.
         power_w, energy_j, idle_power_w: the processors' packages by RAPL; power is energy ÷ time, between the smallest and the largest
             rise between two samples; idle is the lowest mean over a second before the job.

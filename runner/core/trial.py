@@ -60,7 +60,6 @@ class Dataset(Frozen):
     """A folder of class folders with JPEGs, what was packed from one, or a folder of utterances.
 
     Attributes:
-        path: where it is on the host.
         images, classes: how many; utterances count as images without a class.
         validation_images: how many of them a training that is watched to converge keeps for validation; 0 of a packed one.
         digest: SHA-256 over the names and sizes of its files, so that two runs can tell whether they read the same.
@@ -78,10 +77,8 @@ class Horovod(Frozen):
 
     Attributes:
         controller: what the ranks agree through.
-        operations: what carries the gradients.
         fusion_threshold_mib: size in MiB up to which gradients are joined into one message; Horovod's default when None.
         cycle_time_ms: milliseconds between two rounds of agreement; Horovod's default when None.
-        compression: of the gradients on the wire.
     """
 
     controller: Controller
@@ -103,9 +100,6 @@ class Concurrent(Frozen):
     """A training beside others, or one of those that show what that is worth.
 
     Attributes:
-        trainings: how many.
-        case: `one` alone, one after the other (`sequential`), or at once (`together`).
-        number: which of them it is, from 1.
         shared: whether those at once have all devices in common; else each has its own share of them.
     """
 
@@ -124,13 +118,7 @@ Source = Literal["ncu", "sampler", "none"]
 
 
 class Counting(Frozen):
-    """Who reads the counters.
-
-    Attributes:
-        program: path of `ncu`, where it is that.
-        folder: the host's folder that a container has to be given for it; None for none.
-        reason: why it is not `ncu`; None where it is.
-    """
+    """Who reads the counters: `program` is the path of `ncu`, `folder` what a container has to be given for it, `reason` why it is not `ncu`."""
 
     source: Source
     program: str | None = None
@@ -145,7 +133,6 @@ class ProfilePass(Frozen):
         kind: `kernels` traces what ran when, `metrics` reads hardware counters, `memory` what was allocated, `region` times parts of a
             step.
         after: iterations before it; None for as many as it takes to be steady.
-        iterations: iterations under it.
         region: the part of each step that it looks at; None for whole steps.
         counting: who reads the hardware's counters, and why; with kind `metrics`.
     """
@@ -177,23 +164,16 @@ class Trial(Frozen):
             record of the run has.
         window: iterations between two window edges.
         measure_s: seconds that were to be measured, where iterations follow the rate of the warm-up; None where they were given.
-        data: `synthetic`, or the data set's path.
         image_shape: (channels, height, width); None where samples are no images.
         settings: of the model and its workload alone, as flags of the program.
         epoch_iterations: of a training that is watched to converge, iterations of one epoch.
         fit: iterations of training before inference.
-        techniques: what makes it faster than the plain program.
         decode: what decodes the JPEGs of `data`.
-        concurrent: what it shares a machine with on purpose.
         interconnect, iface, hca: kind of wire, interface and adapter that were asked for; the chosen ones are in `placement`.
         threads: intra-op threads of each process.
-        kvstore: MXNet's store, with strategy `kvstore`.
-        horovod: with strategy `horovod`.
-        xla: whether the step is compiled with XLA.
         oversubscribed: whether CPU workers have to share cores.
         cpus_per_worker: CPU cores that one CPU worker, the "device" of a CPU run, has for itself; None on GPUs.
         epochs: passes over the training samples that all measured iterations make.
-        repeat: number of this process-level repeat, from 1.
         key: equal for trials that differ in scale and repeat only; see `comparison_key`.
         profile: what a pass under a profiler looks for; None for a measured run.
     """
@@ -284,20 +264,14 @@ class ExternalTrial(Frozen):
     """One run of a command line that is not the suite's: what was asked, and nothing that only the program knows.
 
     Attributes:
-        image: its reference in the engine.
         command: the program and its arguments, with the number of devices in their place.
-        label: what the user calls it.
-        env: variables that the user gives it.
         workdir: where it starts; None for where the image says.
         dialect: what its log is read in; `auto` in a plan, and in the record of a log that is in none; `events` when it writes the
             suite's own.
-        pattern: what is looked for in a log that is in no dialect.
-        world_size: devices that it was given.
         batch_per_device: samples that a device takes at once, as the user says; None where the log has to tell.
         warmup: iterations from the first that count in no figure; None for none beyond the program's own.
         data: the host's folder that it sees at `/dlscale/data`; None for none.
         cpus_per_worker: CPU cores that it was given for each CPU worker; None on GPUs.
-        repeat: number of this process-level repeat, from 1.
         key: equal for runs of the same command in the same image that differ in scale and repeat only.
     """
 

@@ -48,11 +48,7 @@ class Link(Frozen):
 
 
 def parse_rate(text: str) -> float:
-    """Read a rate in tc's words, e.g. `1gbit` or `100mbit`, as megabits a second.
-
-    Raises:
-        ValueError: something else; the message ends with an example.
-    """
+    """Read a rate in tc's words, e.g. `1gbit` or `100mbit`, as megabits a second; all else is a ValueError that ends with an example."""
     rate = _parse(text, _MBIT)
     if rate is None or rate <= 0:
         raise ValueError(f"{text!r} is no rate; write for example 1gbit or 100mbit")
@@ -62,11 +58,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_delay(text: str) -> float:
-    """Read a delay in tc's words, e.g. `0.2ms` or `50us`, as milliseconds.
-
-    Raises:
-        ValueError: something else; the message ends with an example.
-    """
+    """Read a delay in tc's words, e.g. `0.2ms` or `50us`, as milliseconds; all else is a ValueError that ends with an example."""
     delay = _parse(text, _MS)
     if delay is None:
         raise ValueError(f"{text!r} is no delay; write for example 0.2ms or 50us")
@@ -103,12 +95,9 @@ WireKind = Literal["ethernet", "infiniband", "roce"]
 
 
 class Wire(Frozen):
-    """How the other nodes of a job reach one of them.
+    """How the other nodes of a job reach one of them: the interface that all libraries are bound to, its address or a name that leads there.
 
-    Attributes:
-        iface: interface that all libraries are bound to.
-        address: its address, or a name that leads there.
-        hcas: RDMA adapters that NCCL may use, `mlx5_0:1` with the port; none for a wire that is driven through the kernel alone.
+    `hcas` are the RDMA adapters that NCCL may use, `mlx5_0:1` with the port; none for a wire that is driven through the kernel alone.
     """
 
     kind: WireKind
@@ -118,11 +107,7 @@ class Wire(Frozen):
 
 
 class NodeWires(Frozen):
-    """What the hosts file says of a node's interfaces: by role a name, and by name an address where the file gives one.
-
-    Attributes:
-        hcas: adapters that it names; all that are active where it names none.
-    """
+    """What the hosts file says of a node: interfaces by role, addresses by interface, and adapters; none for all that are active."""
 
     roles: Mapping[WireKind, str] = {}
     addresses: Mapping[str, str] = {}

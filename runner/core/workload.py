@@ -1,7 +1,6 @@
 """`Workload`: what can be trained, by which program, with which defaults; read from `workloads/<name>/workload.yaml`.
 
-To add one, put a folder with its programs and a `workload.yaml` under `workloads/`. Checks of a request against a workload live
-here, so that each ends in one sentence before anything is started.
+Checks of a request against a workload live here, so that each ends in one sentence (a RequestError) before anything is started.
 """
 
 from __future__ import annotations
@@ -28,22 +27,18 @@ DEFAULT: Final = "imagenet_cnn"
 
 
 class SyntheticBand(Frozen):
-    """What the losses on random images with random labels must look like.
+    """What the losses on random images with random labels must look like: least and greatest first loss, in units of ln(classes).
 
-    Attributes:
-        first_loss_factors: least and greatest first loss, in units of ln(classes): the cross-entropy of a guess that gives
-            every class the same probability, which is where a network with small last-layer weights starts.
+    That is the cross-entropy of a guess that gives every class the same probability, where a network with small last-layer weights starts.
     """
 
     first_loss_factors: tuple[Positive, Positive]
 
 
 class RealBand(Frozen):
-    """What the losses on real images must look like: the mean of the last ones lies below the mean of the first ones.
+    """What the losses on real images must look like: the mean over the last `compared_share` of them lies below that over the first.
 
-    Attributes:
-        compared_share: share of all iterations that each of the two means covers.
-        minimum_iterations: fewer iterations than these are too noisy to judge, and are not judged.
+    Fewer than `minimum_iterations` are too noisy to judge, and are not judged.
     """
 
     compared_share: Annotated[float, Field(gt=0, le=0.5)]
@@ -58,14 +53,9 @@ class SanityBand(Frozen):
 
 
 class Defaults(Frozen):
-    """What a request gets that leaves these out, for one kind of device.
+    """What a request gets that leaves these out, for one kind of device: pixels, samples a device, iterations on one device.
 
-    Attributes:
-        model: name of the model.
-        image_size: height and width in pixels; None for the size that the model was published with, or where samples are no images.
-        batch: samples a device.
-        iterations: measured iterations on one device.
-        warmup: iterations before the measured ones, at least 1: the first allocates and tunes.
+    `image_size` is None for the size that the model was published with. The warm-up is at least 1: it allocates and tunes.
     """
 
     model: str
@@ -76,17 +66,9 @@ class Defaults(Frozen):
 
 
 class Model(Frozen):
-    """A model of a workload.
+    """A model of a workload, `source` its paper; sizes are height and width in pixels, None where samples are no images.
 
-    Attributes:
-        name: what MODEL calls it.
-        image_size: height and width in pixels that it was published with; None where samples are no images.
-        min_image_size: smallest height and width that its layers can take.
-        learning_rate: at which the workload's optimizer trains it at its default batch.
-        frameworks: which programs build it.
-        parameters: trainable parameters in each framework at `image_size` and the workload's number of classes.
-        settings: what its programs are told beyond what every program is, as flags.
-        source: the paper.
+    `parameters` are trainable ones in each framework that builds it, `settings` flags beyond what every program is told.
     """
 
     name: str
@@ -107,21 +89,10 @@ class Workload(Frozen):
     """A training task with its programs, models and defaults.
 
     Attributes:
-        programs: what runs in each mode, by framework: files of the workload's folder.
-        converge: frameworks whose training program validates after each epoch.
-        gpu_decode: frameworks whose training program can decode JPEGs on the GPU.
         data: what its programs read from disk: JPEGs in class folders, WAV files with their texts, or nothing.
-        batches: the setting that says how many batches an iteration reads; one where None.
-        dialects: of programs that leave their figures to the framework's own log, the dialect of that log.
-        profiles: what passes under a profiler each program knows.
-        regions: to which parts of a step each program can narrow one.
-        unit: plural noun of what throughput counts.
-        training_samples: samples of one epoch, which turns iterations into epochs.
         validation_samples: of its synthetic data; None where validation needs real data.
         num_classes: classes of synthetic labels; a data set brings its own number. None where nothing is classified.
-        momentum, weight_decay: of SGD; None where the programs have another optimizer.
         settings: as a model's, for all models.
-        precisions: what each framework's program can train in, by kind of device.
         inference_precisions: what it can infer in, where that is not the same.
         techniques: what makes each framework's program faster, by kind of device, in the order of the lines of an ablation.
     """
@@ -185,11 +156,7 @@ class Workload(Frozen):
         return self.converge if mode == "converge" else tuple(self.programs.get(mode, ()))
 
     def program(self, framework: str, mode: Mode = "train") -> str:
-        """The program of a framework in a mode, relative to `workloads/`.
-
-        Raises:
-            RequestError: this workload has none for it.
-        """
+        """The program of a framework in a mode, relative to `workloads/`; a RequestError where this workload has none."""
         known = self.frameworks(mode)
         if not known:
             offered = [name for name in get_args(Mode) if self.frameworks(name)]
@@ -201,11 +168,7 @@ class Workload(Frozen):
         return f"{self.name}/{self.programs['infer' if mode == 'infer' else 'train'][framework]}"
 
     def find_model(self, name: str, *, framework: str) -> Model:
-        """Look a model up by name.
-
-        Raises:
-            RequestError: no such model (the nearest names are given), or the framework does not offer it.
-        """
+        """Look a model up by name; a RequestError where there is none, or the framework does not offer it."""
         known = {model.name: model for model in self.models}
         if name not in known:
             raise RequestError(unknown("MODEL", name, known))
@@ -218,11 +181,7 @@ class Workload(Frozen):
         return known[name]
 
     def image_size(self, model: Model, *, device: Device, asked: int | None = None) -> int | None:
-        """Height and width in pixels: as asked, or the default of the device raised to the model's minimum; None where samples are no images.
-
-        Raises:
-            RequestError: smaller than the model can take, or a size of what has none.
-        """
+        """Height and width in pixels: as asked, or the device's default raised to the model's minimum; None where samples are no images."""
         if model.image_size is None:
             if asked is not None:
                 raise RequestError(f"IMAGE_SIZE={asked} asked, but MODEL={model.name} takes no images; leave it out")
@@ -238,11 +197,7 @@ class Workload(Frozen):
         return asked
 
     def check_precision(self, precision: Precision, *, framework: str, device: Device, mode: Mode = "train") -> None:
-        """Refuse a precision that the framework's program does not train, or infer, in.
-
-        Raises:
-            RequestError: the sentence lists those it does.
-        """
+        """Refuse a precision that the framework's program does not train, or infer, in."""
         offered = self.precisions.get(framework, {}).get(device, ())
         if mode == "infer":
             offered = self.inference_precisions.get(framework, {}).get(device, offered)
@@ -254,11 +209,7 @@ class Workload(Frozen):
             )
 
     def check_gpu_decode(self, *, framework: str, device: Device) -> None:
-        """Refuse to decode on a GPU where the framework's program can't, or where none trains.
-
-        Raises:
-            RequestError: the sentence names the frameworks that can.
-        """
+        """Refuse to decode on a GPU where the framework's program can't, or where none trains."""
         if framework not in self.gpu_decode:
             can = f"ask for FRAMEWORK={' or '.join(self.gpu_decode)}, or " if self.gpu_decode else ""
             raise RequestError(f"DECODE=gpu of {self.name} is not offered by FRAMEWORK={framework}; {can}leave it out")
@@ -266,11 +217,7 @@ class Workload(Frozen):
             raise RequestError("DECODE=gpu needs a GPU that trains, and this runs on DEVICE=cpu; leave it out")
 
     def check_profiles(self, kinds: Sequence[ProfileKind], *, region: Region | None = None, framework: str) -> None:
-        """Refuse kinds of a profile that the framework's program does not know, or a region to which it can't narrow one.
-
-        Raises:
-            RequestError: the sentence lists those it does.
-        """
+        """Refuse kinds of a profile that the framework's program does not know, or a region to which it can't narrow one."""
         known = self.profiles.get(framework, ())
         if unknown := [kind for kind in kinds if kind not in known]:
             raise RequestError(
@@ -283,12 +230,7 @@ class Workload(Frozen):
 
 
 def load_workloads(root: Path) -> tuple[Workload, ...]:
-    """Read every `workloads/<name>/workload.yaml` below `root`, the suite's checkout, in order of name.
-
-    Raises:
-        RequestError: a file is wrong (the sentence names file, line and key), its name is not its folder's, or a program that
-            it names does not exist.
-    """
+    """Read every `workloads/<name>/workload.yaml` below `root`, the suite's checkout, in order of name."""
     found = []
     for path in sorted(root.glob("workloads/*/workload.yaml")):
         workload = yamlfile.load(path, Workload)
@@ -318,11 +260,7 @@ def _refuse_twins(workloads: Sequence[Workload]) -> None:
 
 
 def choose_workload(workloads: Sequence[Workload], model: str | None) -> Workload:
-    """The workload that has a model; the default one where no model was named.
-
-    Raises:
-        RequestError: no workload has such a model; the nearest names are given.
-    """
+    """The workload that has a model; the default one where no model was named."""
     owners = {found.name: workload for workload in workloads for found in workload.models}
     if model is None:
         return next(workload for workload in workloads if workload.name == DEFAULT)

@@ -54,11 +54,9 @@ class _Loader(_Fastest):  # type: ignore[misc]
 
 
 def load(path: Path, model: type[M]) -> M:
-    """Read the YAML file `path` as a `model`.
+    """Read the YAML file `path` as a `model`; else a RequestError that names file, line and key.
 
-    Raises:
-        RequestError: the file is absent, is no YAML, is far too large, has a key twice, or does not fit the model; the sentence names file,
-            line and key, e.g. ``images/versions.yaml:12: unknown key 'pyton' in images.mxnet[0]; did you mean 'python'?``
+    Example: ``images/versions.yaml:12: unknown key 'pyton' in images.mxnet[0]; did you mean 'python'?``
     """
     try:
         if path.stat().st_size > _LARGEST_BYTES:

@@ -39,15 +39,8 @@ from runner.run.trial_runner import Known, Run, TrialRunner, lay_out
 def bench(request: Request, *, command: tuple[str, ...], as_json: bool = False, verbose: bool = False) -> int:
     """Run a request to its report, printed in short or `verbose`, and return the exit code.
 
-    Args:
-        request: what was asked.
-        command: the command line, for the records.
-        as_json: write what the tables are made from to standard output, and the tables to standard error.
-        verbose: print every table; else one screen.
-
-    Raises:
-        RequestError: it can't be met; nothing was started.
-        RunFailedError: a run could not be recorded.
+    `command` is the command line, for the records; with `as_json`, what the tables are made from goes to standard output, and the tables
+    to standard error.
     """
     name = stamp()
     with progress(open_console(stderr=True)) as shown:
@@ -83,7 +76,7 @@ def run(
     known: Known = lambda _, __: None,
     wanted: Callable[[Trial], bool] = lambda _: True,
 ) -> list[Run]:
-    """Run a request to its records.
+    """Run a request to its records; a RequestError where nothing was started, a RunFailedError where a run could not be recorded.
 
     Args:
         request: what was asked.
@@ -92,10 +85,6 @@ def run(
         shown: told what happens.
         known: asked before each trial; a run that it knows is taken instead.
         wanted: which trials of the plan to run.
-
-    Raises:
-        RequestError: it can't be met; nothing was started.
-        RunFailedError: a run could not be recorded.
     """
     request = emulate_for_comparison(request)
     resources = _discover(request, say=shown.stage)

@@ -62,10 +62,7 @@ class ContainerGroup:
     def start(self, engines: Mapping[str, Engine], specs: Sequence[ContainerSpec], keys: Mapping[str, bytes]) -> None:
         """Start every container: in order on its node, the nodes at once; the daemons of all nodes first, since the others count on them.
 
-        Engines are by node; `keys` has by container what its lease is told before all else.
-
-        Raises:
-            Stop: an engine would not.
+        Engines are by node; `keys` has by container what its lease is told before all else. Stops where an engine would not.
         """
         nodes = list(dict.fromkeys(spec.node for spec in specs))
 

@@ -128,7 +128,7 @@ def execute(
     remote: bool = False,
     stopped: Stopped | None = None,
 ) -> Outcome:
-    """Run all containers of a trial.
+    """Run all containers of a trial; whatever becomes of them is its outcome: a full disk is one too, only a bug raises.
 
     Args:
         engines: by node, what starts its containers.
@@ -136,13 +136,10 @@ def execute(
         writer: takes every line and event as it comes.
         limits: when to give up.
         watch: told of every event, for progress.
-        keys: by container, what its lease is told before all else; None for a job without.
-        remote: whether the engines are on other machines, so that both sides have to show that they are there.
         readers: by container, what turns its ordinary lines into events; none for programs that write events themselves.
+        keys: by container, what its lease is told before all else.
+        remote: whether the engines are on other machines, so that both sides have to show that they are there.
         stopped: looked at every now and then; the run ends once it is marked.
-
-    Returns:
-        The outcome, whatever it is: a full disk is one too, only a bug raises.
     """
     started = time.monotonic()
     stopped = stopped or Stopped()
@@ -234,8 +231,7 @@ def _follow(
 def run_tool(engine: Engine, spec: ContainerSpec, say: Callable[[str], None]) -> None:
     """Run one container that prepares something to its end, and `say` every line that it writes.
 
-    Raises:
-        RunFailedError: it would not start or did not end well; the sentence carries its last words.
+    A RunFailedError with its last words where it would not start or did not end well.
     """
     try:
         container = engine.start(spec)

@@ -19,13 +19,9 @@ from runner.run.execute import run_tool
 
 @dataclass(frozen=True)
 class Packer:
-    """A program that packs a folder.
+    """A program of `workloads/` that packs a folder into a file with a suffix.
 
-    Attributes:
-        program: relative to `workloads/`.
-        suffix: of what it writes.
-        sized: whether it writes all images in one size, so that each image size is packed anew.
-        needed: whether the framework's program reads nothing but packed data.
+    `sized`: it writes all images in one size, so that each image size is packed anew. `needed`: the framework reads nothing else.
     """
 
     program: str
@@ -58,19 +54,9 @@ def pack(
     cpus: tuple[int, ...],
     say: Callable[[str], None],
 ) -> Path:
-    """Pack a folder once; a second call finds it packed.
+    """Pack a folder once for a framework, in an image (or environment) of it; a second call finds it packed.
 
-    Args:
-        data: the folder.
-        framework: who is to read it.
-        engine: runs the packer.
-        image: an image (or environment) of that framework and engine.
-        image_size: height and width in pixels that it will be trained at.
-        cpus: cores that the packer may use.
-        say: told of every line of progress.
-
-    Raises:
-        RunFailedError: the packer failed.
+    `image_size` is the height and width in pixels that it will be trained at. A RunFailedError where the packer failed.
     """
     target = packed_path(data, cache_dir(), framework=framework, image_size=image_size)
     if target.exists():

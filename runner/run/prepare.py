@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 class Samplers:
     """Where samplers run: a process of the runner's own Python on this machine, containers of the suite's base on others.
 
-    Attributes:
-        engines: by node; empty in a dry run of hosts.
-        image: of the containers.
+    `engines` are by node, and empty in a dry run of hosts.
     """
 
     describer: Describer
@@ -59,8 +57,6 @@ class Prepared:
         describer: what launchers and dry runs ask.
         engines: by node, what starts its containers; empty in a dry run of hosts.
         data: what the program reads, None for synthetic data.
-        samplers: where those run that look on.
-        seconds: how long it took to make all this ready.
         image_ids: of the image in each host's own engine; empty where there is one engine.
         volume: what the programs are in on hosts; None where they are read from this machine.
         tools: image of emulated nodes; None where there are none.
@@ -87,15 +83,8 @@ class Prepared:
 def prepare(resources: AnyResources, shown: Progress, *, packed_at: int | None, run: str) -> Prepared:
     """Build or find the image, or the environment where there is no container engine, and pack the data if the framework wants that.
 
-    Args:
-        resources: what the request runs on.
-        shown: told of each step.
-        packed_at: height and width in pixels of packed images; None where the program reads them as they are.
-        run: names what is brought onto hosts, and labels it.
-
-    Raises:
-        RequestError: too little disk, an image that can't be built here, or a host that can't take it.
-        RunFailedError: the data could not be packed.
+    A RequestError where that can't be had here, or by a host; a RunFailedError where the data could not be packed. `run` names what is
+    brought onto hosts, and labels it.
     """
     started = time.monotonic()
     unpacked = _to_pack(resources) if packed_at else None
@@ -152,12 +141,7 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
 
 
 def pack_data(resources: Resources, shown: Progress, *, image_size: int) -> Path:
-    """Pack the data into the form that the framework reads, needed or not; returns where it is.
-
-    Raises:
-        RequestError: too little disk, or an image that can't be built here.
-        RunFailedError: the data could not be packed.
-    """
+    """Pack the data into the form that the framework reads, needed or not; returns where it is."""
     if resources.dataset is None:
         raise RequestError("there is no data to pack; give a folder of class folders with JPEGs")
     engine, image = _engine(resources, shown)

@@ -22,12 +22,7 @@ SMALL: Final = (96, 160)
 def make_sample(
     directory: Path, *, images: int, seed: int, side: tuple[int, int] = SMALL, report: Callable[[str], None]
 ) -> None:
-    """Write so many real JPEGs, squares of so many pixels a side, into a directory that does not exist yet, or is empty.
-
-    Raises:
-        RequestError: what makes them can't be installed.
-        RunFailedError: they could not be made.
-    """
+    """Write so many real JPEGs, squares of so many pixels a side, into a directory that does not exist yet, or is empty."""
     python = ensure_environment(lock=SAMPLE_LOCK, requires_python=SAMPLE_PYTHON, cache=cache_dir(), report=report)
     program = str(WORKLOADS / "imagenet_cnn" / "make_sample.py")
     words = (f"--images={images}", f"--seed={seed}", f"--side={side[0]}-{side[1]}")

@@ -49,8 +49,7 @@ Known = Callable[[AnyTrial, ImageUsed], Run | None]
 class Launch:
     """One run of a trial, with nothing left but to start its containers, and the samplers that look on.
 
-    Attributes:
-        job: of one of the suite's own programs; None for an external one.
+    `job` is of one of the suite's own programs; None for an external one.
     """
 
     run_id: str
@@ -62,12 +61,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """The trials of one request, run one after the other.
-
-    Attributes:
-        name: begins every run id, and names the reports.
-        stopped: marked once a trial under way is to end, and no other to begin.
-    """
+    """The trials of one request, run one after the other; `name` begins every run id, and names the reports."""
 
     request: Request
     resources: AnyResources
@@ -81,8 +75,7 @@ class TrialRunner:
     def run_all(self, trials: Sequence[AnyTrial]) -> list[Run]:
         """Run the trials in order, those that belong together at once. A scale whose run failed is not tried again.
 
-        Raises:
-            KeyboardInterrupt: it was stopped, too late for the record of the run that was under way to say so.
+        A KeyboardInterrupt where it was stopped too late for the record of the run that was under way to say so.
         """
         scales = self.request.gpus or self.request.workers
         earlier = list(records_under(self.resources.out)) if scales and 1 not in scales else []

@@ -1,7 +1,6 @@
 """The events of a run, typed: the runner's side of the contract that `workloads/events.py` writes. `parse` reads them.
 
-An event that is not here is a bug of the program that wrote it. Training programs tell of their world, steps, losses and wires; passes
-under a profiler and a node's sampler of themselves, while what they trace or sample goes into tables. Null is what can't be told.
+An event that is not here is a bug of the program that wrote it. Null is what can't be told.
 """
 
 from __future__ import annotations
@@ -11,21 +10,14 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class _Part(BaseModel):
-    """Part of an event."""
+class EventPart(BaseModel):
+    """An event, or part of one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class EventBase(_Part):
-    """What every event carries.
-
-    Attributes:
-        rank: rank of the process that wrote it.
-        t: the process's monotonic clock in seconds.
-        received: the runner's monotonic clock in seconds when the line was read.
-        container: name of the container it came from.
-    """
+class EventBase(EventPart):
+    """What every event carries; `t` is the process's monotonic clock in seconds, `received` the runner's when the line was read."""
 
     rank: int
     t: float
@@ -33,7 +25,7 @@ class EventBase(_Part):
     container: str
 
 
-class FlopPerSample(_Part):
+class FlopPerSample(EventPart):
     """Floating-point operations of one sample: twice the multiply-adds of convolutions and dense layers."""
 
     forward: float
@@ -216,7 +208,7 @@ class RunStop(EventBase):
     parameter_norm: float | None = None
 
 
-class Validated(_Part):
+class Validated(EventPart):
     """One rank's share of the validation samples: the sum of their losses, and how many were classified right."""
 
     samples: int
@@ -255,8 +247,8 @@ class Latency(EventBase):
     """Seconds of batches of inference that had the device to themselves, each time that one was timed.
 
     With transfer: from the samples in the host's memory to the predictions there. Without: from the samples in the device's memory until
-    the device was done; null where nothing is transferred, or the program can't tell. While throughput was measured, `in_flight` batches
-    were under way at once.
+    the device was done; null where nothing is transferred, or the program can't tell. `in_flight` batches were under way at once while
+    throughput was measured.
     """
 
     event: Literal["latency"]
@@ -266,7 +258,7 @@ class Latency(EventBase):
     without_transfer: tuple[float, ...] | None
 
 
-class Bytes(_Part):
+class Bytes(EventPart):
     """Byte counters of one network interface, or of all NVLinks of one GPU."""
 
     rx_bytes: int
@@ -279,7 +271,7 @@ class PortBytes(Bytes):
     link_layer: str
 
 
-class Peer(_Part):
+class Peer(EventPart):
     """TCP connections of one process between two addresses; `port` is the other end's, `connections` how many there are."""
 
     local: str
@@ -289,17 +281,11 @@ class Peer(_Part):
 
 
 class Net(EventBase):
-    """Byte counters at the start or the stop of the measured windows, and at the stop the peers of the process.
+    """Byte counters at the start or the stop of the measured windows, and at the stop the TCP connections of the process with other hosts.
 
     Counters are the host's: ranks with one `node` and `namespace` read the same interfaces, ranks with one `node` the same ports.
-
-    Attributes:
-        node: the runner's name of the host; None on the only one.
-        namespace: number of the network namespace; None from a program that does not tell.
-        ports: by `adapter:port`.
-        nvlink: by UUID of the GPU.
-        peers: of this process, other hosts only; None at the start, or where the program does not tell.
-        local_connections: TCP connections that never leave the host.
+    `node` is None on the only host, `namespace` and `peers` from a program that does not tell. Ports are by `adapter:port`, NVLinks by
+    the UUID of the GPU.
     """
 
     event: Literal["net"]
@@ -360,15 +346,7 @@ StepPart = Literal[Region, "step"]
 
 
 class ProfileStart(EventBase):
-    """A profiler begins.
-
-    Attributes:
-        source: what profiles, e.g. `torch.profiler`.
-        iteration: how many went before.
-        region: the part of each step that it looks at; None for whole steps.
-        steady: whether the rate was steady before.
-        plain_step_seconds: the last steps without it.
-    """
+    """A profiler (`source`, e.g. `torch.profiler`) begins after so many iterations; `plain_step_seconds` are of the last steps without it."""
 
     event: Literal["profile_start"]
     kind: ProfileKind
@@ -419,12 +397,10 @@ class FlopCount(EventBase):
 PowerReading = Literal["instant", "usage"]
 
 
-class MonitoredGpu(_Part):
-    """A GPU that a node's sampler asks.
+class MonitoredGpu(EventPart):
+    """A GPU that a node's sampler asks; `counters` is where its pipes' utilisation comes from.
 
-    Attributes:
-        counters: where its pipes' utilisation comes from, None for nowhere.
-        power_reading: by NVML_FI_DEV_POWER_INSTANT or by nvmlDeviceGetPowerUsage; None of samplers that knew the latter only.
+    Power is read by NVML_FI_DEV_POWER_INSTANT (`instant`) or nvmlDeviceGetPowerUsage; None of samplers that knew the latter only.
     """
 
     index: int

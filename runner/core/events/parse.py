@@ -107,12 +107,7 @@ COLUMNS: Final[Mapping[TableName, Mapping[str, Kind]]] = {
 
 
 class Rows(BaseModel):
-    """Rows of a table of the run, many at once: lists of equal length by the name of their column.
-
-    Attributes:
-        rank: rank of the process that wrote them; 0 for a node's sampler.
-        container: name of the container they came from.
-    """
+    """Rows of a table of the run, many at once: lists of equal length by the name of their column. Rank is 0 for a node's sampler."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -162,8 +157,7 @@ def untag(text: str) -> Line:
 def parse_line(text: str, *, received: float, container: str) -> Event | Rows | None:
     """Read one line of a program's standard output, marked with its rank or not; None when it is ordinary output.
 
-    Raises:
-        EventError: the line has one of the prefixes and breaks the contract.
+    An EventError where the line has one of the prefixes and breaks the contract.
     """
     said = untag(text).said
     prefix = next((prefix for prefix in (PREFIX, ROWS_PREFIX) if said.startswith(prefix)), None)

@@ -36,11 +36,7 @@ def auto(facts: Facts) -> AutoReader:
 
 
 def detect(lines: Iterable[str], facts: Facts) -> DialectName:
-    """Name the dialect of a log.
-
-    Raises:
-        DialectError: no line is in any; the sentence has the first that was tried.
-    """
+    """Name the dialect of a log; a DialectError with its first line where it is in none."""
     reader = auto(facts)
     first_line = ""
     for line in lines:

@@ -33,9 +33,9 @@ class Facts:
 
     Attributes:
         batch_per_device: samples that one device takes in one iteration; None where the log has to tell.
-        devices: devices of the whole job.
+        devices: of the whole job.
         warmup: iterations of the job, from its first, that count in no figure; None for none beyond the program's own.
-        container: name of the container that the log comes from.
+        container: that the log comes from.
         command: the program's argv, from which a dialect takes options that change what a line means.
     """
 

@@ -10,11 +10,7 @@ from runner.run.dialects.base import DialectError, Facts, Reader, no_line
 
 
 class AutoReader:
-    """Is the first reader, in the order of the table, that knows a line of the log.
-
-    Attributes:
-        name: the dialect found; None until then.
-    """
+    """Is the first reader, in the order of the table, that knows a line of the log; `name` is its dialect, None until then."""
 
     def __init__(self, facts: Facts, readers: Mapping[DialectName, Callable[[Facts], Reader]]) -> None:
         self._candidates = {name: make(facts) for name, make in readers.items()}

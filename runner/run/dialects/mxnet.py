@@ -85,11 +85,7 @@ class MxnetReader(LogReader):
         return []
 
     def _batch(self) -> int:
-        """Samples that a device takes at once.
-
-        Raises:
-            DialectError: nobody says, which its first line shows: the run need not go on to its end.
-        """
+        """Samples that a device takes at once; a DialectError at the first line where nobody says: the run need not go on to its end."""
         if self.facts.batch_per_device is None:
             raise DialectError(
                 "Speedometer does not write its batch size; give BATCH, the samples a device takes at once"

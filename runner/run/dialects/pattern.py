@@ -68,11 +68,7 @@ class PatternReader(LogReader):
         return [*events, *self._window(told, steps, received)] if timed else events
 
     def _told(self, text: str) -> Told:
-        """What the groups caught, by their names.
-
-        Raises:
-            DialectError: a search takes too long.
-        """
+        """What the groups caught, by their names; a DialectError where a search takes too long."""
         try:
             with _cpu_limit(LIMIT_S):
                 matches = [expression.search(text) for expression in self._expressions]
@@ -132,11 +128,7 @@ class PatternReader(LogReader):
         return [*events, self._track.window(received, iterations=iterations, samples=samples, seconds=seconds)]
 
     def _per_step(self) -> int:
-        """Samples of all devices in a step.
-
-        Raises:
-            DialectError: nobody says, which the first line shows: the run need not go on to its end.
-        """
+        """Samples of all devices in a step; a DialectError at the first line where nobody says: the run need not go on to its end."""
         if self._samples is None:
             raise DialectError(
                 "neither the pattern nor the command says how many samples a step takes; give --batch N, the samples a "
@@ -172,11 +164,7 @@ class PatternReader(LogReader):
 
 @contextmanager
 def _cpu_limit(seconds: float) -> Iterator[None]:
-    """End what takes more CPU time.
-
-    Raises:
-        TimeoutError: it does.
-    """
+    """End what takes more CPU time with a TimeoutError."""
 
     def expire(*_: object) -> None:
         raise TimeoutError
