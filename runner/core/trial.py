@@ -10,7 +10,7 @@ import json
 import shlex
 import textwrap
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -292,20 +292,10 @@ class ExternalTrial(Frozen):
     repeat: int
     key: str
 
-    @property
-    def profile(self) -> None:
-        """No profiler of the suite's knows the program."""
-        return
-
-    @property
-    def concurrent(self) -> None:
-        """It never shares its devices."""
-        return
-
-    @property
-    def packed_at(self) -> None:
-        """It reads its data as they are."""
-        return
+    # No profiler of the suite's knows it, it never shares its devices, and it reads its data as they are.
+    profile: ClassVar[None] = None
+    concurrent: ClassVar[None] = None
+    packed_at: ClassVar[None] = None
 
     @property
     def measured(self) -> ExternalTrial:

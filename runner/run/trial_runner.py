@@ -28,9 +28,7 @@ from runner.results.find import records_under
 from runner.results.store import RunWriter, baseline_for
 from runner.run import compiled, ssh_keys
 from runner.run.dialects import DIALECTS, auto
-from runner.run.dialects.base import Facts, Reader
-from runner.run.dialects.detection import AutoReader
-from runner.run.dialects.figures import FiguresReader
+from runner.run.dialects.base import AutoReader, Facts, FiguresReader, Reader
 from runner.run.dialects.pattern import PatternReader
 from runner.run.execute import Limits, execute
 from runner.run.monitors import monitoring

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from runner.analysis.grading import measure
 from runner.core.events.parse import Line, parse_events, untag
-from runner.run.dialects import DIALECTS, auto, detect
-from runner.run.dialects.base import DialectError
+from runner.run.dialects import DIALECTS, auto
+from runner.run.dialects.base import DialectError, FiguresReader
 
 NOISE = [
     "",
@@ -93,23 +93,17 @@ def test_a_log_that_is_slow_for_most_of_its_time_is_never_steady_and_counts_whol
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_log_is_found_to_be_in_its_dialect_and_read_by_no_other(name):
+def test_the_dialect_is_found_while_reading_which_loses_no_event_and_no_other_dialect_reads_a_line(name):
     dialect, changes = WHOLE[name]
     lines = text(name).splitlines()
-    assert detect(lines, facts(**changes)) == dialect
+    reader = auto(facts(**changes))
+    events = [event for n, line in enumerate(lines) for event in reader.feed(line, received=float(n))]
+    assert [*events, *reader.close(received=float(len(lines)))] == read(dialect, text(name), **changes)
+    assert reader.name == dialect
     for other in DIALECTS.keys() - {dialect}:
         reader = DIALECTS[other](facts(**changes))
         heard = [event for line in lines for event in reader.feed(line, received=0.0)]
         assert (reader.found, heard) == (False, [])
-
-
-@pytest.mark.parametrize("name", WHOLE)
-def test_finding_the_dialect_while_reading_loses_no_event(name):
-    dialect, changes = WHOLE[name]
-    reader = auto(facts(**changes))
-    lines = text(name).splitlines()
-    events = [event for n, line in enumerate(lines) for event in reader.feed(line, received=float(n))]
-    assert [*events, *reader.close(received=float(len(lines)))] == read(dialect, text(name), **changes)
 
 
 @pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[0]<stderr>:", "Tue Sep  8 09:24:20 2020[0]<stdout>:", "[rank0]:"])
@@ -168,33 +162,39 @@ def test_windows_lie_end_to_end_and_all_events_survive_the_file(name):
     assert list(parse_events(event.model_dump_json() for event in events)) == events
 
 
-def test_a_log_in_the_dialect_that_was_named_is_refused_with_its_first_line_when_it_is_not():
+def test_a_log_in_another_dialect_than_was_named_is_refused_with_its_first_line():
     with pytest.raises(DialectError) as error:
         read("caffe", "\n\nhello world\nEpoch 1 done\n")
     assert str(error.value) == (
         "no line is in dialect caffe; the first line that was tried: 'hello world'; name another with --dialect, say with "
         "--pattern what to look for, or let the program write events"
     )
+    with pytest.raises(DialectError, match="the log is empty"):
+        read("mxnet", "")
 
 
 def test_a_log_in_no_dialect_is_refused_with_its_first_line_and_all_names():
-    lines = ["starting up", "step 1: 3.5 it/s"]
-    every = "any dialect (caffe, mxnet, tf_cnn_benchmarks, horovod, nccl-tests); the first line that was tried: 'starting up'"
-    with pytest.raises(DialectError) as error:
-        detect(lines, facts())
-    assert every in str(error.value)
     reader = auto(facts())
-    for line in lines:
+    for line in ("starting up", "step 1: 3.5 it/s"):
         assert reader.feed(line, received=0.0) == ()
-    assert not reader.found
     with pytest.raises(DialectError) as error:
         reader.close(received=1.0)
+    every = "any dialect (caffe, mxnet, tf_cnn_benchmarks, horovod, nccl-tests); the first line that was tried: 'starting up'"
     assert every in str(error.value)
 
 
-def test_a_program_that_wrote_nothing_is_told_so():
-    with pytest.raises(DialectError, match="the log is empty"):
-        read("mxnet", "")
+def test_of_the_suites_own_programs_the_measured_windows_and_all_losses_are_kept_and_nothing_else():
+    """Prevents warm-up or the log's tail counted as measured, and a run whose beginning or end is told twice."""
+    reader = FiguresReader(DIALECTS["caffe"](facts(batch_per_device=64, warmup=2)), iterations=8)
+    events = [event for line in text("caffe_1.0.log").splitlines() for event in reader.feed(line, received=1.0)]
+    assert reader.close(received=2.0) == ()
+    assert {event.event for event in events} == {"window", "loss"}
+    assert [window.iterations for window in of("window", events)] == [2, 2, 2, 2]
+    # The first is that from iteration 2 to iteration 4: 22.314567 - 22.226701.
+    assert of("window", events)[0].seconds == pytest.approx(0.087866, abs=1e-6)
+    assert [loss.first_iteration for loss in of("loss", events)] == [0, 2, 4, 6, 8, 10, 12, 14]
+    with pytest.raises(DialectError, match="no line is in dialect caffe"):
+        FiguresReader(DIALECTS["caffe"](facts()), iterations=1).close(received=2.0)
 
 
 @pytest.mark.parametrize(

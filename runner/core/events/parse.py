@@ -30,44 +30,6 @@ _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 TableName = Literal["telemetry", "kernels"]
 Kind = Literal["number", "whole", "text", "numbers", "processes"]
 
-_GPU: Final[Mapping[str, Kind]] = {
-    "utilisation_percent": "number",
-    "memory_utilisation_percent": "number",
-    "power_w": "number",
-    "temperature_c": "number",
-    "sm_clock_mhz": "number",
-    "memory_clock_mhz": "number",
-    "slowdown_bits": "whole",
-    "pcie_rx_bytes": "whole",
-    "pcie_tx_bytes": "whole",
-    "nvlink_rx_bytes": "whole",
-    "nvlink_tx_bytes": "whole",
-    "ecc_corrected": "whole",
-    "ecc_uncorrected": "whole",
-    "processes": "processes",
-}
-_COUNTERS: Final[Mapping[str, Kind]] = {
-    "sm_active_percent": "number",
-    "sm_occupancy_percent": "number",
-    "fp64_percent": "number",
-    "fp32_percent": "number",
-    "fp16_percent": "number",
-    "tensor_percent": "number",
-    "dram_percent": "number",
-    "pcie_rx_rate": "number",
-    "pcie_tx_rate": "number",
-    "nvlink_rx_rate": "number",
-    "nvlink_tx_rate": "number",
-}
-_HOST: Final[Mapping[str, Kind]] = {
-    "core_percent": "numbers",
-    "disk_read_bytes": "whole",
-    "disk_write_bytes": "whole",
-    "net_rx_bytes": "whole",
-    "net_tx_bytes": "whole",
-    "clock_mhz": "number",
-}
-
 # `node`, `rank` and `category` are the runner's own; all else is what programs write.
 COLUMNS: Final[Mapping[TableName, Mapping[str, Kind]]] = {
     "telemetry": {
@@ -77,9 +39,40 @@ COLUMNS: Final[Mapping[TableName, Mapping[str, Kind]]] = {
         "device": "text",
         "memory_mib": "number",
         "energy_j": "number",
-        **_GPU,
-        **_COUNTERS,
-        **_HOST,
+        # of a GPU
+        "utilisation_percent": "number",
+        "memory_utilisation_percent": "number",
+        "power_w": "number",
+        "temperature_c": "number",
+        "sm_clock_mhz": "number",
+        "memory_clock_mhz": "number",
+        "slowdown_bits": "whole",
+        "pcie_rx_bytes": "whole",
+        "pcie_tx_bytes": "whole",
+        "nvlink_rx_bytes": "whole",
+        "nvlink_tx_bytes": "whole",
+        "ecc_corrected": "whole",
+        "ecc_uncorrected": "whole",
+        "processes": "processes",
+        # of its counters
+        "sm_active_percent": "number",
+        "sm_occupancy_percent": "number",
+        "fp64_percent": "number",
+        "fp32_percent": "number",
+        "fp16_percent": "number",
+        "tensor_percent": "number",
+        "dram_percent": "number",
+        "pcie_rx_rate": "number",
+        "pcie_tx_rate": "number",
+        "nvlink_rx_rate": "number",
+        "nvlink_tx_rate": "number",
+        # of a host
+        "core_percent": "numbers",
+        "disk_read_bytes": "whole",
+        "disk_write_bytes": "whole",
+        "net_rx_bytes": "whole",
+        "net_tx_bytes": "whole",
+        "clock_mhz": "number",
     },
     "kernels": {
         "node": "text",

@@ -6,16 +6,13 @@ another, so that their order decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, cast, get_args
 
 from runner.core.request import DialectName
-from runner.run.dialects.base import DialectError, Facts, LogReader, Reader, no_line
-from runner.run.dialects.detection import AutoReader
-
-__all__ = ["DIALECTS", "UNITS", "DialectError", "DialectName", "Facts", "Reader", "auto", "detect"]
+from runner.run.dialects.base import AutoReader, Facts, LogReader
 
 
 def _reader(name: DialectName) -> type[LogReader]:
@@ -33,15 +30,3 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType({name: reader.unit for name, 
 def auto(facts: Facts) -> AutoReader:
     """A reader that finds the dialect by itself while the log is written."""
     return AutoReader(facts, DIALECTS)
-
-
-def detect(lines: Iterable[str], facts: Facts) -> DialectName:
-    """Name the dialect of a log; a DialectError with its first line where it is in none."""
-    reader = auto(facts)
-    first_line = ""
-    for line in lines:
-        first_line = first_line or line.strip()
-        reader.feed(line, received=0.0)
-        if reader.name is not None:
-            return reader.name
-    raise DialectError(no_line(first_line, *DIALECTS))

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from runner.core.errors import RunFailedError
 from runner.core.events import Event, FirstStep, Loss, RunStop, WarmupEnd, Window
 from runner.core.events.parse import Line, untag
+from runner.core.request import DialectName
 
 SHOWN: Final = 200
 LONGEST: Final = 4096
@@ -65,32 +67,16 @@ class Facts:
 class Reader(Protocol):
     """Reads the log of one container, line by line."""
 
-    @property
-    def found(self) -> bool:
-        """Whether a line that only this dialect writes was read."""
-
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
-        """Take in one line of any stream.
+        """Take in one line of any stream, as the program wrote it: the events that it completes.
 
-        Args:
-            text: the line as the program wrote it, without its end.
-            received: the runner's monotonic clock in seconds when it was read.
-
-        Returns:
-            The events that this line completed.
+        `received` is the runner's monotonic clock in seconds when it was read.
         """
 
     def close(self, *, received: float) -> tuple[Event, ...]:
-        """Take note that the program ended well.
+        """Take note that the program ended well: the events that waited for the whole log.
 
-        Args:
-            received: the runner's monotonic clock in seconds when it ended.
-
-        Returns:
-            The events that waited for the whole log.
-
-        Raises:
-            DialectError: no line is in this dialect, or the log lacks what the figures need.
+        A DialectError where no line is in this dialect, or the log lacks what the figures need.
         """
 
 
@@ -104,10 +90,9 @@ def finite(text: str) -> float | None:
 
 
 class LogReader(ABC):
-    """Base of the readers: strips prefixes, remembers the first line, and keeps complaints for the end.
+    """Base of the dialects: strips prefixes, remembers the first line, and keeps complaints for the end.
 
-    Attributes:
-        unit: what the log counts, in its own words.
+    `unit` is what the log counts, in its own words; `found` whether a line that only this dialect writes was read.
     """
 
     name: ClassVar[str]
@@ -115,14 +100,10 @@ class LogReader(ABC):
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._found = False
+        self.found = False
+        self._track = Track(facts.container)
         self._first_line = ""
         self._fault: str | None = None
-
-    @property
-    def found(self) -> bool:
-        """Whether a line that only this dialect writes was read."""
-        return self._found
 
     def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
         """Take in one line; see `Reader.feed`."""
@@ -131,12 +112,8 @@ class LogReader(ABC):
         return tuple(self._read(untag(text.rstrip()), received))
 
     def close(self, *, received: float) -> tuple[Event, ...]:
-        """End the log; see `Reader.close`.
-
-        Raises:
-            DialectError: no line is in this dialect, or the log lacks what the figures need.
-        """
-        if not self._found:
+        """End the log; see `Reader.close`."""
+        if not self.found:
             raise DialectError(self._nothing_found())
         events = tuple(self._end(received))
         if self._fault is not None:
@@ -157,7 +134,7 @@ class LogReader(ABC):
 
     @abstractmethod
     def _read(self, line: Line, received: float) -> list[Event]:
-        """Events that a line completes; sets `_found` and may complain."""
+        """Events that a line completes; sets `found` and may complain."""
 
     def _nothing_found(self) -> str:
         """The sentence for a log without a line of this dialect."""
@@ -175,82 +152,105 @@ def no_line(first_line: str, *names: str) -> str:
     return f"no line is in {which}; {tried}; name another with --dialect, say with --pattern what to look for, or let the program write events"
 
 
+class AutoReader:
+    """Is the first reader, in the order of the table, that knows a line of the log; `name` is its dialect, None until then."""
+
+    def __init__(self, facts: Facts, readers: Mapping[DialectName, type[LogReader]]) -> None:
+        self._candidates = {name: make(facts) for name, make in readers.items()}
+        self._waiting: dict[DialectName, list[Event]] = {name: [] for name in readers}
+        self._first_line = ""
+        self.name: DialectName | None = None
+
+    def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
+        """Take in one line; the events of the lines before come with the one that tells the dialect."""
+        self._first_line = self._first_line or text.strip()
+        if self.name is not None:
+            return self._candidates[self.name].feed(text, received=received)
+        for name, reader in self._candidates.items():
+            self._waiting[name] += reader.feed(text, received=received)
+        self.name = next((name for name, reader in self._candidates.items() if reader.found), None)
+        return tuple(self._waiting[self.name]) if self.name else ()
+
+    def close(self, *, received: float) -> tuple[Event, ...]:
+        """End the log; see `Reader.close`."""
+        if self.name is None:
+            raise DialectError(no_line(self._first_line, *self._candidates))
+        return self._candidates[self.name].close(received=received)
+
+
+class FiguresReader:
+    """Keeps the losses and the measured windows that another reader finds in the log of one of the suite's own programs.
+
+    Where a run begins and ends, that program says itself; `iterations` are measured, and the log may go on after them.
+    """
+
+    def __init__(self, reader: Reader, *, iterations: int) -> None:
+        self._reader = reader
+        self._left = iterations
+
+    def feed(self, text: str, *, received: float) -> tuple[Event, ...]:
+        """Take in one line; see `Reader.feed`."""
+        return self._kept(self._reader.feed(text, received=received))
+
+    def close(self, *, received: float) -> tuple[Event, ...]:
+        """End the log; see `Reader.close`."""
+        return self._kept(self._reader.close(received=received))
+
+    def _kept(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+        found: list[Event] = []
+        for event in events:
+            if isinstance(event, Window):
+                if event.iterations <= self._left:
+                    found.append(event)
+                self._left -= event.iterations
+            elif isinstance(event, Loss):
+                found.append(event)
+        return tuple(found)
+
+
 class Track:
     """Makes the events of one rank and adds up what they hold."""
 
     def __init__(self, container: str, *, rank: int = 0) -> None:
-        self._container = container
-        self._rank = rank
-        self._origin: float | None = None
-        self._index = 0
-        self._elapsed_s = 0.0
+        self.windows = 0
+        self._told = {"container": container, "rank": rank}
+        self._next_start: float | None = None
         self._iterations = 0
         self._samples = 0
 
-    @property
-    def windows(self) -> int:
-        """How many windows there are."""
-        return self._index
+    def _made(self, received: float, **fields: Any) -> dict[str, Any]:
+        return {**self._told, "t": received, "received": received, **fields}
 
     def first_step(self, received: float) -> FirstStep:
         """The first iteration of the job is done."""
-        return FirstStep(event="first_step", rank=self._rank, t=received, received=received, container=self._container)
+        return FirstStep(**self._made(received, event="first_step"))
 
     def warmup_end(self, received: float, *, iterations: int) -> WarmupEnd:
         """The measured iterations begin at `received`; `iterations` of the job came before."""
-        self._origin = received
-        return WarmupEnd(
-            event="warmup_end",
-            iterations=iterations,
-            rank=self._rank,
-            t=received,
-            received=received,
-            container=self._container,
-        )
+        self._next_start = received
+        return WarmupEnd(**self._made(received, event="warmup_end", iterations=iterations))
 
     def window(self, received: float, *, iterations: int, samples: int, seconds: float) -> Window:
         """The next stretch of iterations took `seconds`."""
-        if self._origin is None:
-            self._origin = received - seconds
-        made = Window(
-            event="window",
-            index=self._index,
-            start=self._origin + self._elapsed_s,
-            iterations=iterations,
-            samples=samples,
-            seconds=seconds,
-            rank=self._rank,
-            t=received,
-            received=received,
-            container=self._container,
-        )
-        self._index += 1
-        self._elapsed_s += seconds
+        start = received - seconds if self._next_start is None else self._next_start
+        sizes = {"iterations": iterations, "samples": samples, "seconds": seconds}
+        made = Window(**self._made(received, event="window", index=self.windows, start=start, **sizes))
+        self.windows += 1
+        self._next_start = start + seconds
         self._iterations += iterations
         self._samples += samples
         return made
 
+    def measured(self, received: float, *, begin: int, iterations: int, samples: int, seconds: float) -> list[Event]:
+        """The next window, which begins after `begin` iterations; before the first of all, the end of the warm-up."""
+        before = [] if self.windows else [self.warmup_end(received - seconds, iterations=begin)]
+        return [*before, self.window(received, iterations=iterations, samples=samples, seconds=seconds)]
+
     def loss(self, received: float, *, iteration: int, value: float | None) -> Loss:
         """The loss that the log tells of an iteration; None where it is not finite."""
-        return Loss(
-            event="loss",
-            first_iteration=iteration,
-            values=(value,),
-            rank=self._rank,
-            t=received,
-            received=received,
-            container=self._container,
-        )
+        return Loss(**self._made(received, event="loss", first_iteration=iteration, values=(value,)))
 
     def stop(self, received: float) -> RunStop:
         """The end: iterations and samples are those of the windows, the norm of the weights is in no log."""
-        return RunStop(
-            event="run_stop",
-            iterations=self._iterations,
-            samples=self._samples,
-            parameter_norm=None,
-            rank=self._rank,
-            t=received,
-            received=received,
-            container=self._container,
-        )
+        sums = {"iterations": self._iterations, "samples": self._samples}
+        return RunStop(**self._made(received, event="run_stop", **sums))

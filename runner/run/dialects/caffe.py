@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 from runner.core.events import Event
 from runner.core.events.parse import Line
 from runner.core.request import DialectName
-from runner.run.dialects.base import Facts, LogReader, Track, finite
+from runner.run.dialects.base import Facts, LogReader, finite
 
 _GLOG: Final = re.compile(
     r"^[IWEF]\d{4,8} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d\.\d+) +\d+ (?P<file>[\w.]+):\d+\] (?P<message>.*)$"
@@ -51,12 +51,10 @@ class CaffeReader(LogReader):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._track = Track(facts.container)
         self._last: int | None = None
         self._stamp_s = 0.0
         self._on_cpu = False
         self._tested = False
-        self._begun = False
         self._rates = False
         # The text of the first net and of the solver follows a line of glog's without a prefix of its own.
         self._block = ""
@@ -96,7 +94,7 @@ class CaffeReader(LogReader):
 
     def _step(self, step: re.Match[str], received: float, *, stamp_s: float) -> list[Event]:
         """Read a display line: its loss, and the window since the line before."""
-        self._found = True
+        self.found = True
         iteration = int(step["iteration"])
         events: list[Event] = []
         if self._last is None and iteration == 0:
@@ -123,13 +121,8 @@ class CaffeReader(LogReader):
         samples = self._samples_per_iteration()
         if samples is None:
             return []
-        events: list[Event] = []
-        if not self._begun:
-            self._begun = True
-            events.append(self._track.warmup_end(received - seconds, iterations=since))
         count = iteration - since
-        events.append(self._track.window(received, iterations=count, samples=count * samples, seconds=seconds))
-        return events
+        return self._track.measured(received, begin=since, iterations=count, samples=count * samples, seconds=seconds)
 
     def _samples_per_iteration(self) -> int | None:
         """Samples of all devices in one iteration; complains where nobody says."""

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from runner.core.events import Event
 from runner.core.events.parse import Line
 from runner.core.request import DialectName
-from runner.run.dialects.base import Facts, LogReader, Track, finite
+from runner.run.dialects.base import Facts, LogReader, finite
 
 # Defaults of --num-batches-per-iter and --num-warmup-batches in all of Horovod's synthetic benchmarks.
 BATCHES_PER_ITER: Final = 10
@@ -36,7 +36,6 @@ class HorovodReader(LogReader):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._track = Track(facts.container)
         self._batches = facts.option("--num-batches-per-iter", BATCHES_PER_ITER)
         self._batch = facts.batch_per_device
         self._done: int | None = None  # iterations of the job so far; None until its warm-up is over
@@ -51,7 +50,7 @@ class HorovodReader(LogReader):
             self._done = self.facts.option("--num-warmup-batches", WARMUP_BATCHES)
             return [self._track.warmup_end(received, iterations=self._done)]
         elif match := _ITER.match(text):
-            self._found = True
+            self.found = True
             return self._iter(finite(match["rate"]), received)
         return []
 
@@ -75,15 +74,9 @@ class HorovodReader(LogReader):
         if self._batch is None:
             self.complain("the horovod log has no line `Batch size: N`; give BATCH, the samples a device takes at once")
             return []
-        samples = self._batches * self._batch
-        return [
-            self._track.window(
-                received,
-                iterations=self._batches,
-                samples=samples * self.facts.devices,
-                seconds=samples / rate,
-            )
-        ]
+        own = self._batches * self._batch
+        samples = own * self.facts.devices
+        return [self._track.window(received, iterations=self._batches, samples=samples, seconds=own / rate)]
 
     def _end(self, received: float) -> list[Event]:
         if self._track.windows == 0:

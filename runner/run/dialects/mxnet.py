@@ -71,7 +71,7 @@ class MxnetReader(LogReader):
         match = _SPEED.search(line.text)
         if match is None or int(match["batch"]) == 0:  # a loop that counts from 0 times its first batch alone
             return []
-        self._found = True
+        self.found = True
         self._batch()
         loss = _LOSS.search(match["metrics"])
         row = _Row(
@@ -117,10 +117,9 @@ class MxnetReader(LogReader):
             if not row.speed or begin < (self.facts.warmup or 0):
                 continue
             samples = worker.frequent * batch
-            seconds = samples / row.speed
-            if track.windows == 0:
-                events.append(track.warmup_end(row.received - seconds, iterations=begin))
-            events.append(track.window(row.received, iterations=worker.frequent, samples=samples, seconds=seconds))
+            events += track.measured(
+                row.received, begin=begin, iterations=worker.frequent, samples=samples, seconds=samples / row.speed
+            )
         if track.windows == 0:
             self.complain(
                 f"the mxnet log has no speed after iteration {self.facts.warmup or 0}; give Speedometer a smaller "

@@ -21,7 +21,7 @@ from typing import ClassVar, Final, Literal
 from runner.core.events import Bandwidth, Event
 from runner.core.events.parse import Line
 from runner.core.request import DialectName
-from runner.run.dialects.base import Facts, LogReader, Track, finite
+from runner.run.dialects.base import Facts, LogReader, finite
 
 _HEADER: Final = re.compile(
     r"^#\s+(?:size\s+count|(?P<old>bytes\s+N))\s+type\b.*\balgbw\s+busbw\s+(?P<check>#wrong|error|res)\s+time\b"
@@ -68,9 +68,8 @@ class NcclTestsReader(LogReader):
         return []
 
     def _row(self, match: re.Match[str], received: float) -> list[Event]:
-        self._found = True
-        made = [self._result(match, column, received) for column in (0, 1)]
-        return [event for event in made if event is not None]
+        self.found = True
+        return [made for column in (0, 1) if (made := self._result(match, column, received))]
 
     def _result(self, match: re.Match[str], column: Literal[0, 1], received: float) -> Bandwidth | None:
         """One half of a row; None where the collective has no such placement."""
@@ -113,7 +112,7 @@ class NcclTestsReader(LogReader):
                 f"nccl-tests measured 0 GB/s for its largest message ({self._largest[0]} bytes); give it two devices or "
                 "more, and messages of megabytes with -e"
             )
-        return [Track(self.facts.container).stop(received)]
+        return [self._track.stop(received)]
 
 
 def bus_bandwidth(events: Sequence[Event]) -> float | None:

@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 from runner.core.events import Event
 from runner.core.events.parse import Line
 from runner.core.log_pattern import TIMES, LogPattern
-from runner.run.dialects.base import SHOWN, DialectError, Facts, LogReader, Track, finite
+from runner.run.dialects.base import SHOWN, DialectError, Facts, LogReader, finite
 
 LIMIT_S: Final = 1.0
 """CPU seconds for one line, of which a sound pattern takes some microseconds."""
@@ -36,7 +36,6 @@ class PatternReader(LogReader):
     def __init__(self, facts: Facts, pattern: LogPattern) -> None:
         super().__init__(facts)
         self._expressions = [re.compile(line) for line in pattern.lines]
-        self._track = Track(facts.container)
         self._tail: deque[str] = deque(maxlen=_TAIL)
         self._speaker: int | None = None
         self._samples = facts.batch_per_device * facts.devices if facts.batch_per_device else None
@@ -50,7 +49,7 @@ class PatternReader(LogReader):
         told = self._told(line.text)
         if not told:
             return []
-        self._found = True
+        self.found = True
         self._take_samples(told)
         timed = any(name in told for name in TIMES)
         rank = int(told["rank"]) if told.get("rank", "").isdecimal() else line.rank or 0
@@ -122,10 +121,7 @@ class PatternReader(LogReader):
         begin = max(0, self._done - iterations)
         if begin < (self.facts.warmup or 0):
             return []
-        events: list[Event] = []
-        if self._track.windows == 0:
-            events.append(self._track.warmup_end(received - seconds, iterations=begin))
-        return [*events, self._track.window(received, iterations=iterations, samples=samples, seconds=seconds)]
+        return self._track.measured(received, begin=begin, iterations=iterations, samples=samples, seconds=seconds)
 
     def _per_step(self) -> int:
         """Samples of all devices in a step; a DialectError at the first line where nobody says: the run need not go on to its end."""

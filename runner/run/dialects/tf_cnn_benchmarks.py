@@ -26,7 +26,7 @@ from typing import ClassVar, Final
 from runner.core.events import Event
 from runner.core.events.parse import Line
 from runner.core.request import DialectName
-from runner.run.dialects.base import Facts, LogReader, Track, finite
+from runner.run.dialects.base import Facts, LogReader, finite
 
 # Batches before step 1 when --num_warmup_batches is not given.
 WARMUP_BATCHES: Final = 10
@@ -80,7 +80,6 @@ class TfCnnBenchmarksReader(LogReader):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._track = Track(facts.container)
         self._before = facts.option("--num_warmup_batches", WARMUP_BATCHES)
         self._forgetful = any(word.lstrip("-").startswith("display_perf_ewma") for word in facts.words)
         self._rows: dict[int, _Row] = {}
@@ -98,7 +97,7 @@ class TfCnnBenchmarksReader(LogReader):
         if match := _ROW.search(text):
             return self._row(match, received)
         if match := _TOTAL.search(text):
-            self._found = True
+            self.found = True
             self._total = (float(match["rate"]), received) if finite(match["rate"]) else None
         elif _WARM.search(text) and not self._warm:
             self._warm = True
@@ -127,7 +126,7 @@ class TfCnnBenchmarksReader(LogReader):
             )
 
     def _row(self, match: re.Match[str], received: float) -> list[Event]:
-        self._found = True
+        self.found = True
         step, rate = int(match["step"]), finite(match["rate"])
         known = self._rows.get(step)
         if rate and (known is None or rate < known.rate):
