@@ -8,6 +8,7 @@ where an engine still answers; where none does, the lease ends the node's part.
 from __future__ import annotations
 
 import queue
+import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,6 @@ from runner.engines.base import Engine, EngineError, Line
 from runner.results.store import RunWriter
 from runner.run.container_group import POLL_S, TAIL_LENGTH, TAIL_LINES, ContainerGroup, Lost, Stop
 from runner.run.dialects.base import Reader
-from runner.run.mpi_output import TornLines
 
 # How long a run may stay silent. TorchInductor compiles a network of 50 layers and times its kernels for three minutes on 16 cores.
 SILENCE_S: Final = 600.0
@@ -36,6 +36,12 @@ SEARCH_SILENCE_S: Final = 1800.0
 HELPERS_GRACE_S: Final = 30.0
 # Between two looks whether the record can still be written.
 WRITTEN_S: Final = 1.0
+# Characters that are kept of all lines that mpirun has torn, and what one more rank counts for: what begins lines and ends none fills no
+# memory either.
+MOST_TORN: Final = 2**25
+_EACH_RANK: Final = 256
+# Behind a job number, which horovodrun's own prefix has not: that one is put before whole lines.
+_MPI_TAG: Final = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:")
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,41 @@ class Limits:
             raise Stop(
                 "silent", f"no output for {self.silence_s:.0f} s; the job hangs, or needs a longer --inactivity-timeout"
             )
+
+
+class TornLines:
+    """Takes in the physical lines of one stream; gives those that its ranks wrote, each behind one tag.
+
+    What a rank writes, mpirun forwards in pieces of 4,096 bytes at most, each behind a tag such as `[1,3]<stdout>:` and no end of line of
+    its own (Open MPI's --tag-output, orte/mca/iof/base/iof_base_output.c). Where ranks write at once, a physical line is then a chain of
+    pieces of several ranks, of which only the last has come to its end.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[str, list[str]] = {}
+        self._kept = 0
+
+    def feed(self, text: str) -> tuple[str, ...]:
+        """Take in a physical line without its end: the lines that it completes, which are none or one, or two behind untagged text."""
+        tags = list(_MPI_TAG.finditer(text))
+        if not tags:
+            return (text,)
+        edges = [*(tag.start() for tag in tags), len(text)]
+        for tag, end in zip(tags[:-1], edges[1:-1], strict=True):
+            if self._kept < MOST_TORN:
+                self._begun.setdefault(tag.group(), []).append(text[tag.end() : end])
+                self._kept += _EACH_RANK + end - tag.end()
+        last = tags[-1].group()
+        untagged = (text[: edges[0]],) if edges[0] else ()
+        pieces = self._begun.pop(last, [])
+        self._kept -= sum(_EACH_RANK + len(piece) for piece in pieces)
+        return (*untagged, last + "".join(pieces) + text[tags[-1].end() :])
+
+    def close(self) -> tuple[str, ...]:
+        """Give what was begun and never ended."""
+        rest = tuple(tag + "".join(pieces) for tag, pieces in self._begun.items())
+        self._begun, self._kept = {}, 0
+        return rest
 
 
 @dataclass

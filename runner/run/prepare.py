@@ -132,7 +132,7 @@ def preview(resources: AnyResources, *, packed_at: int | None) -> Prepared:
         describer=describer,
         engines={},
         engine_details=EngineDetails(version=None, reason=resources.engine.reason),
-        image_used=_suite_image(image, image.reference) if isinstance(image, ImageSpec) else _as_found(image),
+        image_used=_unbuilt(image),
         data=data,
         samplers=_samplers_on({}, _volume("RUN")) if way == "hosts" else samplers_here(node),
         tools=tools_base().reference if way == "emulated" else None,
@@ -208,7 +208,7 @@ def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed
     image = resources.image
     if isinstance(image, HostSoftware):
         shown.stage(f"no container: {image.reference} runs as it is")
-        return _own(image), _as_found(image)
+        return _own(image), _unbuilt(image)
     if isinstance(image, ImageSpec) and not resources.engine.in_containers:
         why = resources.engine.reason
         shown.stage(f"no container: {image.name} runs in a virtual environment of the suite's own ({why})")
@@ -221,22 +221,18 @@ def _engine(resources: AnyResources, shown: Progress) -> tuple[Engine, ImageUsed
 def _image(resources: AnyResources, client: Client, shown: Progress) -> ImageUsed:
     """Have the image in an engine; one that is given is taken as it is."""
     if not isinstance(resources.image, ImageSpec):
-        return _as_found(resources.image)
+        return _unbuilt(resources.image)
     built = ensure(resources.image, client=client, cache=cache_dir(), report=shown.stage)
     return ImageUsed(reference=built.reference, id=built.id, digest=built.digest, lock_sha256=built.lock_sha256)
 
 
-def _suite_image(image: ImageSpec, reference: str) -> ImageUsed:
-    """An image of the suite's that is not built: by its lock alone."""
-    return ImageUsed(reference=reference, id=None, digest=None, lock_sha256=image.lock_sha256)
-
-
-def _as_found(image: CustomImage | HostSoftware) -> ImageUsed:
-    """What is taken as it is; of the machine's own software nothing names every byte."""
-    if isinstance(image, HostSoftware):
-        return ImageUsed(reference=image.reference, id=None, digest=None, lock_sha256=None)
-    found = image.found
-    return ImageUsed(reference=found.reference, id=found.id, digest=found.digest, lock_sha256=found.lock_sha256)
+def _unbuilt(image: ImageSpec | CustomImage | HostSoftware) -> ImageUsed:
+    """What is taken as it is, or named without a build by its lock alone; of the machine's own software nothing names every byte."""
+    if isinstance(image, CustomImage):
+        found = image.found
+        return ImageUsed(reference=found.reference, id=found.id, digest=found.digest, lock_sha256=found.lock_sha256)
+    lock = image.lock_sha256 if isinstance(image, ImageSpec) else None
+    return ImageUsed(reference=image.reference, id=None, digest=None, lock_sha256=lock)
 
 
 def _own(image: HostSoftware) -> LocalEngine:
@@ -261,7 +257,8 @@ def _venv(image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
         report=shown.stage,
         extra_index=image.extra_index,
     )
-    return LocalEngine(python, WORKLOADS), _suite_image(image, f"{image.name} (virtual environment)")
+    used = _unbuilt(image).model_copy(update={"reference": f"{image.name} (virtual environment)"})
+    return LocalEngine(python, WORKLOADS), used
 
 
 def _to_pack(resources: AnyResources) -> Dataset | None:

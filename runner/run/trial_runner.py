@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -13,12 +14,14 @@ from typing import Final
 from runner.cluster.machine import provenance
 from runner.cluster.machine.local_node import PORTS
 from runner.cluster.machine.snapshot import free_ports
+from runner.core.cache import cache_dir
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.events import Event, Pace
 from runner.core.interrupts import Stopped, held
 from runner.core.record import ImageUsed, RunPlan, RunRecord
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, paced, title
+from runner.engines.user import give
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.external import container, image_label
 from runner.plan.launch import launch, monitor
@@ -26,7 +29,7 @@ from runner.plan.launch.job import Job, take_seats
 from runner.report.progress import Aside, Progress
 from runner.results.find import records_under
 from runner.results.store import RunWriter, baseline_for
-from runner.run import compiled, ssh_keys
+from runner.run import ssh_keys
 from runner.run.dialects import DIALECTS, auto
 from runner.run.dialects.base import AutoReader, Facts, FiguresReader, Reader
 from runner.run.dialects.pattern import PatternReader
@@ -135,7 +138,7 @@ class TrialRunner:
         """Run one trial and leave its record, whatever becomes of it."""
         trial, run_id, job = launch.trial, launch.run_id, launch.job
         if job:
-            compiled.make_ready(job.mounts, user=job.user)
+            make_ready(job.mounts, user=job.user)
         describer, cluster = self.prepared.describer, self.resources.cluster
         workload = self.resources.workload if isinstance(self.resources, Resources) else None
         placement = trial.placement if isinstance(trial, Trial) and trial.nodes > 1 else ()
@@ -307,7 +310,7 @@ def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: 
     """A trial with the paths, user and port that it runs with; each job gets a port of its own."""
     describer = prepared.describer
     remote = resources.cluster.way == "hosts"
-    store = None if remote else compiled.store_for(trial, engine=describer.name, software=resources.image.software)
+    store = None if remote else compiler_store(trial, engine=describer.name, software=resources.image.software)
     mounts = describer.mounts(prepared.data)
     if store:
         mounts += (Mount(source=str(store), target=describer.place(store), read_only=False),)
@@ -330,6 +333,27 @@ def make_job(trial: Trial, resources: Resources, prepared: Prepared, *, run_id: 
         entrypoint=resources.image.entrypoint,
         compiled=describer.place(store) if store else None,
     )
+
+
+def compiler_store(trial: Trial, *, engine: str, software: str) -> Path | None:
+    """Where the compilers of a trial keep their work between runs, which takes them minutes the first time; None where they have none.
+
+    It is the one directory of this machine that a training may write to. Nothing measured is touched by it: a network is compiled before
+    the first step ends. One software's work is of no use to another, and what an engine's user wrote may be closed to another's.
+    """
+    if "compile" not in trial.techniques:
+        return None
+    digest = hashlib.sha256(f"{engine}\n{software}".encode()).hexdigest()
+    return cache_dir() / "compiled" / digest[:16]
+
+
+def make_ready(mounts: Iterable[Mount], *, user: str) -> None:
+    """Make the directories of a job that it may write to, for its user and for nobody else."""
+    for one in mounts:
+        if not one.read_only:
+            store = Path(one.source)
+            store.mkdir(mode=0o700, parents=True, exist_ok=True)
+            give(store, user)
 
 
 def cell(trial: AnyTrial) -> str:

@@ -24,8 +24,8 @@ from runner.core.measurement import CompiledGraphs
 from runner.plan import discovery
 from runner.plan.launch import launch
 from runner.plan.plan import plan
-from runner.run import compiled, prepare
-from runner.run.trial_runner import make_job
+from runner.run import prepare
+from runner.run.trial_runner import compiler_store, make_job, make_ready
 
 machine = test_custom_image.machine
 
@@ -68,12 +68,12 @@ def test_a_training_that_does_not_compile_has_none(machine, cache, names):
 def test_each_software_and_engine_has_its_own(machine, cache):
     trial = job(preset="tuned").trial
     stores = {
-        compiled.store_for(trial, engine=engine, software=software)
+        compiler_store(trial, engine=engine, software=software)
         for engine in ("docker", "host")
         for software in ("sha256:7", "sha256:8")
     }
     assert len(stores) == 4
-    assert compiled.store_for(trial, engine="docker", software="sha256:7") in stores
+    assert compiler_store(trial, engine="docker", software="sha256:7") in stores
 
 
 def test_it_is_the_jobs_own_and_closed_to_others(tmp_path):
@@ -83,7 +83,7 @@ def test_it_is_the_jobs_own_and_closed_to_others(tmp_path):
         Mount(source=str(store), target="/dlscale/out", read_only=False),
     )
     for _ in range(2):
-        compiled.make_ready(mounts, user="10001:10001")
+        make_ready(mounts, user="10001:10001")
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
     assert store.stat().st_uid == (10001 if os.getuid() == 0 else os.getuid())
     assert not shown.exists()

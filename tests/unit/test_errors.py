@@ -1,7 +1,6 @@
 """Prevents: a traceback for a file that is closed, full or oddly named, and a bug that looks like a user's mistake."""
 
 import errno
-import json
 
 import pytest
 
@@ -11,26 +10,15 @@ from runner.core import errors
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (
-            PermissionError(errno.EACCES, "Permission denied", "/a/[b]"),
-            "/a/[b] can't be read or written (Permission denied)",
-        ),
+        (PermissionError(errno.EACCES, "Permission denied", "/a/[b]"), "/a/[b] can't be read or written (Permission "),
         (OSError(errno.EROFS, "Read-only file system", "/mnt/x"), "/mnt/x can't be read or written (Read-only"),
-        (
-            OSError(errno.ENOSPC, "No space left on device"),
-            "standard output or a file can't be read or written (No space",
-        ),
+        (OSError(errno.ENOSPC, "No space left on device"), "standard output or a file can't be read or written (No "),
         (NotADirectoryError(errno.ENOTDIR, "Not a directory", b"/etc/passwd/x"), "can't be read or written (Not a dir"),
+        (UnicodeEncodeError("utf-8", "/data/caf\udce9/x", 9, 10, "surrogates not allowed"), "/data/caf\\udce9/x"),
     ],
 )
 def test_an_error_of_the_system_about_a_path_is_a_sentence(error, sentence):
     assert sentence in (errors.about_a_file(error) or "")
-
-
-def test_a_name_that_is_not_utf8_is_shown():
-    with pytest.raises(UnicodeEncodeError) as caught:
-        json.dumps("/data/caf\udce9/x", ensure_ascii=False).encode()
-    assert "/data/caf\\udce9/x" in (errors.about_a_file(caught.value) or "")
 
 
 @pytest.mark.parametrize(

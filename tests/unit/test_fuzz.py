@@ -22,55 +22,25 @@ from runner.engines.process import CommandError
 ROOT = Path(__file__).parents[2]
 CASES = 200
 NASTY = (
-    *(
-        "",
-        " ",
-        "0",
-        "-1",
-        "1.5",
-        "1e9",
-        "9" * 30,
-        "9" * 5000,
-        "\N{FULLWIDTH DIGIT ONE}",
-        "nan",
-        "inf",
-        "0x10",
-        "1_0",
-        "+1",
-        "--",
-        "=",
-        ",",
-    ),
-    *(
-        "x" * 300,
-        "x" * 5000,
-        "../../x",
-        "/dev/null",
-        "/proc/self/mem",
-        "/etc/shadow/x",
-        ".",
-        "a\nb",
-        "\x1b[31m",
-        "\u00e9\u202e",
-        "1,,2",
-    ),
-    *(
-        "1,-1",
-        "a:b:c",
-        "a:99999999999",
-        "$(touch x)",
-        "%s",
-        "{}",
-        "[x](y)",
-        "None",
-        "true",
-        "1gbit;rm",
-        "a b",
-        "\udcff",
-        "*",
-        "~",
-        "~nobody/x",
-    ),
+    "", " ", "0", "-1", "1.5", "1e9", "9" * 30, "9" * 5000, "\N{FULLWIDTH DIGIT ONE}", "nan", "inf", "0x10", "1_0", "+1", "--", "=", ",",
+    "x" * 300, "x" * 5000, "../../x", "/dev/null", "/proc/self/mem", "/etc/shadow/x", ".", "a\nb", "\x1b[31m", "\u00e9\u202e", "1,,2",
+    "1,-1", "a:b:c", "a:99999999999", "$(touch x)", "%s", "{}", "[x](y)", "None", "true", "1gbit;rm", "a b", "\udcff", "*", "~", "~nobody/x",
+)  # fmt: skip
+YAML = (
+    "",
+    "\n",
+    "  ",
+    ": ",
+    "- ",
+    "&a ",
+    "*a",
+    "{",
+    "[" * 60,
+    "\0",
+    "\t",
+    "9" * 30,
+    "!!python/object:os.system ",
+    *NASTY[:12],
 )
 NUMBERS = (None, True, 0, -1, 10**20, 10**400, 1e308, -1e308, 5e-324, float("nan"), float("inf"), "9" * 50, "nan")
 TEXTS = ("", "x" * 300, "../../evil", "/tmp/evil", "\x1b]0;t\x07\x9b2J", "\ud800", "a\0b", "*_`<b>|[x](y)\n# x")
@@ -187,36 +157,11 @@ def with_hosts(rng, place, _records):
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(text))
         end = min(len(text), at + rng.choice((0, 1, 5, 40)))
-        insert = rng.choice(
-            (
-                "",
-                "\n",
-                "  ",
-                ": ",
-                "- ",
-                "&a ",
-                "*a",
-                "{",
-                "[" * 60,
-                "\0",
-                "\t",
-                "9" * 30,
-                "!!python/object:os.system ",
-                *NASTY[:12],
-            )
-        )
+        insert = rng.choice(YAML)
         text = text[:at] + insert + text[end:]
     path = place / "in" / rng.choice(("hosts.yaml", "hosts.yml", "hosts"))
-    path.write_bytes(
-        rng.choice(
-            (
-                text.encode(),
-                text.encode(),
-                text.encode("utf-16"),
-                text.encode("latin-1", "replace")[: rng.randrange(400)],
-            )
-        )
-    )
+    latin = text.encode("latin-1", "replace")[: rng.randrange(400)]
+    path.write_bytes(rng.choice((text.encode(), text.encode(), text.encode("utf-16"), latin)))
     return [*BENCH[:2], "--framework=mxnet", "--model=lenet", "--workers=4", f"--hosts={path}"]
 
 
@@ -256,11 +201,8 @@ def nested(rng, path):
 
 
 def encoded(rng, path):
-    path.write_bytes(
-        rng.choice(
-            (path.read_text().encode("utf-16"), b"\xef\xbb\xbf" + path.read_bytes(), b"\xff\x00" * 99, b"\0" * 99)
-        )
-    )
+    bom = b"\xef\xbb\xbf" + path.read_bytes()
+    path.write_bytes(rng.choice((path.read_text().encode("utf-16"), bom, b"\xff\x00" * 99, b"\0" * 99)))
 
 
 def replaced(rng, path):
@@ -280,6 +222,15 @@ def folded(rng, path):
 
 def newer(rng, path):
     path.write_text(json.dumps({"schema": 99, "run_id": "r", "what": "is not known yet"}))
+
+
+def outside(place):
+    """What lies beside the folders that a case may write to."""
+    return {
+        path
+        for path in (*place.iterdir(), *(place / "cwd").rglob("*"), *place.parent.iterdir())
+        if path.name not in ("out", "cache")
+    }
 
 
 @pytest.mark.parametrize("seed", range(CASES))
@@ -303,12 +254,3 @@ def test_whatever_a_command_is_given(seed, place, records, monkeypatch, capsys):
     except BaseException as error:
         raise AssertionError(case) from error
     assert outside(place) == before, case
-
-
-def outside(place):
-    """What lies beside the folders that a case may write to."""
-    return {
-        path
-        for path in (*place.iterdir(), *(place / "cwd").rglob("*"), *place.parent.iterdir())
-        if path.name not in ("out", "cache")
-    }

@@ -58,17 +58,16 @@ def test_resnets_of_the_frameworks_differ_by_the_biases_of_the_zoo_only(cnn):
     assert all(counts["mxnet"] == counts["pytorch"] for counts in others if "mxnet" in counts)
 
 
-def test_an_image_that_is_too_small_is_refused(cnn):
+def test_a_model_that_can_not_be_had_as_asked_is_refused(cnn, changed):
+    vgg = cnn.find_model("vgg16", framework="mxnet")
     with pytest.raises(RequestError, match="IMAGE_SIZE=31 is too small for MODEL=vgg16, whose layers need 32 pixels"):
-        cnn.image_size(cnn.find_model("vgg16", framework="mxnet"), device="cpu", asked=31)
-
-
-def test_an_unknown_model_is_answered_with_the_nearest(cnn):
+        cnn.image_size(vgg, device="cpu", asked=31)
     with pytest.raises(RequestError, match="unknown MODEL 'resnet51'; did you mean resnet50[?] Known: resnet50, "):
         cnn.find_model("resnet51", framework="mxnet")
-
-
-def test_a_model_of_another_framework_is_refused(changed):
+    dense = cnn.models[0].model_copy(update={"image_size": None, "min_image_size": None})
+    assert cnn.image_size(dense, device="cpu") is None
+    with pytest.raises(RequestError, match="^IMAGE_SIZE=64 asked, but MODEL=alexnet takes no images; leave it out$"):
+        cnn.image_size(dense, device="cpu", asked=64)
     (workload,) = changed("mxnet: 61100840, pytorch: 61100840", "pytorch: 61100840")
     with pytest.raises(RequestError, match=r"MODEL=alexnet is not offered by FRAMEWORK=mxnet \(only by caffe, pytorch"):
         workload.find_model("alexnet", framework="mxnet")
@@ -113,6 +112,10 @@ def test_the_program_is_named_from_the_workloads_folder(cnn):
         ("parameters: {caffe: 61100840", "parameters: {theano: 61100840", "'theano' has no program"),
         ("mxnet: train_mxnet.py", "mxnet: train_mx.py", r"programs\.train\.mxnet is 'train_mx\.py', which is not in"),
         ("name: imagenet_cnn", "name: imagenet", "its folder 'imagenet_cnn'; make them equal"),
+        ("\nprofiles:\n", "\nprofiles:\n  mxnetto: [kernels]\n", "'mxnetto' has no program"),
+        ("\nregions:\n", "\nregions:\n  mxnetto: [input]\n", "'mxnetto' has no program"),
+        ("caffe: [kernels, memory]", "caffe: [kernel, memory]", "profiles"),
+        ("unit: images", "batches: n-critic\nunit: images", "the setting 'n-critic', which settings does not have"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_sentence(changed, old, new, sentence):
@@ -120,31 +123,29 @@ def test_a_mistake_in_the_file_is_one_sentence(changed, old, new, sentence):
         changed(old, new)
 
 
-def test_a_pass_that_the_program_can_not_make_is_refused_with_those_it_can(cnn):
+@pytest.mark.parametrize(
+    ("kinds", "region", "framework", "sentence"),
+    [
+        (
+            ("kernels", "metrics", "region"),
+            None,
+            "caffe",
+            "PROFILE=metrics,region is not offered by FRAMEWORK=caffe; ask for",
+        ),
+        (
+            ("kernels",),
+            "backward",
+            "tensorflow",
+            "PROFILE_REGION=backward is not offered by FRAMEWORK=tensorflow; ask for",
+        ),
+        (("kernels",), "input", "caffe", "PROFILE_REGION=input is not offered by FRAMEWORK=caffe; leave it out$"),
+    ],
+)
+def test_a_pass_that_the_program_can_not_make_is_refused_with_those_it_can(cnn, kinds, region, framework, sentence):
     cnn.check_profiles(("kernels", "memory"), framework="caffe")
     cnn.check_profiles(("kernels",), region="backward", framework="mxnet")
-    with pytest.raises(
-        RequestError, match="^PROFILE=metrics,region is not offered by FRAMEWORK=caffe; ask for kernels or memory$"
-    ):
-        cnn.check_profiles(("kernels", "metrics", "region"), framework="caffe")
-    with pytest.raises(
-        RequestError,
-        match="^PROFILE_REGION=backward is not offered by FRAMEWORK=tensorflow; ask for input, or leave it out$",
-    ):
-        cnn.check_profiles(("kernels",), region="backward", framework="tensorflow")
-    with pytest.raises(RequestError, match="^PROFILE_REGION=input is not offered by FRAMEWORK=caffe; leave it out$"):
-        cnn.check_profiles(("kernels",), region="input", framework="caffe")
-
-
-@pytest.mark.parametrize("key", ["profiles", "regions"])
-def test_a_pass_of_a_framework_without_a_program_is_refused(changed, key):
-    with pytest.raises(RequestError, match="'mxnetto' has no program"):
-        changed(f"\n{key}:\n", f"\n{key}:\n  mxnetto: [{'kernels' if key == 'profiles' else 'input'}]\n")
-
-
-def test_a_kind_of_pass_that_nobody_knows_is_refused(changed):
-    with pytest.raises(RequestError, match="profiles"):
-        changed("caffe: [kernels, memory]", "caffe: [kernel, memory]")
+    with pytest.raises(RequestError, match=f"^{sentence}"):
+        cnn.check_profiles(kinds, region=region, framework=framework)
 
 
 def test_a_model_names_its_workload_and_an_unknown_one_is_answered_with_the_nearest_of_all(cnn):
@@ -179,13 +180,6 @@ def test_a_mode_that_nobody_offers_is_refused_with_those_that_are_offered(cnn):
         without.program("caffe", "converge")
 
 
-def test_samples_that_are_no_images_have_no_size(cnn):
-    dense = cnn.models[0].model_copy(update={"image_size": None, "min_image_size": None})
-    assert cnn.image_size(dense, device="cpu") is None
-    with pytest.raises(RequestError, match="^IMAGE_SIZE=64 asked, but MODEL=alexnet takes no images; leave it out$"):
-        cnn.image_size(dense, device="cpu", asked=64)
-
-
 def test_a_precision_of_inference_alone_is_not_one_of_training(cnn):
     able = cnn.model_copy(update={"inference_precisions": {"mxnet": {"cpu": ("fp32", "int8")}}})
     able.check_precision("int8", framework="mxnet", device="cpu", mode="infer")
@@ -201,8 +195,3 @@ def test_an_iteration_reads_as_many_batches_as_a_setting_says(cnn):
     (wgan,) = (w for w in load_workloads(ROOT) if w.name == "wgan")
     assert wgan.batches_an_iteration(wgan.models[0]) == 5
     assert cnn.batches_an_iteration(cnn.models[0]) == 1
-
-
-def test_a_number_of_batches_that_no_setting_has_is_refused(changed):
-    with pytest.raises(RequestError, match="batches names the setting 'n-critic', which settings does not have"):
-        changed("unit: images", "batches: n-critic\nunit: images")
