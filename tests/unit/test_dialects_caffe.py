@@ -58,13 +58,10 @@ def test_stamps_that_disagree_with_caffe_are_not_believed():
     assert found.seconds == pytest.approx(1.1)
 
 
-def test_every_display_line_gives_its_loss_also_the_last():
+def test_every_display_line_gives_its_loss_also_the_last_and_none_that_is_no_number():
     losses = of("loss", read("caffe", text("caffe-1.0.log")))
     assert [loss.first_iteration for loss in losses] == list(range(0, 101, 10))
     assert (losses[0].values, losses[-1].values) == ((2.45914,), (0.156108,))
-
-
-def test_a_loss_that_is_no_number_is_missing():
     events = read("caffe", log(step(0, 1), step(10, 1, "nan"), step(20, 1, "-inf")), batch_per_device=4)
     assert [loss.values for loss in of("loss", events)] == [(1.0,), (None,), (None,)]
 
@@ -78,33 +75,40 @@ def test_windows_with_a_test_phase_are_left_out():
     assert cut < sum(window.seconds for window in found) < cut + 16 * 0.001
 
 
-def test_iterations_are_those_since_the_line_before_and_not_what_the_line_says():
-    """A solver restored at iteration 13 with display 10 first shows 20, then 30: `s/10 iters` in both, 7 and 10 in truth."""
-    assert windows(step(20, 0.7), step(30, 1.0), step(40, 1.1)) == [(10, 40, 1.0), (10, 40, 1.1)]
-    assert windows("Iteration 2 (3.8928 s), loss = 5.0", step(50, 24, display=50), step(60, 5)) == [
-        (48, 192, 24.0),
-        (10, 40, 5.0),
-    ]
-
-
-def test_lines_with_epochs_as_nvidias_0_17_writes_them():
-    """Written by hand from what is said of the format: neither a public log nor the source with such lines was found."""
-    assert windows(
-        "Iteration 0 (2.1 s), loss = 7.1",
-        "Iteration 100 (5.5 iter/s, 18.1s/100 iter), 12.3/45.6ep, loss = 6.9",
-        "Iteration 199 (5.5 iter/s, 18s/99 iter), 24.5/45.6ep, loss = 6.8",
-    ) == [(100, 400, 18.1), (99, 396, 18.0)]
-
-
-def test_lines_with_the_number_of_the_node_before_them_as_nvidias_0_17_3_writes_them():
-    assert windows(
-        "    [0.0] Iteration 2 (2.02 s), loss = 7.1",
-        "    [0.0] Iteration 100 (31.2456 iter/s, 3.13644s/98 iter), 1.2/10.7ep, loss = 6.9",
-    ) == [(98, 392, 3.13644)]
-
-
-def test_seconds_too_short_for_the_clock_go_with_the_next_line():
-    assert windows(step(0, 1), step(1, 0), step(2, 0.001), step(3, 0.002)) == [(2, 8, 0.001), (1, 4, 0.002)]
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        # A solver restored at iteration 13 with display 10 first shows 20, then 30: `s/10 iters` in both, 7 and 10 in truth.
+        ((step(20, 0.7), step(30, 1.0), step(40, 1.1)), [(10, 40, 1.0), (10, 40, 1.1)]),
+        (
+            ("Iteration 2 (3.8928 s), loss = 5.0", step(50, 24, display=50), step(60, 5)),
+            [(48, 192, 24.0), (10, 40, 5.0)],
+        ),
+        # With epochs, as NVIDIA's 0.17 writes them: by hand from what is said of the format, as no public log with such lines was found.
+        (
+            (
+                "Iteration 0 (2.1 s), loss = 7.1",
+                "Iteration 100 (5.5 iter/s, 18.1s/100 iter), 12.3/45.6ep, loss = 6.9",
+                "Iteration 199 (5.5 iter/s, 18s/99 iter), 24.5/45.6ep, loss = 6.8",
+            ),
+            [(100, 400, 18.1), (99, 396, 18.0)],
+        ),
+        # With the number of the node before them, as NVIDIA's 0.17.3 does.
+        (
+            (
+                "    [0.0] Iteration 2 (2.02 s), loss = 7.1",
+                "    [0.0] Iteration 100 (31.2456 iter/s, 3.13644s/98 iter), 1.2/10.7ep, loss = 6.9",
+            ),
+            [(98, 392, 3.13644)],
+        ),
+        # Too short for Caffe's clock: the seconds go with the next line.
+        ((step(0, 1), step(1, 0), step(2, 0.001), step(3, 0.002)), [(2, 8, 0.001), (1, 4, 0.002)]),
+        # Another solver's line is no second window.
+        ((step(0, 1), step(10, 2), step(10, 2), step(20, 3)), [(10, 40, 2.0), (10, 40, 3.0)]),
+    ],
+)
+def test_iterations_are_those_since_the_line_before_and_not_what_the_line_says(messages, expected):
+    assert windows(*messages) == expected
 
 
 def test_warm_up_iterations_are_left_out():
@@ -123,7 +127,6 @@ def test_another_solvers_lines_are_no_second_window():
         (79, 79 * 256, 0.252846),
         (79, 79 * 256, 0.157149),
     ]
-    assert windows(step(0, 1), step(10, 2), step(10, 2), step(20, 3)) == [(10, 40, 2.0), (10, 40, 3.0)]
 
 
 def test_the_batch_is_read_from_the_train_net_for_one_device_with_one_size():
@@ -145,24 +148,26 @@ def test_a_test_nets_batch_is_not_the_train_nets():
     assert {window.samples for window in of("window", read("caffe", both))} == {160}
 
 
-def test_a_batch_on_several_devices_must_be_given():
-    whole = text("caffe-1.0.log").replace("caffe.cpp:197] Use CPU.", "caffe.cpp:218] Using GPUs 0, 1")
-    with pytest.raises(DialectError, match="give BATCH"):
-        read("caffe", whole, devices=2)
-    assert sum(window.samples for window in of("window", read("caffe", whole, devices=2, batch_per_device=16))) == 2880
+TWO_GPUS = text("caffe-1.0.log").replace("caffe.cpp:197] Use CPU.", "caffe.cpp:218] Using GPUs 0, 1")
 
 
-def test_more_gpus_than_were_asked_for_are_refused():
-    whole = text("caffe-1.0.log").replace("caffe.cpp:197] Use CPU.", "caffe.cpp:218] Using GPUs 0, 1")
-    with pytest.raises(DialectError, match="speaks of 2 devices, the run was asked for 1"):
-        read("caffe", whole)
-
-
-def test_a_caffe_that_tells_no_times_is_refused():
-    with pytest.raises(DialectError, match="Caffe before 1.0 does not tell its times"):
-        read("caffe", text("caffe-before-1.0.log"), batch_per_device=4)
-
-
-def test_a_run_too_short_for_a_window_is_refused():
-    with pytest.raises(DialectError, match="no two lines with `iter/s` after iteration 15"):
-        read("caffe", log(step(0, 1), step(10, 1), step(20, 1)), batch_per_device=4, warmup=15)
+@pytest.mark.parametrize(
+    ("whole", "changes", "says"),
+    [
+        (TWO_GPUS, {"devices": 2}, "give BATCH"),
+        (TWO_GPUS, {}, "speaks of 2 devices, the run was asked for 1"),
+        (text("caffe-before-1.0.log"), {"batch_per_device": 4}, "Caffe before 1.0 does not tell its times"),
+        (
+            log(step(0, 1), step(10, 1), step(20, 1)),
+            {"batch_per_device": 4, "warmup": 15},
+            "no two lines with `iter/s` after iteration 15",
+        ),
+    ],
+    ids=["no batch", "other devices", "no times", "too short"],
+)
+def test_a_log_that_does_not_tell_its_figures_is_refused(whole, changes, says):
+    with pytest.raises(DialectError, match=says):
+        read("caffe", whole, **changes)
+    assert (
+        sum(window.samples for window in of("window", read("caffe", TWO_GPUS, devices=2, batch_per_device=16))) == 2880
+    )

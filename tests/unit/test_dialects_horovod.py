@@ -33,8 +33,7 @@ def test_the_rate_is_samples_over_seconds_and_not_the_mean_of_rates():
 
 
 def test_the_length_of_a_line_is_the_commands():
-    for command in (("--num-batches-per-iter", "5"), ("--num-batches-per-iter=5",)):
-        assert windows(log(320.0), command=("python", "x.py", *command)) == [(5, 160, 0.5)]
+    assert windows(log(320.0), command=("python", "x.py", "--num-batches-per-iter", "5")) == [(5, 160, 0.5)]
 
 
 def test_the_warm_up_ends_where_the_benchmark_says():
@@ -67,14 +66,11 @@ def test_iterations_of_the_job_before_the_end_of_a_longer_warm_up_are_left_out()
         read("horovod", whole, warmup=50)
 
 
-def test_another_number_of_devices_or_another_batch_is_refused():
+def test_another_number_of_devices_another_batch_or_none_is_refused():
     with pytest.raises(DialectError, match="speaks of 4 devices, the run was asked for 1"):
         read("horovod", log(320.0, devices=4))
     with pytest.raises(DialectError, match="says 32 samples a device, the run was asked for 64"):
         read("horovod", log(320.0), batch_per_device=64)
-
-
-def test_without_a_batch_there_is_no_window():
     with pytest.raises(DialectError, match="no line `Batch size: N`; give BATCH"):
         read("horovod", log(320.0, header="Running benchmark...\n"))
     assert windows(log(320.0, header="Running benchmark...\n"), batch_per_device=32) == [(10, 320, 1.0)]

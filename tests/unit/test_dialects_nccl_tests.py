@@ -20,13 +20,8 @@ def test_every_row_is_kept_in_both_placements():
     assert len(found) == 22
     first, second = found[:2]
     assert (first.placement, second.placement) == ("out-of-place", "in-place")
-    assert (first.size_bytes, first.elements, first.dtype, first.operation, first.root) == (
-        1048576,
-        262144,
-        "float",
-        "sum",
-        -1,
-    )
+    message = (first.size_bytes, first.elements, first.dtype, first.operation, first.root)
+    assert message == (1048576, 262144, "float", "sum", -1)
     assert (first.time_us, first.algbw_gb_s, first.busbw_gb_s, first.wrong) == (78.77, 13.31, 23.29, 0)
     assert (second.time_us, second.algbw_gb_s, second.busbw_gb_s) == (81.31, 12.90, 22.57)
     # For 8 ranks an all-reduce carries 2 x 7 / 8 of the message over each link.
@@ -43,10 +38,7 @@ def test_every_row_is_kept_in_both_placements():
 )
 def test_the_figure_is_the_largest_message_out_of_place(name, devices, gb_s):
     assert bus_bandwidth(read("nccl-tests", text(name), devices=devices)) == pytest.approx(gb_s, rel=1e-12)
-
-
-def test_a_message_measured_again_counts_by_its_bytes_and_seconds():
-    # The same bytes at 100 and at 50 GB/s: 2 / (1/100 + 1/50) = 66.7, not 75.
+    # Measured again it counts by bytes and seconds, the same bytes at 100 and at 50 GB/s: 2 / (1/100 + 1/50) = 66.7, not 75.
     whole = HEADER + row(1024, 500.0) + row(2048, 100.0) + row(2048, 50.0, kind="half")
     assert bus_bandwidth(read("nccl-tests", whole)) == pytest.approx(200 / 3)
     assert bus_bandwidth([]) is None
@@ -83,24 +75,24 @@ def test_unchecked_results_and_placements_that_do_not_exist():
     assert [one.placement for one in of("bandwidth", read("nccl-tests", gather))] == ["out-of-place"]
 
 
-def test_damaged_data_is_an_error_that_names_the_message():
-    with pytest.raises(DialectError, match="3 wrong elements in a message of 2048 bytes"):
-        read("nccl-tests", HEADER + row(1024, 10.0) + row(2048, 10.0, wrong=("0", "3")))
-    failed = text("nccl-tests-2.10-error-column.log").replace("values : 0 OK", "values : 248 FAILED")
-    with pytest.raises(DialectError, match="counted 248 results out of bounds"):
-        read("nccl-tests", failed, devices=2)
+FAILED = text("nccl-tests-2.10-error-column.log").replace("values : 0 OK", "values : 248 FAILED")
 
 
-def test_a_bandwidth_of_nothing_is_refused():
-    with pytest.raises(DialectError, match="measured 0 GB/s for its largest message"):
-        read("nccl-tests", HEADER + row(8, 0.0))
-
-
-def test_another_number_of_devices_is_refused():
-    with pytest.raises(DialectError, match="speaks of 8 devices, the run was asked for 4"):
-        read("nccl-tests", text("nccl-tests-8-gpus.log"), devices=4)
-
-
-def test_rows_of_numbers_without_the_tables_header_are_no_bandwidth():
-    with pytest.raises(DialectError, match="no line is in dialect nccl-tests"):
-        read("nccl-tests", row(2048, 10.0))
+@pytest.mark.parametrize(
+    ("log", "devices", "says"),
+    [
+        (
+            HEADER + row(1024, 10.0) + row(2048, 10.0, wrong=("0", "3")),
+            1,
+            "3 wrong elements in a message of 2048 bytes",
+        ),
+        (FAILED, 2, "counted 248 results out of bounds"),
+        (HEADER + row(8, 0.0), 1, "measured 0 GB/s for its largest message"),
+        (text("nccl-tests-8-gpus.log"), 4, "speaks of 8 devices, the run was asked for 4"),
+        (row(2048, 10.0), 1, "no line is in dialect nccl-tests"),
+    ],
+    ids=["damaged", "out of bounds", "nothing", "other devices", "no header"],
+)
+def test_a_table_whose_bandwidth_means_nothing_is_refused(log, devices, says):
+    with pytest.raises(DialectError, match=says):
+        read("nccl-tests", log, devices=devices)

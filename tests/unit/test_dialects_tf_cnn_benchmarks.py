@@ -85,19 +85,15 @@ def test_rows_that_rounding_could_change_much_are_joined():
     assert max(rates) < 1.15 * min(rates)
 
 
-def test_the_total_stands_alone_where_rows_are_too_coarse():
+def test_the_total_stands_alone_where_rows_can_not_tell():
     # 0.1/s may be 0.05 to 0.15: such rows tell nothing.
     assert windows([(10, 0.1), (20, 0.1)], 0.64) == [(20, 1280, 2000.0)]
     with pytest.raises(DialectError, match="neither rows fine enough"):
         windows([(10, 0.1), (20, 0.1)])
-
-
-def test_the_total_stands_alone_where_the_loop_did_more_than_steps():
+    # The loop did more than steps: at 320/s it took twice their time.
     assert windows([(10, 640.0), (20, 640.0)], 610.0) == [(10, 640, 1.0), (10, 640, 1.0)]
     assert windows([(10, 640.0), (20, 640.0)], 320.0) == [(20, 1280, 4.0)]
-
-
-def test_the_total_stands_alone_where_rows_forget():
+    # Rows forget.
     command = ("python", "tf_cnn_benchmarks.py", "--display_perf_ewma=0.5")
     assert windows([(10, 640.0), (20, 320.0)], 640.0, command=command) == [(20, 1280, 2.0)]
 
@@ -108,24 +104,21 @@ def test_warm_up_steps_beyond_the_programs_own_are_left_out():
     assert windows(rows, warmup=20) == [(10, 640, 3.0)]
 
 
-def test_workers_that_do_not_wait_are_refused():
-    with pytest.raises(DialectError, match="do not wait for each other"):
-        read("tf_cnn_benchmarks", "Sync:        False\n" + log([(10, 640.0)]))
-
-
-def test_another_number_of_devices_or_another_batch_is_refused():
-    with pytest.raises(DialectError, match="speaks of 2 devices, the run was asked for 1"):
-        read("tf_cnn_benchmarks", log([(10, 640.0)], all=128))
-    with pytest.raises(DialectError, match="says 64 samples a device, the run was asked for 32"):
-        read("tf_cnn_benchmarks", log([(10, 640.0)]), batch_per_device=32)
-
-
-def test_rows_without_a_header_are_read_only_for_one_device_with_a_batch():
+@pytest.mark.parametrize(
+    ("whole", "facts", "says"),
+    [
+        ("Sync:        False\n" + log([(10, 640.0)]), {}, "do not wait for each other"),
+        (log([(10, 640.0)], all=128), {}, "speaks of 2 devices, the run was asked for 1"),
+        (log([(10, 640.0)]), {"batch_per_device": 32}, "says 64 samples a device, the run was asked for 32"),
+        (row(10, 640.0), {}, "has no header with `Batch size:`"),
+        (row(10, 640.0), {"batch_per_device": 64, "devices": 2}, "has no header with `Batch size:`"),
+    ],
+)
+def test_a_log_whose_rates_are_not_those_of_the_job_is_refused(whole, facts, says):
+    with pytest.raises(DialectError, match=says):
+        read("tf_cnn_benchmarks", whole, **facts)
     events = read("tf_cnn_benchmarks", row(10, 640.0), batch_per_device=64)
     assert [window.seconds for window in of("window", events)] == [1.0]
-    for facts in ({}, {"batch_per_device": 64, "devices": 2}):
-        with pytest.raises(DialectError, match="has no header with `Batch size:`"):
-            read("tf_cnn_benchmarks", row(10, 640.0), **facts)
 
 
 def test_a_launchers_own_columns_before_a_row_do_not_hide_it():

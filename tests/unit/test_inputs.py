@@ -58,17 +58,8 @@ def test_the_table_has_every_figure_and_a_dash_for_what_is_not_known():
     (found,) = inputs((SYNTHETIC, waited, GPU8))
     table = comparisons.inputs(found).table
     assert table.headers == (
-        *(
-            "input",
-            "runs",
-            "images/s ±",
-            "÷ synthetic ±",
-            "input of a step (ms)",
-            "input alone (images/s)",
-            "limit",
-            "validity",
-        ),
-    )
+        "input", "runs", "images/s ±", "÷ synthetic ±", "input of a step (ms)", "input alone (images/s)", "limit", "validity",
+    )  # fmt: skip
     assert table.rows == (
         ("synthetic", "1", "1,000", "–", "–", "–", "–", "valid"),
         ("JPEGs, CPU decode, 2 loader workers", "1", "250.0", "0.250", "192.0", "300.0", "input", "valid"),
@@ -106,13 +97,10 @@ def test_what_differs_in_more_than_the_input_is_not_held_against_it(changes):
     assert inputs((SYNTHETIC, real(800.0, **changes))) == ()
 
 
-def test_another_batch_or_machine_is_another_training():
-    assert inputs((measured(32, 1000.0), CPU8)) == ()
+def test_without_both_inputs_of_one_training_there_is_no_report():
     older = H200.model_copy(update={"name": "Tesla V100"})
     assert inputs((SYNTHETIC, but(CPU8, provenance={"gpus": (older,)}))) == ()
-
-
-def test_without_both_there_is_no_report():
+    assert inputs((measured(32, 1000.0), CPU8)) == ()
     assert inputs(()) == ()
     assert inputs((SYNTHETIC, measured(64, 900.0, run_id="again"))) == ()
     assert inputs((CPU2, CPU8, GPU8)) == ()
@@ -129,18 +117,14 @@ def test_an_input_whose_runs_may_not_be_used_has_a_line_and_no_figure():
     assert found.rows[1].row.throughput == pytest.approx(800)
 
 
-def test_two_data_sets_are_told_apart():
+def test_data_sets_are_told_apart_and_a_packed_one_is_called_what_it_is():
     other = real(700.0, run_id="other", dataset={"images": 900, "digest": "e" * 64})
     (found,) = inputs((SYNTHETIC, CPU8, other))
     assert [source.label for source in found.rows[1:]] == [
         "JPEGs (4,000 images, dddddddd), CPU decode, 8 loader workers",
         "JPEGs (900 images, eeeeeeee), CPU decode, 8 loader workers",
     ]
-
-
-def test_a_packed_data_set_is_called_what_it_is():
-    packed = real(800.0, workers=1, dataset={"path": "/data/set.rec"})
-    (found,) = inputs((SYNTHETIC, packed))
+    (found,) = inputs((SYNTHETIC, real(800.0, workers=1, dataset={"path": "/data/set.rec"})))
     assert found.rows[1].label == "MXNet's RecordIO, CPU decode, 1 loader worker"
 
 

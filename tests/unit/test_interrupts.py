@@ -110,9 +110,8 @@ def test_a_command_that_is_stopped_while_it_loads_says_so_in_a_line():
         sys.meta_path.insert(0, Stopping())
         runpy.run_module("runner", run_name="__main__")
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], cwd=examples.ROOT, capture_output=True, text=True
-    )
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(argv, cwd=examples.ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "dlscale: stopped by Ctrl-C\n")
 
 

@@ -73,10 +73,11 @@ def test_rows_and_events_are_kept_to_the_last_one(sample):
 RAPL = ", sources={'rapl': None}"
 
 
-def powercap(tmp_path, monkeypatch, zone):
-    """The kernel's folder of what it can cap, with one zone."""
-    Path(tmp_path, "powercap", zone).mkdir(parents=True)
+@pytest.fixture
+def powercap(tmp_path, monkeypatch):
+    """The kernel's folder of what it can cap, with a zone of this name."""
     monkeypatch.setattr("runner.run.monitors.POWERCAP", tmp_path / "powercap")
+    return lambda zone: Path(tmp_path, "powercap", zone).mkdir(parents=True)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +94,10 @@ def powercap(tmp_path, monkeypatch, zone):
     ],
 )
 def test_the_run_waits_for_idle_power_where_power_can_be_measured(
-    sample, tmp_path, monkeypatch, *, seen, idle_s, gpus_rest, waits
+    sample, powercap, monkeypatch, *, seen, idle_s, gpus_rest, waits
 ):
     waited = []
-    powercap(tmp_path, monkeypatch, "intel-rapl:0")
+    powercap("intel-rapl:0")
     monkeypatch.setattr("runner.run.monitors.time", SimpleNamespace(monotonic=time.monotonic, sleep=waited.append))
     program = GOOD.replace("GPUS", f"[]{seen}" if seen == RAPL else repr(seen))
     _, heard = sample(program, idle_s=idle_s, gpus_rest=gpus_rest)
@@ -114,10 +115,10 @@ def test_the_run_waits_for_idle_power_where_power_can_be_measured(
     ],
 )
 def test_only_what_has_to_rest_waits_for_the_samplers_first_word(
-    sample, tmp_path, monkeypatch, *, zone, idle_s, gpus_rest, rests
+    sample, powercap, monkeypatch, *, zone, idle_s, gpus_rest, rests
 ):
     rested = []
-    powercap(tmp_path, monkeypatch, zone)
+    powercap(zone)
     monkeypatch.setattr("runner.run.monitors._rest", lambda *_, **__: rested.append(True))
     sample(GOOD.replace("GPUS", repr([GPU])), idle_s=idle_s, gpus_rest=gpus_rest)
     assert rested == [True] * rests
@@ -164,13 +165,12 @@ def test_a_run_that_was_stopped_does_not_wait_for_idle_power(sample):
 
 
 def test_no_sampler_outlives_a_run_that_raises(sample, tmp_path):
-    program = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(__import__('os').getpid()))\n" + GOOD.replace(
-        "GPUS", "[]"
-    )
+    pid = tmp_path / "pid"
+    program = f"import os; open({str(pid)!r}, 'w').write(str(os.getpid()))\n" + GOOD.replace("GPUS", "[]")
 
     def fail():
         raise KeyboardInterrupt
 
     with contextlib.suppress(KeyboardInterrupt):
         sample(program, during=fail)
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+    assert not Path(f"/proc/{pid.read_text()}").exists()

