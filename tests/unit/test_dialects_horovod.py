@@ -1,7 +1,7 @@
 """Horovod's synthetic benchmarks misread: one device's rate taken for the job's, rates averaged, the Keras warm-up counted."""
 
 import pytest
-from dialect_logs import of, read, text
+from dialect_logs import of, read
 
 from runner.analysis.grading import metrics
 from runner.run.dialects.base import DialectError
@@ -48,14 +48,6 @@ def test_keras_has_no_warm_up_but_its_first_line():
     assert windows(log(1.0, 320.0, 160.0, header=keras)) == [(10, 320, 1.0), (10, 320, 2.0)]
     with pytest.raises(DialectError, match="no `Iter #` after iteration 0"):
         read("horovod", log(1.0, header=keras))
-
-
-def test_real_logs():
-    found = of("window", read("horovod", text("horovod-tensorflow2-8-gpus.log"), devices=8))
-    assert len(found) == 10
-    assert found[0].seconds == pytest.approx(320 / 598.3)
-    assert {window.samples for window in found} == {2560}
-    assert metrics.global_windows(found).rate == pytest.approx(4800.1, rel=1e-4)  # `Total img/sec on 8 GPU(s)`
 
 
 def test_iterations_of_the_job_before_the_end_of_a_longer_warm_up_are_left_out():

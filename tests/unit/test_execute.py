@@ -241,6 +241,31 @@ def test_what_fails_on_one_of_several_nodes_ends_the_job_on_the_others_and_is_na
     assert outcome.reason.startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("roles", "order"),
+    [
+        # A worker on a fast node looked for a node whose name did not exist yet.
+        (
+            {"a1": "daemon", "b1": "daemon", "a2": "worker", "b2": "worker"},
+            ["a1", "b1", "a2", "b2"],
+        ),
+        ({"b1": "worker", "a1": "scheduler", "a2": "worker"}, ["a1", "a2", "b1"]),
+    ],
+)
+def test_the_daemons_of_all_nodes_are_up_before_anything_else_starts_and_no_node_waits_for_another(roles, order):
+    started = []
+
+    class Slow(LocalEngine):
+        def start(self, spec):
+            time.sleep(0.3 if spec.node == "b" else 0)
+            started.append(spec.name)
+            return super().start(spec)
+
+    specs = [spec("import time; time.sleep(1)", name=name, node=name[0], role=role) for name, role in roles.items()]
+    run(*specs, engines={node: Slow(None, WORKLOADS) for node in "ab"})
+    assert started == order
+
+
 @pytest.mark.parametrize("nodes", [("n1",), ("n1", "n2")])
 def test_containers_on_other_machines_hear_from_the_runner(monkeypatch, nodes):
     monkeypatch.setattr(container_group, "BEAT_S", 0.1)
