@@ -29,16 +29,8 @@ def request_of(options: Mapping[str, object]) -> Request:
 
 def refuse_contradictions(request: Request) -> None:
     """Refuse options that exclude each other, that lack what they are about, or that would be ignored."""
-    for of_subject in (
-        _of_nodes,
-        _of_profile,
-        _of_devices,
-        _of_modes,
-        _of_concurrent,
-        _of_input,
-        _of_length,
-        _of_image,
-    ):
+    first = (_of_nodes, _of_profile, _of_devices, _of_modes)
+    for of_subject in (*first, _of_concurrent, _of_input, _of_length, _of_image):
         if sentence := next(of_subject(request), None):
             raise RequestError(sentence)
 

@@ -57,30 +57,25 @@ class SlowerError(DlscaleError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Name the known values for an error sentence, those most like `name` first.
-
-    Example: ``nearest("resnet51", ["vgg16", "resnet50"])`` gives ``"resnet50, vgg16"``.
-    """
+    """Name the known values for an error sentence, those most like `name` first."""
     names = sorted(known)
-    close = _alike(name, names)
-    return ", ".join(close + [n for n in names if n not in close])
+    return ", ".join(dict.fromkeys([*_alike(name, names), *names]))
+
+
+def _alike(name: str, names: Sequence[str]) -> list[str]:
+    return difflib.get_close_matches(name, names, n=3, cutoff=0.5)
 
 
 def unknown(variable: str, name: str, known: Iterable[str], *, of: str = "") -> str:
     """The sentence about a name that nothing has: what it is most like, and all that there are.
 
-    Example: ``unknown("MODEL", "resnet51", ["vgg16", "resnet50"])`` gives
-    ``"unknown MODEL 'resnet51'; did you mean resnet50? Known: resnet50, vgg16"``.
+    ``unknown("MODEL", "resnet51", ["vgg16", "resnet50"])`` is ``"unknown MODEL 'resnet51'; did you mean resnet50? Known: resnet50, vgg16"``.
     """
     names = sorted(known)
     close = _alike(name, names)
     whose = f" of {of}" if of else ""
     asked = f"did you mean {close[0]}? Known" if close else "known"
     return f"unknown {variable} {name!r}{whose}; {asked}: {nearest(name, names)}"
-
-
-def _alike(name: str, names: Sequence[str]) -> list[str]:
-    return difflib.get_close_matches(name, names, n=3, cutoff=0.5)
 
 
 def about_a_file(error: OSError | UnicodeError) -> str | None:

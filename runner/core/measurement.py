@@ -48,11 +48,9 @@ class RawWindow(Frozen):
 
 
 class Throughput(Frozen):
-    """Global samples, or units, ÷ synchronized wall seconds of one run.
+    """Global samples, or units, ÷ synchronized wall seconds of one run, in `unit` such as `images/s`.
 
-    Attributes:
-        ci95: null, as an interval is over runs and a record is of one; older records hold one over windows, which nothing reads.
-        unit: what is counted a second, e.g. `images/s`.
+    `ci95` is null, as an interval is over runs and a record is of one; older records hold one over windows, which nothing reads.
     """
 
     value: float
@@ -176,7 +174,7 @@ class EpochFigures(Frozen):
         train_loss: mean of the ranks' mean losses over the epoch; None where one is not finite.
         val_loss: mean loss of a validation sample; None where it is not finite.
         seconds: of training, of the slowest rank; validation is in no figure of time.
-        elapsed_s: of training, from the first epoch on.
+        elapsed_s: the same, from the first epoch on.
     """
 
     epoch: int

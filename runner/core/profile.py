@@ -75,11 +75,7 @@ class Unavailable(Frozen):
 
 
 class Steps(Frozen):
-    """What the profiler cost: mean seconds of a step with and without it, over all ranks.
-
-    Attributes:
-        overhead_percent: of a step without it; below 0 where the steps before were slower.
-    """
+    """What the profiler cost: mean seconds of a step with and without it, over all ranks; in percent below 0 where those before were slower."""
 
     plain_step_s: float | None
     profiled_step_s: float

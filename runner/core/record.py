@@ -80,11 +80,7 @@ class EngineDetails(Frozen):
 
 
 class Ratio(Frozen):
-    """A ratio to the one-device baseline.
-
-    Attributes:
-        ci95: null, as in `Throughput`.
-    """
+    """A ratio to the one-device baseline; `ci95` is null, as in `Throughput`."""
 
     value: float
     ci95: Interval | None

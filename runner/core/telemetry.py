@@ -41,12 +41,10 @@ class Span(Frozen):
 
 
 class NodeSpans(Frozen):
-    """When a node's figures were measured (the counted windows of its ranks), and when before that nothing ran on it.
+    """When a node's figures were measured (from the first counted window of its ranks to the end of the last), and when nothing ran on it.
 
-    Attributes:
-        measured: from the first counted window to the end of the last.
-        gpus_idle: when nothing had used its GPUs yet, where less than a second of `idle` came before the job.
-        pauses: in `measured`, when no rank trained, such as a validation between two epochs: no figure is of them.
+    `gpus_idle`: when nothing had used its GPUs yet, where less than a second of `idle` came before the job. `pauses`: in `measured`, when no
+    rank trained, such as a validation between two epochs: no figure is of them.
     """
 
     node: str

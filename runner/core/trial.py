@@ -77,8 +77,8 @@ class Horovod(Frozen):
 
     Attributes:
         controller: what the ranks agree through.
-        fusion_threshold_mib: size in MiB up to which gradients are joined into one message; Horovod's default when None.
-        cycle_time_ms: milliseconds between two rounds of agreement; Horovod's default when None.
+        fusion_threshold_mib: size up to which gradients are joined into one message; Horovod's default when None.
+        cycle_time_ms: between two rounds of agreement; Horovod's default when None.
     """
 
     controller: Controller

@@ -78,13 +78,8 @@ def run(
 ) -> list[Run]:
     """Run a request to its records; a RequestError where nothing was started, a RunFailedError where a run could not be recorded.
 
-    Args:
-        request: what was asked.
-        command: the command line, for the records.
-        name: begins every run id.
-        shown: told what happens.
-        known: asked before each trial; a run that it knows is taken instead.
-        wanted: which trials of the plan to run.
+    `command` is the command line, for the records; `name` begins every run id. `known` is asked before each trial: a run that it knows is
+    taken instead. `wanted` says which trials of the plan to run.
     """
     request = emulate_for_comparison(request)
     resources = _discover(request, say=shown.stage)

@@ -171,16 +171,9 @@ def execute(
 ) -> Outcome:
     """Run all containers of a trial; whatever becomes of them is its outcome: a full disk is one too, only a bug raises.
 
-    Args:
-        engines: by node, what starts its containers.
-        specs: the containers, in the order in which they start on their node.
-        writer: takes every line and event as it comes.
-        limits: when to give up.
-        watch: told of every event, for progress.
-        readers: by container, what turns its ordinary lines into events; none for programs that write events themselves.
-        keys: by container, what its lease is told before all else.
-        remote: whether the engines are on other machines, so that both sides have to show that they are there.
-        stopped: looked at every now and then; the run ends once it is marked.
+    Engines are by node; containers start in the order of `specs` on each. By container, `readers` turn ordinary lines into events (none for
+    programs that write events themselves), and `keys` are what its lease is told before all else. With `remote`, engines are on other
+    machines, and both sides have to show that they are there. The run ends once `stopped` is marked.
     """
     started = time.monotonic()
     stopped = stopped or Stopped()

@@ -48,17 +48,10 @@ def monitoring(
     stopped: Stopped,
     gpus_rest: bool = False,
 ) -> Iterator[None]:
-    """Let samplers look on for as long as the block lasts.
+    """Let samplers look on for as long as the block lasts, each started by the engine of its node.
 
-    Args:
-        specs: the samplers.
-        engines: by node, what starts its sampler.
-        writer: takes their rows and events.
-        watch: told of their events.
-        idle_s: seconds that they look at idle machines before the block begins, where one of them can measure power; None for as many as
-            idle power takes.
-        stopped: ends that look at idle machines once it is marked.
-        gpus_rest: whether the block leaves GPUs alone for so long at first.
+    Before the block begins they look at idle machines for `idle_s` seconds, where one of them can measure power; None for as many as idle
+    power takes. `stopped` ends that once it is marked; `gpus_rest` says that the block leaves GPUs alone for so long at first.
     """
     samplers = [_Sampler(spec, engines[spec.node], writer, watch) for spec in specs]
     over = threading.Event()

@@ -35,24 +35,17 @@ def make_pair() -> KeyPair:
     )
 
 
-def files(job: Job, *, user: KeyPair, host: KeyPair) -> dict[str, dict[str, str]]:
-    """What each node of a job finds at `horovod.KEYS`, by node and name; nothing for a job that needs no ssh.
-
-    The first node logs in to the others with `user`, and knows them by `host`.
-    """
+def made(job: Job, specs: Sequence[ContainerSpec]) -> dict[str, bytes]:
+    """Make a run's keys: by container, the line that its lease is told before all else; nothing for a job that needs no ssh."""
     logins = horovod.logins(job)
     if not logins:
         return {}
+    user, host = make_pair(), make_pair()
     on_head = {
         "id": user.private,
         "ssh_config": horovod.client_config(logins),
         "known_hosts": horovod.known_hosts(logins, host.public),
     }
     on_others = {"host": host.private, "authorized_keys": f"{user.public}\n"}
-    return {job.head.node.name: on_head, **{login.node: on_others for login in logins}}
-
-
-def made(job: Job, specs: Sequence[ContainerSpec]) -> dict[str, bytes]:
-    """Make a run's keys: by container, the line that its lease is told before all else."""
-    by_node = files(job, user=make_pair(), host=make_pair())
+    by_node = {job.head.node.name: on_head, **{login.node: on_others for login in logins}}
     return {spec.name: f"{json.dumps(by_node[spec.node])}\n".encode() for spec in specs if spec.keys}

@@ -122,10 +122,8 @@ PAUSE_S: Final = 1e-6
 class Window(EventBase):
     """A stretch of measured iterations: this rank's own samples and wall seconds, by its device's clock where that notes its time.
 
-    It starts where the one before ended, but after a pause, such as a validation between two epochs.
-
-    `input_seconds` of them the loop waited for its next batch; None where the program can't tell. `units` is the amount of what
-    throughput counts where that is not the sample, such as seconds of audio.
+    It starts where the one before ended, but after a pause, such as a validation between two epochs. `input_seconds` of them the loop waited
+    for its next batch; None where the program can't tell. `units` is the amount of what throughput counts where that is not the sample.
     """
 
     event: Literal["window"]
@@ -309,11 +307,9 @@ class Nccl(EventBase):
 class Bandwidth(EventBase):
     """A collective operation, timed by itself: `elements` of `dtype` in a message of `size_bytes` among all devices.
 
-    `algbw_gb_s` is the message ÷ time, `busbw_gb_s` what each link carried, in units of 1e9 bytes a second
-    (nccl-tests, doc/PERFORMANCE.md); `wrong` elements of the result, None where nobody checked.
-
-    `operation` is nccl-tests' reduction (`sum`) in its log, and `all_reduce` or `push_pull` of a training program's own probe
-    (`workloads/probe.py`), which also tells the `seconds` of each of its exchanges; `time_us` is then their median.
+    `algbw_gb_s` is the message ÷ time, `busbw_gb_s` what each link carried, in units of 1e9 bytes a second (nccl-tests,
+    doc/PERFORMANCE.md); `wrong` elements of the result, None where nobody checked. `operation` is nccl-tests' reduction (`sum`) in its log,
+    and `all_reduce` or `push_pull` of a training program's own probe, which also tells the `seconds` of each; `time_us` is their median.
     """
 
     event: Literal["bandwidth"]
