@@ -28,19 +28,28 @@ LOST_AND_FOUND: Final = "lost+found"
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed form of a data set, which one framework's programs read; `beside` are suffixes of further files that belong to it."""
+    """A packed form of a data set, which one framework's programs read, and the program of `workloads/` that makes it of a folder.
 
+    `beside` are suffixes of further files that belong to it. `sized`: all its images are of one size, so that each size is packed anew.
+    `needed`: the framework reads nothing else.
+    """
+
+    suffix: str  # of the file, or of the directory
     framework: str
     label: str
+    program: str
     beside: tuple[str, ...] = (".json",)
+    sized: bool = False
+    needed: bool = True
 
 
-# By the suffix of the file, or of the directory.
-PACKED: Final[Mapping[str, Packed]] = {
-    ".rec": Packed("mxnet", "MXNet's RecordIO", beside=(".json", ".idx")),
-    ".lmdb": Packed("caffe", "Caffe's LMDB"),
-    ".tfrecord": Packed("tensorflow", "TensorFlow's TFRecord"),
-}
+_FORMS: Final = (
+    Packed(".rec", "mxnet", "MXNet's RecordIO", "imagenet_cnn/pack_recordio.py", beside=(".json", ".idx")),
+    Packed(".lmdb", "caffe", "Caffe's LMDB", "imagenet_cnn/pack_lmdb.py", sized=True),
+    Packed(".tfrecord", "tensorflow", "TensorFlow's TFRecord", "imagenet_cnn/pack_tfrecord.py", needed=False),
+)
+PACKED: Final[Mapping[str, Packed]] = {form.suffix: form for form in _FORMS}
+PACKED_FOR: Final[Mapping[str, Packed]] = {form.framework: form for form in _FORMS}
 
 
 class PackIndex(Frozen):

@@ -4,44 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from runner.core.cache import cache_dir
 from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
+from runner.core.dataset import PACKED_FOR
 from runner.core.trial import Dataset
 from runner.engines.base import Engine
 from runner.engines.user import give
 from runner.run.execute import run_tool
 
 
-@dataclass(frozen=True)
-class Packer:
-    """A program of `workloads/` that packs a folder into a file with a suffix.
-
-    `sized`: it writes all images in one size, so that each image size is packed anew. `needed`: the framework reads nothing else.
-    """
-
-    program: str
-    suffix: str
-    sized: bool = False
-    needed: bool = True
-
-
-PACKERS: Final[Mapping[str, Packer]] = {
-    "caffe": Packer("imagenet_cnn/pack_lmdb.py", ".lmdb", sized=True),
-    "mxnet": Packer("imagenet_cnn/pack_recordio.py", ".rec"),
-    "tensorflow": Packer("imagenet_cnn/pack_tfrecord.py", ".tfrecord", needed=False),
-}
-
-
 def packed_path(data: Dataset, cache: Path, *, framework: str, image_size: int) -> Path:
     """Where the packed form of a data set is, or will be."""
-    packer = PACKERS[framework]
-    size = f"-{image_size}" if packer.sized else ""
-    return cache / "packed" / framework / f"{data.digest[:16]}{size}" / f"images{packer.suffix}"
+    form = PACKED_FOR[framework]
+    size = f"-{image_size}" if form.sized else ""
+    return cache / "packed" / framework / f"{data.digest[:16]}{size}" / f"images{form.suffix}"
 
 
 def pack(
@@ -64,7 +43,7 @@ def pack(
     draft = target.parent.with_name(f"{target.parent.name}.{os.getpid()}.part")
     draft.mkdir(parents=True)
     out = engine.place(draft)
-    site, packer = engine.site(Path(data.path)), PACKERS[framework]
+    site, form = engine.site(Path(data.path)), PACKED_FOR[framework]
     run_id = f"pack-{data.digest[:8]}-{os.getpid()}"
     spec = ContainerSpec(
         name=f"dlscale-{run_id}",
@@ -73,8 +52,8 @@ def pack(
         image=image,
         argv=(
             *(site.python, f"{site.workloads}/lease.py"),
-            *(site.python, f"{site.workloads}/{packer.program}", site.data or data.path, f"{out}/{target.name}"),
-            *((f"--image-size={image_size}",) if packer.sized else ()),
+            *(site.python, f"{site.workloads}/{form.program}", site.data or data.path, f"{out}/{target.name}"),
+            *((f"--image-size={image_size}",) if form.sized else ()),
         ),
         env={"HOME": HOME, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         # It may write into the new directory, and nowhere else.

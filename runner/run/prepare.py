@@ -14,7 +14,7 @@ from runner.cluster.hosts.supply import check_data, programs, python_modules, su
 from runner.cluster.hosts.survey import base_image
 from runner.core.cache import cache_dir, free_mib
 from runner.core.container_spec import LABEL_RUN
-from runner.core.dataset import PACKED
+from runner.core.dataset import PACKED, PACKED_FOR
 from runner.core.errors import RequestError
 from runner.core.record import EngineDetails, ImageUsed
 from runner.core.trial import Dataset
@@ -31,7 +31,7 @@ from runner.images.spec import ImageSpec
 from runner.plan.discovery import WORKLOADS, AnyResources, Resources, image_source
 from runner.plan.launch.monitor import MODULES
 from runner.report.progress import Progress
-from runner.run.pack import PACKERS, pack, packed_path
+from runner.run.pack import pack, packed_path
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -263,8 +263,8 @@ def _venv(image: ImageSpec, shown: Progress) -> tuple[Engine, ImageUsed]:
 
 def _to_pack(resources: AnyResources) -> Dataset | None:
     """The data set if it is a folder and the framework's own input pipeline reads none."""
-    packer = PACKERS.get(resources.image.framework)
-    if not isinstance(resources, Resources) or not resources.dataset or not packer or not packer.needed:
+    form = PACKED_FOR.get(resources.image.framework)
+    if not isinstance(resources, Resources) or not resources.dataset or not form or not form.needed:
         return None
     return None if Path(resources.dataset.path).suffix in PACKED else resources.dataset
 

@@ -12,7 +12,7 @@ import pytest
 from runner.core import dataset
 from runner.core.errors import RequestError
 from runner.core.workload import choose_workload, load_workloads
-from runner.run.pack import PACKERS, packed_path
+from runner.run.pack import packed_path
 
 
 def folder(root, **classes):
@@ -83,21 +83,20 @@ def test_what_is_no_data_set_is_refused(tmp_path):
                 dataset.inspect(tmp_path / name, by_others=by_others)
 
 
-def test_every_packer_is_a_program_of_the_workload_and_writes_a_form_that_its_framework_reads():
-    for framework, packer in PACKERS.items():
-        assert (examples.ROOT / "workloads" / packer.program).is_file()
-        assert dataset.PACKED[packer.suffix].framework == framework
-        assert framework in choose_workload(load_workloads(examples.ROOT), None).frameworks("train")
+def test_every_form_has_a_packer_and_a_framework_that_reads_it():
+    for form in dataset.PACKED.values():
+        assert (examples.ROOT / "workloads" / form.program).is_file()
+        assert form.framework in choose_workload(load_workloads(examples.ROOT), None).frameworks("train")
 
 
 def test_only_a_form_with_one_image_size_is_packed_anew_for_another(tmp_path):
     data = dataset.inspect(folder(tmp_path / "set", a=[1]))
-    for framework, packer in PACKERS.items():
+    for framework, form in dataset.PACKED_FOR.items():
         paths = {packed_path(data, tmp_path, framework=framework, image_size=size) for size in (32, 224)}
-        assert len(paths) == (2 if packer.sized else 1)
+        assert len(paths) == (2 if form.sized else 1)
     # Each in a directory of its own, which is moved into place as a whole.
-    folders = {packed_path(data, tmp_path, framework=name, image_size=32).parent for name in PACKERS}
-    assert len(folders) == len(PACKERS)
+    folders = {packed_path(data, tmp_path, framework=name, image_size=32).parent for name in dataset.PACKED_FOR}
+    assert len(folders) == len(dataset.PACKED_FOR)
 
 
 def test_utterances_are_wav_files_with_their_text(tmp_path):
