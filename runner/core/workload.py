@@ -53,31 +53,25 @@ class SanityBand(Frozen):
 
 
 class Defaults(Frozen):
-    """What a request gets that leaves these out, for one kind of device: pixels, samples a device, iterations on one device.
-
-    `image_size` is None for the size that the model was published with. The warm-up is at least 1: it allocates and tunes.
-    """
+    """What a request gets that leaves these out, for one kind of device."""
 
     model: str
-    image_size: Count | None = None
-    batch: Count
-    iterations: Count
-    warmup: Count
+    image_size: Count | None = None  # height and width in pixels; None for the size that the model was published with
+    batch: Count  # samples a device
+    iterations: Count  # measured, on one device
+    warmup: Count  # iterations before those; the first allocates and tunes
 
 
 class Model(Frozen):
-    """A model of a workload, `source` its paper; sizes are height and width in pixels, None where samples are no images.
+    """A model of a workload; sizes are height and width in pixels, None where samples are no images."""
 
-    `parameters` are trainable ones in each framework that builds it, `settings` flags beyond what every program is told.
-    """
-
-    name: str
-    image_size: Count | None = None
-    min_image_size: Count | None = None
-    learning_rate: Positive
-    parameters: Mapping[str, Count]
-    settings: Mapping[str, Setting] = {}
-    source: str
+    name: str  # what MODEL calls it
+    image_size: Count | None = None  # that it was published with
+    min_image_size: Count | None = None  # the smallest that its layers can take
+    learning_rate: Positive  # at which the workload's optimizer trains it at its default batch
+    parameters: Mapping[str, Count]  # trainable ones, in each framework that builds it
+    settings: Mapping[str, Setting] = {}  # flags beyond what every program is told
+    source: str  # the paper
 
     @property
     def frameworks(self) -> tuple[str, ...]:
@@ -86,39 +80,32 @@ class Model(Frozen):
 
 
 class Workload(Frozen):
-    """A training task with its programs, models and defaults.
+    """A training task with its programs, models and defaults; most of it by framework, as each has a program of its own."""
 
-    Attributes:
-        data: what its programs read from disk: JPEGs in class folders, WAV files with their texts, or nothing.
-        validation_samples: of its synthetic data; None where validation needs real data.
-        num_classes: classes of synthetic labels; a data set brings its own number. None where nothing is classified.
-        settings: as a model's, for all models.
-        inference_precisions: what it can infer in, where that is not the same.
-        techniques: what makes each framework's program faster, by kind of device, in the order of the lines of an ablation.
-    """
-
-    name: str
+    name: str  # its folder's
     description: str
     source: str
-    programs: Mapping[ProgramMode, Mapping[str, str]]
-    converge: tuple[str, ...] = ()
-    gpu_decode: tuple[str, ...] = ()
-    data: Literal["images", "audio", "none"] = "images"
-    batches: str | None = None
-    dialects: Mapping[str, DialectName] = {}
-    profiles: Mapping[str, tuple[ProfileKind, ...]] = {}
-    regions: Mapping[str, tuple[Region, ...]] = {}
-    unit: str
-    training_samples: Count
-    validation_samples: Count | None = None
-    num_classes: Annotated[int, Field(ge=2)] | None = None
-    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    settings: Mapping[str, Setting] = {}
+    programs: Mapping[ProgramMode, Mapping[str, str]]  # what runs in each mode: files of the workload's folder
+    converge: tuple[str, ...] = ()  # frameworks whose training program validates after each epoch
+    gpu_decode: tuple[str, ...] = ()  # frameworks whose training program can decode JPEGs on the GPU
+    data: Literal["images", "audio", "none"] = (
+        "images"  # JPEGs in class folders, WAV files with their texts, or nothing
+    )
+    batches: str | None = None  # the setting that says how many batches an iteration reads; one where None
+    dialects: Mapping[str, DialectName] = {}  # of programs that leave their figures to the framework's own log
+    profiles: Mapping[str, tuple[ProfileKind, ...]] = {}  # passes under a profiler that each program knows
+    regions: Mapping[str, tuple[Region, ...]] = {}  # parts of a step to which it can narrow one
+    unit: str  # plural noun of what throughput counts
+    training_samples: Count  # of one epoch, which turns iterations into epochs
+    validation_samples: Count | None = None  # of its synthetic data; None where validation needs real data
+    num_classes: Annotated[int, Field(ge=2)] | None = None  # of synthetic labels; None where nothing is classified
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None  # of SGD; None with another optimizer
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # the same
+    settings: Mapping[str, Setting] = {}  # as a model's, for all models
     defaults: Mapping[Device, Defaults]
-    precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]
-    inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}
-    techniques: Mapping[str, Mapping[Device, tuple[Technique, ...]]] = {}
+    precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]]  # what each program can train in
+    inference_precisions: Mapping[str, Mapping[Device, tuple[Precision, ...]]] = {}  # infer in, where not the same
+    techniques: Mapping[str, Mapping[Device, tuple[Technique, ...]]] = {}  # in the order of an ablation's lines
     sanity: SanityBand | None = None
     models: Annotated[tuple[Model, ...], Field(min_length=1)]
 
