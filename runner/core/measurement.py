@@ -117,21 +117,14 @@ class CompiledGraphs(Frozen):
 
 
 class Exchange(Frozen):
-    """One size of the probe: an exchange of `size_bytes` among all devices of the job, by itself.
+    """One size of the probe: an exchange of `size_bytes` among all devices of the job, by itself; rates in 1e9 bytes a second."""
 
-    Attributes:
-        seconds: median of the timed exchanges, on rank 0.
-        algbw_gb_s: bytes ÷ seconds, in 1e9 bytes a second.
-        busbw_gb_s: what had to leave each device in that time.
-        wrong: elements of the result that were not the sum.
-    """
-
-    operation: str
+    operation: str  # `all_reduce` or `push_pull` (`workloads/probe.py`)
     size_bytes: int
-    seconds: float
-    algbw_gb_s: float
-    busbw_gb_s: float
-    wrong: int | None
+    seconds: float  # median of the timed exchanges, on rank 0
+    algbw_gb_s: float  # bytes ÷ seconds
+    busbw_gb_s: float  # what had to leave each device in that time
+    wrong: int | None  # elements of the result that were not the sum
 
 
 class StepParts(Frozen):

@@ -71,28 +71,20 @@ class Processor(Frozen):
 
 
 class Node(Frozen):
-    """One machine, as far as this process may use it.
-
-    Attributes:
-        cores: ids of the logical CPUs that this process may run on, no more of them than `cpu_quota` can keep busy.
-        cpu_quota: cores' worth of CPU time that the control groups allow; None without a quota.
-        gpu_reason: why there are no GPUs; None when there are.
-        cuda_driver: the newest CUDA version that the driver speaks.
-        ports: TCP ports that were free a moment ago, where the ranks of a job find each other.
-    """
+    """One machine, as far as this process may use it."""
 
     name: str
-    cores: tuple[int, ...]
-    cpu_quota: float | None
+    cores: tuple[int, ...]  # ids of the logical CPUs that it may run on, no more than `cpu_quota` can keep busy
+    cpu_quota: float | None  # cores' worth of CPU time that the control groups allow
     cpu_model: str | None
-    memory_mib: int
+    memory_mib: int  # installed, or the control groups' limit where that is lower
     gpus: tuple[Gpu, ...]
-    gpu_reason: str | None
+    gpu_reason: str | None  # why there are no GPUs
     nics: tuple[Nic, ...]
     hcas: tuple[Hca, ...]
     driver: str | None
-    cuda_driver: str | None
-    ports: tuple[int, ...]
+    cuda_driver: str | None  # the newest CUDA version that the driver speaks
+    ports: tuple[int, ...]  # of TCP, that were free a moment ago, where the ranks of a job find each other
 
 
 @dataclass(frozen=True)

@@ -76,21 +76,9 @@ class Missing(Frozen):
 class GpuTelemetry(Frozen):
     """One GPU over the measured span.
 
-    Attributes:
-        counters: where the utilisation of the pipes (FP32 and below), of the SMs and of DRAM comes from.
-        utilisation: NVML's: share of time in which any kernel ran.
-        fp32_utilisation: share of cycles in which the FP32 pipe was active.
-        memory_utilisation_percent: NVML's: share of time in which device memory was read or written.
-        power_w: `energy_j` ÷ `measured_s`, between the smallest and the largest sample, which may not enclose it: samples are, by
-            `power_reading`, of the instant, or NVML's usage, a mean of the second before on Ampere and later (nvmlDeviceGetPowerUsage);
-            None as of samplers that knew the latter only.
-        temperature_rise_c: mean of the last quarter of the span less that of the first.
-        energy_j: by `energy_method`; like power none of a span under 2 s; `integrated_power_j` is power over time beside it, to hold one against the other.
-        idle_power_w: lowest mean over a second before the job.
-        pcie_rx_bytes: and the other three: by counters, or where there are none by the mean of GPM's rates.
-        slowdown_percent: by reason, the share of the span in which the driver held the clocks down; those that never happened are
-            left out.
-        ecc_corrected, ecc_uncorrected: memory errors, from the last reading before the span to the first after it.
+    Power is `energy_j` ÷ `measured_s`, between the smallest and the largest sample, which may not enclose it: samples are, by
+    `power_reading`, of the instant, or NVML's usage, a mean of the second before on Ampere and later (nvmlDeviceGetPowerUsage); None as of
+    samplers that knew the latter only. Neither power nor energy is told of a span under 2 s.
     """
 
     node: str
@@ -116,29 +104,30 @@ class GpuTelemetry(Frozen):
     dram_percent: Range | None
     sm_clock_mhz: Range | None
     memory_clock_mhz: Range | None
-    temperature_rise_c: float | None
+    temperature_rise_c: float | None  # mean of the last quarter of the span less that of the first
     energy_j: float | None
     energy_method: EnergyMethod | None
-    integrated_power_j: float | None
-    idle_power_w: float | None
-    pcie_rx_bytes: int | None
+    integrated_power_j: float | None  # power over time, to hold against `energy_j`
+    idle_power_w: float | None  # lowest mean over a second before the job
+    pcie_rx_bytes: (
+        int | None
+    )  # this and the next three: by counters, or where there are none by the mean of GPM's rates
     pcie_tx_bytes: int | None
     nvlink_rx_bytes: int | None
     nvlink_tx_bytes: int | None
-    slowdown_percent: dict[str, float] | None
-    ecc_corrected: int | None
+    slowdown_percent: (
+        dict[str, float] | None
+    )  # by reason, the share of the span in which the driver held the clocks down
+    ecc_corrected: int | None  # errors from the last reading before the span to the first after it
     ecc_uncorrected: int | None
     foreign: tuple[ForeignProcess, ...] | None
 
 
 class HostTelemetry(Frozen):
-    """A node's processors, memory, disks and network over the measured span: of the whole host, whoever used them.
+    """A node's processors, memory, disks and network (but the loopback) over the measured span: of the whole host, whoever used them.
 
-    Attributes:
-        disk_read_bytes: and the three after it: within the span; of the network without the loopback.
-        power_w, energy_j, idle_power_w: the processors' packages by RAPL; power is energy ÷ time, between the smallest and the largest
-            rise between two samples; idle is the lowest mean over a second before the job.
-        sampler_percent: what the sampler itself used of all CPUs, over its whole life.
+    Power and energy are the processors' packages' by RAPL: power is energy ÷ time, between the smallest and the largest rise between two
+    samples; idle is the lowest mean over a second before the job. `sampler_percent` is what the sampler itself used of all CPUs.
     """
 
     node: str

@@ -76,24 +76,15 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 class Counted(Frozen):
-    """Bytes that one kind of wire moved in the measured windows, by its counters, at each of the places that have one.
-
-    Attributes:
-        places: how many GPUs, nodes or loopbacks were counted.
-        least: bytes at the place that moved least; of NVLink in the direction that moved less, since gradients go both ways.
-        most: bytes at the place and in the direction that moved most.
-        sent: bytes that left a place, mean over the places.
-        needed: bytes that the gradients need at each place at the least.
-        share: of the measured time, what the counts are of; all but those of samplers are of all of it.
-    """
+    """Bytes that one kind of wire moved in the measured windows, by its counters, at each of the places that have one."""
 
     wire: CountedWire
-    places: int
-    least: int
-    most: int
-    sent: float
-    needed: int
-    share: float = 1.0
+    places: int  # GPUs, nodes or loopbacks that were counted
+    least: int  # where least moved; of NVLink in the direction that moved less, since gradients go both ways
+    most: int  # where, and in the direction in which, most moved
+    sent: float  # what left a place, mean over the places
+    needed: int  # what the gradients need at each place at the least
+    share: float = 1.0  # of the measured time, what the counts are of; all but those of samplers are of all of it
 
     @property
     def carried(self) -> bool:

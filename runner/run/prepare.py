@@ -51,27 +51,18 @@ class Samplers:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What every trial of a plan runs in.
+    """What every trial of a plan runs in."""
 
-    Attributes:
-        describer: what launchers and dry runs ask.
-        engines: by node, what starts its containers; empty in a dry run of hosts.
-        data: what the program reads, None for synthetic data.
-        image_ids: of the image in each host's own engine; empty where there is one engine.
-        volume: what the programs are in on hosts; None where they are read from this machine.
-        tools: image of emulated nodes; None where there are none.
-    """
-
-    describer: Describer
-    engines: Mapping[str, Engine]
+    describer: Describer  # what launchers and dry runs ask
+    engines: Mapping[str, Engine]  # by node, what starts its containers; empty in a dry run
     engine_details: EngineDetails
     image_used: ImageUsed
-    data: Path | None
+    data: Path | None  # None for synthetic data
     samplers: Samplers
-    seconds: float
-    image_ids: Mapping[str, str] = field(default_factory=dict)
-    volume: str | None = None
-    tools: str | None = None
+    seconds: float  # that it took to make all this ready
+    image_ids: Mapping[str, str] = field(default_factory=dict)  # in each host's own engine, where there are several
+    volume: str | None = None  # what the programs are in on hosts; None where they are read from this machine
+    tools: str | None = None  # image of emulated nodes; None where there are none
 
     def release(self) -> None:
         """Remove what was brought onto hosts for these runs; the image stays."""

@@ -31,21 +31,13 @@ class DialectError(RunFailedError):
 
 @dataclass(frozen=True)
 class Facts:
-    """What the user or the trial says and logs do not.
+    """What the user or the trial says and logs do not."""
 
-    Attributes:
-        batch_per_device: samples that one device takes in one iteration; None where the log has to tell.
-        devices: of the whole job.
-        warmup: iterations of the job, from its first, that count in no figure; None for none beyond the program's own.
-        container: that the log comes from.
-        command: the program's argv, from which a dialect takes options that change what a line means.
-    """
-
-    batch_per_device: int | None
-    devices: int
-    warmup: int | None
-    container: str
-    command: tuple[str, ...] = ()
+    batch_per_device: int | None  # samples of one device in one iteration; None where the log has to tell
+    devices: int  # of the whole job
+    warmup: int | None  # iterations of the job, from its first, that count in no figure, but for the program's own
+    container: str  # that the log comes from
+    command: tuple[str, ...] = ()  # argv, from which a dialect takes options that change what a line means
 
     @property
     def words(self) -> list[str]:
