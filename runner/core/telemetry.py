@@ -88,14 +88,14 @@ class GpuTelemetry(Frozen):
     measured_s: float
     power_limit_w: float | None
     default_power_limit_w: float | None
-    counters: Literal["gpm", "dcgm"] | None
+    counters: Literal["gpm", "dcgm"] | None  # whose are the figures of pipes, SMs and DRAM
     power_reading: PowerReading | None = None
-    utilisation: Range | None
-    fp32_utilisation: Range | None
+    utilisation: Range | None  # NVML's: share of time in which any kernel ran
+    fp32_utilisation: Range | None  # share of cycles in which the FP32 pipe was active
     power_w: Range | None
     temperature_c: Range | None
     memory_mib: Range | None
-    memory_utilisation_percent: Range | None
+    memory_utilisation_percent: Range | None  # NVML's: share of time in which device memory was read or written
     sm_active_percent: Range | None
     sm_occupancy_percent: Range | None
     tensor_percent: Range | None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -105,22 +105,20 @@ class ContainerGroup:
                 self.said.put((name, what), timeout=POLL_S)
                 return
 
-    @contextmanager
-    def signs_of_life(self, engines: Mapping[str, Engine]) -> Iterator[None]:
-        """Let every container know that the runner is there, and ask the engine of every node whether it is.
+    def give_signs_of_life(self, engines: Mapping[str, Engine]) -> None:
+        """Let every container know that the runner is there until the end, and ask the engine of every node whether it is.
 
         A cable that is pulled closes no connection: it is missed signs that tell.
         """
-        over = threading.Event()
 
         def beat() -> None:
-            while not over.wait(BEAT_S):
+            while not self.over.wait(BEAT_S):
                 for container in tuple(self.containers.values()):
                     container.tell(SIGN)
 
         def watch(node: str, engine: Engine) -> None:
             missed = 0
-            while not over.wait(BEAT_S):
+            while not self.over.wait(BEAT_S):
                 try:
                     engine.check()
                     missed = 0
@@ -129,14 +127,9 @@ class ContainerGroup:
                     if missed == MISSED_SIGNS:
                         self._say(next(name for name in self.nodes if self.nodes[name] == node), Lost(str(error)))
 
-        if engines:
-            threading.Thread(target=beat, daemon=True).start()
+        threading.Thread(target=beat, daemon=True).start()
         for node, engine in engines.items():
             threading.Thread(target=watch, args=(node, engine), daemon=True).start()
-        try:
-            yield
-        finally:
-            over.set()
 
     def keep(self, name: str, text: str) -> None:
         """Keep a line among a container's last."""

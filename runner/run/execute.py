@@ -183,11 +183,12 @@ def execute(
     reason: str | None = None
     try:
         output = _Output(group, writer, watch, readers or {})
-        with group.signs_of_life({spec.node: engines[spec.node] for spec in specs} if remote else {}):
-            _heed(stopped)
-            group.start(engines, specs, keys or {})
-            phases["create"] = time.monotonic() - started
-            _follow(group, output, specs=specs, limits=limits, started=started, stopped=stopped)
+        _heed(stopped)
+        if remote:
+            group.give_signs_of_life({spec.node: engines[spec.node] for spec in specs})
+        group.start(engines, specs, keys or {})
+        phases["create"] = time.monotonic() - started
+        _follow(group, output, specs=specs, limits=limits, started=started, stopped=stopped)
     except Stop as stop:
         status, reason = stop.status, stop.reason
     except RunFailedError as error:  # the record can't be written any more
