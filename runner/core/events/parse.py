@@ -30,72 +30,51 @@ _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 TableName = Literal["telemetry", "kernels"]
 Kind = Literal["number", "whole", "text", "numbers", "processes"]
 
+
+def _columns(*kinds: tuple[Kind, str]) -> Mapping[str, Kind]:
+    """Columns in order; each kind with the names of those that have it."""
+    return {name: kind for kind, names in kinds for name in names.split()}
+
+
 # `node`, `rank` and `category` are the runner's own; all else is what programs write.
 COLUMNS: Final[Mapping[TableName, Mapping[str, Kind]]] = {
-    "telemetry": {
-        "node": "text",
-        "rank": "whole",
-        "t": "number",
-        "device": "text",
-        "memory_mib": "number",
-        "energy_j": "number",
+    "telemetry": _columns(
+        ("text", "node"),
+        ("whole", "rank"),
+        ("number", "t"),
+        ("text", "device"),
+        ("number", "memory_mib energy_j"),
         # of a GPU
-        "utilisation_percent": "number",
-        "memory_utilisation_percent": "number",
-        "power_w": "number",
-        "temperature_c": "number",
-        "sm_clock_mhz": "number",
-        "memory_clock_mhz": "number",
-        "slowdown_bits": "whole",
-        "pcie_rx_bytes": "whole",
-        "pcie_tx_bytes": "whole",
-        "nvlink_rx_bytes": "whole",
-        "nvlink_tx_bytes": "whole",
-        "ecc_corrected": "whole",
-        "ecc_uncorrected": "whole",
-        "processes": "processes",
+        (
+            "number",
+            "utilisation_percent memory_utilisation_percent power_w temperature_c sm_clock_mhz memory_clock_mhz",
+        ),
+        (
+            "whole",
+            "slowdown_bits pcie_rx_bytes pcie_tx_bytes nvlink_rx_bytes nvlink_tx_bytes ecc_corrected ecc_uncorrected",
+        ),
+        ("processes", "processes"),
         # of its counters
-        "sm_active_percent": "number",
-        "sm_occupancy_percent": "number",
-        "fp64_percent": "number",
-        "fp32_percent": "number",
-        "fp16_percent": "number",
-        "tensor_percent": "number",
-        "dram_percent": "number",
-        "pcie_rx_rate": "number",
-        "pcie_tx_rate": "number",
-        "nvlink_rx_rate": "number",
-        "nvlink_tx_rate": "number",
+        (
+            "number",
+            "sm_active_percent sm_occupancy_percent fp64_percent fp32_percent fp16_percent tensor_percent dram_percent",
+        ),
+        ("number", "pcie_rx_rate pcie_tx_rate nvlink_rx_rate nvlink_tx_rate"),
         # of a host
-        "core_percent": "numbers",
-        "disk_read_bytes": "whole",
-        "disk_write_bytes": "whole",
-        "net_rx_bytes": "whole",
-        "net_tx_bytes": "whole",
-        "clock_mhz": "number",
-    },
-    "kernels": {
-        "node": "text",
-        "rank": "whole",
-        "kind": "text",
-        "name": "text",
-        "category": "text",
-        "device": "whole",
-        "stream": "whole",
-        "thread": "whole",
-        "start": "number",
-        "duration": "number",
-        "grid": "text",
-        "block": "text",
-        "bytes": "whole",
-        "correlation": "whole",
-        "op": "whole",
-        "parent": "whole",
-        "flop": "number",
-        "fp32_percent": "number",
-        "tensor_percent": "number",
-        "dram_bytes": "number",
-    },
+        ("numbers", "core_percent"),
+        ("whole", "disk_read_bytes disk_write_bytes net_rx_bytes net_tx_bytes"),
+        ("number", "clock_mhz"),
+    ),
+    "kernels": _columns(
+        ("text", "node"),
+        ("whole", "rank"),
+        ("text", "kind name category"),
+        ("whole", "device stream thread"),
+        ("number", "start duration"),
+        ("text", "grid block"),
+        ("whole", "bytes correlation op parent"),
+        ("number", "flop fp32_percent tensor_percent dram_bytes"),
+    ),
 }
 
 
