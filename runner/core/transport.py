@@ -44,13 +44,7 @@ CountedWire = Literal["nvlink", "pcie", "rdma", "sockets", "loopback"]
 
 # Of the bytes that the gradients need: so much shows that they went there. Cards keep their own counters, and tell the kernel as late
 # as 2 s after; PCIe is the mean of samples. NVLink and the loopback counted at least 1.000 of it in every run in results/.
-ENOUGH: Final[Mapping[CountedWire, float]] = {
-    "nvlink": 0.9,
-    "loopback": 0.9,
-    "rdma": 0.5,
-    "sockets": 0.5,
-    "pcie": 0.5,
-}
+ENOUGH: Final[Mapping[CountedWire, float]] = {"nvlink": 0.9, "loopback": 0.9, "rdma": 0.5, "sockets": 0.5, "pcie": 0.5}
 
 # Of the same, what may cross a wire on which no gradient was claimed to go: barriers, buffers that are broadcast, a connection kept alive.
 # In the runs over other wires in results/h200/wires NVLink counted less than 0.0001 of it.
@@ -64,14 +58,8 @@ NAMES: Final[Mapping[CountedWire, str]] = {
     "loopback": "the loopback",
 }
 
-_PLACES: Final[Mapping[CountedWire, str]] = {
-    "nvlink": " a GPU",
-    "pcie": " a GPU",
-    "rdma": " a node",
-    "sockets": " a node",
-    "loopback": "",
-}
-
+# Where each is counted; the loopback is one.
+_PLACES: Final[Mapping[CountedWire, str]] = {"nvlink": "GPU", "pcie": "GPU", "rdma": "node", "sockets": "node"}
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -99,7 +87,8 @@ class Counted(Frozen):
     @property
     def amount(self) -> str:
         """What was moved, in words: `24.8 GB to 24.9 GB a GPU`."""
-        return " to ".join(dict.fromkeys((size(self.least), size(self.most)))) + _PLACES[self.wire]
+        place = f" a {_PLACES[self.wire]}" if self.wire in _PLACES else ""
+        return " to ".join(dict.fromkeys((size(self.least), size(self.most)))) + place
 
 
 def size(count: float) -> str:
@@ -169,17 +158,7 @@ class Evidence(Frozen):
 
 # `process` is the memory of a single process, `ipoib` IP over InfiniBand: sockets, and no verbs.
 Used = Literal[
-    "none",
-    "process",
-    "loopback",
-    "nvlink",
-    "pcie",
-    "shm",
-    "ethernet",
-    "ipoib",
-    "infiniband",
-    "roce",
-    "unknown",
+    "none", "process", "loopback", "nvlink", "pcie", "shm", "ethernet", "ipoib", "infiniband", "roce", "unknown"
 ]
 
 # Whose bytes are those of a transport; GPUs reach shared memory over PCIe, that of CPUs has no counter.

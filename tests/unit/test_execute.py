@@ -245,10 +245,7 @@ def test_what_fails_on_one_of_several_nodes_ends_the_job_on_the_others_and_is_na
     ("roles", "order"),
     [
         # A worker on a fast node looked for a node whose name did not exist yet.
-        (
-            {"a1": "daemon", "b1": "daemon", "a2": "worker", "b2": "worker"},
-            ["a1", "b1", "a2", "b2"],
-        ),
+        ({"a1": "daemon", "b1": "daemon", "a2": "worker", "b2": "worker"}, ["a1", "b1", "a2", "b2"]),
         ({"b1": "worker", "a1": "scheduler", "a2": "worker"}, ["a1", "a2", "b1"]),
     ],
 )
