@@ -43,26 +43,19 @@ def job(**changes):
     return make_job(trial, there, prepare.preview(there, packed_at=None), run_id="r")
 
 
-def writable(found):
-    return [mount for mount in found.mounts if not mount.read_only]
-
-
-def test_a_training_that_compiles_has_one_directory_to_write_to_and_is_told_which(machine, cache):
-    found = job(preset="tuned")
-    (store,) = writable(found)
-    assert store.target == "/dlscale/out"
-    assert Path(store.source).parent == cache
+@pytest.mark.parametrize(
+    ("asked", "compiles"),
+    [({"preset": "tuned"}, True), ({"warmup": 20}, False), ({"techniques": ("cuda-graphs",), "warmup": 20}, False)],
+)
+def test_a_training_has_one_directory_to_write_to_if_it_compiles_and_is_told_which(machine, cache, asked, compiles):
+    found = job(**asked)
+    stores = [mount for mount in found.mounts if not mount.read_only]
+    assert [store.target for store in stores] == ["/dlscale/out"] * compiles
+    assert [Path(store.source).parent for store in stores] == [cache] * compiles
     (container,) = launch(found)
-    assert "--compiled=/dlscale/out" in container.argv
+    told = [word for word in container.argv if word.startswith("--compiled")]
+    assert told == ["--compiled=/dlscale/out"] * compiles
     assert not cache.exists()  # nothing is made before a run
-
-
-@pytest.mark.parametrize("names", [(), ("channels-last", "cuda-graphs")])
-def test_a_training_that_does_not_compile_has_none(machine, cache, names):
-    found = job(techniques=names, warmup=20)
-    assert writable(found) == []
-    (container,) = launch(found)
-    assert not any(word.startswith("--compiled") for word in container.argv)
 
 
 def test_each_software_and_engine_has_its_own(machine, cache):

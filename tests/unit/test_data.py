@@ -55,9 +55,7 @@ def test_a_program_that_fails_is_told_by_its_last_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sample, "ensure_environment", lambda **_: tmp_path / "python")
     monkeypatch.setattr(sample, "follow", full)
-    with pytest.raises(
-        RunFailedError, match=r"^no sample was made in .*: OSError: \[Errno 28\] No space left on device$"
-    ):
+    with pytest.raises(RunFailedError, match=r"^no sample was made in .*: OSError: .* No space left on device$"):
         sample.make_sample(tmp_path / "new", images=11, seed=1, report=print)
 
 

@@ -7,14 +7,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from runner.core import yamlfile
 from runner.core.errors import RequestError
-
-
-class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from runner.core.frozen import Frozen
 
 
 class Entry(Frozen):
