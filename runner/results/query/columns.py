@@ -43,13 +43,6 @@ class Column:
     path: tuple[str, ...] = ()
     meaning: str = ""
 
-    def of(self, fields: Mapping[str, Any]) -> Any:
-        """Its value in the JSON of a value; None where that has no such field."""
-        found: Any = fields
-        for key in self.path:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found
-
 
 def columns_of(
     model: type[BaseModel], *, prefix: tuple[str, ...] = (), without: frozenset[str] = frozenset()
