@@ -18,7 +18,6 @@ import pytest
 import test_host_software
 import test_plan
 from records import events, provenance
-from rich.console import Console
 from swept import leave, measured
 from typer.testing import CliRunner
 
@@ -277,19 +276,6 @@ def test_a_run_that_may_not_be_used_has_no_figure_and_a_degraded_one_is_named():
         overhead_figures(RAW, RUNS | {"s1": told("s1", 990.0, status="invalid")})
     found = overhead_figures(RAW, RUNS | {"u2": told("u2", 1000.0, status="degraded")})
     assert found.notes == ("u2 degraded: made up",)
-
-
-def test_the_terminal_and_the_page_say_the_same():
-    found = reported()
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(found.terminal())
-    shown = found.page_block()
-    assert "0.9850" in console.export_text()
-    assert "`dlscale overhead`, commit cccc" in found.markdown()
-    assert shown.lead.endswith("2 rounds")
-    assert any(line.endswith(" · host: dlscale/mxnet:1.9.1") for line in shown.lines)  # all records here have that name
-    assert [one.title for one in shown.tables] == ["Costs", "Rounds", "Commands"]
-    assert shown.runs == ("s1", "u1", "h1", "h2", "u2", "s2")
 
 
 # What is left on file

@@ -33,13 +33,9 @@ class RunOnFile:
 
 
 class SideFigures(Frozen):
-    """One side of a round.
+    """One side of a round: samples a second, and seconds from the start of the command, to the end of its first step and to its own end.
 
-    Attributes:
-        rate: samples a second.
-        first_step_s: seconds from the start of the command to the end of its first step.
-        command_s: seconds of the whole command.
-        program_s: of these, the program's; None of the bare loop, which is its program.
+    `program_s` is of the program's process alone; None of the bare loop, which is its program.
     """
 
     side: SideName
@@ -90,12 +86,7 @@ class Together(Frozen):
 
 
 class OverheadFigures(TrainingReport):
-    """What the suite costs.
-
-    Attributes:
-        together: by the side that the suite is compared with.
-        differs: names of the software that is not the same on the host.
-    """
+    """What the suite costs: `together` is by the side that it is compared with, `differs` names the software that the host has otherwise."""
 
     rounds: tuple[RoundFigures, ...]
     together: Mapping[SideName, Together]
@@ -113,11 +104,7 @@ class OverheadFigures(TrainingReport):
 
 
 def overhead_figures(raw: Overhead, runs: Mapping[str, RunOnFile]) -> OverheadFigures:
-    """Make every figure from the clocks, and by their ids all runs that they name.
-
-    Raises:
-        RunFailedError: a run has no throughput.
-    """
+    """Make every figure from the clocks, and by their ids all runs that they name; a RunFailedError where one has no throughput."""
     rounds = tuple(RoundFigures(sides=tuple(_side(command, runs) for command in own)) for own in raw.rounds)
     suite, unwatched, host = (_runs(raw, runs, name) for name in ("suite", "unwatched", "host"))
     differs = nearest(software(suite[0][1]), [software(host[0][1])]) if host else ()

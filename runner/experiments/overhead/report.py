@@ -28,12 +28,7 @@ RATIO_DIGITS: Final = 4
 
 
 def from_file(raw: Overhead, folder: Path) -> ComparisonReport:
-    """The report of an overhead whose runs are in a folder.
-
-    Raises:
-        RequestError: a run of it is gone or damaged.
-        RunFailedError: a run has no throughput.
-    """
+    """The report of an overhead whose runs are in a folder; a RequestError where one is gone or damaged, a RunFailedError where one has no throughput."""
     names = {command.run_id for own in raw.rounds for command in own if command.run_id}
     runs = {name: RunOnFile(folder / name, read_record(folder / name), read_events(folder / name)) for name in names}
     return overhead_report(raw, overhead_figures(raw, runs))

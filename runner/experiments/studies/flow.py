@@ -39,11 +39,7 @@ from runner.run.sample import make_sample
 
 
 class RecordedRuns:
-    """The usable runs in a folder, by trial.
-
-    A run stands for a trial that equals its own in every field, in the same image. The trial's key covers machine, engine, lock and the
-    programs' source.
-    """
+    """The usable runs in a folder, by trial: one stands for a trial that equals its own in every field, in the same image."""
 
     def __init__(self, out: Path) -> None:
         self._runs: dict[str, list[Run]] = {}
@@ -76,11 +72,7 @@ def sample_path(scale: Scale) -> Path:
 
 
 def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
-    """Make the sample photographs if they are not there; half-made ones never have their name.
-
-    Raises:
-        RequestError: what makes it can't be installed.
-    """
+    """Make the sample photographs if they are not there; half-made ones never have their name."""
     path = sample_path(scale)
     path.parent.mkdir(parents=True, exist_ok=True)
     with alone(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
@@ -104,8 +96,7 @@ class _Ran:
 def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     """Run a study's cells that this hardware can run, and judge the source by what they show; returns the exit code.
 
-    Raises:
-        RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
+    A RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
     """
     console = open_console()
     study, source = load_study(options.study or "")
@@ -158,11 +149,7 @@ def _where(options: StudyRequest) -> Request:
 
 
 def _stand_in(options: StudyRequest, machine: Machine) -> str | None:
-    """The framework that was asked for.
-
-    Raises:
-        RequestError: the suite has none of that name.
-    """
+    """The framework that was asked for."""
     known = {image.framework for image in machine.images}
     if options.framework and options.framework not in known:
         raise RequestError(f"unknown FRAMEWORK {options.framework!r}; known: {nearest(options.framework, known)}")
@@ -170,11 +157,7 @@ def _stand_in(options: StudyRequest, machine: Machine) -> str | None:
 
 
 def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
-    """The cells that were asked for, all of them where none was named.
-
-    Raises:
-        RequestError: a name that is no cell's.
-    """
+    """The cells that were asked for, all of them where none was named."""
     for name in options.cells:
         if not any(cell.id.startswith(name) for cell in found):
             blocks = ", ".join(dict.fromkeys(cell.block for cell in found))

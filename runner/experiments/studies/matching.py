@@ -138,11 +138,7 @@ def _named(selector: Selector) -> dict[str, object]:
 def agreement(one: Observation, other: Stated, *, free: frozenset[str], same: Sequence[str] = ()) -> int | None:
     """In how many conditions two observations agree; None if they may not be held against each other.
 
-    Args:
-        one: an observation.
-        other: another.
-        free: conditions that may differ.
-        same: those that both have to state alike, or not at all.
+    Those in `free` may differ; those in `same` both have to state alike, or not at all.
     """
     if any(term(one, name) != term(other, name) for name in same):
         return None

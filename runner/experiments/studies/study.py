@@ -39,13 +39,9 @@ NOT_STATED: Final = "not stated"
 
 
 class Difference(Frozen):
-    """Where the runs of a block are not those of its source, whatever they run on.
+    """Where the runs of a block, or of some of its networks, are not those of the source, whatever they run on.
 
-    Attributes:
-        field: what differs; a setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
-        published: in the source; `not stated` where the source leaves it out.
-        here: in this suite.
-        models: the networks that it is of, as the source calls them; none for all of the block's.
+    A setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
     """
 
     field: Annotated[str, Field(min_length=1)]
@@ -69,15 +65,10 @@ class Point(Frozen):
 
 
 class Small(Frozen):
-    """How `--scale small` shortens a block: less of everything, but the same axes.
+    """How `--scale small` shortens a block: less of everything, but the same axes; `iterations` are those of one device.
 
-    Attributes:
-        iterations, epochs, samples, warmup, fit: in place of the block's; `iterations` are those of one device.
-        image_size: in place of the block's.
-        models: a smaller network of the same kind that stands for one of the source: `{deepspeech2: deepspeech2-small}`.
-        batch_divisor: by what every batch is divided, so that they keep their proportions; none gets below 1.
-        profile_after, profile_iterations: in place of the block's.
-        also: scales beside the source's, for machines that are too small for those; findings may be tested on them, no figure is.
+    Every batch is divided by `batch_divisor`, so that they keep their proportions. `also` has scales for machines that are too small for the
+    source's; findings may be tested on them, no figure is.
     """
 
     iterations: Count | None = None
@@ -255,11 +246,7 @@ class Study(Frozen):
         return self
 
     def block(self, name: str) -> Block:
-        """The block of a cell.
-
-        Raises:
-            RequestError: the study has none of that name, any more.
-        """
+        """The block of a cell; a RequestError where the study has none of that name any more."""
         found = next((block for block in self.blocks if block.id == name), None)
         if found is None:
             raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
@@ -286,11 +273,7 @@ def study_names(directory: Path = DIRECTORY) -> tuple[str, ...]:
 
 
 def load_study(name: str, directory: Path = DIRECTORY) -> tuple[Study, Published]:
-    """A study with its source.
-
-    Raises:
-        RequestError: there is no such study, or its file is wrong; then the sentence names file and line.
-    """
+    """A study with its source; a RequestError where there is no such study, or its file is wrong: the sentence names file and line."""
     path = directory / f"{name}.yaml"
     if not path.is_file():
         raise RequestError(f"unknown STUDY {name!r}; known: {nearest(name, study_names(directory))}")

@@ -30,13 +30,7 @@ _ENTRY: Final = re.compile(r"^    (\w+(?:, \w+)*): (.*)$")
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table.
-
-    Attributes:
-        type: as SQL calls it.
-        path: keys that lead to its value in the JSON of a row's model.
-        meaning: what its type says of it; empty where the name says all.
-    """
+    """One column of a table: its type as SQL calls it, the keys that lead to its value in JSON, what its type says of it."""
 
     name: str
     type: str
@@ -49,10 +43,7 @@ def columns_of(
 ) -> tuple[Column, ...]:
     """The columns of a model: a scalar or a list of them each, models within models in their place, all else as JSON.
 
-    Args:
-        model: the type of a row.
-        prefix: keys that lead to it.
-        without: dotted names of fields that are left out.
+    `prefix` leads to the model; `without` has dotted names of fields that are left out.
     """
     found: dict[str, Column] = {}
     said = meanings(model)

@@ -47,8 +47,7 @@ class Database:
     ) -> tuple[str, ...]:
         """Fill the tables that are wanted, with run directories and sources; returns a sentence about each record that does not count.
 
-        Raises:
-            RequestError: a table of a run can't be read.
+        A RequestError: a table of a run can't be read.
         """
         texts = list(tables.figures(published))
         self._insert(FIGURES, f"json_transform(json, '{tables.of_figures()}')", [texts])
@@ -96,11 +95,7 @@ class Database:
                 raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
 
     def ask(self, sql: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Names of the columns of an answer, and its rows.
-
-        Raises:
-            RequestError: it is not SQL, asks for what is not there, or would do more than read.
-        """
+        """Names of an answer's columns, and its rows; a RequestError where it is not SQL, asks for what is not there, or would do more than read."""
         for setting in (
             "python_enable_replacements = false",
             "enable_external_access = false",
