@@ -166,17 +166,9 @@ def cells(
     `sample` has real images for cells that can't do without, and need not exist yet; `data` has some for every cell that takes images;
     `stand_in` is a framework to take in place of the source's.
     """
-    context = partial(
-        BlockContext,
-        study=study,
-        source=source,
-        machine=machine,
-        scale=scale,
-        data=data,
-        sample=sample,
-        stand_in=stand_in,
-    )
-    return tuple(cell for block in study.blocks for cell in _of_block(context(block=block)))
+    shared: dict[str, Any] = {"study": study, "source": source, "machine": machine, "scale": scale, "data": data}
+    every = (BlockContext(block=block, sample=sample, stand_in=stand_in, **shared) for block in study.blocks)
+    return tuple(cell for context in every for cell in _of_block(context))
 
 
 def requests(found: Sequence[Cell]) -> tuple[Request, ...]:

@@ -95,25 +95,17 @@ class Block(Frozen):
     """Runs of one kind: every combination of models, points, batches, precisions, networks and cases.
 
     Attributes:
-        id: begins the ids of its cells.
-        says: what it is, in a line of the plan.
-        where: what all its figures have in common, in the source's terms.
-        framework: the suite's, where it is not the source's.
+        where: what all its figures have in common, in the source's terms; `framework` is the suite's, where it is not the source's.
         device: `cpu` where the source used no GPU; all cores of the machine are one device then.
         versions: by kind of device, the images that stand for the source's software, the first one that runs here is taken.
         models: what the source calls each network → MODEL.
         gpu_only: why it means nothing without a GPU, as half a sentence.
-        points: scales.
-        batches: as printed.
-        batch_of: whose a batch is: of a device, of a node, or of all devices together.
-        batch_term: by which condition the source's figures name it.
+        batches: as printed, each of a device, of a node, or of all devices (`batch_of`); the source's figures name it by `batch_term`.
         image_size: height and width in pixels; None where samples are no images.
-        iterations: measured iterations on one device; several share them, so that all runs of a curve take as many samples.
-        epochs: passes over the training samples, in place of iterations.
-        samples: in all, in place of iterations: of inference at several batches.
+        iterations: measured ones of one device; several share them, so that all runs of a curve take as many samples. `epochs` (passes over
+            the training samples) or `samples` (in all, of inference at several batches) stand in their place.
         networks: names of `Study.networks`, of runs on several nodes, which are repeated over each.
-        profile, profile_after, profile_iterations, profile_region: passes under a profiler.
-        passes_only: whether the measured runs beside those passes are left out.
+        profile: passes under a profiler; `passes_only` leaves the measured runs beside them out.
         cases: what the source calls each way to run `concurrent` trainings → the suite's name of it.
         fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
         differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
@@ -208,17 +200,10 @@ class Tolerance(Frozen):
 
 
 class Study(Frozen):
-    """One study.
+    """One study; STUDY calls it by the `id` of its file.
 
-    Attributes:
-        id: the file's name; what STUDY calls it.
-        source: id of the published source.
-        networks: what stands for each of the source's networks.
-        same: what counts as the source's hardware.
-        tolerances: the first that names a metric counts.
-        repeat: process-level repeats of each run at full scale; a small one has one.
-        differs: what is so in every block, as `Block.differs`.
-        notes: what a reader of the table has to know.
+    `networks` stand for the source's; of `tolerances`, the first that names a metric counts. At full scale each run is done `repeat` times. What
+    is so in every block `differs` as in one; `notes` are what a reader of the table has to know.
     """
 
     id: Identifier
