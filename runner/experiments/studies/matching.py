@@ -15,7 +15,6 @@ from runner.results.published.findings import Axis, Selector
 from runner.results.published.model import Conditions
 
 Value = str | int | float | bool | None
-Level = str | int | float
 
 _SIZES: Final = frozenset({"batch", "batch_per_gpu", "global_batch"})
 _OF_MODEL: Final = _SIZES | {"model", "variant", "image_size", "learning_rate", "epochs", "sequence_length"}

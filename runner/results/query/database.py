@@ -34,8 +34,8 @@ class Database:
         self._connection.execute(
             f"""CREATE SCHEMA read;
             CREATE TABLE {RECORDS} AS
-                SELECT '' AS directory, '' AS machine, json_transform('{{}}', '{tables.of_records()}') AS record LIMIT 0;
-            CREATE TABLE {FIGURES} AS SELECT json_transform('{{}}', '{tables.of_figures()}') AS figure LIMIT 0"""
+                SELECT '' AS directory, '' AS machine, json_transform('{{}}', '{tables.OF_RECORDS}') AS record LIMIT 0;
+            CREATE TABLE {FIGURES} AS SELECT json_transform('{{}}', '{tables.OF_FIGURES}') AS figure LIMIT 0"""
         )
         for table in tables.TABLES:
             columns = ", ".join(f'"{column.name}" {column.type}' for column in table.columns)
@@ -50,7 +50,7 @@ class Database:
         A RequestError: a table of a run can't be read.
         """
         texts = list(tables.figures(published))
-        self._insert(FIGURES, f"json_transform(json, '{tables.of_figures()}')", [texts])
+        self._insert(FIGURES, f"json_transform(json, '{tables.OF_FIGURES}')", [texts])
         passed_over: list[str] = []
         named: list[tuple[Path, str]] = []
         records = read_each(directories, passed_over)
@@ -59,7 +59,7 @@ class Database:
             places = [str(directory) for directory, _ in some]
             machines = [directory.parent.name for directory, _ in some]
             texts = [record.model_dump_json(by_alias=True) for _, record in some]
-            made = f"place, machine, json_transform(json, '{tables.of_records()}')"
+            made = f"place, machine, json_transform(json, '{tables.OF_RECORDS}')"
             self._insert(RECORDS, made, [texts, places, machines])
         kept, copies = each_once(named)
         left_out = [str(directory) for directory, _ in named if directory not in kept]

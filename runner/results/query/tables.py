@@ -43,9 +43,9 @@ class Table:
     query: str = ""
 
 
-def structure(columns: Iterable[Column], **more: Any) -> str:
-    """What `json_transform` is to make of a JSON that holds the values of columns, each at its path; `more` of it at the top."""
-    found: dict[str, Any] = dict(more)
+def _structure(columns: Iterable[Column]) -> dict[str, Any]:
+    """What `json_transform` is to make of a JSON that holds the values of columns, each at its path."""
+    found: dict[str, Any] = {}
     for column in columns:
         *above, last = column.path
         place = found
@@ -53,7 +53,7 @@ def structure(columns: Iterable[Column], **more: Any) -> str:
             place = place.setdefault(key, {})
         # DuckDB casts texts to times, but reads none from JSON that has a zone.
         place[last] = "VARCHAR" if column.type == "TIMESTAMP" else column.type
-    return json.dumps(found)
+    return found
 
 
 def _picked(columns: Iterable[Column], of: str) -> str:
@@ -100,6 +100,17 @@ _OF_FIGURE: Final = (
     Column(name="speedup", type="DOUBLE", path=("speedup",), meaning="the figure ÷ its baseline, computed again"),
     Column(name="efficiency_percent", type="DOUBLE", path=("efficiency_percent",), meaning="of the ideal speedup"),
 )
+
+OF_FIGURES: Final = json.dumps(_structure(_OF_FIGURE))
+"""The structure of `figure`."""
+_LISTS: Final = {
+    "windows": [_structure(_OF_WINDOW)],
+    "epochs": [_structure(_OF_EPOCH)],
+    "losses": "MAP(VARCHAR, DOUBLE[])",
+}
+_RECORD: Final = _structure(_OF_RECORD)
+OF_RECORDS: Final = json.dumps(_RECORD | {"measurement": _RECORD["measurement"] | _LISTS})
+"""The structure of `record`."""
 
 RUNS: Final = Table(
     name="runs",
@@ -157,22 +168,6 @@ PUBLISHED: Final = Table(
     query=f"SELECT {_picked(_OF_FIGURE, 'figure')} FROM {FIGURES}",  # noqa: S608
 )
 TABLES: Final = (RUNS, WINDOWS, LOSSES, EPOCHS, TELEMETRY, KERNELS, PUBLISHED)
-
-
-def of_records() -> str:
-    """The structure of `record`."""
-    made = json.loads(structure(_OF_RECORD))
-    made["measurement"] |= {
-        "windows": [json.loads(structure(_OF_WINDOW))],
-        "epochs": [json.loads(structure(_OF_EPOCH))],
-        "losses": "MAP(VARCHAR, DOUBLE[])",
-    }
-    return json.dumps(made)
-
-
-def of_figures() -> str:
-    """The structure of `figure`."""
-    return structure(_OF_FIGURE)
 
 
 def figures(sources: Sequence[Published]) -> Iterator[str]:
