@@ -49,18 +49,19 @@ class Database:
 
         A RequestError: a table of a run can't be read.
         """
-        texts = list(tables.figures(published))
-        self._insert(FIGURES, f"json_transform(json, '{tables.OF_FIGURES}')", [texts])
+        self._insert(FIGURES, f"json_transform(text, '{tables.OF_FIGURES}')", text=list(tables.figures(published)))
         passed_over: list[str] = []
         named: list[tuple[Path, str]] = []
         records = read_each(directories, passed_over)
         while some := list(islice(records, _AT_ONCE)):
             named += [(directory, record.run_id) for directory, record in some]
-            places = [str(directory) for directory, _ in some]
-            machines = [directory.parent.name for directory, _ in some]
-            texts = [record.model_dump_json(by_alias=True) for _, record in some]
-            made = f"place, machine, json_transform(json, '{tables.OF_RECORDS}')"
-            self._insert(RECORDS, made, [texts, places, machines])
+            self._insert(
+                RECORDS,
+                f"directory, machine, json_transform(text, '{tables.OF_RECORDS}')",
+                directory=[str(directory) for directory, _ in some],
+                machine=[directory.parent.name for directory, _ in some],
+                text=[record.model_dump_json(by_alias=True) for _, record in some],
+            )
         kept, copies = each_once(named)
         left_out = [str(directory) for directory, _ in named if directory not in kept]
         self._connection.execute(f"DELETE FROM {RECORDS} WHERE list_contains(?, directory)", [left_out])  # noqa: S608
@@ -71,10 +72,9 @@ class Database:
                 )
         return *passed_over, *copies
 
-    def _insert(self, table: str, made: str, columns: list[list[str]]) -> None:
-        """Add rows made of JSON texts, and of the place and the machine of each."""
-        names = ("json", "place", "machine")
-        lists = ", ".join(f"unnest(?::VARCHAR[]) AS {name}" for name, _ in zip(names, columns, strict=False))
+    def _insert(self, table: str, made: str, **columns: list[str]) -> None:
+        """Add the rows that are `made` of columns of texts."""
+        lists = ", ".join(f"unnest(${name}::VARCHAR[]) AS {name}" for name in columns)
         self._connection.execute(f"INSERT INTO {table} SELECT {made} FROM (SELECT {lists})", columns)  # noqa: S608
 
     def _insert_files(self, table: str, runs: Iterable[tuple[Path, str]]) -> None:
