@@ -6,17 +6,22 @@ import re
 import sys
 from typing import Final, Literal
 
+import duckdb
+
 from runner.core.console import complain, open_console, open_screen
 from runner.core.errors import RequestError
 from runner.core.provenance import SUITE_ROOT
 from runner.report import query as show
-from runner.results.find import directories_at
+from runner.results.find import directories_at, read_runs
 from runner.results.published.load import load_all
 from runner.results.query.database import Database
+from runner.results.query.index import indexed
 from runner.results.query.tables import PUBLISHED, TABLES, Table
 
 Form = Literal["table", "csv", "json"]
 DEFAULT: Final = SUITE_ROOT / "results"
+MANY: Final = 200
+"""Records from which on their rows are kept between queries."""
 _WIDTH_OF_A_FILE: Final = 200
 """Columns of a list that goes to a file or another program, where nothing has to fit a screen."""
 
@@ -63,4 +68,15 @@ def _fill(database: Database, wanted: tuple[Table, ...], place: str | None) -> t
     """Fill what a query names, with the runs where a table has any of them; returns a sentence about each record that does not count."""
     published = load_all() if PUBLISHED in wanted else ()
     directories = [] if set(wanted) <= {PUBLISHED} and place is None else directories_at(place or str(DEFAULT))
-    return database.fill(wanted, directories=directories, published=published)
+    if len(directories) >= MANY:
+        with indexed(place or str(DEFAULT), directories) as index:
+            try:
+                database.fill_from(index.path, wanted, runs=index.runs)
+            except duckdb.Error:  # damaged: this time without it
+                index.path.unlink(missing_ok=True)
+            else:
+                database.fill(set(wanted) & {PUBLISHED}, runs=(), published=published)
+                return index.passed_over
+    found = read_runs(directories)
+    database.fill(wanted, runs=found.runs, published=published)
+    return found.passed_over

@@ -30,12 +30,25 @@ _ENTRY: Final = re.compile(r"^    (\w+(?:, \w+)*): (.*)$")
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table: its type as SQL calls it, the keys that lead to its value in JSON, what its type says of it."""
+    """One column of a table.
+
+    Attributes:
+        type: as SQL calls it.
+        path: keys that lead to its value in the JSON of a row's model.
+        meaning: what its type says of it; empty where the name says all.
+    """
 
     name: str
     type: str
     path: tuple[str, ...] = ()
     meaning: str = ""
+
+    def of(self, fields: Mapping[str, Any]) -> Any:
+        """Its value in the JSON of a value; None where that has no such field."""
+        found: Any = fields
+        for key in self.path:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found
 
 
 def columns_of(
@@ -43,7 +56,10 @@ def columns_of(
 ) -> tuple[Column, ...]:
     """The columns of a model: a scalar or a list of them each, models within models in their place, all else as JSON.
 
-    `prefix` leads to the model; `without` has dotted names of fields that are left out.
+    Args:
+        model: the type of a row.
+        prefix: keys that lead to it.
+        without: dotted names of fields that are left out.
     """
     found: dict[str, Column] = {}
     said = meanings(model)

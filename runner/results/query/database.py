@@ -1,26 +1,32 @@
-"""Reads what a query needs into memory, and shuts everything else: then no SQL can read a file, write one, or fetch anything."""
+"""Fills the tables that a query names, in memory, from records or from their index, and shuts everything else: then no SQL can read a file, write one, or fetch anything."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from itertools import count, islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
 from runner.core.errors import RequestError, one_line
-from runner.results.find import each_once, read_each
+from runner.core.events.parse import TableName
+from runner.results import tables as raw
+from runner.results.find import Run
 from runner.results.published.model import Published
 from runner.results.query import tables
-from runner.results.query.tables import FIGURES, RECORDS, Table
+from runner.results.query.tables import Table
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_RAW: Final[Mapping[str, TableName]] = {"telemetry": "telemetry", "kernels": "kernels"}
 # What SQL may do is read; a pivot is several statements.
 _READS: Final = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI}
 _ZONE: Final = "WITH TIME ZONE"
-_AT_ONCE: Final = 200
-"""Records that are in memory as text."""
+_AT_ONCE: Final = 500
+"""Rows that are in memory twice while a table is filled."""
 
 
 class Database:
@@ -31,71 +37,68 @@ class Database:
         self._connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
-        self._connection.execute(
-            f"""CREATE SCHEMA read;
-            CREATE TABLE {RECORDS} AS
-                SELECT '' AS directory, '' AS machine, json_transform('{{}}', '{tables.OF_RECORDS}') AS record LIMIT 0;
-            CREATE TABLE {FIGURES} AS SELECT json_transform('{{}}', '{tables.OF_FIGURES}') AS figure LIMIT 0"""
-        )
         for table in tables.TABLES:
-            columns = ", ".join(f'"{column.name}" {column.type}' for column in table.columns)
-            made = f"VIEW {table.name} AS {table.query}" if table.query else f"TABLE {table.name} ({columns})"
-            self._connection.execute(f"CREATE {made}")
+            create(self._connection, table)
 
-    def fill(
-        self, wanted: Collection[Table], *, directories: Iterable[Path], published: Sequence[Published]
-    ) -> tuple[str, ...]:
-        """Fill the tables that are wanted, with run directories and sources; returns a sentence about each record that does not count.
+    def fill(self, wanted: Iterable[Table], *, runs: Sequence[Run], published: Sequence[Published]) -> None:
+        """Fill some tables.
 
-        A RequestError: a table of a run can't be read.
+        Raises:
+            RequestError: a table of a run can't be read.
         """
-        self._insert(FIGURES, f"json_transform(text, '{tables.OF_FIGURES}')", text=list(tables.figures(published)))
-        passed_over: list[str] = []
-        named: list[tuple[Path, str]] = []
-        records = read_each(directories, passed_over)
-        while some := list(islice(records, _AT_ONCE)):
-            named += [(directory, record.run_id) for directory, record in some]
-            self._insert(
-                RECORDS,
-                f"directory, machine, json_transform(text, '{tables.OF_RECORDS}')",
-                directory=[str(directory) for directory, _ in some],
-                machine=[directory.parent.name for directory, _ in some],
-                text=[record.model_dump_json(by_alias=True) for _, record in some],
-            )
-        kept, copies = each_once(named)
-        left_out = [str(directory) for directory, _ in named if directory not in kept]
-        self._connection.execute(f"DELETE FROM {RECORDS} WHERE list_contains(?, directory)", [left_out])  # noqa: S608
+        rows: dict[str, tables.Rows] = {
+            tables.RUNS.name: tables.rows_of_runs(runs),
+            tables.WINDOWS.name: tables.rows_of_windows(runs),
+            tables.LOSSES.name: tables.rows_of_losses(runs),
+            tables.EPOCHS.name: tables.rows_of_epochs(runs),
+            tables.PUBLISHED.name: tables.rows_of_published(published),
+        }
         for table in wanted:
-            if not table.query:
-                self._insert_files(
-                    table.name, [(directory, run_id) for directory, run_id in named if directory in kept]
-                )
-        return *passed_over, *copies
+            if table.name in rows:
+                insert(self._connection, table, rows[table.name])
+            else:
+                self._insert_files(_RAW[table.name], [(directory, record.run_id) for directory, record in runs])
 
-    def _insert(self, table: str, made: str, **columns: list[str]) -> None:
-        """Add the rows that are `made` of columns of texts."""
-        lists = ", ".join(f"unnest(${name}::VARCHAR[]) AS {name}" for name in columns)
-        self._connection.execute(f"INSERT INTO {table} SELECT {made} FROM (SELECT {lists})", columns)  # noqa: S608
+    def fill_from(self, index: Path, wanted: Iterable[Table], *, runs: Sequence[tuple[int, Path, str]]) -> None:
+        """Fill the tables of records from an index, and those of files from the run directories.
 
-    def _insert_files(self, table: str, runs: Iterable[tuple[Path, str]]) -> None:
-        """Add what each run left of a table as Parquet; a file that is older than a column has null there."""
-        for directory, run_id in runs:
-            path = directory / f"{table}.parquet"
-            if not path.is_file():
-                continue
-            # Of a path, DuckDB takes no character for a pattern then.
-            literal = re.sub(r"([*?\[])", r"[\1]", str(path))
-            try:
-                self._connection.execute(
-                    f"INSERT INTO {table} BY NAME "  # noqa: S608 - our own name
-                    "SELECT ? AS run_id, * FROM read_parquet(?, hive_partitioning = false)",
-                    [run_id, literal],
-                )
-            except duckdb.Error as error:
-                raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
+        Args:
+            index: a file whose tables have the same columns and the number of the record.
+            wanted: the tables.
+            runs: of the runs that count, the number, the directory and the id.
+
+        Raises:
+            RequestError: a table of a run can't be read.
+            duckdb.Error: the index can't; nothing was filled.
+        """
+        numbers = [number for number, _, _ in runs]
+        place = str(index).replace("'", "''")
+        self._connection.execute(f"ATTACH '{place}' AS kept (READ_ONLY)")
+        self._connection.execute("CREATE TEMP TABLE counts AS SELECT unnest(?::BIGINT[]) AS file", [numbers])
+        self._connection.execute("BEGIN")
+        try:
+            for table in wanted:
+                if table.name in _RAW:
+                    self._insert_files(_RAW[table.name], [(directory, name) for _, directory, name in runs])
+                elif table is not tables.PUBLISHED:
+                    self._connection.execute(
+                        f'INSERT INTO "{table.name}" BY NAME '  # noqa: S608 - our own name
+                        f'SELECT * EXCLUDE file FROM kept."{table.name}" SEMI JOIN counts USING (file) ORDER BY file'
+                    )
+            self._connection.execute("COMMIT")
+        except duckdb.Error:
+            self._connection.execute("ROLLBACK")
+            raise
+        finally:
+            self._connection.execute("DROP TABLE counts")
+            self._connection.execute("DETACH kept")
 
     def ask(self, sql: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Names of an answer's columns, and its rows; a RequestError where it is not SQL, asks for what is not there, or would do more than read."""
+        """Names of the columns of an answer, and its rows.
+
+        Raises:
+            RequestError: it is not SQL, asks for what is not there, or would do more than read.
+        """
         for setting in (
             "python_enable_replacements = false",
             "enable_external_access = false",
@@ -118,6 +121,53 @@ class Database:
                 f"SQL can't be answered: {_sentence(error)} (`dlscale query --tables` lists tables and columns)"
             ) from error
 
+    def _insert_files(self, table: TableName, runs: Sequence[tuple[Path, str]]) -> None:
+        """Add what each run left of a table as Parquet; a file that is older than a column has null there."""
+        for directory, run_id in runs:
+            path = directory / raw.parquet_file(table)
+            if path.is_file():
+                self._insert_file(table, path, run_id)
+
+    def _insert_file(self, table: TableName, path: Path, run_id: str) -> None:
+        try:
+            self._connection.execute(
+                f'INSERT INTO "{table}" BY NAME '  # noqa: S608 - our own name
+                "SELECT ? AS run_id, * FROM read_parquet(?, hive_partitioning = false)",
+                [run_id, _literal(path)],
+            )
+        except duckdb.Error as error:
+            raise RequestError(f"{path}: can't be read ({_sentence(error)}); the raw file is damaged") from error
+
+
+def create(connection: duckdb.DuckDBPyConnection, table: Table, *, numbered: bool = False) -> None:
+    """Make an empty table if there is none; with the number of the record that a row is of."""
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in _columns(table, numbered=numbered).items())
+    connection.execute(f'CREATE TABLE IF NOT EXISTS "{table.name}" ({columns})')
+
+
+def insert(
+    connection: duckdb.DuckDBPyConnection, table: Table, rows: Iterable[Mapping[str, Any]], *, numbered: bool = False
+) -> None:
+    """Add rows; what a row lacks is null."""
+    import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
+
+    schema = pa.schema([(name, _arrow(kind)) for name, kind in _columns(table, numbered=numbered).items()])
+    for some in _in_groups(rows):
+        columns = {name: [row.get(name) for row in some] for name in schema.names}
+        connection.register("added", pa.Table.from_pydict(columns, schema=schema))
+        connection.execute(f'INSERT INTO "{table.name}" SELECT * FROM added')  # noqa: S608 - our own name
+        connection.unregister("added")
+
+
+def _columns(table: Table, *, numbered: bool) -> dict[str, str]:
+    """Types of columns by their names."""
+    return {column.name: column.type for column in table.columns} | ({"file": "BIGINT"} if numbered else {})
+
+
+def _literal(path: Path) -> str:
+    """A path of which DuckDB takes no character for a pattern."""
+    return re.sub(r"([*?\[])", r"[\1]", str(path))
+
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
     """Names of columns; one that came before has a number, as the database itself gives it in tables."""
@@ -131,6 +181,26 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
 def _by_arrow(answer: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
     """All rows; for times of a zone the database's own way takes a library of zones, which Python itself has since 3.9."""
     return list(zip(*(column.to_pylist() for column in answer.to_arrow_table().columns), strict=True))
+
+
+def _in_groups(rows: Iterable[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any]]]:
+    group: list[Mapping[str, Any]] = []
+    for row in rows:
+        group.append(row)
+        if len(group) == _AT_ONCE:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _arrow(sql_type: str) -> pa.DataType:
+    """How values go into a column; what has no type of its own there goes as text, and DuckDB reads it."""
+    import pyarrow as pa  # noqa: PLC0415 - takes 0.2 s to load
+
+    scalars = {"BIGINT": pa.int64(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_()}
+    one = scalars.get(sql_type.removesuffix("[]"), pa.string())
+    return pa.list_(one) if sql_type.endswith("[]") else one
 
 
 def _sentence(error: duckdb.Error) -> str:
