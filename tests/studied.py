@@ -17,6 +17,7 @@ from runner.core.measurement import AccuracyFigures, EpochFigures, RawWindow
 from runner.core.profile import CallClassShare, CallShare, CategoryShare
 from runner.core.trial import Concurrent
 from runner.experiments.studies.cells import cells
+from runner.experiments.studies.machine import usable
 from runner.experiments.studies.model import CellRun, Machine, Observation, Usable
 from runner.experiments.studies.reproduction import judge
 from runner.experiments.studies.study import DIRECTORY, Study
@@ -45,6 +46,21 @@ def machine(*, device="cpu", devices=(2,), device_name="Example CPU", gpu=None):
         hosts="hosts.yaml" if len(devices) > 1 else None,
         images=images,
     )
+
+
+def cpu_machine(cores=2, **more):
+    own = {"device": "cpu", "device_name": "Example CPU", "devices": (cores,), "cores": cores, "may_emulate": True}
+    images = tuple(usable(image, misfit=None) for image in load_images(examples.ROOT).images)
+    return Machine(name="here", engine="docker", images=images, **own | more)
+
+
+def gpu_machine(*gpus, hosts=None, misfits=None, **more):
+    """`misfits` are by version."""
+    own = {"device": "gpu", "device_name": "NVIDIA H200", "devices": gpus, "cores": 16, "may_emulate": hosts is None}
+    images = tuple(
+        usable(image, misfit=(misfits or {}).get(image.version)) for image in load_images(examples.ROOT).images
+    )
+    return Machine(name="gpus", engine="docker", hosts=hosts, images=images, **own | more)
 
 
 def observation(value, *, metric="throughput", unit="images/s", ci95=None, device="gpu", **more):

@@ -38,15 +38,8 @@ class _InterruptedError(Exception):
 def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tuple[str, ...]) -> int:
     """Run every line, print the table, write its report, and return the exit code.
 
-    Args:
-        request: of one scale; its precision is that of every line where it is given.
-        batches: further batches of a device for the last line.
-        grow: double the last line's batch for as long as that makes it faster.
-        command: the command line, for the records.
-
-    Raises:
-        RequestError: it can't be met, or there is nothing to add to the plain program; nothing was started.
-        RunFailedError: a run could not be recorded.
+    `request` has one scale and, where it is given, the precision of every line; `batches` are further ones of a device for the last line, which
+    `grow` doubles for as long as that makes it faster. A RequestError before anything was started, a RunFailedError where a run left no record.
     """
     asked = request.gpus or request.workers or (1,)
     if len(asked) > 1:
@@ -91,11 +84,7 @@ def ablate(request: Request, *, batches: Sequence[int], grow: bool, command: tup
 
 
 def stages(request: Request, resources: Resources, *, scale: int, batches: Sequence[int]) -> Iterator[Request]:
-    """The request of each line, the plain one first.
-
-    Raises:
-        RequestError: the program has no technique here.
-    """
+    """The request of each line, the plain one first; a RequestError where the program has no technique here."""
     tuned = techniques.apply_defaults(request.model_copy(update={"preset": "tuned"}), resources)
     strategy = "single" if scale == 1 else request.strategy or "ddp"
     names = techniques.of_trial(tuned, strategy=strategy)

@@ -35,11 +35,7 @@ def keep_room(directory: Path, size: int) -> IO[bytes]:
 
 
 def check_writable(out: Path, *, room: int = 1) -> None:
-    """Make the results directory and prove that it takes a file of so many bytes.
-
-    Raises:
-        RequestError: it does not.
-    """
+    """Make the results directory and prove that it takes a file of so many bytes; a RequestError where it does not."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         keep_room(out, room).close()

@@ -69,21 +69,13 @@ def records_under(folder: Path) -> Iterator[Run]:
 def runs_at(*places: str) -> FoundRuns:
     """Read every record of some places, in the order of their paths; directories of runs that never ended are passed over.
 
-    Args:
-        places: run directories, folders with some anywhere below them, or globs of such.
-
-    Raises:
-        RequestError: nothing is there, or no run that ended.
+    Places are run directories, folders with some anywhere below them, or globs of such; a RequestError where no run ended there.
     """
     return read_runs(directories_at(*places))
 
 
 def directories_at(*places: str) -> list[Path]:
-    """The run directories of some places, as `runs_at` takes them, each once and in the order of their paths.
-
-    Raises:
-        RequestError: nothing is there, or no run that ended.
-    """
+    """The run directories of some places, as `runs_at` takes them, each once and in the order of their paths; a RequestError where there are none."""
     return sorted({directory for place in places for directory in _directories(place)})
 
 

@@ -58,11 +58,7 @@ class RunWriter:
             undo.pop_all()
 
     def check(self) -> None:
-        """See whether the disk still takes anything, which a job that says nothing would never find out.
-
-        Raises:
-            RunFailedError: it does not, or did not take what a sampler had.
-        """
+        """See whether the disk still takes anything, which a job that says nothing would never find out; a RunFailedError where it does not."""
         if self._room:
             with self._writing():
                 os.posix_fallocate(self._room.fileno(), RESERVE_BYTES, BLOCK_BYTES)
@@ -143,11 +139,7 @@ def write_record(directory: Path, record: RunRecord) -> Path:
 
 
 def read_record(directory: Path) -> RunRecord:
-    """Read the record of a run directory.
-
-    Raises:
-        RequestError: there is none, it is damaged, or a newer version of the suite wrote it.
-    """
+    """The record of a run directory; a RequestError where there is none, it is damaged, or a newer version of the suite wrote it."""
     path = directory / RECORD
     try:
         text = path.read_text(encoding="utf-8")
@@ -172,11 +164,7 @@ def read_record(directory: Path) -> RunRecord:
 
 
 def read_events(directory: Path) -> tuple[Event, ...]:
-    """Read the raw events of a run directory.
-
-    Raises:
-        RequestError: the file is damaged or can't be read; the sentence names it.
-    """
+    """The raw events of a run directory; a RequestError where the file is damaged or can't be read."""
     path = directory / EVENTS
     if not path.exists():  # the run failed before its first event
         return ()
@@ -191,11 +179,7 @@ def read_events(directory: Path) -> tuple[Event, ...]:
 
 
 def read_plan(directory: Path) -> RunPlan:
-    """Read what was going to be run.
-
-    Raises:
-        RequestError: there is no plan, or it is damaged.
-    """
+    """What was going to be run; a RequestError where there is no plan, or it is damaged."""
     path = directory / PLAN
     try:
         return RunPlan.model_validate(load_fields(path.read_text(encoding="utf-8")))
@@ -206,11 +190,7 @@ def read_plan(directory: Path) -> RunPlan:
 
 
 def read_table(directory: Path, table: TableName) -> pd.DataFrame | None:
-    """Read a table of a run directory, with every column that it can have; None when the run has none.
-
-    Raises:
-        RequestError: a raw file is damaged; the sentence names the directory.
-    """
+    """A table of a run directory, with every column that it can have; None when the run has none, a RequestError where a raw file is damaged."""
     try:
         return tables.read(directory, table, nodes=read_plan(directory).nodes)
     except (OSError, ValueError, KeyError) as error:
@@ -245,9 +225,7 @@ def folders_under(directory: Path) -> list[Path]:
 def write_report(out: Path, name: str, content: str | bytes) -> Path:
     """Write a report beside the run directories that it is made from; returns its path.
 
-    Raises:
-        RequestError: the name, which records have a say in, is no plain file name.
-        RunFailedError: it can't be written.
+    A RequestError: the name, which records have a say in, is no plain file name. A RunFailedError: it can't be written.
     """
     path = out / name
     if path.name != name or not name.isprintable():

@@ -35,10 +35,7 @@ def parquet_file(table: TableName) -> str:
 def write_parquet(directory: Path, *, nodes: Mapping[str, str]) -> None:
     """Turn the lines of every table in a run directory into Parquet; the lines go once all of them are in it.
 
-    `nodes` has by container the node that it ran on.
-
-    Raises:
-        OSError: it could not be written; the lines are still there.
+    `nodes` has by container the node that it ran on. An OSError: it could not be written; the lines are still there.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.2 s to load, after the run
 

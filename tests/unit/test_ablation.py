@@ -83,16 +83,16 @@ def test_without_a_plain_line_the_one_with_fewest_techniques_is_the_first():
     assert [line.ratio for line in found.rows] == [None, pytest.approx(1.5)]
 
 
-def test_where_techniques_do_not_differ_there_is_none():
-    assert ablations((PLAIN, HALF)) == ()
-    assert ablations((TWO, LARGE)) == ()
+FULL = measured(64, 900.0, run_id="full", techniques=(FUSED,))
 
 
-def test_techniques_that_come_with_another_batch_or_precision_only_are_no_ablation():
-    full = measured(64, 900.0, run_id="full", techniques=(FUSED,))
-    assert ablations((ONE, LARGE)) == ()
-    assert ablations((full, ONE)) == ()
-    assert len(ablations((full, ONE, TWO))) == 1
+@pytest.mark.parametrize(
+    ("runs", "found"),
+    [((PLAIN, HALF), 0), ((TWO, LARGE), 0), ((ONE, LARGE), 0), ((FULL, ONE), 0), ((FULL, ONE, TWO), 1)],
+    ids=["a precision", "a batch", "a batch and a technique", "a precision and a technique", "a technique"],
+)
+def test_only_where_techniques_alone_differ_there_is_an_ablation(runs, found):
+    assert len(ablations(runs)) == found
 
 
 def test_a_line_that_may_not_be_used_has_no_figure_and_its_reason():
@@ -145,23 +145,16 @@ def test_a_line_that_learns_a_little_less_in_every_step_is_outside():
     assert not told.within
 
 
-def test_a_plain_run_of_a_seed_is_as_near_to_itself_as_can_be():
-    seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
-    (found,) = ablations((*seeds, losing([1.0] * 20, techniques=(LAST,))))
-    assert (found.rows[1].losses.distance, found.rows[1].losses.shift) == (0, 0)
-
-
-def test_a_seed_that_the_plain_program_did_not_have_is_held_against_nothing():
-    seeds = [losing([float(seed)] * 20, seed=seed) for seed in (1, 2, 3)]
-    (found,) = ablations((*seeds, losing([1.0] * 20, seed=4, techniques=(LAST,))))
-    assert found.rows[1].losses is None
-
-
-def test_two_seeds_are_too_few_to_tell():
-    (found,) = ablations(
-        (losing([1.0] * 20, seed=1), losing([2.0] * 20, seed=2), losing([1.0] * 20, techniques=(LAST,)))
-    )
-    assert found.rows[1].losses is None
+@pytest.mark.parametrize(
+    ("seeds", "seed", "told"),
+    [((1, 2, 3), 1, (0, 0)), ((1, 2, 3), 4, None), ((1, 2), 1, None)],
+    ids=["its own seed", "a seed that the plain program did not have", "two seeds are too few"],
+)
+def test_losses_are_held_against_a_plain_run_of_the_same_seed(seeds, seed, told):
+    plain = [losing([float(own)] * 20, seed=own) for own in seeds]
+    (found,) = ablations((*plain, losing([1.0] * 20, seed=seed, techniques=(LAST,))))
+    losses = found.rows[1].losses
+    assert (losses and (losses.distance, losses.shift)) == told
 
 
 def test_losses_of_a_line_that_may_not_be_used_are_not_compared():

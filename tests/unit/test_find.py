@@ -8,7 +8,6 @@ import shutil
 
 import pytest
 from records import record
-from test_cli import dlscale
 
 from runner.core.errors import RequestError
 from runner.results.find import records_under, runs_at
@@ -84,14 +83,3 @@ def test_what_exists_is_itself_and_anything_else_a_pattern(tmp_path):
 def test_what_is_not_there_is_one_sentence(place):
     with pytest.raises(RequestError, match="does not exist; name a run directory or a folder of them"):
         runs_at(place)
-
-
-def test_a_query_counts_a_copy_once_and_says_so(tmp_path):
-    leave(tmp_path, "b")
-    (tmp_path / "latest").symlink_to("b")
-    done = dlscale("query", "SELECT count(*) AS n FROM runs", "--in", tmp_path, "--csv")
-    assert (done.code, done.stdout) == (0, "n\n1\n")
-    assert (
-        done.stderr
-        == f"{tmp_path / 'latest'}: left out, it holds the same run as {tmp_path / 'b'}, which counts once\n"
-    )

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import examples
 import pytest
-from made_up_study import cpu_machine, gpu_machine
+from studied import cpu_machine, gpu_machine
 
 from runner.core.contradictions import refuse_contradictions
 from runner.core.wire import Link
 from runner.core.yamlfile import load as read
-from runner.experiments.studies.cells import cells, requests
+from runner.experiments.studies.cells import cells
 from runner.experiments.studies.model import Altered, Pick
 from runner.experiments.studies.study import DIRECTORY as OWN
 from runner.experiments.studies.study import Block, Point, Same, Small, Study, study_names
@@ -118,15 +118,11 @@ def test_figure_3_of_the_p100_paper_is_a_strong_curve_on_one_node_and_nodes_of_1
         assert (cell.where.gpus, cell.where.batch, cell.where.epochs) == (gpus, 144, 1)
 
 
-def test_inception_bn_has_64_a_gpu_everywhere():
-    """Table 2: 64, 128, 256, 256, 256, 256 a node of 1, 2, 4, 4, 4, 4 GPUs."""
+def test_batches_and_iterations_of_table_2():
+    """Inception-BN has 64, 128, 256, 256, 256, 256 a node of 1, 2, 4, 4, 4, 4 GPUs; NV-Caffe 128 × 4,000 = 256 × 2,000 = 512 × 1,000."""
     found = laid_out(STUDIES["dell-p100"], gpu_machine(4, 4, 4, 4, hosts="h.yaml"))
     own = [cell for id_, cell in found.items() if id_.startswith("mxnet-inception-bn.")]
     assert {(cell.request.batch, cell.request.scaling) for cell in own} == {(64, "weak")}
-
-
-def test_nv_caffe_shares_512000_samples_at_each_scale():
-    """Table 2: 128 × 4,000 = 256 × 2,000 = 512 × 1,000; weak scaling divides the iterations of one device."""
     request = laid_out(STUDIES["dell-p100"], gpu_machine(4))["caffe.4gpus"].request
     assert (request.framework, request.version, request.gpus) == ("caffe", "0.17.3-nvidia", (1, 2, 4))
     assert (request.batch, request.iterations, request.scaling) == (128, 4000, "weak")
@@ -253,31 +249,31 @@ def test_counters_are_not_asked_for_where_no_gpu_has_them():
     )
 
 
-def test_passes_alone_leave_the_measured_runs_out():
-    pick = laid_out(STUDIES["nyu-profiling"], cpu_machine())["backward.vgg16.1gpus.batch4"].pick
-    assert not pick.wants(examples.trial())
-    assert pick.wants(examples.trial(profile=PASS))
+SLOW = Link(rate_mbit=1000, emulated=True)
+TWO = {"world_size": 2, "nodes": 2, "processes": 2}
+TOGETHER = {"trainings": 2, "case": "together", "number": 2}
+ON_TWO, OF_CASE = Pick(devices=2, nodes=2, link=SLOW), Pick(devices=4, case="together")
 
 
-def test_a_cell_takes_its_own_scale_and_wire_and_wants_its_baseline():
-    slow = Link(rate_mbit=1000, emulated=True)
-    pick = Pick(devices=2, nodes=2, link=slow)
-    two = {"world_size": 2, "nodes": 2, "processes": 2}
-    assert pick.takes(examples.trial(**two, link=slow))
-    assert pick.takes(examples.trial(**two, link=slow, profile=PASS))
-    assert not pick.takes(examples.trial(**two))
-    assert not pick.takes(examples.trial(world_size=2, processes=2))
-    assert not pick.takes(examples.trial())
-    assert pick.wants(examples.trial())
-    assert not pick.wants(examples.trial(profile=PASS))
-
-
-def test_a_cell_of_several_trainings_takes_all_of_its_case():
-    pick = Pick(devices=4, case="together")
-    together = {"trainings": 2, "case": "together", "number": 2}
-    assert pick.takes(examples.trial(world_size=2, concurrent=together))
-    assert not pick.takes(examples.trial(world_size=2, concurrent=together | {"case": "sequential"}))
-    assert not pick.wants(examples.trial())
+@pytest.mark.parametrize(
+    ("pick", "trial", "takes", "wants"),
+    [
+        (ON_TWO, TWO | {"link": SLOW}, True, True),
+        (ON_TWO, TWO | {"link": SLOW, "profile": PASS}, True, True),
+        (ON_TWO, TWO, False, False),
+        (ON_TWO, {"world_size": 2, "processes": 2}, False, False),
+        (ON_TWO, {}, False, True),
+        (ON_TWO, {"profile": PASS}, False, False),
+        (Pick(devices=1, measured=False), {}, False, False),
+        (Pick(devices=1, measured=False), {"profile": PASS}, True, True),
+        (OF_CASE, {"world_size": 2, "concurrent": TOGETHER}, True, True),
+        (OF_CASE, {"world_size": 2, "concurrent": TOGETHER | {"case": "sequential"}}, False, False),
+        (OF_CASE, {}, False, False),
+    ],
+)
+def test_a_cell_takes_runs_of_its_own_scale_wire_and_case_and_wants_its_baseline(pick, trial, takes, wants):
+    made = examples.trial(**trial)
+    assert (pick.takes(made), pick.wants(made)) == (takes, wants)
 
 
 def test_another_framework_can_stand_in():
@@ -321,10 +317,3 @@ def test_what_a_study_declares_is_part_of_every_cell_and_a_small_one_says_what_t
     chosen = Altered(field="image_size", published="not stated", here="224", declared=True)
     assert set(whole) == {loss, version, chosen}
     assert set(small) == {loss, version, Altered(field="image_size", published="not stated", here="32")}
-
-
-def test_requests_are_asked_once_in_order():
-    found = laid_out(STUDIES["dell-p100"], cpu_machine(), "small")
-    asked = requests(list(found.values()))
-    assert len(asked) == len(set(asked)) == len({cell.request for cell in found.values() if cell.request})
-    assert asked[0] == found["caffe-cpu.cpu"].request

@@ -8,8 +8,8 @@ from itertools import product
 
 import examples
 import pytest
-from made_up_study import cpu_machine
 from records import record
+from studied import cpu_machine
 
 from runner.core.errors import RequestError, RunFailedError
 from runner.core.record import ImageUsed

@@ -86,10 +86,6 @@ class TestRates:
         assert found["throughput"][0].value == pytest.approx(320)
         assert found["throughput"][0].runs == ("a",)
 
-    def test_degraded_runs_are_counted(self):
-        found, _ = looked_at([run(run_id="a"), run(run_id="b", repeat=2, status="degraded")], gpus=1)
-        assert (found["throughput"][0].repeats, found["throughput"][0].degraded) == (2, 1)
-
     def test_the_device_is_that_of_the_record(self):
         """A run from file was said to be of the machine that the study was asked for on."""
         one = swept.measured(64, 1000)[1]
@@ -187,15 +183,10 @@ class TestCases:
         assert set(found) <= {"total_time"}
         return found["total_time"][0].value if found else missing["total_time"]
 
-    def test_at_once_is_from_the_first_begin_to_the_last_end(self):
-        own = (self.training(1, "together", start=100, seconds=4), self.training(2, "together", start=101, seconds=5))
-        assert self.total(*own) == 6
-
-    def test_one_after_the_other_is_their_sum(self):
-        own = (self.training(1, "sequential", seconds=4), self.training(2, "sequential", start=90, seconds=5))
-        assert self.total(*own) == 9
-
-    def test_alone(self):
+    def test_at_once_is_from_the_first_begin_to_the_last_end_and_one_after_the_other_their_sum(self):
+        for case, total in (("together", 6), ("sequential", 9)):
+            own = (self.training(1, case, start=100, seconds=4), self.training(2, case, start=101, seconds=5))
+            assert self.total(*own) == total
         assert self.total(self.training(1, "one")) == 4
 
     def test_half_a_case_is_none(self):

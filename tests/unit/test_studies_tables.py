@@ -11,8 +11,8 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 
-from made_up_study import cpu_machine
 from rich.console import Console
+from studied import cpu_machine
 
 from runner.core.measurement import Interval
 from runner.core.units import ABSENT
@@ -177,13 +177,6 @@ def test_what_several_cells_have_otherwise_is_one_row_a_block():
     cells = [cell("a1", "16"), cell("a2", "64"), cell("b1", "8"), cell("c1", "8")]
     rows = [("batch", "not stated", "16, 64", "a"), ("batch", "not stated", "8", "b, c")]
     assert list(tables.differences(cells).rows) == rows
-
-
-def test_the_verdicts_are_counted():
-    assert tables.outcome(made()) == (
-        "1 of 1 findings hold, 0 do not; on degraded or too few runs 0 are indicated and 0 are not; 0 can't be tested here; "
-        "figures: 1 reproduced"
-    )
 
 
 def test_markdown_has_every_table_and_no_broken_row():

@@ -67,121 +67,103 @@ def here(value, **more):
     return observation(value, **({"model": "resnet50", "gpu": "v100", "gpus": 1} | known | more))
 
 
-class TestVerdicts:
-    @pytest.mark.parametrize(
-        ("measured", "verdict"), [(114, "reproduced"), (86, "reproduced"), (116, "differs"), (84, "differs")]
-    )
-    def test_the_same_hardware_is_judged_by_the_tolerance(self, measured, verdict):
-        found = against(source(CURVE), here(measured))["g1", "throughput"]
-        assert (found.verdict, found.ratio, found.fields) == (verdict, pytest.approx(measured / 100), ())
+SPEEDUP = {"metric": "speedup", "unit": "x"}
+ELSEWHERE = {"gpu": None, "device_name": "NVIDIA H200"}
+DAY = table({"id": "d", "value": 1, "bound": "<"}, metric="full_training_time", unit="days")
+POWER = table({"id": "p", "value": 100}, metric="power_avg", unit="W")
+TO_CPU = table({"id": "r", "value": 5, "gpus": 1, "versus": {"device": "cpu"}}, metric="speed_ratio", unit="x")
+NO_BATCH = "batch (not stated there, 16, 32 here)"
 
-    def test_the_interval_of_the_ratio_is_the_figures(self):
-        found = against(source(CURVE), here(50, ci95=(45, 55)))["g1", "throughput"]
-        assert (found.ratio_ci95.low, found.ratio_ci95.high) == (pytest.approx(0.45), pytest.approx(0.55))
 
-    def test_another_gpu_is_not_comparable_and_named(self):
-        found = against(source(CURVE), here(100, gpu=None, device_name="NVIDIA H200"))["g1", "throughput"]
-        assert found.verdict == "not comparable"
-        assert found.fields == ("gpu (V100 there, NVIDIA H200 here)",)
-        assert found.ratio == 1
+def day(count):
+    return here(count * 86400, metric="full_training_time", unit="s")
 
-    def test_a_cpu_in_place_of_a_gpu_is_none(self):
-        found = against(source(CURVE), here(100, gpu=None, device="cpu"), device="cpu")["g1", "throughput"]
-        assert found.fields == ("gpu (V100 there, Example here)",)
 
-    @pytest.mark.parametrize("field", ["image_size", "iterations", "normalization"])
-    def test_a_run_that_differs_in_anything_reproduces_nothing_and_keeps_its_ratio(self, field):
-        """A rate of a run that was only shorter, and of another network than the source's, were called reproduced."""
-        found = against(source(CURVE), here(100, altered=(field,)))["g1", "throughput"]
-        assert (found.verdict, found.fields, found.ratio) == ("not comparable", (field,), 1)
+@pytest.mark.parametrize(
+    ("tables", "observations", "figure", "verdict", "fields"),
+    [
+        # On the same hardware the tolerance decides.
+        *((CURVE, [here(value)], "g1", "reproduced", ()) for value in (114, 86)),
+        *((CURVE, [here(value)], "g1", "differs", ()) for value in (116, 84)),
+        (DAY, [day(0.9)], "d", "reproduced", ()),
+        (DAY, [day(1.1)], "d", "differs", ()),
+        # Other hardware, and a run that differs in anything: a rate of a run that was only shorter was called reproduced.
+        (CURVE, [here(100, **ELSEWHERE)], "g1", "not comparable", ("gpu (V100 there, NVIDIA H200 here)",)),
+        (CURVE, [here(100, gpu=None, degraded=3)], "g1", "not comparable", ("gpu (V100 there, Example here)",)),
+        (CURVE, [here(100, gpu=None, device="cpu")], "g1", "not comparable", ("gpu (V100 there, Example here)",)),
+        *(
+            (CURVE, [here(100, altered=(field,))], "g1", "not comparable", (field,))
+            for field in ("image_size", "iterations", "normalization")
+        ),
+        # A shape that differs in anything agrees at most.
+        (CURVE, [here(1.9, gpus=2, **SPEEDUP, altered=("optimizer",))], "g2", "shape agrees", ("optimizer",)),
+        (CURVE, [here(1.8, gpus=2, **SPEEDUP | ELSEWHERE)], "g2", "shape agrees", ("gpu (V100 there, NVIDIA H200 here)",)),
+        (CURVE, [here(2.9, gpus=4, **SPEEDUP | ELSEWHERE)], "g4", "shape differs", ("gpu (V100 there, NVIDIA H200 here)",)),
+        # Nobody can tell which of several runs it is of; a batch that the study chose is named once.
+        (CURVE, [here(100, batch=32), here(90, batch=16)], "g1", "not comparable", (NO_BATCH,)),
+        (CURVE, [here(100, batch=32, altered=("batch",)), here(90, batch=16, altered=("batch",))], "g1", "not comparable", (NO_BATCH,)),
+        (POWER, [here(100, metric="power_avg", unit="W")], "p", "not comparable", ("tolerance (the study states none)",)),
+        (CURVE, [here(100, extra=True)], "g1", "not measured", ()),
+    ],
+)  # fmt: skip
+def test_a_figure_is_reproduced_where_nothing_differs_and_else_its_shape_alone_is_judged(
+    tables, observations, figure, verdict, fields
+):
+    found = against(source(tables), *observations)
+    one = found[figure, observations[0].metric]
+    assert (one.verdict, one.fields, one.doubts) == (verdict, fields, ())
+    if one.measured:
+        assert one.ratio == pytest.approx(one.measured.value / float(one.published) / (86400 if figure == "d" else 1))
 
-    def test_a_shape_that_differs_in_anything_agrees_at_most_and_says_in_what(self):
-        found = against(source(CURVE), here(1.9, gpus=2, metric="speedup", unit="x", altered=("optimizer",)))
-        assert found["g2", "speedup"].verdict == "shape agrees"
-        assert found["g2", "speedup"].fields == ("optimizer",)
 
-    @pytest.mark.parametrize(
-        ("basis", "doubts"),
-        [
-            ({"degraded": 1}, ("degraded runs",)),
-            ({"repeats": 1, "ci95": None}, ("1 run",)),
-            ({"repeats": 2, "ci95": None}, ("2 runs",)),
-            ({"ci95": None}, ("no interval",)),
-            ({"degraded": 1, "repeats": 1, "ci95": None}, ("degraded runs", "1 run")),
-        ],
-    )
-    @pytest.mark.parametrize(("measured", "verdict"), [(100, "indicated"), (200, "not indicated")])
-    def test_too_little_settles_nothing(self, measured, verdict, basis, doubts):
-        """One degraded run of two windows was called a reproduction."""
-        found = against(source(CURVE), here(measured, **basis))["g1", "throughput"]
-        assert (found.verdict, found.doubts, found.fields) == (verdict, doubts, ())
-        assert found.ratio == pytest.approx(measured / 100)
+def test_the_interval_of_the_ratio_is_the_figures_and_a_derived_speedup_has_no_figure_on_one_device():
+    found = against(source(CURVE), here(50, ci95=(45, 55)))
+    own = found["g1", "throughput"].ratio_ci95
+    assert (own.low, own.high) == (pytest.approx(0.45), pytest.approx(0.55))
+    assert float(found["g2", "speedup"].published) == pytest.approx(1.9)
+    assert ("g1", "speedup") not in found
 
-    def test_what_can_not_be_compared_is_not_indicated_either(self):
-        found = against(source(CURVE), here(100, gpu=None, degraded=3))["g1", "throughput"]
-        assert (found.verdict, found.doubts) == ("not comparable", ())
 
-    def test_shapes_are_judged_on_other_hardware_too(self):
-        curve = [here(value, gpus=gpus, gpu=None, metric="speedup", unit="x") for gpus, value in ((2, 1.8), (4, 2.9))]
-        found = against(source(CURVE), *curve)
-        assert float(found["g2", "speedup"].published) == pytest.approx(1.9)
-        assert found["g2", "speedup"].verdict == "shape agrees"
-        assert found["g4", "speedup"].verdict == "shape differs"
-        assert ("g1", "speedup") not in found
+@pytest.mark.parametrize(
+    ("basis", "doubts"),
+    [
+        ({"degraded": 1}, ("degraded runs",)),
+        ({"repeats": 1, "ci95": None}, ("1 run",)),
+        ({"repeats": 2, "ci95": None}, ("2 runs",)),
+        ({"ci95": None}, ("no interval",)),
+        ({"degraded": 1, "repeats": 1, "ci95": None}, ("degraded runs", "1 run")),
+    ],
+)
+@pytest.mark.parametrize(("measured", "verdict"), [(100, "indicated"), (200, "not indicated")])
+def test_too_little_settles_nothing(measured, verdict, basis, doubts):
+    """One degraded run of two windows was called a reproduction."""
+    found = against(source(CURVE), here(measured, **basis))["g1", "throughput"]
+    assert (found.verdict, found.doubts, found.fields) == (verdict, doubts, ())
+    assert found.ratio == pytest.approx(measured / 100)
 
-    def test_a_ratio_is_made_of_the_two_runs_that_it_is_of(self):
-        half = table(
-            {"id": "half", "value": 0.5, "network": "eth", "versus": {"network": "ib"}},
-            metric="throughput_ratio",
-            unit="x",
-            gpus=2,
-        )
-        wires = [{"id": "ib", "name": "InfiniBand", "gbit_s": 100}, {"id": "eth", "name": "Ethernet", "gbit_s": 10}]
-        pair = [here(value, gpus=2, nodes=2, network=name) for name, value in (("ib", 200), ("eth", 104))]
-        found = against(source(half, wires=wires), *pair)["half", "throughput_ratio"]
-        assert found.measured.value == pytest.approx(0.52)
-        assert found.verdict == "reproduced"
 
-    def test_a_gpu_against_a_cpu_needs_a_gpu(self):
-        ratio = table({"id": "r", "value": 5, "gpus": 1, "versus": {"device": "cpu"}}, metric="speed_ratio", unit="x")
-        found = against(source(ratio), here(9, gpu=None, device="cpu"), device="cpu")["r", "speed_ratio"]
-        assert found.why == "a GPU is to be held against a CPU, and here is only Example CPU"
+def test_a_ratio_is_made_of_the_two_runs_that_it_is_of():
+    row = {"id": "half", "value": 0.5, "network": "eth", "versus": {"network": "ib"}}
+    half = table(row, metric="throughput_ratio", unit="x", gpus=2)
+    wires = [{"id": "ib", "name": "InfiniBand", "gbit_s": 100}, {"id": "eth", "name": "Ethernet", "gbit_s": 10}]
+    pair = [here(value, gpus=2, nodes=2, network=name) for name, value in (("ib", 200), ("eth", 104))]
+    found = against(source(half, wires=wires), *pair)["half", "throughput_ratio"]
+    assert found.measured.value == pytest.approx(0.52)
+    assert found.verdict == "reproduced"
 
-    def test_a_figure_without_its_batch_says_so(self):
-        found = against(source(CURVE), here(100, batch=32), here(90, batch=16))["g1", "throughput"]
-        assert found.measured.value == 100
-        assert found.verdict == "not comparable"
-        assert found.fields == ("batch (not stated there, 16, 32 here)",)
 
-    def test_a_batch_that_the_study_chose_is_named_once(self):
-        chosen = [here(100, batch=batch, altered=("batch",)) for batch in (16, 32)]
-        assert against(source(CURVE), *chosen)["g1", "throughput"].fields == ("batch (not stated there, 16, 32 here)",)
+def test_what_was_not_measured_has_its_reason():
+    cell = Cell(id="c", block="block", where={"model": "resnet50", "gpus": 4}, why="4 GPUs, here are 2 CPU cores")
+    found = against(source(CURVE), here(100), cells=[CellRun(cell=cell)])
+    assert found["g4", "throughput"].why == "4 GPUs, here are 2 CPU cores"
+    assert found["g2", "throughput"].why == "no cell of this study gives it"
+    of_cpu = against(source(TO_CPU), here(9, gpu=None, device="cpu"), device="cpu")["r", "speed_ratio"]
+    assert of_cpu.why == "a GPU is to be held against a CPU, and here is only Example CPU"
 
-    @pytest.mark.parametrize(("days", "verdict"), [(0.9, "reproduced"), (1.1, "differs")])
-    def test_a_bound_is_kept_or_not(self, days, verdict):
-        day = table({"id": "d", "value": 1, "bound": "<"}, metric="full_training_time", unit="days")
-        own = here(days * 86400, metric="full_training_time", unit="s")
-        found = against(source(day), own)["d", "full_training_time"]
-        assert found.verdict == verdict
-        assert found.ratio == pytest.approx(days)
 
-    def test_without_a_tolerance_nothing_is_said(self):
-        power = table({"id": "p", "value": 100}, metric="power_avg", unit="W")
-        found = against(source(power), here(100, metric="power_avg", unit="W"))["p", "power_avg"]
-        assert found.fields == ("tolerance (the study states none)",)
-
-    def test_extra_scales_stand_for_no_figure(self):
-        assert against(source(CURVE), here(100, extra=True))["g1", "throughput"].verdict == "not measured"
-
-    def test_what_was_not_measured_has_the_reason_of_its_cell(self):
-        cell = Cell(id="c", block="block", where={"model": "resnet50", "gpus": 4}, why="4 GPUs, here are 2 CPU cores")
-        found = against(source(CURVE), here(100), cells=[CellRun(cell=cell)])
-        assert found["g4", "throughput"].why == "4 GPUs, here are 2 CPU cores"
-        assert found["g2", "throughput"].why == "no cell of this study gives it"
-
-    def test_specifications_are_no_figures(self):
-        peak = table({"id": "peak", "value": 14}, metric="fp32_peak", unit="TFLOP/s") | {"kind": "spec"}
-        assert against(source(peak)) == {}
+def test_specifications_are_no_figures():
+    peak = table({"id": "peak", "value": 14}, metric="fp32_peak", unit="TFLOP/s") | {"kind": "spec"}
+    assert against(source(peak)) == {}
 
 
 def rounded(value):

@@ -33,13 +33,9 @@ class RunOnFile:
 
 
 class SideFigures(Frozen):
-    """One side of a round.
+    """One side of a round: samples a second, and seconds from the start of the command, to the end of its first step and to its own end.
 
-    Attributes:
-        rate: samples a second.
-        first_step_s: seconds from the start of the command to the end of its first step.
-        command_s: seconds of the whole command.
-        program_s: of these, the program's; None of the bare loop, which is its program.
+    `program_s` is of the program's process alone; None of the bare loop, which is its program.
     """
 
     side: SideName
@@ -55,70 +51,40 @@ class SideFigures(Frozen):
         return None if self.program_s is None else self.command_s - self.program_s
 
 
-class RoundFigures(Frozen):
-    """The sides of one round, in the order in which they ran."""
-
-    sides: tuple[SideFigures, ...]
-
-    def of(self, name: SideName) -> SideFigures | None:
-        """One of them; None where it was not run."""
-        return next((one for one in self.sides if one.side == name), None)
-
-    def ratio_to(self, name: SideName) -> float | None:
-        """Throughput of the suite over that of another side."""
-        suite, other = self.of("suite"), self.of(name)
-        return suite.rate / other.rate if suite and other else None
-
-    @property
-    def outside_s(self) -> float | None:
-        """Seconds of the suite's command beyond its program."""
-        suite = self.of("suite")
-        return suite.outside_s if suite else None
-
-    @property
-    def delay_s(self) -> float | None:
-        """How much later than the bare loop the suite made its first step."""
-        suite, bare = self.of("suite"), self.of("bare")
-        return suite.first_step_s - bare.first_step_s if suite and bare else None
-
-
-class Together(Frozen):
-    """The ratio of throughputs over all rounds; None where the other side was not run, or is other software."""
-
-    ratio: float | None
-    ci95: Interval | None
-
-
 class OverheadFigures(TrainingReport):
-    """What the suite costs.
+    """What the suite costs: `differs` names the software that the host has otherwise.
 
-    Attributes:
-        together: by the side that the suite is compared with.
-        differs: names of the software that is not the same on the host.
+    The sides of each of `rounds` are in the order in which they ran. `together` has by side the ratio of throughputs over all rounds with its
+    interval; None where the side was not run, or is other software.
     """
 
-    rounds: tuple[RoundFigures, ...]
-    together: Mapping[SideName, Together]
+    rounds: tuple[Mapping[SideName, SideFigures], ...]
+    together: Mapping[SideName, tuple[float | None, Interval | None]]
     differs: tuple[str, ...]
 
     @property
     def runs(self) -> tuple[str, ...]:
         """Ids of all runs."""
-        return tuple(one.run_id for each in self.rounds for one in each.sides if one.run_id)
+        return tuple(one.run_id for each in self.rounds for one in each.values() if one.run_id)
 
-    def ratios_to(self, name: SideName) -> tuple[float, ...]:
-        """Of each round; none to a host with other software."""
-        found = (each.ratio_to(name) for each in self.rounds if name != "host" or not self.differs)
-        return tuple(one for one in found if one is not None)
+    def ratios_to(self, name: SideName) -> tuple[float | None, ...]:
+        """Throughput of the suite over that of another side, of each round; none to a host with other software."""
+        other = () if name == "host" and self.differs else (name,)
+        return tuple(
+            next((each["suite"].rate / each[one].rate for one in other if one in each), None) for each in self.rounds
+        )
+
+    @property
+    def delays_s(self) -> tuple[float | None, ...]:
+        """How much later than the bare loop the suite made its first step, of each round."""
+        return tuple(
+            each["suite"].first_step_s - each["bare"].first_step_s if "bare" in each else None for each in self.rounds
+        )
 
 
 def overhead_figures(raw: Overhead, runs: Mapping[str, RunOnFile]) -> OverheadFigures:
-    """Make every figure from the clocks, and by their ids all runs that they name.
-
-    Raises:
-        RunFailedError: a run has no throughput.
-    """
-    rounds = tuple(RoundFigures(sides=tuple(_side(command, runs) for command in own)) for own in raw.rounds)
+    """Make every figure from the clocks, and by their ids all runs that they name; a RunFailedError where one has no throughput."""
+    rounds = tuple({command.side: _side(command, runs) for command in own} for own in raw.rounds)
     suite, unwatched, host = (_runs(raw, runs, name) for name in ("suite", "unwatched", "host"))
     differs = nearest(software(suite[0][1]), [software(host[0][1])]) if host else ()
     first = summarize(suite)
@@ -134,9 +100,9 @@ def overhead_figures(raw: Overhead, runs: Mapping[str, RunOnFile]) -> OverheadFi
         unit=first.rate_unit,
         rounds=rounds,
         together={
-            "unwatched": Together(ratio=to_unwatched[0], ci95=to_unwatched[1]),
-            "host": Together(ratio=to_host[0], ci95=to_host[1]),
-            "bare": Together(ratio=to_bare, ci95=metrics.ratio_interval(whole, bare)),
+            "unwatched": to_unwatched,
+            "host": to_host,
+            "bare": (to_bare, metrics.ratio_interval(whole, bare)),
         },
         differs=tuple(name for name, _, _ in differs),
         notes=tuple(_notes(differs, [record for _, record in (*suite, *unwatched, *host)])),
@@ -171,8 +137,8 @@ def program_s(events: Sequence[Event]) -> float:
     return max(stops) - min(starts)
 
 
-def _whole(rounds: Sequence[RoundFigures], name: SideName) -> list[GlobalWindows]:
-    return [GlobalWindows.of_rate(one.rate) for each in rounds if (one := each.of(name))]
+def _whole(rounds: Sequence[Mapping[SideName, SideFigures]], name: SideName) -> list[GlobalWindows]:
+    return [GlobalWindows.of_rate(each[name].rate) for each in rounds if name in each]
 
 
 def _runs(raw: Overhead, runs: Mapping[str, RunOnFile], name: SideName) -> list[tuple[Path, RunRecord]]:

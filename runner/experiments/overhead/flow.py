@@ -54,16 +54,9 @@ class _Setup:
 
 
 def measure_overhead(request: Request, *, beside_host: bool, command: tuple[str, ...]) -> None:
-    """Run the rounds, leave their records and reports, and print them.
+    """Run the rounds, `repeat` of them, leave their records and reports, and print them; `beside_host` adds a side by ENGINE=host.
 
-    Args:
-        request: of one device; `repeat` rounds.
-        beside_host: add a side that runs the same training by ENGINE=host.
-        command: the command line, for the file.
-
-    Raises:
-        RequestError: it can't be met; nothing was started.
-        RunFailedError: a run of any side failed.
+    A RequestError before anything was started, a RunFailedError where a run of any side failed.
     """
     resources = choose_image(request, discover(request), say=lambda text: complain([text]))
     request = counted(request, resources)
@@ -134,11 +127,7 @@ def _bench(setup: _Setup, side: SideName, *, engine: EngineName, telemetry_hz: i
 
 
 def _left(out: Path, before: set[Path], words: Sequence[str]) -> str:
-    """The run that a command left, which its record names: others may write into the same directory meanwhile.
-
-    Raises:
-        RunFailedError: none.
-    """
+    """The run that a command left, which its record names: others may write into the same directory meanwhile."""
     for path in sorted(set(run_directories(out)) - before):
         record = read_record(path)
         if record.provenance.command[-len(words) :] == tuple(words):

@@ -18,11 +18,7 @@ GIVEN: Final = ("batch", "image_size", "precision", "preset", "techniques", "thr
 
 
 def refuse(request: Request, resources: Resources, *, beside_host: bool) -> None:
-    """Refuse what leaves nothing to measure.
-
-    Raises:
-        RequestError: a framework whose own binary is the loop, several devices, or a host beside itself.
-    """
+    """Refuse, by a RequestError, what leaves nothing to measure: a framework whose own binary is the loop, several devices, a host beside itself."""
     if resources.image.framework not in BARE:
         raise RequestError(
             f"FRAMEWORK={resources.image.framework} trains in its own program, which the suite only starts; ask for {', '.join(BARE)}"
@@ -44,12 +40,7 @@ def bench(
 ) -> tuple[str, ...]:
     """The words after `dlscale` of one side; the place of its record is left to the caller.
 
-    Args:
-        request: what the user gave.
-        resources: what it stands on.
-        trial: what it came to.
-        engine: of this side; `host` takes what is installed, all others the very image of the resources.
-        telemetry_hz: samples a second; 0 for none.
+    By engine, `host` takes what is installed, all others the very image of the resources. `telemetry_hz` 0 is without samplers.
     """
     return (
         "bench",

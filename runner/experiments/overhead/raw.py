@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, Field, ValidationError, field_validator, model_validator
 
 from runner.core.errors import RequestError, one_line
 from runner.core.frozen import FileName, Frozen, load_fields, misfit, refuse_newer
@@ -69,6 +69,13 @@ class Overhead(Frozen):
     command: tuple[str, ...]
     commit: str | None
     rounds: tuple[tuple[Command, ...], ...] = Field(min_length=1)
+
+    @field_validator("rounds")
+    @classmethod
+    def _have_the_suite(cls, rounds: tuple[tuple[Command, ...], ...]) -> tuple[tuple[Command, ...], ...]:
+        if not all(any(command.side == "suite" for command in own) for own in rounds):
+            raise ValueError("each round has a command of the suite")
+        return rounds
 
     @property
     def file(self) -> str:

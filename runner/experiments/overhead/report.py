@@ -28,12 +28,7 @@ RATIO_DIGITS: Final = 4
 
 
 def from_file(raw: Overhead, folder: Path) -> ComparisonReport:
-    """The report of an overhead whose runs are in a folder.
-
-    Raises:
-        RequestError: a run of it is gone or damaged.
-        RunFailedError: a run has no throughput.
-    """
+    """The report of an overhead whose runs are in a folder; a RequestError where one is gone or damaged, a RunFailedError where one has no throughput."""
     names = {command.run_id for own in raw.rounds for command in own if command.run_id}
     runs = {name: RunOnFile(folder / name, read_record(folder / name), read_events(folder / name)) for name in names}
     return overhead_report(raw, overhead_figures(raw, runs))
@@ -41,8 +36,8 @@ def from_file(raw: Overhead, folder: Path) -> ComparisonReport:
 
 def overhead_report(raw: Overhead, found: OverheadFigures) -> ComparisonReport:
     """The report of figures; the terminal has the costs alone, since the rounds are too wide for one."""
-    unwatched = found.together["unwatched"]
-    on_off = units.figure(unwatched.ratio, units.half_width(unwatched.ci95))
+    ratio, ci95 = found.together["unwatched"]
+    on_off = units.figure(ratio, units.half_width(ci95))
     return ComparisonReport(
         chapter="overheads",
         name=found.name,
@@ -66,7 +61,7 @@ def overhead_report(raw: Overhead, found: OverheadFigures) -> ComparisonReport:
                 "first_step_s": one.first_step_s,
             }
             for number, each in enumerate(found.rounds, start=1)
-            for one in each.sides
+            for one in each.values()
         ],
         runs=found.runs,
     )
@@ -76,11 +71,12 @@ def costs(found: OverheadFigures) -> Block:
     """One line a cost: the middle of the rounds and their ends, and where it is one the ratio of all rounds together."""
     named: tuple[tuple[str, SideName], ...] = (("unwatched", "unwatched"), ("host", "host"), ("bare loop", "bare"))
     every = [
-        (f"throughput ÷ {name}", found.ratios_to(side), RATIO_DIGITS, _together(found, side)) for name, side in named
+        (f"throughput ÷ {name}", _known(found.ratios_to(side)), RATIO_DIGITS, _together(found, side))
+        for name, side in named
     ]
     every += [
-        ("outside of the program (s)", _known(each.outside_s for each in found.rounds), 2, ABSENT),
-        ("delay of the first step (s)", _known(each.delay_s for each in found.rounds), 2, ABSENT),
+        ("outside of the program (s)", _known(each["suite"].outside_s for each in found.rounds), 2, ABSENT),
+        ("delay of the first step (s)", _known(found.delays_s), 2, ABSENT),
     ]
     rows = []
     for label, values, digits, together in every:
@@ -97,14 +93,13 @@ def rounds(found: OverheadFigures) -> Block:
     every: dict[str, list[str]] = {"round": [str(number + 1) for number in range(len(found.rounds))]}
     names: tuple[SideName, ...] = ("suite", "unwatched", "host", "bare")
     for name in names:
-        own = [each.of(name) for each in found.rounds]
-        every[f"{name} ({found.unit})"] = [f"{one.rate:,.1f}" if one else ABSENT for one in own]
+        every[f"{name} ({found.unit})"] = [
+            f"{each[name].rate:,.1f}" if name in each else ABSENT for each in found.rounds
+        ]
         if name != "suite":
-            every[f"÷ {name}"] = [_cell(each.ratio_to(name), RATIO_DIGITS) for each in found.rounds]
-    if found.differs:
-        every["÷ host"] = [ABSENT] * len(found.rounds)
-    every["outside (s)"] = [_cell(each.outside_s, 2) for each in found.rounds]
-    every["delay (s)"] = [_cell(each.delay_s, 2) for each in found.rounds]
+            every[f"÷ {name}"] = [_cell(ratio, RATIO_DIGITS) for ratio in found.ratios_to(name)]
+    every["outside (s)"] = [_cell(each["suite"].outside_s, 2) for each in found.rounds]
+    every["delay (s)"] = [_cell(delay, 2) for delay in found.delays_s]
     return Block.of(range(len(found.rounds)), {name: cells.__getitem__ for name, cells in every.items()})
 
 
@@ -117,7 +112,7 @@ def commands(found: OverheadFigures) -> Block:
             *(_cell(one.program_s, 3), _cell(one.first_step_s, 3)),
         )
         for number, each in enumerate(found.rounds, start=1)
-        for one in each.sides
+        for one in each.values()
     ]
     return Block(headers=headers, rows=tuple(rows))
 
@@ -126,8 +121,8 @@ def _together(found: OverheadFigures, side: SideName) -> str:
     """A ratio of all rounds, with as many digits as those of single rounds."""
     if side == "host" and found.differs:
         return f"not comparable: {', '.join(found.differs)}"
-    one = found.together[side]
-    return _cell(one.ratio, RATIO_DIGITS) + (f" ± {one.ci95.half_width:.{RATIO_DIGITS}f}" if one.ci95 else "")
+    ratio, ci95 = found.together[side]
+    return _cell(ratio, RATIO_DIGITS) + (f" ± {ci95.half_width:.{RATIO_DIGITS}f}" if ci95 else "")
 
 
 def _known(values: Iterable[float | None]) -> tuple[float, ...]:

@@ -29,10 +29,8 @@ from runner.results.published.model import Conditions, Published
 class Setup:
     """One combination of what a block varies: `model` stands here for the network that the source calls `name`.
 
-    Attributes:
-        printed, batch: the batch as printed, and what it is here, of whomever `batch_of` says.
-        each: the batch of a device; None where they can't share it equally.
-        extra: whether it stands beside the source's own.
+    Batches are `printed`, `batch` here (of whomever `batch_of` says), and `each` device's (None where they can't share it equally). One that is
+    `extra` stands beside the source's own.
     """
 
     name: str
@@ -165,26 +163,12 @@ def cells(
 ) -> tuple[Cell, ...]:
     """Every run of the source, in the order of the study's file.
 
-    Args:
-        study: what to run.
-        source: its source, which describes the networks.
-        machine: what to run it on.
-        scale: `small` shortens each block.
-        sample: real images for cells that can't do without; they need not exist yet.
-        data: real images for every cell that takes images.
-        stand_in: a framework to take in place of the source's.
+    `sample` has real images for cells that can't do without, and need not exist yet; `data` has some for every cell that takes images;
+    `stand_in` is a framework to take in place of the source's.
     """
-    context = partial(
-        BlockContext,
-        study=study,
-        source=source,
-        machine=machine,
-        scale=scale,
-        data=data,
-        sample=sample,
-        stand_in=stand_in,
-    )
-    return tuple(cell for block in study.blocks for cell in _of_block(context(block=block)))
+    shared: dict[str, Any] = {"study": study, "source": source, "machine": machine, "scale": scale, "data": data}
+    every = (BlockContext(block=block, sample=sample, stand_in=stand_in, **shared) for block in study.blocks)
+    return tuple(cell for context in every for cell in _of_block(context))
 
 
 def requests(found: Sequence[Cell]) -> tuple[Request, ...]:

@@ -44,11 +44,7 @@ def merged(declared: Sequence[Difference], found: Iterable[Altered]) -> tuple[Al
 
 
 def as_ran(run: CellRun, *, study: Study, published: Published) -> CellRun:
-    """A cell by its records: which of the source's GPUs it ran on, and every difference to the source's run.
-
-    Raises:
-        RequestError: the study has no such block any more.
-    """
+    """A cell by its records: which of the source's GPUs it ran on, and every difference to the source's run."""
     cell, where, records = run.cell, run.cell.where, counted(run)
     block = study.block(cell.block)
     found = [one for one in cell.altered if not one.declared]
@@ -88,14 +84,9 @@ def device_names(record: RunRecord) -> tuple[str, ...]:
 def hardware(
     published: Published, there: Conditions, *, gpu: Identifier | None, device: Device, name: str
 ) -> Iterator[Altered]:
-    """The difference of the device, if there is one.
+    """The difference of the device, if there is one: `gpu` is the source's id of the one here, None where it has none such, `name` the driver's.
 
-    Args:
-        published: the source.
-        there: conditions of a figure or a cell; one that names no GPU is of any that the source tried.
-        gpu: the source's id of the GPU here; None where it has none such.
-        device: what is here.
-        name: of it.
+    Where a figure or a cell, of the conditions `there`, names no GPU, it is of any that the source tried.
     """
     has = published.hardware
     if there.device == "cpu":

@@ -29,13 +29,9 @@ _FACTORS: Final = {
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether a predicate, or one case of it, holds; `holds` is None where that can't be told here.
+    """Whether a predicate, or one `case` of it, holds; None where that can't be told here.
 
-    Attributes:
-        why: the figures, or what is missing.
-        runs: ids of the runs behind them.
-        doubts: why these are inconclusive.
-        case: which of several cases it is; empty for the only one.
+    `why` has the figures, or what is missing; `runs` are behind them, and `doubts` say why these are inconclusive.
     """
 
     holds: bool | None
@@ -52,7 +48,7 @@ def answer(holds: bool | None, why: str, *observations: Observation) -> Answer: 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that was measured for a study, or that its source printed: `missing` is what runs did not give, `cells` may have none.
+    """Everything that was measured for a study, or that its source printed: `missing` is what runs did not give.
 
     `device` stands for the source's GPUs; the driver or the kernel calls it `device_name`.
     """
@@ -139,11 +135,7 @@ def digits(value: float) -> str:
 
 
 def in_unit(one: Observation, unit: str) -> Amount:
-    """The figure of an observation in another unit of its quantity.
-
-    Raises:
-        ValueError: there is no such conversion, which a slip in a table of units would make.
-    """
+    """The figure of an observation in another unit of its quantity."""
     if one.unit == unit:
         return amount(one)
     if one.unit not in _FACTORS or unit not in _FACTORS or not {one.unit, unit} <= set(METRICS[one.metric]):

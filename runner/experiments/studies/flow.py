@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -39,11 +38,7 @@ from runner.run.sample import make_sample
 
 
 class RecordedRuns:
-    """The usable runs in a folder, by trial.
-
-    A run stands for a trial that equals its own in every field, in the same image. The trial's key covers machine, engine, lock and the
-    programs' source.
-    """
+    """The usable runs in a folder, by trial: one stands for a trial that equals its own in every field, in the same image."""
 
     def __init__(self, out: Path) -> None:
         self._runs: dict[str, list[Run]] = {}
@@ -76,11 +71,7 @@ def sample_path(scale: Scale) -> Path:
 
 
 def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
-    """Make the sample photographs if they are not there; half-made ones never have their name.
-
-    Raises:
-        RequestError: what makes it can't be installed.
-    """
+    """Make the sample photographs if they are not there; half-made ones never have their name."""
     path = sample_path(scale)
     path.parent.mkdir(parents=True, exist_ok=True)
     with alone(path.with_suffix(".lock"), waiting=lambda: report(f"waiting for another run to make {path}")):
@@ -92,20 +83,10 @@ def ensure_sample(scale: Scale, *, report: Callable[[str], None]) -> Path:
     return path
 
 
-@dataclass
-class _Ran:
-    """The records of each request, or why it has none; `stopped` after Ctrl-C and its like."""
-
-    records: dict[Request, list[RunRecord]] = field(default_factory=dict)
-    whys: dict[Request, str] = field(default_factory=dict)
-    stopped: bool = False
-
-
 def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     """Run a study's cells that this hardware can run, and judge the source by what they show; returns the exit code.
 
-    Raises:
-        RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
+    A RequestError: there is no such study, DATA is no data set, or nothing of it can run here.
     """
     console = open_console()
     study, source = load_study(options.study or "")
@@ -133,11 +114,11 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     out = options.out or SUITE_ROOT / "results" / machine.name
     check_writable(out)
     with progress(open_console(stderr=True)) as shown:
-        ran = _run(found, options, out=out, command=command, shown=shown)
+        ran, stopped = _run(found, options, out=out, command=command, shown=shown)
     reproduction = judge(
         study,
         published=source,
-        runs=[_cell_run(cell, ran) for cell in found],
+        runs=ran,
         machine=machine,
         scale=options.scale,
         made_at=datetime.now(timezone.utc),
@@ -147,9 +128,9 @@ def reproduce(options: StudyRequest, *, command: tuple[str, ...]) -> int:
     text = write(path, reproduction)
     terminal.print_reproduction(console, reproduction, whole=text)
     console.print(f"written: {path}", style="dim", soft_wrap=True)
-    if ran.stopped:
+    if stopped:
         console.print(f"stopped; the same command goes on from here: {shlex.join(command)}", style="yellow")
-    return 3 if ran.stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
+    return 3 if stopped or any(cell.status in ("failed", "open") for cell in reproduction.cells) else 0
 
 
 def _where(options: StudyRequest) -> Request:
@@ -158,11 +139,7 @@ def _where(options: StudyRequest) -> Request:
 
 
 def _stand_in(options: StudyRequest, machine: Machine) -> str | None:
-    """The framework that was asked for.
-
-    Raises:
-        RequestError: the suite has none of that name.
-    """
+    """The framework that was asked for."""
     known = {image.framework for image in machine.images}
     if options.framework and options.framework not in known:
         raise RequestError(f"unknown FRAMEWORK {options.framework!r}; known: {nearest(options.framework, known)}")
@@ -170,11 +147,7 @@ def _stand_in(options: StudyRequest, machine: Machine) -> str | None:
 
 
 def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
-    """The cells that were asked for, all of them where none was named.
-
-    Raises:
-        RequestError: a name that is no cell's.
-    """
+    """The cells that were asked for, all of them where none was named."""
     for name in options.cells:
         if not any(cell.id.startswith(name) for cell in found):
             blocks = ", ".join(dict.fromkeys(cell.block for cell in found))
@@ -182,10 +155,15 @@ def _chosen(found: Sequence[Cell], options: StudyRequest) -> tuple[Cell, ...]:
     return tuple(cell for cell in found if not options.cells or cell.id.startswith(options.cells))
 
 
-def _run(found: Sequence[Cell], options: StudyRequest, *, out: Path, command: tuple[str, ...], shown: Progress) -> _Ran:
-    """Run every request once. One that fails does not end the study; Ctrl-C does, and leaves what is done."""
-    recorded, ran = RecordedRuns(out), _Ran()
-    todo = requests(found)
+def _run(
+    found: Sequence[Cell], options: StudyRequest, *, out: Path, command: tuple[str, ...], shown: Progress
+) -> tuple[list[CellRun], bool]:
+    """Run every request once; returns the cells with their runs, and whether that was stopped, as by Ctrl-C, which leaves what is done.
+
+    A request that fails does not end the study.
+    """
+    recorded, todo = RecordedRuns(out), requests(found)
+    ran = {cell.id: CellRun(cell=cell, why=cell.why) for cell in found}
     for number, request in enumerate(todo, start=1):
         own = [cell for cell in found if cell.request == request]
         shown.stage(f"{shown.place(number, len(todo), 'cell')}: {', '.join(cell.id for cell in own)}")
@@ -201,32 +179,29 @@ def _run(found: Sequence[Cell], options: StudyRequest, *, out: Path, command: tu
                 wanted=partial(_is_wanted, own),
             )
         except KeyboardInterrupt:
-            ran.stopped = True
-            return ran
+            return list(ran.values()), True
         except DlscaleError as error:
-            ran.whys[request] = str(error)
+            ran |= {cell.id: CellRun(cell=cell, why=str(error)) for cell in own}
             shown.stage(f"failed: {error}")
             continue
-        ran.records[request] = [record for _, record in runs]
         for run in runs:
             recorded.add(run)
-        if any(record.outcome.status == "interrupted" for _, record in runs):
-            ran.stopped = True
-            return ran
-    return ran
+        records = [record for _, record in runs]
+        ran |= {cell.id: _cell_run(cell, records) for cell in own}
+        if any(record.outcome.status == "interrupted" for record in records):
+            return list(ran.values()), True
+    return list(ran.values()), False
 
 
 def _is_wanted(cells: Sequence[Cell], trial: Trial) -> bool:
     return any(cell.pick is not None and cell.pick.wants(trial) for cell in cells)
 
 
-def _cell_run(cell: Cell, ran: _Ran) -> CellRun:
+def _cell_run(cell: Cell, records: Sequence[RunRecord]) -> CellRun:
     """A cell with those runs of its request that are its own."""
-    if cell.request is None or cell.pick is None:
-        return CellRun(cell=cell, why=cell.why)
-    own = tuple(record for record in ran.records.get(cell.request, []) if cell.pick.takes(record.trial))
-    failed = [one.outcome.reason for one in own if one.outcome.status != "ok" and one.outcome.reason]
-    return CellRun(cell=cell, runs=own, why=ran.whys.get(cell.request) or next(iter(failed), None))
+    own = tuple(record for record in records if cell.pick and cell.pick.takes(record.trial))
+    failed = (one.outcome.reason for one in own if one.outcome.status != "ok" and one.outcome.reason)
+    return CellRun(cell=cell, runs=own, why=next(failed, None))
 
 
 def list_studies(options: StudyRequest) -> None:

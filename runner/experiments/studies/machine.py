@@ -24,15 +24,9 @@ from runner.results.published.model import Identifier
 def survey(
     request: Request, *, gpus: Mapping[Identifier, Sequence[str]], say: Callable[[str], None] = lambda _: None
 ) -> Machine:
-    """Look at the machines.
+    """Look at the machines: of the request `device`, `hosts` and `engine` count; `gpus` has the driver's names by the source's id of a GPU.
 
-    Args:
-        request: of which `device`, `hosts` and `engine` count.
-        gpus: by the source's id of a GPU, what the driver calls it.
-        say: told what is looked at.
-
-    Raises:
-        RequestError: the list of hosts is wrong, or an engine that was asked for does not answer or has no images.
+    A RequestError: the list of hosts is wrong, or an engine that was asked for does not answer or has no images.
     """
     if request.engine == "host":
         raise RequestError(

@@ -15,7 +15,6 @@ from runner.results.published.findings import Axis, Selector
 from runner.results.published.model import Conditions
 
 Value = str | int | float | bool | None
-Level = str | int | float
 
 _SIZES: Final = frozenset({"batch", "batch_per_gpu", "global_batch"})
 _OF_MODEL: Final = _SIZES | {"model", "variant", "image_size", "learning_rate", "epochs", "sequence_length"}
@@ -138,11 +137,7 @@ def _named(selector: Selector) -> dict[str, object]:
 def agreement(one: Observation, other: Stated, *, free: frozenset[str], same: Sequence[str] = ()) -> int | None:
     """In how many conditions two observations agree; None if they may not be held against each other.
 
-    Args:
-        one: an observation.
-        other: another.
-        free: conditions that may differ.
-        same: those that both have to state alike, or not at all.
+    Those in `free` may differ; those in `same` both have to state alike, or not at all.
     """
     if any(term(one, name) != term(other, name) for name in same):
         return None

@@ -40,10 +40,7 @@ CONVERGED_WITHIN: Final = 1.0
 def measured(run: CellRun, *, machine: Machine, backward_apart: bool) -> CellFigures:
     """Everything that the runs of a cell give.
 
-    Args:
-        run: the cell with its runs.
-        machine: that they ran on.
-        backward_apart: whether other cells of the study profile the backward pass alone, and so tell what belongs to it.
+    `backward_apart`: other cells of the study profile the backward pass alone, and so tell what belongs to it.
     """
     cell = CellFigures(run, machine, backward_apart)
     if run.cell.case is not None:

@@ -50,18 +50,9 @@ class Usable(Frozen):
 
 
 class Machine(Frozen):
-    """What a study is run on.
+    """What a study is run on; `device` stands for the source's GPUs, `devices` are GPUs, or cores, of each node, `cores` those of the first.
 
-    Attributes:
-        name: of the folder of its results.
-        device: what stands for the source's GPUs.
-        device_name: as the driver or the kernel calls it.
-        devices: GPUs, or cores, of each node.
-        cores: of the first node.
-        gpu: the source's id of this GPU; None on CPUs, and where the source has none of them.
-        may_emulate: whether nodes can be emulated on it.
-        hosts: HOSTS, of several real machines.
-        images: all of the suite's.
+    `gpu` is the source's id of this GPU, None on CPUs and where it has none such; `hosts` is HOSTS, of several real machines.
     """
 
     name: str
@@ -125,16 +116,11 @@ class Pick(Frozen):
 
 
 class Cell(Frozen):
-    """One run of a source.
+    """One run of a source; one that is `extra` stands beside those, for a machine too small for them.
 
-    Attributes:
-        where: conditions in the source's terms; only `gpu` is that of this machine, None where the source has no such GPU. `gpus` are
-            devices here, CPU workers where there is no GPU; 0 and device `cpu` where the source used none.
-        case: what the source calls the way in which several trainings share the devices.
-        request: of `bench`, shared by the cells of a curve; None where this hardware can't run it, for the reason `why`.
-        pick: which of that request's runs are its.
-        altered: differences to the source's run that are known before it, other than the device.
-        extra: whether it stands beside the source's own, for a machine too small for those.
+    `where` has the source's terms, but for `gpu`, which is this machine's (None where the source has none such), and `gpus`, which are CPU
+    workers where there is no GPU. `request` is of `bench`, shared by a curve; None where this hardware can't run it, for the reason `why`.
+    `altered` is known before it runs, without the device.
     """
 
     id: str
@@ -157,18 +143,10 @@ class CellRun(Frozen):
 
 
 class Observation(Frozen):
-    """One measured quantity, in the terms of a published one.
+    """One measured quantity, in the terms of a published one: `where` and `case` are the cell's, with `gpu_index` where it is of one device.
 
-    Attributes:
-        metric: one of `published.units.METRICS`.
-        where, case: the cell's; with `gpu_index` where it is of one device.
-        name: of a kernel or a call, where the metric has one value for each.
-        epoch, iterations: after so many, for quantities over time.
-        method: how it was measured, where there are several ways.
-        ci95: over `repeats`; None where these are too few. Its degrees of freedom are `freedom`.
-        repeats: processes started anew that are behind it; 0 of what a source prints.
-        degraded: how many of the runs behind it are.
-        altered: the fields in which the cell differs from the source's.
+    `name` is a kernel's or a call's; `epoch` and `iterations` are those after which it was had. `ci95` is over `repeats`, processes started anew
+    (0 of what a source prints), and None where these are too few.
     """
 
     metric: Metric
@@ -207,14 +185,9 @@ class Missing(Frozen):
 
 
 class Comparison(Frozen):
-    """One published figure beside what was measured in its place.
+    """One published figure (None: several values) beside what was measured in its place; `ratio` is measured ÷ published.
 
-    Attributes:
-        figure: id of the published figure, printed in `where`.
-        published: as printed; None for a figure with several values.
-        ratio, ratio_ci95: measured ÷ published.
-        fields: everything in which the two runs differ, the device in words, the rest by the cell's name of it.
-        doubts: why the measured figure is inconclusive.
+    `fields` is everything in which the two runs differ, the device in words; `doubts` say why the measured one is inconclusive.
     """
 
     figure: Identifier
@@ -246,14 +219,9 @@ class Judgement(Frozen):
 
 
 class CellOutcome(Frozen):
-    """A cell without its records.
+    """A cell without its records: `skipped` where this hardware can't run it, `open` where the study was stopped before.
 
-    Attributes:
-        status: `skipped` where this hardware can't run it, `open` where the study was stopped before.
-        altered: every difference to the source's run.
-        runs: directories of its runs, beside the reproduction's file.
-        measured, passes, degraded: how many of the usable ones have no profiler, have one, and are degraded; `doubts` are their reasons.
-        software, images, devices: by the records; several where these differ.
+    `runs` are directories beside the file. Of the usable ones `measured` have no profiler and `passes` one; `degraded` are so for their `doubts`.
     """
 
     id: str

@@ -30,12 +30,9 @@ Order = Literal["above", "below", "equal", "within noise"]
 
 @dataclass(frozen=True)
 class Amount:
-    """A figure and how far to trust it.
+    """A figure and how far to trust it: `ci95` is None of few runs, and of what is `exact`: printed or defined, not measured.
 
-    Attributes:
-        ci95: its interval; None where it rests on too few runs, and where it is exact.
-        freedom: degrees of freedom of the interval, runs less one; None for as many as there may be.
-        exact: whether it is printed or defined, not measured.
+    `freedom` has the interval's degrees of freedom, runs less one; None for as many as there may be.
     """
 
     value: float
@@ -118,13 +115,7 @@ def order(a: Amount, b: Amount) -> Order:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Whether figures differ between the levels of an axis.
-
-    Attributes:
-        differs: None where nothing can tell.
-        spread: (largest - smallest) ÷ mean of the levels' means.
-        how: what told.
-    """
+    """Whether figures differ between levels (None: nothing can tell), (largest - smallest) ÷ mean of the levels' means, and what told."""
 
     differs: bool | None
     spread: float
@@ -132,10 +123,7 @@ class Contrast:
 
 
 def contrast(blocks: Sequence[Mapping[str, Sequence[Amount]]]) -> Contrast:
-    """Whether figures differ between levels, beyond noise and by more than `NEGLIGIBLE`.
-
-    Args:
-        blocks: by level, the figures (of repeats, or one) under conditions that are the same within a block.
+    """Whether figures differ between levels, beyond noise and by more than `NEGLIGIBLE`; conditions are the same within each of `blocks`.
 
     A permutation test tells, where enough can be exchanged for one to come out significant at all: within each block figures change
     places between levels (R. A. Fisher, "The Design of Experiments", 1935, §21). Else intervals do, if all have them: two figures

@@ -63,12 +63,7 @@ class Point:
 
 
 def block(reproduction: Reproduction, *, stem: str) -> Block:
-    """The block of a study.
-
-    Args:
-        reproduction: as it came out on one machine.
-        stem: begins the names of its figures.
-    """
+    """The block of a study as it came out on one machine; `stem` begins the names of its figures."""
     ran = sum(cell.status == "ran" for cell in reproduction.cells)
     return Block(
         anchor=anchor("study", stem),

@@ -40,11 +40,7 @@ def judge(
     made_at: datetime,
     git: str | None = None,
 ) -> Reproduction:
-    """Judge what was published by what every cell of a study shows; `git` is the suite's commit.
-
-    Raises:
-        RequestError: the study has no such block any more.
-    """
+    """Judge what was published by what every cell of a study shows; `git` is the suite's commit."""
     runs = [as_ran(run, study=study, published=published) for run in runs]
     observations, missing = observed(runs, published=published, machine=machine)
     evidence = Evidence(
@@ -126,11 +122,7 @@ def reproductions(directory: Path) -> Iterator[Reproduction]:
 
 
 def read_reproduction(path: Path) -> Reproduction:
-    """A reproduction on file.
-
-    Raises:
-        RequestError: it can't be read, or another version of the suite wrote it.
-    """
+    """A reproduction on file; a RequestError where it can't be read, or another version of the suite wrote it."""
     try:
         fields = load_fields(path.read_text(encoding="utf-8"))
         try:
@@ -157,8 +149,7 @@ def _with_present_findings(fields: dict[str, Any]) -> dict[str, Any]:
 def judge_again(path: Path) -> tuple[Reproduction, Reproduction]:
     """(reproduction on file, the same as its runs' records and its study give it now).
 
-    Raises:
-        RequestError: it can't be read, or its study, a block of that or a run of it is gone.
+    A RequestError: it can't be read, or its study, a block of that or a run of it is gone.
     """
     old = read_reproduction(path)
     study, published = load_study(old.study)

@@ -12,17 +12,7 @@ Scale = Literal["full", "small"]
 
 
 class StudyRequest(Frozen):
-    """What was asked for; None leaves the choice to the suite.
-
-    Attributes:
-        study: its name; None for all of them.
-        hosts: as in `Request`.
-        framework: taken in place of the source's.
-        data: real images for every run that takes images.
-        out: where records and tables go.
-        cells: run only those whose id begins with one of these.
-        dry_run: say what would run, and start nothing.
-    """
+    """What was asked for; None leaves the choice to the suite. `framework` is in place of the source's, `cells` begin the ids of those to run."""
 
     study: str | None = None
     scale: Scale = "full"

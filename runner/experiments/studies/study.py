@@ -39,13 +39,9 @@ NOT_STATED: Final = "not stated"
 
 
 class Difference(Frozen):
-    """Where the runs of a block are not those of its source, whatever they run on.
+    """Where the runs of a block, or of some of its networks, are not those of the source, whatever they run on.
 
-    Attributes:
-        field: what differs; a setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
-        published: in the source; `not stated` where the source leaves it out.
-        here: in this suite.
-        models: the networks that it is of, as the source calls them; none for all of the block's.
+    A setting has the name of its key (`batches` is `batch`), so that a small scale can replace `here`.
     """
 
     field: Annotated[str, Field(min_length=1)]
@@ -69,15 +65,10 @@ class Point(Frozen):
 
 
 class Small(Frozen):
-    """How `--scale small` shortens a block: less of everything, but the same axes.
+    """How `--scale small` shortens a block: less of everything, but the same axes; `iterations` are those of one device.
 
-    Attributes:
-        iterations, epochs, samples, warmup, fit: in place of the block's; `iterations` are those of one device.
-        image_size: in place of the block's.
-        models: a smaller network of the same kind that stands for one of the source: `{deepspeech2: deepspeech2-small}`.
-        batch_divisor: by what every batch is divided, so that they keep their proportions; none gets below 1.
-        profile_after, profile_iterations: in place of the block's.
-        also: scales beside the source's, for machines that are too small for those; findings may be tested on them, no figure is.
+    Every batch is divided by `batch_divisor`, so that they keep their proportions. `also` has scales for machines that are too small for the
+    source's; findings may be tested on them, no figure is.
     """
 
     iterations: Count | None = None
@@ -104,25 +95,17 @@ class Block(Frozen):
     """Runs of one kind: every combination of models, points, batches, precisions, networks and cases.
 
     Attributes:
-        id: begins the ids of its cells.
-        says: what it is, in a line of the plan.
-        where: what all its figures have in common, in the source's terms.
-        framework: the suite's, where it is not the source's.
+        where: what all its figures have in common, in the source's terms; `framework` is the suite's, where it is not the source's.
         device: `cpu` where the source used no GPU; all cores of the machine are one device then.
         versions: by kind of device, the images that stand for the source's software, the first one that runs here is taken.
         models: what the source calls each network → MODEL.
         gpu_only: why it means nothing without a GPU, as half a sentence.
-        points: scales.
-        batches: as printed.
-        batch_of: whose a batch is: of a device, of a node, or of all devices together.
-        batch_term: by which condition the source's figures name it.
+        batches: as printed, each of a device, of a node, or of all devices (`batch_of`); the source's figures name it by `batch_term`.
         image_size: height and width in pixels; None where samples are no images.
-        iterations: measured iterations on one device; several share them, so that all runs of a curve take as many samples.
-        epochs: passes over the training samples, in place of iterations.
-        samples: in all, in place of iterations: of inference at several batches.
+        iterations: measured ones of one device; several share them, so that all runs of a curve take as many samples. `epochs` (passes over
+            the training samples) or `samples` (in all, of inference at several batches) stand in their place.
         networks: names of `Study.networks`, of runs on several nodes, which are repeated over each.
-        profile, profile_after, profile_iterations, profile_region: passes under a profiler.
-        passes_only: whether the measured runs beside those passes are left out.
+        profile: passes under a profiler; `passes_only` leaves the measured runs beside them out.
         cases: what the source calls each way to run `concurrent` trainings → the suite's name of it.
         fit: iterations of training before inference, on real images; a sample of them is made where DATA is not given.
         differs: where its runs are not the source's. What the records of a run tell (framework, version, precision, devices, libraries,
@@ -217,17 +200,10 @@ class Tolerance(Frozen):
 
 
 class Study(Frozen):
-    """One study.
+    """One study; STUDY calls it by the `id` of its file.
 
-    Attributes:
-        id: the file's name; what STUDY calls it.
-        source: id of the published source.
-        networks: what stands for each of the source's networks.
-        same: what counts as the source's hardware.
-        tolerances: the first that names a metric counts.
-        repeat: process-level repeats of each run at full scale; a small one has one.
-        differs: what is so in every block, as `Block.differs`.
-        notes: what a reader of the table has to know.
+    `networks` stand for the source's; of `tolerances`, the first that names a metric counts. At full scale each run is done `repeat` times. What
+    is so in every block `differs` as in one; `notes` are what a reader of the table has to know.
     """
 
     id: Identifier
@@ -255,11 +231,7 @@ class Study(Frozen):
         return self
 
     def block(self, name: str) -> Block:
-        """The block of a cell.
-
-        Raises:
-            RequestError: the study has none of that name, any more.
-        """
+        """The block of a cell; a RequestError where the study has none of that name any more."""
         found = next((block for block in self.blocks if block.id == name), None)
         if found is None:
             raise RequestError(f"STUDY={self.id} has no block {name!r} any more; run the study again")
@@ -286,11 +258,7 @@ def study_names(directory: Path = DIRECTORY) -> tuple[str, ...]:
 
 
 def load_study(name: str, directory: Path = DIRECTORY) -> tuple[Study, Published]:
-    """A study with its source.
-
-    Raises:
-        RequestError: there is no such study, or its file is wrong; then the sentence names file and line.
-    """
+    """A study with its source; a RequestError where there is no such study, or its file is wrong: the sentence names file and line."""
     path = directory / f"{name}.yaml"
     if not path.is_file():
         raise RequestError(f"unknown STUDY {name!r}; known: {nearest(name, study_names(directory))}")

@@ -6,7 +6,7 @@ A printed figure stands for all that round to it: 13.5 for 13.45 to 13.55. Two a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -29,14 +29,9 @@ _NO_CONDITION: Final = frozenset({"versus", "note", "run"})
 
 @dataclass(frozen=True, kw_only=True)
 class Contradiction:
-    """Two figures of a source that can't both be right as printed.
+    """Two figures of a source that can't both be right as printed: one, or a finding, and what the others, `against`, make of it.
 
-    Attributes:
-        check: the rule that found it (`model.Check`).
-        figure: id of the figure, or finding, that was held against others.
-        printed, recomputed: it, and what the others make of it, in `unit`.
-        against: ids of the others.
-        difference: (printed - recomputed) ÷ recomputed, of the figures as printed.
+    `difference` is (printed - recomputed) ÷ recomputed, of the figures as printed.
     """
 
     check: Check
@@ -88,6 +83,8 @@ def _last_digit(printed: Decimal) -> Fraction:
 
 Beside = Mapping[tuple[str, Conditions], Figure]
 """Exact figures by metric and conditions."""
+Made = tuple[Figure, Span, Fraction, tuple[Figure, ...]]
+"""A figure, what others make of it (everything that rounds to theirs, and the printed ones alone), and these."""
 
 
 def contradictions(published: Published) -> tuple[Contradiction, ...]:
@@ -96,9 +93,9 @@ def contradictions(published: Published) -> tuple[Contradiction, ...]:
     exact = [one for one in figures if isinstance(one.value, Decimal) and not one.approx and one.bound is None]
     beside = {(figure.metric, figure.conditions): figure for figure in exact}
     return (
-        *_ratios(exact),
-        *_sums(exact, beside),
-        *_per_device(exact, beside),
+        *_unlike("ratio", _ratios(exact)),
+        *_unlike("sum", _sums(exact, beside)),
+        *_unlike("per device", _per_device(exact, beside)),
         *_twice(figures),
         *_ranges(exact, beside),
         *_batches(figures),
@@ -106,7 +103,15 @@ def contradictions(published: Published) -> tuple[Contradiction, ...]:
     )
 
 
-def _ratios(exact: Sequence[Figure]) -> Iterator[Contradiction]:
+def _unlike(check: Check, found: Iterable[Made]) -> Iterator[Contradiction]:
+    """The figures that agree with nothing that rounds to what others make of them."""
+    for figure, made, value, against in found:
+        if not made.meets(Span.of(number(figure))):
+            cut = check == "ratio" and made.meets(Span.cut(number(figure)))
+            yield _found("cut" if cut else check, figure, value, against)
+
+
+def _ratios(exact: Sequence[Figure]) -> Iterator[Made]:
     """Speedups, ratios, gains and efficiencies against the throughputs that they are of, where the source has exactly those two."""
     for figure in exact:
         conditions = figure.conditions
@@ -119,18 +124,17 @@ def _ratios(exact: Sequence[Figure]) -> Iterator[Contradiction]:
         below = _only(exact, {name: value for name, value in wanted.items() if name not in freed} | other)
         if above is None or below is None or above is below:
             continue
-        ratio = Span.of(number(above)) / Span.of(number(below))
-        quotient = Fraction(number(above)) / Fraction(number(below))
+        factor, less = Fraction(1), 0
         if figure.metric == "scaling_efficiency":
-            factor, less = Fraction(100 * devices(below), devices(above)), 0
+            factor = Fraction(100 * devices(below), devices(above))
         elif figure.metric == "throughput_gain":
             factor, less = Fraction(100), 100
-        else:
-            factor, less = Fraction(1), 0
-        made, printed = ratio.times(factor, less=less), number(figure)
-        if not made.meets(Span.of(printed)):
-            check: Check = "cut" if made.meets(Span.cut(printed)) else "ratio"
-            yield _found(check, figure, quotient * factor - less, (above, below))
+        made = (Span.of(number(above)) / Span.of(number(below))).times(factor, less=less)
+        yield figure, made, _quotient(above, below) * factor - less, (above, below)
+
+
+def _quotient(above: Figure, below: Figure) -> Fraction:
+    return Fraction(number(above)) / Fraction(number(below))
 
 
 def _only(
@@ -146,25 +150,22 @@ def _only(
     return found[0] if len(found) == 1 else None
 
 
-def _sums(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
+def _sums(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
     """Forward and backward pass against both together."""
     for figure in exact:
-        if figure.metric == "time_forward_backward":
-            forward, backward = (beside.get((f"time_{of}", figure.conditions)) for of in ("forward", "backward"))
-            if forward and backward:
-                total = Span.of(number(forward)) + Span.of(number(backward))
-                if not total.meets(Span.of(number(figure))):
-                    yield _found("sum", figure, Fraction(number(forward) + number(backward)), (forward, backward))
+        forward, backward = (beside.get((f"time_{of}", figure.conditions)) for of in ("forward", "backward"))
+        if figure.metric == "time_forward_backward" and forward and backward:
+            total = Span.of(number(forward)) + Span.of(number(backward))
+            yield figure, total, Fraction(number(forward) + number(backward)), (forward, backward)
 
 
-def _per_device(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
+def _per_device(exact: Sequence[Figure], beside: Beside) -> Iterator[Made]:
     """The throughput of a device against that of all of them."""
     for figure in exact:
         total = beside.get(("throughput", figure.conditions))
         if figure.metric == "throughput_per_gpu" and total and devices(total):
             share = Fraction(1, devices(total))
-            if not Span.of(number(total)).times(share).meets(Span.of(number(figure))):
-                yield _found("per device", figure, Fraction(number(total)) * share, (total,))
+            yield figure, Span.of(number(total)).times(share), Fraction(number(total)) * share, (total,)
 
 
 def _twice(figures: Sequence[Figure]) -> Iterator[Contradiction]:
@@ -177,15 +178,15 @@ def _twice(figures: Sequence[Figure]) -> Iterator[Contradiction]:
         earlier = first.setdefault((figure.metric, figure.unit, bare), figure)
         if earlier is figure or earlier.bound is not None:
             continue
-        value, known = figure.value, number(earlier)
+        value, known = figure.value, Span.of(number(earlier))
         if figure.bound == ">":
-            wrong = Span.of(known).high <= Fraction(value)
+            wrong = known.high <= Fraction(value)
         elif figure.bound == "<":
-            wrong = Span.of(known).low >= Fraction(value)
+            wrong = known.low >= Fraction(value)
         else:
-            wrong = not Span.of(known).meets(Span.of(value))
+            wrong = not known.meets(Span.of(value))
         if wrong:
-            yield _found("twice", figure, Fraction(known), (earlier,))
+            yield _found("twice", figure, Fraction(number(earlier)), (earlier,))
 
 
 def _ranges(exact: Sequence[Figure], beside: Beside) -> Iterator[Contradiction]:
@@ -207,15 +208,8 @@ def _batches(figures: Sequence[Figure]) -> Iterator[Contradiction]:
         a_device, together = figure.conditions.batch_per_gpu, figure.conditions.global_batch
         sum_of_them = (a_device or 0) * devices(figure)
         if together and sum_of_them and sum_of_them != together:
-            yield Contradiction(
-                check="batch",
-                figure=figure.id,
-                printed=float(together),
-                recomputed=float(sum_of_them),
-                unit="images",
-                against=(figure.id,),
-                difference=together / sum_of_them - 1,
-            )
+            printed, recomputed = Fraction(together), Fraction(sum_of_them)
+            yield _contradiction("batch", figure.id, printed, recomputed, unit="images", against=(figure,))
 
 
 def _findings(exact: Sequence[Figure], findings: Sequence[Finding]) -> Iterator[Contradiction]:
@@ -229,27 +223,24 @@ def _findings(exact: Sequence[Figure], findings: Sequence[Finding]) -> Iterator[
         below = _only(exact, everywhere | predicate.den.stated, predicate.metric)
         if above is None or below is None:
             continue
-        ratio = Fraction(number(above)) / Fraction(number(below))
-        if abs(ratio / Fraction(predicate.value) - 1) > Fraction(predicate.rel_tol):
-            yield Contradiction(
-                check="finding",
-                figure=finding.id,
-                printed=float(predicate.value),
-                recomputed=float(ratio),
-                unit="x",
-                against=(above.id, below.id),
-                difference=float(Fraction(predicate.value) / ratio - 1),
-            )
+        stated, made = Fraction(predicate.value), _quotient(above, below)
+        if abs(made / stated - 1) > Fraction(predicate.rel_tol):
+            yield _contradiction("finding", finding.id, stated, made, unit="x", against=(above, below))
 
 
 def _found(check: Check, figure: Figure, recomputed: Fraction, against: Sequence[Figure]) -> Contradiction:
-    printed = Fraction(number(figure))
+    return _contradiction(check, figure.id, Fraction(number(figure)), recomputed, unit=figure.unit, against=against)
+
+
+def _contradiction(
+    check: Check, of: str, printed: Fraction, recomputed: Fraction, *, unit: str, against: Sequence[Figure]
+) -> Contradiction:
     return Contradiction(
         check=check,
-        figure=figure.id,
+        figure=of,
         printed=float(printed),
         recomputed=float(recomputed),
-        unit=figure.unit,
+        unit=unit,
         against=tuple(other.id for other in against),
         difference=float(printed / recomputed - 1) if recomputed else float("inf"),
     )

@@ -21,12 +21,8 @@ _GROWS: Final = frozenset({"gpus", "nodes", "global_batch", "batch_per_gpu", "ne
 class Scaled:
     """A throughput against that of the fewest devices under otherwise the same conditions.
 
-    Attributes:
-        figure: the throughput.
-        baseline: that of the fewest devices.
-        speedup: figure ÷ baseline.
-        efficiency_percent: of the ideal, which is as many times the speed as there are times the devices; never clamped.
-        scaling: weak: the batch of a device stays; strong: the global batch does; unstated: the source does not say.
+    Efficiency is of the ideal, as many times the speed as there are times the devices; never clamped. `weak` keeps the batch of a device,
+    `strong` the global one.
     """
 
     figure: Figure
@@ -55,11 +51,7 @@ def scaled(published: Published) -> tuple[Scaled, ...]:
 
 
 def number(figure: Figure) -> Decimal:
-    """The one value of a figure.
-
-    Raises:
-        TypeError: it has several.
-    """
+    """The one value of a figure; a TypeError where it has several."""
     if not isinstance(figure.value, Decimal):
         raise TypeError(f"{figure.id} has several values")
     return figure.value

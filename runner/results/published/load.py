@@ -19,20 +19,12 @@ DIRECTORY: Final = SUITE_ROOT / "results" / "published"
 
 
 def load_all(directory: Path = DIRECTORY) -> tuple[Published, ...]:
-    """Every source of a directory, by id.
-
-    Raises:
-        RequestError: a file can't be read, does not fit its model or contradicts itself; the sentence names file and line.
-    """
+    """Every source of a directory, by id; a RequestError names file and line of what can't be read, does not fit its model or contradicts itself."""
     return tuple(load(path) for path in sorted(directory.glob("*.yaml")))
 
 
 def load(path: Path) -> Published:
-    """One source.
-
-    Raises:
-        RequestError: as of `load_all`.
-    """
+    """One source; a RequestError as of `load_all`."""
     published = yamlfile.load(path, Published)
     if published.id != path.stem:
         raise RequestError(f"{path}:1: id is {published.id!r}; name the file after it, or it after the file")
