@@ -32,8 +32,6 @@ class Place:
     """One engine, and what carries the suite's label in it.
 
     Attributes:
-        things: what was there at the first look.
-        removed: what was removed of it.
         refusal: why the engine was given up, as a sentence; None for one that answers.
     """
 

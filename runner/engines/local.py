@@ -20,8 +20,7 @@ from typing import IO, Final, Literal
 
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.record import SESSION
-from runner.engines.base import Container, EngineError, EngineFacts, Line, Site
-from runner.engines.lines import AHEAD, Splitter
+from runner.engines.base import AHEAD, Container, EngineError, EngineFacts, Line, Site, Splitter
 
 STOP_GRACE_S: Final = 8.0
 READ_BYTES: Final = 2**16

@@ -20,19 +20,12 @@ IMAGES: Final = Path("images")
 
 
 class Catalog(Frozen):
-    """Every image of the suite.
-
-    Attributes:
-        root: the checkout.
-        bases: the systems below them.
-        images: the plain ones, in the order of versions.yaml.
-        extended: those with something added, which are only used when it is asked for.
-    """
+    """Every image of the suite."""
 
     root: Path
     bases: tuple[BaseSpec, ...]
-    images: tuple[ImageSpec, ...]
-    extended: tuple[ImageSpec, ...]
+    images: tuple[ImageSpec, ...]  # the plain ones, in the order of versions.yaml
+    extended: tuple[ImageSpec, ...]  # those with something added, which are only used when it is asked for
 
     @property
     def everything(self) -> tuple[ImageSpec, ...]:
@@ -70,12 +63,7 @@ class Catalog(Frozen):
     ) -> ImageSpec:
         """The image that a request means.
 
-        Args:
-            framework: its name.
-            version: its version, or a beginning that one version alone has; the newest for the device when None, or the newest that fits where GPUs are given.
-            device: what it is to run on.
-            gpus: the GPUs present, to choose a default by.
-            driver: their driver's version.
+        `version` may be a beginning that one version alone has; None is the newest for the device, or the newest that fits the GPUs given.
 
         Raises:
             RequestError: unknown framework or version, or no such image for the device.
@@ -97,11 +85,7 @@ class Catalog(Frozen):
         raise RequestError(unknown("VERSION", version, known, of=framework))
 
     def with_horovod(self, image: ImageSpec) -> ImageSpec:
-        """The image that is `image` with Horovod in it.
-
-        Raises:
-            RequestError: there is none; the sentence names the versions that have one.
-        """
+        """The image that is `image` with Horovod in it; raises RequestError."""
         for other in self.extended:
             if other.parent == image:
                 return other
@@ -111,11 +95,7 @@ class Catalog(Frozen):
         raise RequestError(f"{image.name} has no image with Horovod; {step}")
 
     def check_fit(self, image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> None:
-        """Hold an image's architectures and minimum driver against the GPUs present.
-
-        Raises:
-            RequestError: it can't run there; the sentence names what can.
-        """
+        """Hold an image's architectures and minimum driver against the GPUs present; raises RequestError."""
         problem = misfit(image, gpus, driver)
         if problem is None:
             return
@@ -150,11 +130,7 @@ def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | N
 
 
 def load_images(root: Path) -> Catalog:
-    """Read `images/versions.yaml` of the checkout at `root`.
-
-    Raises:
-        RequestError: the file is absent or wrong; the sentence names file, line and key.
-    """
+    """Read `images/versions.yaml` of the checkout at `root`; raises RequestError."""
     file = yamlfile.load(root / IMAGES / "versions.yaml", VersionsFile)
     pairs = [
         (_plain(file, root, framework, entry), entry) for framework, entries in file.images.items() for entry in entries

@@ -16,21 +16,13 @@ if TYPE_CHECKING:
 
 
 class FoundImage(Frozen):
-    """An image that the engine has.
-
-    Attributes:
-        reference: what it was asked for by.
-        id: digest of its configuration; names its every byte.
-        digest: the registry's, with the name there; None for an image that never was in one.
-        lock_sha256: of an image that is the suite's after all, or stands on one.
-        entrypoint: what the image puts before every command; vendors set up libraries there.
-    """
+    """An image that the engine has."""
 
     reference: str
     id: str
-    digest: str | None = None
-    lock_sha256: str | None = None
-    entrypoint: tuple[str, ...] = ()
+    digest: str | None = None  # the registry's, with the name there; None for an image that never was in one
+    lock_sha256: str | None = None  # of an image that is the suite's after all, or stands on one
+    entrypoint: tuple[str, ...] = ()  # what the image puts before every command; vendors set up libraries there
 
 
 class CustomImage(Software):

@@ -90,11 +90,7 @@ def inputs_sha256(image: ImageSpec) -> str:
 
 
 def resolve(image: ImageSpec, current: str) -> str:
-    """Have uv resolve the requirements; pins in `current` are kept where they still hold.
-
-    Raises:
-        RequestError: uv is missing, or there is no solution.
-    """
+    """Have uv resolve the requirements; pins in `current` are kept where they still hold. Raises RequestError."""
     with tempfile.TemporaryDirectory(prefix="dlscale-lock-") as folder:
         wanted, lock = Path(folder) / "requirements.in", Path(folder) / "requirements.lock"
         wanted.write_text("\n".join(image.requirements) + "\n", encoding="utf-8")

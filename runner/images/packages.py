@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.core.errors import RequestError
-from runner.images.base import ensure_base, package_list
+from runner.images.base import MIRROR_VARIABLE, ensure_base, package_list
 from runner.images.lock import header, replace
-from runner.images.mirror import VARIABLE
 from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 
@@ -26,10 +25,7 @@ def write_packages(
 ) -> bool:
     """Write down the packages that the base of an image of kind `debian` holds; returns whether the lock changed.
 
-    With `upgrade` the base is made again first, with what the mirror has today.
-
-    Raises:
-        RequestError: the base can't be had.
+    With `upgrade` the base is made again first, with what the mirror has today. Raises RequestError where it can't be had.
     """
     base = _base(image)
     ensure_base(base, client=client, root=image.directory.parents[2], cache=cache, report=report, refresh=upgrade)
@@ -51,7 +47,7 @@ def check_packages(image: ImageSpec, *, client: Client) -> None:
     ]
     raise RequestError(
         f"{base.reference} differs in {len(names)} packages from {image.lock_path} ({first}: {versions[0]} instead of "
-        f"{versions[1]}); set {VARIABLE} to a mirror that has the locked ones and type `dlscale images base {base.name} --refresh`, "
+        f"{versions[1]}); set {MIRROR_VARIABLE} to a mirror that has the locked ones and type `dlscale images base {base.name} --refresh`, "
         f"or accept these with `dlscale images lock {image.framework}:{image.tag}`"
     )
 

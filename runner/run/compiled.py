@@ -13,7 +13,7 @@ from pathlib import Path
 from runner.core.cache import cache_dir
 from runner.core.container_spec import Mount
 from runner.core.trial import Trial
-from runner.engines.user import give
+from runner.engines.base import give
 
 
 def store_for(trial: Trial, *, engine: str, software: str) -> Path | None:

@@ -12,8 +12,7 @@ from typing import Final
 from runner.core.cache import cache_dir
 from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.core.trial import Dataset
-from runner.engines.base import Engine
-from runner.engines.user import give
+from runner.engines.base import Engine, give
 from runner.run.execute import run_tool
 
 

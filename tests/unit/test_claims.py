@@ -7,8 +7,7 @@ interface that is taken for none.
 import pytest
 from examples import gpu_node, node
 
-from runner.cluster.hosts.claims import unmet
-from runner.cluster.hosts.model import Endpoint, GpuClaim, Host, Interface
+from runner.cluster.hosts.model import Endpoint, GpuClaim, Host, Interface, unmet
 from runner.core.node import Hca, Nic
 
 NICS = (
@@ -40,10 +39,7 @@ def test_a_node_that_has_what_is_claimed():
 @pytest.mark.parametrize(
     ("claims", "words"),
     [
-        (
-            {"interfaces": {"infiniband": Interface(name="ib0")}},
-            "names ib0 for infiniband, and it has no such interface",
-        ),
+        ({"interfaces": {"infiniband": Interface(name="ib0")}}, "names ib0 for infiniband, and it has no such"),
         (
             {"interfaces": {"ethernet": Interface(name="eno1", address="10.9.9.9")}},
             "gives eno1 the address 10.9.9.9, and it has no such address; it has 10.1.0.1, 10.1.0.99, 127.0.0.1",

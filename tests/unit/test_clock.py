@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.cluster.hosts.clock import Clock, clock_refusal, parse_time, read_clock
+from runner.cluster.hosts.survey import Clock, clock_refusal, parse_time, read_clock
 
 
 @pytest.mark.parametrize(

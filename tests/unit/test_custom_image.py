@@ -27,8 +27,7 @@ from runner.core.record import ImageUsed
 from runner.core.request import Request
 from runner.core.wire import Link
 from runner.engines import docker
-from runner.engines.base import EngineError
-from runner.engines.user import job_user
+from runner.engines.base import EngineError, job_user
 from runner.images.custom_image import CustomImage, FoundImage
 from runner.plan import discovery, external
 from runner.plan.launch import launch

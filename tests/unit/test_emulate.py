@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.cluster.emulate import deal, emulated_nodes
+from runner.cluster.cluster import deal, emulated_nodes
 from runner.core.errors import RequestError
 from runner.core.node import Hca, Member, Nic
 from runner.core.wire import IFACE, NodeWires, Wire
@@ -20,6 +20,8 @@ def test_a_machine_is_dealt_out_in_neighbouring_parts():
         ("node1", (0, 1, 2), 4096, 2.5),
         ("node2", (4, 5), 4096, 2.5),
     ]
+    with pytest.raises(RequestError, match="NODES=3 asked, here has 2 cores"):
+        emulated_nodes(examples.node(cores=(0, 1)), 3)
 
 
 def test_gpus_are_dealt_out_too_and_a_node_without_says_why():
@@ -54,11 +56,3 @@ def test_each_is_reached_by_its_name_and_by_no_adapter_of_the_machine():
     )
     with pytest.raises(RequestError, match="INTERCONNECT=infiniband asked, node1 has no active adapter"):
         choose_wires([Member(n, NodeWires()) for n in nodes], Wanted("infiniband"))
-
-
-def test_more_nodes_than_cores_are_refused():
-    with pytest.raises(RequestError) as caught:
-        emulated_nodes(examples.node(cores=(0, 1)), 3)
-    assert str(caught.value) == (
-        "NODES=3 asked, here has 2 cores, and an emulated node takes one or more; ask for NODES=2 or fewer"
-    )

@@ -9,7 +9,7 @@ import pytest
 from goldens import expected
 from test_launch import GOLDEN, _words
 
-from runner.cluster.emulate import emulated_nodes
+from runner.cluster.cluster import emulated_nodes
 from runner.core.container_spec import LABEL_RUN
 from runner.core.errors import RequestError
 from runner.core.wire import Link

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from examples import gpu_node, node
 
-from runner.cluster.hosts.clock import Clock
 from runner.cluster.hosts.connectivity import Unreachable
 from runner.cluster.hosts.findings import common_findings, host_findings, pair_findings, refused
 from runner.cluster.hosts.model import Endpoint, Host, Interface
+from runner.cluster.hosts.survey import Clock
 from runner.cluster.machine.nvml import PairAnswer
 from runner.core.node import Hca, Nic
 from runner.engines.base import EngineFacts

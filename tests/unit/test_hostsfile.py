@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.cluster.hosts.claims import declared_node
 from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.model import Endpoint, GpuClaim, Interface, read_url
+from runner.cluster.hosts.model import Endpoint, GpuClaim, Interface, declared_node, read_url
 from runner.core.errors import RequestError
 from runner.core.wire import Link
 
@@ -167,26 +166,6 @@ def test_a_list_on_the_command_line():
     assert hosts.source == "b:4, a ,bench@10.0.0.7:2,localhost:1"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("a:4,,b:4", "'' is no host"),
-        ("a:4,a:2", "a is listed twice"),
-        ("a:0", "slots of a are '0'"),
-        ("a:x", "slots of a are 'x'"),
-        ("a:4097", "slots of a=4097 is more than can be taken; 4096 is the most"),
-        ("a:" + "9" * 5000, "is more than can be taken"),
-        ("a:", "slots of a are ''"),
-        ("-oX:4", "'-oX' is no host name"),
-        ("-x@a:4", "'-x' is no user name"),
-    ],
-)
-def test_a_list_that_is_wrong(text, words):
-    said = refusal(text)
-    assert said.startswith(f"HOSTS={text}: ")
-    assert words in said
-
-
 def test_an_open_mpi_hostfile(tmp_path):
     text = "# the rack\n\nn2 slots=4   # the good one\nbench@n1 slots = 2 max_slots=4\nn3\n"
     hosts = load_hosts(str(write(tmp_path, text, "hostfile")))
@@ -200,7 +179,17 @@ def test_an_open_mpi_hostfile(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("# nobody\n", "names no host"),
+        ("a:4,,b:4", "'' is no host"),
+        ("a:4,a:2", "a is listed twice"),
+        ("a:0", "slots of a are '0'"),
+        ("a:x", "slots of a are 'x'"),
+        ("a:4097", "slots of a=4097 is more than can be taken; 4096 is the most"),
+        ("a:" + "9" * 5000, "is more than can be taken"),
+        ("a:", "slots of a are ''"),
+        ("-oX:4", "'-oX' is no host name"),
+        ("-x@a:4", "'-x' is no user name"),
+        # From here on in a file.
+        ("# nobody\n", ": names no host"),
         ("a slots=4\nb slots=x\n", ":2: slots of b are 'x'"),
         ("a slots=4\na slots=4\n", ":2: a is listed twice"),
         ("a slot=4\n", ":1: unknown word 'slot=4'"),
@@ -208,10 +197,10 @@ def test_an_open_mpi_hostfile(tmp_path):
         ("^a\n", ":1: '^a' is no host name"),
     ],
 )
-def test_a_hostfile_that_is_wrong(tmp_path, text, words):
-    path = write(tmp_path, text, "hostfile")
-    said = refusal(path)
-    assert said.startswith(str(path))
+def test_a_list_or_hostfile_that_is_wrong(tmp_path, text, words):
+    place = str(write(tmp_path, text, "hostfile")) if "\n" in text else text
+    said = refusal(place)
+    assert said.removeprefix("HOSTS=").startswith(place)
     assert words in said
 
 

@@ -61,14 +61,8 @@ def test_every_mount_is_read_only(here):
     ("texts", "says"),
     [
         (["gone:/opt"], "/gone is not there; give a folder or file of this machine"),
-        (
-            ["venv:opt/venv"],
-            "MOUNT=venv:opt/venv: opt/venv is no absolute path; say where in the container with SRC:/DST",
-        ),
-        (
-            ["venv:/"],
-            "MOUNT=venv:/: / is the container's own, as are /, /proc, /sys, /dev, /tmp, /dlscale and all below",
-        ),
+        (["venv:opt/venv"], "MOUNT=venv:opt/venv: opt/venv is no absolute path; say where in the container with"),
+        (["venv:/"], "MOUNT=venv:/: / is the container's own, as are /, /proc, /sys, /dev, /tmp, /dlscale and all"),
         (["venv://"], "MOUNT=venv://: / is the container's own"),
         (["venv:/opt/.."], "MOUNT=venv:/opt/..: / is the container's own"),
         (["venv:/dlscale"], "MOUNT=venv:/dlscale: /dlscale is the container's own"),
@@ -78,10 +72,7 @@ def test_every_mount_is_read_only(here):
         (["venv:/dev/shm"], "MOUNT=venv:/dev/shm: /dev/shm is"),
         (["venv:/tmp"], "MOUNT=venv:/tmp: /tmp is"),
         (["venv:/a", "one.conf:/a/"], "at one place, /a; give each a place of its own"),
-        (
-            ["venv:/a:ro"],
-            "MOUNT=venv:/a:ro is not SRC or SRC:DST; mounts are read-only anyway, type for example /opt:/opt",
-        ),
+        (["venv:/a:ro"], "MOUNT=venv:/a:ro is not SRC or SRC:DST; mounts are read-only anyway, type for example"),
         (["venv:"], "MOUNT=venv: is not SRC or SRC:DST"),
         ([":/a"], "MOUNT=:/a is not SRC or SRC:DST"),
     ],
@@ -111,25 +102,13 @@ def test_whatever_is_typed_is_refused_in_words_or_names_absolute_paths_of_their_
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (
-            IMAGE,
-            (
-                "--image corp/net:7 without a command; type `dlscale bench --image corp/net:7 -- COMMAND ...` to run a command of yours in it, or add "
-                "FRAMEWORK=... to train a model of the suite with the framework that it has"
-            ),
-        ),
+        (IMAGE, "--image corp/net:7 without a command; type `dlscale bench --image corp/net:7 -- COMMAND ...` to"),
         ({**TRAINS, "version": "2.6.0"}, "VERSION=2.6.0 picks an image of the suite, and --image corp/net:7 is given"),
         ({**TRAINS, "dialect": "mxnet"}, "--dialect reads the log of a command of yours; give -- COMMAND ... too"),
         ({**TRAINS, "engine": "venv"}, "ENGINE=venv asked, and --image corp/net:7 runs in a container; ask for"),
         ({**TRAINS, "command": ("x",)}, "--framework describes a training program of the suite, --image runs your own"),
-        (
-            {"framework": "pytorch", "mounts": (OPT,)},
-            "MOUNT=/opt shows a folder in an image that is given; add IMAGE=...",
-        ),
-        (
-            {**TRAINS, "mounts": (OPT,), "hosts": "a:4,b:4"},
-            "MOUNT shows folders of this machine, and HOSTS=a:4,b:4 names others; leave MOUNT out, or put what it shows into the image",
-        ),
+        ({"framework": "pytorch", "mounts": (OPT,)}, "MOUNT=/opt shows a folder in an image that is given; add"),
+        ({**TRAINS, "mounts": (OPT,), "hosts": "a:4,b:4"}, "MOUNT shows folders of this machine, and HOSTS=a:4,b:4"),
     ],
 )
 def test_words_that_do_not_go_together_are_refused_in_one_sentence(asked, says):

@@ -11,7 +11,7 @@ import typer.testing
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from testbed import files, layout, network, teardown, tools
+from testbed import layout, network, teardown, tools
 from testbed.cli import read_link, rig
 from testbed.rig import core_groups
 
@@ -123,7 +123,7 @@ def test_threads_of_one_core_are_kept_together(tmp_path, monkeypatch):
     ],
 )
 def test_the_hosts_file_is_what_hosts_reads_and_tells_of_a_shaped_link(two, tmp_path, link, expected):
-    text = files.hosts_yaml(two.nodes, way="ssh", link=link, number=3)
+    text = layout.hosts_yaml(two.nodes, way="ssh", link=link, number=3)
     assert yaml.safe_load(text).get("link") == expected
     path = tmp_path / "hosts.yaml"
     path.write_text(text)
@@ -133,7 +133,7 @@ def test_the_hosts_file_is_what_hosts_reads_and_tells_of_a_shaped_link(two, tmp_
     assert read.hosts[0].endpoint.ssh_config == tmp_path / "ssh_config"
     assert read.hosts[0].interfaces["ethernet"].name == "eth0"
     assert read.hosts[0].cpus == 2
-    path.write_text(files.hosts_yaml(two.nodes[:1], way="unix", link=link, number=3))
+    path.write_text(layout.hosts_yaml(two.nodes[:1], way="unix", link=link, number=3))
     assert load_hosts(str(path)).hosts[0].endpoint == Endpoint(url="unix:///run/dlscale-rig/3/n1/docker.sock")
 
 
@@ -145,7 +145,7 @@ def test_a_node_s_engine_shares_the_machine_s_gpus_and_registries_and_nothing_el
         "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},
         "live-restore": True,
     }
-    settings = json.loads(files.engine_config(two.nodes[0], machine=machine))
+    settings = json.loads(layout.engine_config(two.nodes[0], machine=machine))
     assert settings["features"] == {"cdi": True}
     assert settings["runtimes"] == {"nvidia": {"path": "nvidia-container-runtime"}}
     assert settings["data-root"] == str(two.nodes[0].data / "docker")
@@ -153,11 +153,11 @@ def test_a_node_s_engine_shares_the_machine_s_gpus_and_registries_and_nothing_el
     assert settings["containerd"] == "/run/dlscale-rig/3/n1/containerd.sock"
     assert settings["cgroup-parent"] == "/dlrig3-n1"
     assert "live-restore" not in settings
-    assert 'address = "/run/dlscale-rig/3/n1/containerd.sock"\n' in files.containerd_config(two.nodes[0])
+    assert 'address = "/run/dlscale-rig/3/n1/containerd.sock"\n' in layout.containerd_config(two.nodes[0])
 
 
 def test_an_ssh_server_listens_at_its_node_s_address_alone(two):
-    lines = files.sshd_config(two.nodes[1], authorized=two.run / "authorized_keys", pam=False).splitlines()
+    lines = layout.sshd_config(two.nodes[1], authorized=two.run / "authorized_keys", pam=False).splitlines()
     assert [line for line in lines if line.startswith("ListenAddress")] == ["ListenAddress 10.77.3.12:22"]
     assert "AuthenticationMethods publickey" in lines
     assert "AuthorizedKeysFile /run/dlscale-rig/3/authorized_keys" in lines
