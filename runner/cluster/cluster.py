@@ -128,9 +128,7 @@ def emulated_nodes(node: Node, count: int) -> tuple[Node, ...]:
 
     Each has cores and GPUs of its own, neighbours of each other, the first nodes one more where they can't be shared out equally; an
     equal part of the memory; and an interface whose address is the node's name. They share no ports, so each may use all that are free.
-
-    Raises:
-        RequestError: more nodes than cores.
+    Raises RequestError: more nodes than cores.
     """
     if count > len(node.cores):
         raise RequestError(

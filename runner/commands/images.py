@@ -64,11 +64,11 @@ def _lock(image: ImageSpec, *, upgrade: bool) -> bool:
 
         return write_lock(image, upgrade=upgrade)
     if image.kind == "container":
-        from runner.images.container import write_container  # noqa: PLC0415
+        from runner.images.lock import write_container  # noqa: PLC0415
 
         return write_container(image, report=_say)
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415
-    from runner.images.packages import write_packages  # noqa: PLC0415
+    from runner.images.base import write_packages  # noqa: PLC0415
 
     with progress(open_console(stderr=True)) as shown:
         return write_packages(image, client=connect_or_refuse(), cache=cache_dir(), report=shown.stage, upgrade=upgrade)

@@ -76,9 +76,7 @@ def find_interpreter(requires_python: str) -> Interpreter:
     """The first Python on PATH that works, fits and can make virtual environments: the images' own version if there is one.
 
     Each is started to see that it works: a version manager's shim is on PATH for versions that it will not run.
-
-    Raises:
-        RequestError: there is none.
+    Raises RequestError: there is none.
     """
     fitting = SpecifierSet(requires_python)
     seen = []
@@ -157,10 +155,7 @@ def pip(
     """Install or download packages with their locked hashes, by the pip of a Python, whose command `do` these words follow.
 
     The extra index is asked only if the machine's own sources lack something. `about` begins an error's sentence, `report` is told what is
-    fetched, and `env` is the whole environment; the runner's own when None.
-
-    Raises:
-        RequestError: pip failed; the sentence says why and what to do.
+    fetched, and `env` is the whole environment; the runner's own when None. Raises RequestError: pip failed.
     """
     quiet = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--require-hashes")
     command = [str(python), "-m", "pip", do, *quiet, *words]

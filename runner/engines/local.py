@@ -80,11 +80,7 @@ class LocalEngine:
 
 
 def start_process(name: str, argv: Sequence[str], env: Mapping[str, str]) -> LocalContainer:
-    """Start a process tree with a pipe as its lease: how an engine that is a command line starts its containers.
-
-    Raises:
-        EngineError: there is no such program.
-    """
+    """Start a process tree with a pipe as its lease: how an engine that is a command line starts its containers; raises EngineError."""
     try:
         process = subprocess.Popen(
             argv,

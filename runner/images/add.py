@@ -36,9 +36,7 @@ def add(root: Path, framework: str, version: str, *, cache: Path, report: Callab
     """Add a version to images/versions.yaml with its lock and its Dockerfile, and return the image's folder.
 
     What follows the number in `version` is that of an entry there is, e.g. `2.14.1` or `2.14.1-cpu`.
-
-    Raises:
-        RequestError: no entry is like it, it is there already, no package source has it, or its wheel does not say what it runs on.
+    Raises RequestError: no entry is like it, it is there already, no package source has it, or its wheel does not say what it runs on.
     """
     catalog = load_images(root)
     like = _like(catalog, framework, version)
@@ -135,11 +133,7 @@ def _main(wheels: tuple[Path, ...], image: ImageSpec) -> Path:
 
 
 def _built_for(wheel: Path) -> tuple[str, tuple[str, ...], bool]:
-    """CUDA release, compute capabilities of the machine code, and whether there is PTX of the newest of them.
-
-    Raises:
-        RequestError: the wheel does not say.
-    """
+    """CUDA release, compute capabilities of the machine code, and whether there is PTX of the newest of them; raises RequestError."""
     told = b"\n".join(_read(wheel))
     cuda, architectures = _CUDA.search(told), _ARCHITECTURES.search(told)
     if cuda is None or architectures is None:

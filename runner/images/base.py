@@ -1,7 +1,8 @@
 """The Debian systems under the images and emulated nodes: from a registry by digest, or, where none answers, from this machine's own Debian mirror.
 
 The second way gives the same root, byte for byte, for the same state of the mirror. Its label `dlscale.base` says which way
-an image came.
+an image came. Debian's mirrors keep one version of a package: the lock of a suite that gets no more updates can't fetch what it names. It
+says what an image is made of, and a base that came out otherwise is refused.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from runner.engines.base import EngineError
 from runner.engines.images import ask_registry, build_image, image_id, load_image, run_confined
 from runner.engines.process import CommandError
 from runner.images.catalog import IMAGES, load_images
+from runner.images.lock import header, replace
+from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 from runner.images.wheelhouse import sha256
 
@@ -67,9 +70,7 @@ def ensure_base(
 
     The `root` of the checkout holds the rendered Dockerfile for where a registry answers; bases made from a mirror are kept in the cache's
     folder `bases`. `way` is the registry if it answers, else the mirror, when None.
-
-    Raises:
-        RequestError: neither a registry nor a mirror gives one.
+    Raises RequestError: neither a registry nor a mirror gives one.
     """
     found = None if refresh else image_id(client, base.reference)
     if found:
@@ -149,9 +150,7 @@ def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]
     """Make the base from this machine's Debian mirror, as an image archive; returns the image's id.
 
     Beside the archive, `target`, a root of the same size is kept meanwhile.
-
-    Raises:
-        RequestError: no mmdebstrap, no Debian source on this machine, or a package it does not have.
+    Raises RequestError: no mmdebstrap, no Debian source on this machine, or a package it does not have.
     """
     root = target.with_suffix(".root.tar")
     # A file and not an argument: a proxy's address may hold a password.
@@ -326,3 +325,45 @@ def apt_transport() -> str:
     return "".join(
         f"{line}\n" for line in dump.splitlines() if line.startswith(("Acquire::http::", "Acquire::https::"))
     )
+
+
+def write_packages(
+    image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None], upgrade: bool
+) -> bool:
+    """Write down the packages that the base of an image of kind `debian` holds; returns whether the lock changed.
+
+    With `upgrade` the base is made again first, with what the mirror has today. Raises RequestError where it can't be had.
+    """
+    base = _base(image)
+    ensure_base(base, client=client, root=image.directory.parents[2], cache=cache, report=report, refresh=upgrade)
+    return replace(image.lock_path, header(image) + package_list(base, client))
+
+
+def check_packages(image: ImageSpec, *, client: Client) -> None:
+    """Hold the packages of an image's base against its lock; a refusal names the first difference and the two ways out."""
+    base = _base(image)
+    locked = set(_packages(image.lock_path.read_text(encoding="utf-8")))
+    found = set(_packages(package_list(base, client)))
+    if locked == found:
+        return
+    names = {package.partition("=")[0] for package in locked ^ found}
+    first = min(names)
+    versions = [
+        next((package.partition("=")[2] for package in side if package.partition("=")[0] == first), "nothing")
+        for side in (found, locked)
+    ]
+    raise RequestError(
+        f"{base.reference} differs in {len(names)} packages from {image.lock_path} ({first}: {versions[0]} instead of "
+        f"{versions[1]}); set {MIRROR_VARIABLE} to a mirror that has the locked ones and type `dlscale images base {base.name} --refresh`, "
+        f"or accept these with `dlscale images lock {image.framework}:{image.tag}`"
+    )
+
+
+def _base(image: ImageSpec) -> BaseSpec:
+    if image.base is None:
+        raise TypeError(f"{image.name} stands on no base")
+    return image.base
+
+
+def _packages(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith("#")]

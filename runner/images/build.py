@@ -30,10 +30,9 @@ from runner.engines.images import (
     remove_unnamed,
 )
 from runner.engines.process import read_git
-from runner.images.base import ensure_base
+from runner.images.base import check_packages, ensure_base
 from runner.images.catalog import IMAGES
-from runner.images.container import ensure_container, source
-from runner.images.packages import check_packages
+from runner.images.lock import ensure_container, source
 from runner.images.spec import ImageSpec
 from runner.images.wheelhouse import fetch, sha256
 

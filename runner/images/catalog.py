@@ -64,9 +64,7 @@ class Catalog(Frozen):
         """The image that a request means.
 
         `version` may be a beginning that one version alone has; None is the newest for the device, or the newest that fits the GPUs given.
-
-        Raises:
-            RequestError: unknown framework or version, or no such image for the device.
+        Raises RequestError: unknown framework or version, or no such image for the device.
         """
         offered = self.of(framework, device)
         if version is None:

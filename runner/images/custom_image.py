@@ -77,11 +77,7 @@ AnyImage = ImageSpec | CustomImage | HostSoftware
 
 
 def look_up(client: Client, reference: str) -> FoundImage:
-    """Look an image up; it is never pulled, as what runs under a tag must not change without a word.
-
-    Raises:
-        RequestError: the engine does not have it.
-    """
+    """Look an image up; it is never pulled, as what runs under a tag must not change without a word. Raises RequestError."""
     try:
         found = find_image(client, reference)
     except EngineRefusedError as error:

@@ -86,11 +86,7 @@ class HostSoftware(Software):
 
 
 def find_host_software(framework: str, *, device: Device, horovod: bool) -> HostSoftware:
-    """Look up the framework, and Horovod if it has to be there too, in the Python that `find_host_python` finds.
-
-    Raises:
-        RequestError: no such Python, or it has no such framework.
-    """
+    """Look up the framework, and Horovod if it has to be there too, in the Python that `find_host_python` finds; raises RequestError."""
     if framework not in DISTRIBUTIONS:
         raise RequestError(
             f"ENGINE=host: {framework} is no Python package that could be looked up; ask for FRAMEWORK={' or '.join(DISTRIBUTIONS)}, "

@@ -10,8 +10,7 @@ import jinja2
 from runner.core.errors import DlscaleError, RequestError
 from runner.images.base import recipe
 from runner.images.catalog import IMAGES, Catalog
-from runner.images.container import source
-from runner.images.lock import replace
+from runner.images.lock import replace, source
 from runner.images.spec import ImageSpec
 
 

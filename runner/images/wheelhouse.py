@@ -53,8 +53,7 @@ class Pin:
 def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tuple[Path, ...]:
     """Have every wheel of an image's lock, whole and checked, in the cache's folder `wheels`; none for one that is not made of wheels.
 
-    Raises:
-        RequestError: no lock, too little disk, or a wheel that this machine's package sources do not have.
+    Raises RequestError: no lock, too little disk, or a wheel that this machine's package sources do not have.
     """
     if image.base is None or image.kind != "wheels":
         return ()

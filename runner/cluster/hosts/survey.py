@@ -175,8 +175,7 @@ class Snapshot(Frozen):
 def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
     """Ask every host, in the list's order, what it is, and hold it against what the list claims; the connections stand.
 
-    Raises:
-        RequestError: a host can't be reached or has not what the list claims, or its clock is wrong; all connections are closed then.
+    Raises RequestError: a host can't be reached or has not what the list claims, or its clock is wrong; all connections are closed then.
     """
     say(f"asking {', '.join(host.name for host in hosts.hosts)}")
     with contextlib.ExitStack() as undo:
