@@ -1,6 +1,7 @@
 """The machines of a request: this one, nodes emulated on it, or the hosts of a list. Looks; starts nothing that outlives the look.
 
-A plan for hosts that are elsewhere needs no contact: it stands on what their list claims.
+A plan for hosts that are elsewhere needs no contact: it stands on what their list claims. What makes emulated nodes real, a network
+namespace each, is `plan/launch/`; what holds their links to a rate, `engines/shaper.py`.
 """
 
 from __future__ import annotations

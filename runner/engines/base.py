@@ -1,4 +1,4 @@
-"""What every engine offers: facts about itself, and containers that end when the runner does.
+"""What every engine offers: facts about itself, and containers that end when the runner does. And what engines share: users, and lines.
 
 An engine is handed a `ContainerSpec` and adds nothing to it but whose it is. The lease: each container's standard input stays open for as
 long as the runner lives; `workloads/lease.py` inside ends the job when it closes. An engine that is a command line (`local.py`) makes an

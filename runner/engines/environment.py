@@ -1,4 +1,4 @@
-"""Locked virtual environments: what a framework runs in where there is no container engine.
+"""Locked virtual environments: what a framework runs in where there is no container engine. And pip, as this machine has it configured.
 
 One environment a lock and Python version, kept in the cache. A virtual environment can't be moved (its scripts name its path),
 so it is made in place; a marker, written last, says that it is whole.

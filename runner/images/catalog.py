@@ -117,8 +117,7 @@ def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | N
     if image.device == "cpu":
         return None
     lacking = sorted(
-        {gpu.compute_capability for gpu in gpus if not image.supports(gpu.compute_capability)},
-        key=capability_number,
+        {gpu.compute_capability for gpu in gpus if not image.supports(gpu.compute_capability)}, key=capability_number
     )
     if lacking:
         return f"{image.name} has no code for compute capability {', '.join(lacking)}"

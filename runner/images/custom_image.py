@@ -67,10 +67,7 @@ class CustomImage(Software):
     @property
     def flags(self) -> tuple[str, ...]:
         """What `bench` needs to find it again beside FRAMEWORK."""
-        return (
-            f"--image={self.reference}",
-            *(f"--mount={mount.source}:{mount.target}" for mount in self.mounts),
-        )
+        return (f"--image={self.reference}", *(f"--mount={mount.source}:{mount.target}" for mount in self.mounts))
 
 
 AnyImage = ImageSpec | CustomImage | HostSoftware

@@ -95,10 +95,7 @@ def remove(number: int) -> None:
             return
         try:
             _remove(found)
-        except (
-            CommandError,
-            OSError,
-        ) as error:  # one that a process which just ended still held is free in the next round
+        except (CommandError, OSError) as error:  # what a process that just ended still held is free in the next round
             refusal = error.last_line if isinstance(error, CommandError) else str(error)
             time.sleep(0.1)
     found = find(number)

@@ -140,9 +140,8 @@ def test_host_of_a_server_with_two_sockets_and_hyperthreads(tmp_path):
 
 def test_host_of_a_guest_names_its_hypervisor(tmp_path):
     write_tree(tmp_path, SERVER | {"proc/cpuinfo": "flags\t\t: fpu hypervisor", "sys/class/dmi/id/sys_vendor": "QEMU"})
-    assert (
-        read_host(inspect_local(sys_root=tmp_path, nvml=FakeNvml([])), tmp_path).virtualization == "hypervisor (QEMU)"
-    )
+    host = read_host(inspect_local(sys_root=tmp_path, nvml=FakeNvml([])), tmp_path)
+    assert host.virtualization == "hypervisor (QEMU)"
 
 
 def test_host_that_says_nothing_is_not_guessed_at(tmp_path):

@@ -4,7 +4,6 @@ keeps quiet about a shaped link; an engine that shares the machine's containers;
 
 import json
 import os
-import re
 
 import pytest
 import typer.testing
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from testbed import layout, network, teardown, tools
 from testbed.cli import read_link, rig
-from testbed.rig import core_groups
+from testbed.rig import Rig, core_groups
 
 from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.model import Endpoint
@@ -44,20 +43,13 @@ def test_everything_has_the_place_that_its_numbers_say(two, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("second", "bridges", "address", "networks"),
-    [
-        ("none", {"eth0": "br0"}, None, ("10.77.0.0/24",)),
-        ("same", {"eth0": "br0", "eth1": "br0"}, "10.77.0.111", ("10.77.0.0/24",)),
-        ("other", {"eth0": "br0", "eth1": "br1"}, "10.78.0.11", ("10.77.0.0/24", "10.78.0.0/24")),
-    ],
+    ("second", "bridges", "address"),
+    [("none", {"eth0": "br0"}, None), ("same", {"eth0": "br0", "eth1": "br0"}, "10.77.0.111")],
 )
-def test_a_second_interface_is_in_the_first_s_network_or_in_one_of_its_own(
-    tmp_path, second, bridges, address, networks
-):
+def test_a_second_interface_may_be_in_the_first_s_network(tmp_path, second, bridges, address):
     rig = layout.plan(number=0, nodes=1, parent=tmp_path, second=second)
-    assert rig.bridges == bridges
+    assert (rig.bridges, rig.networks) == (bridges, ("10.77.0.0/24",))
     assert rig.nodes[0].addresses.get("eth1") == address
-    assert rig.networks == networks
 
 
 def test_the_largest_rigs_of_all_numbers_share_no_name_address_or_path(tmp_path):
@@ -234,9 +226,7 @@ def test_what_would_not_go_is_named_in_a_sentence_s_length():
 
 def test_the_number_of_nodes_has_an_end(monkeypatch):
     monkeypatch.setattr("testbed.rig.refuse_unfit", lambda: None)
-    from testbed.rig import Rig
-
-    with pytest.raises(RequestError, match=re.escape("NODES=65 asked of the rig, which has 1 to 64 nodes")):
+    with pytest.raises(RequestError, match="NODES=65 asked of the rig, which has 1 to 64 nodes"):
         Rig.up(nodes=65)
 
 

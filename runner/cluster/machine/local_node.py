@@ -1,6 +1,6 @@
-"""A machine as a `Node`: its cores, memory, GPUs and network ports, as far as a run can have them. Looks, and changes nothing.
+"""A machine as a `Node`: its cores, memory, GPUs and network ports, as far as a run can have them; and its state, which `doctor` judges.
 
-The figures are what CPU affinity, control groups and CUDA_VISIBLE_DEVICES leave, not what is on the box.
+Looks, and changes nothing. The figures are what CPU affinity, control groups and CUDA_VISIBLE_DEVICES leave, not what is on the box.
 """
 
 from __future__ import annotations
