@@ -32,8 +32,6 @@ class Place:
     """One engine, and what carries the suite's label in it.
 
     Attributes:
-        things: what was there at the first look.
-        removed: what was removed of it.
         refusal: why the engine was given up, as a sentence; None for one that answers.
     """
 
@@ -84,8 +82,7 @@ class Place:
 def clean(hosts: str | None = None) -> None:
     """Remove everything that carries the suite's label and has no runner any more, here or on HOSTS; say what that was, and what was left.
 
-    Raises:
-        RequestError: no Docker engine answers, so there is nothing to ask; with hosts, after the others have been cleaned.
+    Raises RequestError: no Docker engine answers, so there is nothing to ask; with hosts, after the others have been cleaned.
     """
     refusals: list[str] = []
     with ExitStack() as connections:

@@ -1,21 +1,22 @@
 """The machines of a request: this one, nodes emulated on it, or the hosts of a list. Looks; starts nothing that outlives the look.
 
-A plan for hosts that are elsewhere needs no contact: it stands on what their list claims.
+A plan for hosts that are elsewhere needs no contact: it stands on what their list claims. What makes emulated nodes real, a network
+namespace each, is `plan/launch/`; what holds their links to a rate, `engines/shaper.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from runner.cluster.emulate import emulated_nodes
-from runner.cluster.hosts.claims import declared_node
 from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.model import Host
+from runner.cluster.hosts.model import Host, declared_node
 from runner.cluster.machine import provenance
 from runner.cluster.machine.local_node import inspect_local
-from runner.core.node import Member, Node
+from runner.core.errors import RequestError
+from runner.core.node import Member, Nic, Node
 from runner.core.provenance import Host as HostFacts
 from runner.core.provenance import NodeUsed
 from runner.core.request import Request
@@ -30,21 +31,13 @@ Way = Literal["here", "emulated", "hosts"]
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machines of a request.
-
-    Attributes:
-        way: this machine alone, nodes emulated on it, or hosts.
-        machine: whose results these are: this machine's name, or the first host's.
-        members: the nodes that a job may use, in order.
-        link: what the hosts' links are held to, by whatever made them.
-        surveyed: the hosts' connections and what was seen there; empty without contact.
-    """
+    """The machines of a request."""
 
     way: Way
-    machine: str
+    machine: str  # whose results these are: this machine's name, or the first host's
     members: tuple[Member, ...]
-    link: Link | None = None
-    surveyed: tuple[Surveyed, ...] = ()
+    link: Link | None = None  # what the hosts' links are held to, by whatever made them
+    surveyed: tuple[Surveyed, ...] = ()  # the hosts' connections and what was seen there; empty without contact
 
     @property
     def host(self) -> HostFacts | None:
@@ -78,11 +71,7 @@ class Cluster:
 
 
 def assemble(request: Request, *, contact: bool, say: Callable[[str], None]) -> Cluster:
-    """Find the machines that a request may use; without contact, the list of hosts is believed.
-
-    Raises:
-        RequestError: the list is wrong, or a host can't be used.
-    """
+    """Find the machines that a request may use; without contact, the list of hosts is believed. Raises RequestError."""
     if request.hosts is None:
         return _this_machine(request)
     hosts = load_hosts(request.hosts)
@@ -128,3 +117,46 @@ def _member(host: Host, node: Node) -> Member:
         hcas=host.hcas,
     )
     return Member(node, said, host.slots)
+
+
+_MTU_BYTES: Final = 1500
+
+_T = TypeVar("_T")
+
+
+def emulated_nodes(node: Node, count: int) -> tuple[Node, ...]:
+    """Deal a machine out to `count` nodes, named node1, node2 and so on.
+
+    Each has cores and GPUs of its own, neighbours of each other, the first nodes one more where they can't be shared out equally; an
+    equal part of the memory; and an interface whose address is the node's name. They share no ports, so each may use all that are free.
+    Raises RequestError: more nodes than cores.
+    """
+    if count > len(node.cores):
+        raise RequestError(
+            f"NODES={count} asked, {node.name} has {len(node.cores)} cores, and an emulated node takes one or more; "
+            f"ask for NODES={len(node.cores)} or fewer"
+        )
+    cores, gpus = deal(node.cores, count), deal(node.gpus, count)
+    none = node.gpu_reason or f"{node.name} has {len(node.gpus)} for {count} nodes"
+    return tuple(
+        node.model_copy(
+            update={
+                "name": name,
+                "cores": cores[number],
+                "cpu_quota": node.cpu_quota and node.cpu_quota / count,
+                "memory_mib": node.memory_mib // count,
+                "gpus": gpus[number],
+                "gpu_reason": None if gpus[number] else none,
+                "nics": (Nic(name=IFACE, state="up", speed_mbit=None, mtu=_MTU_BYTES, kind="virtual", address=name),),
+                "hcas": (),
+            }
+        )
+        for number, name in enumerate(f"node{number}" for number in range(1, count + 1))
+    )
+
+
+def deal(things: tuple[_T, ...], count: int) -> tuple[tuple[_T, ...], ...]:
+    """Cut a row into `count` pieces whose lengths differ by one at the most, the longer ones first."""
+    share, over = divmod(len(things), count)
+    ends = [share * number + min(number, over) for number in range(count + 1)]
+    return tuple(things[start:end] for start, end in pairwise(ends))

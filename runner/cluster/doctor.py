@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter
 
+from runner.cluster.machine.local_node import Vitals
 from runner.cluster.machine.nvml import GpuHealth
-from runner.cluster.machine.vitals import Vitals
 from runner.core.frozen import Frozen
 from runner.core.node import Hca, Nic, Node
 from runner.engines.base import EngineFacts, GpuRequest
@@ -33,13 +33,7 @@ _BUSY: Final = 0.5
 
 
 class Finding(Frozen):
-    """One judgement.
-
-    Attributes:
-        subject: what it is about: "engine docker", "GPU 0", "image mxnet 1.9.1".
-        sentence: what was found.
-        next_step: what to do about it; None when all is well.
-    """
+    """One judgement."""
 
     level: Level
     subject: str
@@ -48,13 +42,7 @@ class Finding(Frozen):
 
 
 class ImageFit(Frozen):
-    """Whether an image can run on this machine's devices.
-
-    Attributes:
-        name: framework and version, "mxnet 1.9.1".
-        size_mib: disk that it takes.
-        misfit: why it can't run here; None when it can.
-    """
+    """Whether an image can run on this machine's devices."""
 
     name: str
     size_mib: int

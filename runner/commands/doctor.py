@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 from pathlib import Path
 
 from runner.cluster.doctor import ImageFit, diagnose
-from runner.cluster.machine.local_node import inspect_local
-from runner.cluster.machine.vitals import take_vitals
+from runner.cluster.machine.local_node import inspect_local, take_vitals
 from runner.core.cache import cache_dir
 from runner.core.node import Node
 from runner.engines.base import EngineFacts

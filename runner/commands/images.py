@@ -64,11 +64,11 @@ def _lock(image: ImageSpec, *, upgrade: bool) -> bool:
 
         return write_lock(image, upgrade=upgrade)
     if image.kind == "container":
-        from runner.images.container import write_container  # noqa: PLC0415
+        from runner.images.lock import write_container  # noqa: PLC0415
 
         return write_container(image, report=_say)
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415
-    from runner.images.packages import write_packages  # noqa: PLC0415
+    from runner.images.base import write_packages  # noqa: PLC0415
 
     with progress(open_console(stderr=True)) as shown:
         return write_packages(image, client=connect_or_refuse(), cache=cache_dir(), report=shown.stage, upgrade=upgrade)
@@ -182,9 +182,8 @@ def archive(
     """Save built images to files, for a machine without a network; without names, what hosts and emulated nodes need as well."""
     from runner.cluster.hosts.survey import BASE  # noqa: PLC0415
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
-    from runner.images.archive import save  # noqa: PLC0415
     from runner.images.base import TOOLS  # noqa: PLC0415
-    from runner.images.build import find_built  # noqa: PLC0415
+    from runner.images.build import find_built, save  # noqa: PLC0415
 
     client = connect_or_refuse()
     chosen = select(load_images(SUITE_ROOT), names, None)
@@ -209,11 +208,11 @@ def load(
 ) -> None:
     """Check an archive and load its images."""
     from runner.engines.docker import connect_or_refuse  # noqa: PLC0415 - commands load what they need
-    from runner.images import archive as files  # noqa: PLC0415
+    from runner.images.build import load as load_archive  # noqa: PLC0415
 
     client = connect_or_refuse()
     with progress(open_console(stderr=True)) as shown:
-        loaded = files.load(directory, client=client, report=shown.stage)
+        loaded = load_archive(directory, client=client, report=shown.stage)
     for entry in loaded:
         _say(f"{entry.reference} {entry.id}")
 

@@ -1,4 +1,4 @@
-"""What every engine offers: facts about itself, and containers that end when the runner does.
+"""What every engine offers: facts about itself, and containers that end when the runner does. And what engines share: users, and lines.
 
 An engine is handed a `ContainerSpec` and adds nothing to it but whose it is. The lease: each container's standard input stays open for as
 long as the runner lives; `workloads/lease.py` inside ends the job when it closes. An engine that is a command line (`local.py`) makes an
@@ -8,36 +8,29 @@ argv of the spec and hands it to `start_process`, which gives the rest of `Conta
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
-from runner.core.container_spec import ContainerSpec, Mount
+from runner.core.container_spec import IMAGE_USER, ContainerSpec, Mount
 from runner.core.frozen import Frozen
 
 GpuRequest = Literal["nvidia", "cdi"]
 
 
 class EngineFacts(Frozen):
-    """What an engine says of itself.
-
-    Attributes:
-        name: `docker`, `venv` or `host`.
-        available: whether it can run a job now.
-        reason: why not, in words, when it can't.
-        version: the engine's own version.
-        gpu_request: how GPUs are asked for: the `nvidia` device driver, CDI device names, or not at all (None).
-        podman: Podman by its version where that answers in Docker's place.
-        root_dir: where it keeps images, for the free-disk check.
-    """
+    """What an engine says of itself."""
 
     name: str
     available: bool
     reason: str | None = None
     version: str | None = None
+    # How GPUs are asked for: the `nvidia` device driver, CDI device names, or not at all (None).
     gpu_request: GpuRequest | None = None
     podman: str | None = None
-    root_dir: str | None = None
+    root_dir: str | None = None  # where it keeps images, for the free-disk check
 
 
 class EngineError(Exception):
@@ -53,17 +46,11 @@ class EngineSilentError(EngineError):
 
 
 class Site(Frozen):
-    """Where a program finds things inside an engine's environment.
-
-    Attributes:
-        python: the interpreter that has the framework.
-        workloads: the directory of the training programs.
-        data: where the data set appears, None for synthetic data.
-    """
+    """Where a program finds things inside an engine's environment."""
 
     python: str
     workloads: str
-    data: str | None = None
+    data: str | None = None  # where the data set appears, None for synthetic data
 
     def beside_python(self, program: str) -> str:
         """A program that was installed with the framework: in the interpreter's own directory, or on PATH with it."""
@@ -157,3 +144,64 @@ def as_engine_error() -> Iterator[None]:
         if isinstance(error, APIError):
             raise EngineRefusedError(str(error.explanation or error).strip()) from error
         raise EngineSilentError(str(error).strip()) from error
+
+
+def job_user() -> str:
+    """Numeric `uid:gid`: the runner's own, so that private programs and data stay readable; the image's user for root."""
+    uid = os.getuid()
+    return f"{uid}:{os.getgid()}" if uid else IMAGE_USER
+
+
+def give(directory: Path, user: str) -> None:
+    """Let a job write to a directory that the runner made: only root runs jobs as somebody else."""
+    if os.getuid() == 0:
+        os.chown(directory, *(int(part) for part in user.split(":")))
+
+
+AHEAD: Final = 64
+"""Lines, or reads of a stream, that may wait to be taken in: a program that writes faster waits, and nobody's memory fills."""
+LONGEST: Final = 2**20
+"""Bytes of a line that are kept."""
+CUT: Final = f" [cut here: the line is longer than {LONGEST >> 20} MiB]"
+# A carriage return ends a line too: a progress bar writes nothing else for hours.
+_END: Final = re.compile(rb"\r\n|\n|\r")
+
+
+class Splitter:
+    """Turns the bytes of one stream into lines, whatever pieces they come in."""
+
+    def __init__(self, stream: Literal["stdout", "stderr"]) -> None:
+        self._stream: Literal["stdout", "stderr"] = stream
+        self._begun: list[bytes] = []
+        self._size = 0
+        self._returned = False
+
+    def feed(self, data: bytes) -> Iterator[Line]:
+        """Take in some bytes: the lines that they end, and where they end none a `Line` that is not whole, as a sign of life."""
+        if self._returned and data.startswith(b"\n"):
+            data = data[1:]
+        self._returned = data.endswith(b"\r")
+        *ended, rest = _END.split(data)
+        for text in ended:
+            self._keep(text)
+            yield self._whole()
+        self._keep(rest)
+        if not ended:
+            yield Line(stream=self._stream, text="", whole=False)
+
+    def close(self) -> Iterator[Line]:
+        """Give what was begun and never ended."""
+        if self._size:
+            yield self._whole()
+
+    def _keep(self, text: bytes) -> None:
+        if text and self._size <= LONGEST:
+            self._begun.append(text[: LONGEST + 1 - self._size])
+        self._size += len(text)
+
+    def _whole(self) -> Line:
+        text = b"".join(self._begun)[:LONGEST].decode(errors="replace")
+        if self._size > LONGEST:
+            text += CUT
+        self._begun, self._size = [], 0
+        return Line(stream=self._stream, text=text)

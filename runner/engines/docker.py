@@ -17,11 +17,19 @@ from runner.core import dataset
 from runner.core.container_spec import IMAGE_USER, ContainerSpec, Mount
 from runner.core.errors import RequestError
 from runner.engines import docker_options, podman, removal
-from runner.engines.base import Container, EngineError, EngineFacts, GpuRequest, Line, Site, as_engine_error
-from runner.engines.lines import Splitter
+from runner.engines.base import (
+    Container,
+    EngineError,
+    EngineFacts,
+    GpuRequest,
+    Line,
+    Site,
+    Splitter,
+    as_engine_error,
+    job_user,
+)
 from runner.engines.owner import signed
 from runner.engines.shaper import shape
-from runner.engines.user import job_user
 
 if TYPE_CHECKING:
     from docker import APIClient, DockerClient
@@ -66,12 +74,9 @@ def connect(*, timeout_s: int = 60) -> DockerClient:
 
 
 def connect_to(url: str, *, tls: tuple[Path, Path, Path] | None) -> DockerClient:
-    """Open a client of another machine's engine, or of the near end of a tunnel to it.
+    """Open a client of another machine's engine, or of the near end of a tunnel to it; raises EngineError where none answers.
 
     `tls` are files with the authority, our certificate and its key.
-
-    Raises:
-        EngineError: no engine answers.
     """
     import docker  # noqa: PLC0415 - 0.2 s that other commands need not pay
     from docker.tls import TLSConfig  # noqa: PLC0415
@@ -141,8 +146,6 @@ class DockerPlan:
 
     Attributes:
         workloads: the training programs: a directory of this machine, or the named volume that other machines have them in.
-        gpus_by: how the engine is asked for GPUs.
-        beside: what else of the host jobs see.
     """
 
     name = "docker"
@@ -317,8 +320,7 @@ class DockerContainer:
 def exit_code(api: APIClient, identifier: str) -> Response:
     """Ask for a container's exit code before it is started, since none can be asked once the engine has removed it.
 
-    Returns:
-        What will hold it, `{"StatusCode": 0}`, when it has ended; the engine listens once it has sent the headers.
+    What is returned will hold `{"StatusCode": 0}` when it has ended; the engine listens once it has sent the headers.
     """
     # The SDK's own `wait` returns with the code, and nobody knows when it began to listen.
     response: Response = api.post(

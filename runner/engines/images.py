@@ -31,11 +31,7 @@ _ALL_GPUS: Final[Mapping[GpuRequest | None, list[dict[str, Any]]]] = {
 
 
 def find_image(client: DockerClient, reference: str) -> Image | None:
-    """The image that an engine has under a reference; None for none.
-
-    Raises:
-        EngineError: the engine refuses the reference, or does not answer.
-    """
+    """The image that an engine has under a reference; None for none."""
     from docker.errors import ImageNotFound  # noqa: PLC0415 - loaded with the client
 
     with as_engine_error():
@@ -52,21 +48,13 @@ def image_id(client: DockerClient, reference: str) -> str | None:
 
 
 def read_image(client: DockerClient, reference: str) -> Iterator[bytes]:
-    """The archive of an image that an engine has, with its name in it, in blocks of about 2 MiB.
-
-    Raises:
-        EngineError: the engine has it not, or breaks off.
-    """
+    """The archive of an image that an engine has, with its name in it, in blocks of about 2 MiB."""
     with as_engine_error():
         yield from client.api.get_image(reference)
 
 
 def load_image(client: DockerClient, archive: IO[bytes] | Iterator[bytes]) -> None:
-    """Load the images of an archive; returns when the engine has unpacked them.
-
-    Raises:
-        EngineError: the engine could not, with its words.
-    """
+    """Load the images of an archive; returns when the engine has unpacked them."""
     with as_engine_error():
         # Quiet: the engine would write its progress while we still send and read nothing, until both wait for each other.
         steps: Iterator[dict[str, Any]] = client.api.load_image(archive, quiet=True)  # type: ignore[no-untyped-call]
@@ -93,9 +81,6 @@ def build_image(
     """Build an image from files by their paths in its context, and yield what its steps write.
 
     The context is written to the folder `scratch` meanwhile. The steps have the engine's own network, or `none`.
-
-    Raises:
-        EngineError: a step failed, with its words.
     """
     with tempfile.TemporaryFile(dir=scratch) as context, as_engine_error():
         write_context(context, files)
@@ -149,10 +134,7 @@ def run_confined(
 ) -> str:
     """Run a program as an ordinary user without a single right, in the machine's network or none, and return what it printed.
 
-    `gpus_by` asks for all GPUs in this way.
-
-    Raises:
-        EngineError: the engine would not, or it took longer than a minute.
+    `gpus_by` asks for all GPUs in this way. Raises EngineError where the engine would not, or it took longer than a minute.
     """
     api = client.api
     options: dict[str, Any] = {
@@ -182,11 +164,7 @@ def run_confined(
 
 
 def can_mount(client: DockerClient, place: str, *, image: str, labels: Mapping[str, str]) -> bool:
-    """Whether a machine has a path, seen by a container that is created with it and never started.
-
-    Raises:
-        EngineError: the engine refuses for another reason, or does not answer.
-    """
+    """Whether a machine has a path, seen by a container that is created with it and never started; raises EngineError."""
     api = client.api
     mount: Any = {"Target": "/data", "Source": place, "Type": "bind", "ReadOnly": True}
     try:

@@ -20,8 +20,7 @@ from typing import IO, Final, Literal
 
 from runner.core.container_spec import ContainerSpec, Mount
 from runner.core.record import SESSION
-from runner.engines.base import Container, EngineError, EngineFacts, Line, Site
-from runner.engines.lines import AHEAD, Splitter
+from runner.engines.base import AHEAD, Container, EngineError, EngineFacts, Line, Site, Splitter
 
 STOP_GRACE_S: Final = 8.0
 READ_BYTES: Final = 2**16
@@ -81,11 +80,7 @@ class LocalEngine:
 
 
 def start_process(name: str, argv: Sequence[str], env: Mapping[str, str]) -> LocalContainer:
-    """Start a process tree with a pipe as its lease: how an engine that is a command line starts its containers.
-
-    Raises:
-        EngineError: there is no such program.
-    """
+    """Start a process tree with a pipe as its lease: how an engine that is a command line starts its containers; raises EngineError."""
     try:
         process = subprocess.Popen(
             argv,

@@ -23,11 +23,7 @@ def behind(client: DockerClient) -> str | None:
 
 
 def refuse_gpus(podman: str | None) -> None:
-    """Refuse a job on GPUs, asked for or taken because they are there, where Podman would start it without any.
-
-    Raises:
-        RequestError: it is Podman.
-    """
+    """Refuse a job on GPUs, asked for or taken because they are there, where Podman would start it without any; raises RequestError."""
     if podman:
         raise RequestError(f"{podman} is behind Docker's socket and gives containers no GPU; {STEP}, or for DEVICE=cpu")
 

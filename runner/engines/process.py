@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import Final
 
 import runner
+from runner.core.provenance import Git
 
 LEASE: Final = Path(runner.__file__).parents[1] / "workloads" / "lease.py"
 _END_S: Final = 8.0
 _POLL_S: Final = 0.02
+# /proc/net/unix: Num RefCount Protocol Flags Type St Inode Path; __SO_ACCEPTCON of include/uapi/linux/net.h.
+_PATH: Final = 7
+_ACCEPTS: Final = 1 << 16
 
 
 class CommandError(Exception):
@@ -49,11 +53,7 @@ def run(
     cwd: Path | None = None,
     timeout_s: float | None = None,
 ) -> str:
-    """Run a command to its end, or kill it after `timeout_s`, and return its standard output; `env` is the whole environment.
-
-    Raises:
-        CommandError: not found, a non-zero exit code, or out of time.
-    """
+    """Run a command to its end, or kill it after `timeout_s`, and return its standard output; `env` is the whole environment."""
     try:
         done = subprocess.run(
             list(argv),
@@ -89,11 +89,7 @@ def follow(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> None:
-    """Run a command to its end and hand over each line as it is written, standard output and error as one.
-
-    Raises:
-        CommandError: not found, or a non-zero exit code; it carries the last lines.
-    """
+    """Run a command to its end and hand over each line as it is written, standard output and error as one."""
     last: deque[str] = deque(maxlen=100)
     try:
         process = subprocess.Popen(
@@ -190,9 +186,29 @@ def open_tunnel(argv: Sequence[str], *, socket: Path, timeout_s: float) -> Tunne
 
 def _await(tunnel: Tunnel, argv: Sequence[str], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
-    while not tunnel.socket.exists():
+    while not _is_listening(tunnel.socket):
         if tunnel.ended:
             raise CommandError(argv, None, tunnel.words)
         if time.monotonic() > deadline:
             raise CommandError(argv, None, f"{tunnel.words}\nno answer after {timeout_s:g} s")
         time.sleep(_POLL_S)
+
+
+def _is_listening(socket: Path) -> bool:
+    """Whether connections to a socket are taken: its file is there from bind(2) on, and until listen(2) it refuses them."""
+    if not socket.exists():
+        return False
+    words = (line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines())
+    return any(found[-1] == str(socket) and int(found[3], 16) & _ACCEPTS for found in words if len(found) > _PATH)
+
+
+def read_git(checkout: Path) -> Git:
+    """Read commit, state and branch of a checkout."""
+    try:
+        commit = run(["git", "-C", str(checkout), "rev-parse", "HEAD"], timeout_s=10).strip()
+        # Records that land in the checkout are no part of what ran.
+        changes = run(["git", "-C", str(checkout), "status", "--porcelain", "--", ":!results"], timeout_s=30)
+        branch = run(["git", "-C", str(checkout), "rev-parse", "--abbrev-ref", "HEAD"], timeout_s=10).strip()
+    except CommandError:  # git is not installed, this is no checkout, or it belongs to somebody else
+        return Git(commit=None, dirty=None, branch=None)
+    return Git(commit=commit, dirty=bool(changes.strip()), branch=None if branch == "HEAD" else branch)

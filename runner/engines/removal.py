@@ -28,20 +28,14 @@ _LISTS: Final[Mapping[Kind, Callable[[APIClient], Iterable[dict[str, Any]]]]] = 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Something in an engine that carries the suite's label.
-
-    Attributes:
-        run: the run that it says it belongs to.
-        runner: who made it, as `owner.state` reads it; None where it does not say.
-        status: of a container: `created`, `running`, `exited`, ...
-    """
+    """Something in an engine that carries the suite's label."""
 
     kind: Kind
     name: str
     id: str
     run: str
-    runner: str | None
-    status: str | None = None
+    runner: str | None  # who made it, as `owner.state` reads it; None where it does not say
+    status: str | None = None  # of a container: `created`, `running`, `exited`,
 
 
 def labelled(client: DockerClient, kind: Kind) -> list[Labelled]:
@@ -66,9 +60,6 @@ def remove_labelled(client: DockerClient, thing: Labelled, *, force: bool) -> bo
 
     Returns:
         Whether it was there.
-
-    Raises:
-        EngineError: the engine would not, since it is in use, or does not answer.
     """
     if thing.kind == "container" and force:
         return remove(client.api, thing.id)

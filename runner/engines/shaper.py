@@ -38,8 +38,7 @@ def shape(engine: Engine, spec: ContainerSpec) -> None:
 def check(engine: Engine, *, image: str, links: Iterable[Link]) -> None:
     """See whether the kernel below an engine can do what links need, in a network namespace that goes again at once.
 
-    Raises:
-        RequestError: it can't, with what to leave out.
+    Raises RequestError with what to leave out.
     """
     for link in links:
         if link.rate_mbit is not None:

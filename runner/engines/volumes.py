@@ -34,8 +34,7 @@ class File:
 def fill(client: DockerClient, *, name: str, image: str, files: Mapping[str, File], labels: Mapping[str, str]) -> None:
     """Make a volume that holds these files, by their paths in it; `image` is any that the engine has.
 
-    Raises:
-        EngineError: the engine would not; no volume is left then.
+    Raises EngineError where the engine would not; no volume is left then.
     """
     api, labels = client.api, signed(labels)
     host = api.create_host_config(binds={name: {"bind": _INSIDE, "mode": "rw"}}, network_mode="none")

@@ -33,20 +33,10 @@ _CUDA: Final = re.compile(rb"(?:cuda: Optional\[str\] = |cuda = |'cuda_version',
 
 
 def add(root: Path, framework: str, version: str, *, cache: Path, report: Callable[[str], None]) -> Path:
-    """Add a version to images/versions.yaml with its lock and its Dockerfile.
+    """Add a version to images/versions.yaml with its lock and its Dockerfile, and return the image's folder.
 
-    Args:
-        root: the checkout.
-        framework: one that has an image of wheels.
-        version: as the entry is to call it; what follows the number is that of an entry there is, e.g. `2.14.1` or `2.14.1-cpu`.
-        cache: where wheels are kept.
-        report: told each step.
-
-    Returns:
-        The folder of the image.
-
-    Raises:
-        RequestError: no entry is like it, it is there already, no package source has it, or its wheel does not say what it runs on.
+    What follows the number in `version` is that of an entry there is, e.g. `2.14.1` or `2.14.1-cpu`.
+    Raises RequestError: no entry is like it, it is there already, no package source has it, or its wheel does not say what it runs on.
     """
     catalog = load_images(root)
     like = _like(catalog, framework, version)
@@ -143,11 +133,7 @@ def _main(wheels: tuple[Path, ...], image: ImageSpec) -> Path:
 
 
 def _built_for(wheel: Path) -> tuple[str, tuple[str, ...], bool]:
-    """CUDA release, compute capabilities of the machine code, and whether there is PTX of the newest of them.
-
-    Raises:
-        RequestError: the wheel does not say.
-    """
+    """CUDA release, compute capabilities of the machine code, and whether there is PTX of the newest of them; raises RequestError."""
     told = b"\n".join(_read(wheel))
     cuda, architectures = _CUDA.search(told), _ARCHITECTURES.search(told)
     if cuda is None or architectures is None:

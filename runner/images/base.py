@@ -1,7 +1,8 @@
 """The Debian systems under the images and emulated nodes: from a registry by digest, or, where none answers, from this machine's own Debian mirror.
 
 The second way gives the same root, byte for byte, for the same state of the mirror. Its label `dlscale.base` says which way
-an image came.
+an image came. Debian's mirrors keep one version of a package: the lock of a suite that gets no more updates can't fetch what it names. It
+says what an image is made of, and a base that came out otherwise is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -24,7 +25,8 @@ from runner.engines.base import EngineError
 from runner.engines.images import ask_registry, build_image, image_id, load_image, run_confined
 from runner.engines.process import CommandError
 from runner.images.catalog import IMAGES, load_images
-from runner.images.mirror import apt_transport, debian_sources
+from runner.images.lock import header, replace
+from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 from runner.images.wheelhouse import sha256
 
@@ -68,9 +70,7 @@ def ensure_base(
 
     The `root` of the checkout holds the rendered Dockerfile for where a registry answers; bases made from a mirror are kept in the cache's
     folder `bases`. `way` is the registry if it answers, else the mirror, when None.
-
-    Raises:
-        RequestError: neither a registry nor a mirror gives one.
+    Raises RequestError: neither a registry nor a mirror gives one.
     """
     found = None if refresh else image_id(client, base.reference)
     if found:
@@ -150,9 +150,7 @@ def build_archive(base: BaseSpec, target: Path, *, report: Callable[[str], None]
     """Make the base from this machine's Debian mirror, as an image archive; returns the image's id.
 
     Beside the archive, `target`, a root of the same size is kept meanwhile.
-
-    Raises:
-        RequestError: no mmdebstrap, no Debian source on this machine, or a package it does not have.
+    Raises RequestError: no mmdebstrap, no Debian source on this machine, or a package it does not have.
     """
     root = target.with_suffix(".root.tar")
     # A file and not an argument: a proxy's address may hold a password.
@@ -261,3 +259,111 @@ def write_image(*, root: Path, target: Path, reference: str, labels: Mapping[str
 
 def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+MIRROR_VARIABLE: Final = "DLSCALE_DEBIAN_MIRROR"
+_FORMAT: Final = "$(ORIGIN) $(COMPONENT) $(RELEASE) $(REPO_URI)"
+_APT_HELPER: Final = "/usr/lib/apt/apt-helper"
+# A suite itself, its updates between two point releases, its security fixes.
+_PARTS: Final = ("", "-updates", "-security")
+
+
+def debian_sources(suite: str) -> tuple[str, ...]:
+    """Where this machine's apt gets a Debian suite, its updates and its security fixes from, as lines of sources.list.
+
+    A suite that is not the machine's own comes from the same mirrors, which keep all of Debian's suites side by side. The variable
+    DLSCALE_DEBIAN_MIRROR names one address instead, for a machine that is not Debian. Raises NoBaseError where apt has no such source.
+    """
+    chosen = os.environ.get(MIRROR_VARIABLE)
+    if chosen:
+        return (f"deb {chosen} {suite} main",)
+    try:
+        listed = process.run(["apt-get", "indextargets", "--format", _FORMAT, "Created-By: Packages"])
+    except CommandError:
+        listed = ""
+    targets = [line.split(" ", 3) for line in listed.splitlines()]
+    own = [(release, uri) for origin, component, release, uri in targets if (origin, component) == ("Debian", "main")]
+    lines = _lines(own, suite) or _lines(_other_suite(own, suite), suite)
+    if not lines:
+        raise NoBaseError(
+            f"apt on this machine knows no source of Debian {suite}; run `apt-get update`, or set {MIRROR_VARIABLE} to a mirror's address"
+        )
+    return lines
+
+
+def _lines(sources: Iterable[tuple[str, str]], suite: str) -> tuple[str, ...]:
+    """The sources of a suite, its updates and its security fixes; none without the suite itself."""
+    wanted = {f"{suite}{part}" for part in _PARTS}
+    found = {(release, uri) for release, uri in sources if release in wanted}
+    return tuple(sorted(f"deb {uri} {release} main" for release, uri in found)) if suite in dict(found) else ()
+
+
+def _other_suite(sources: Iterable[tuple[str, str]], suite: str) -> Iterator[tuple[str, str]]:
+    """Where the mirrors of this machine's own suite keep another one, as far as they have it."""
+    for release, uri in dict.fromkeys(sources):
+        part = next((part for part in reversed(_PARTS) if release.endswith(part)), "")
+        if "-" not in release.removesuffix(part) and _has(uri, f"{suite}{part}"):
+            yield f"{suite}{part}", uri
+
+
+def _has(uri: str, release: str) -> bool:
+    """Whether a mirror has a release, asked by apt's own transport."""
+    with tempfile.TemporaryDirectory(prefix="dlscale-mirror-") as folder:
+        try:
+            process.run([_APT_HELPER, "download-file", f"{uri}dists/{release}/InRelease", f"{folder}/InRelease"])
+        except CommandError:
+            return False
+    return True
+
+
+def apt_transport() -> str:
+    """This machine's proxies and certificates for apt, as apt writes them."""
+    try:
+        dump = process.run(["apt-config", "dump", "--no-empty"])
+    except CommandError:
+        return ""
+    return "".join(
+        f"{line}\n" for line in dump.splitlines() if line.startswith(("Acquire::http::", "Acquire::https::"))
+    )
+
+
+def write_packages(
+    image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None], upgrade: bool
+) -> bool:
+    """Write down the packages that the base of an image of kind `debian` holds; returns whether the lock changed.
+
+    With `upgrade` the base is made again first, with what the mirror has today. Raises RequestError where it can't be had.
+    """
+    base = _base(image)
+    ensure_base(base, client=client, root=image.directory.parents[2], cache=cache, report=report, refresh=upgrade)
+    return replace(image.lock_path, header(image) + package_list(base, client))
+
+
+def check_packages(image: ImageSpec, *, client: Client) -> None:
+    """Hold the packages of an image's base against its lock; a refusal names the first difference and the two ways out."""
+    base = _base(image)
+    locked = set(_packages(image.lock_path.read_text(encoding="utf-8")))
+    found = set(_packages(package_list(base, client)))
+    if locked == found:
+        return
+    names = {package.partition("=")[0] for package in locked ^ found}
+    first = min(names)
+    versions = [
+        next((package.partition("=")[2] for package in side if package.partition("=")[0] == first), "nothing")
+        for side in (found, locked)
+    ]
+    raise RequestError(
+        f"{base.reference} differs in {len(names)} packages from {image.lock_path} ({first}: {versions[0]} instead of "
+        f"{versions[1]}); set {MIRROR_VARIABLE} to a mirror that has the locked ones and type `dlscale images base {base.name} --refresh`, "
+        f"or accept these with `dlscale images lock {image.framework}:{image.tag}`"
+    )
+
+
+def _base(image: ImageSpec) -> BaseSpec:
+    if image.base is None:
+        raise TypeError(f"{image.name} stands on no base")
+    return image.base
+
+
+def _packages(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith("#")]

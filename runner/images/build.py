@@ -1,26 +1,40 @@
-"""Builds images: the wheelhouse goes in with the build's context, no step has a network, an image that is there is not built again."""
+"""Builds images, and moves sets of them to a machine without any network: one file an image, and a manifest with their hashes.
+
+The wheelhouse goes in with the build's context, no step has a network, an image that is there is not built again.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pydantic import ValidationError
+
 from runner.core.cache import alone, free_mib
 from runner.core.errors import RequestError
+from runner.core.frozen import FileName, Frozen
 from runner.core.provenance import SUITE_ROOT
 from runner.engines.base import EngineError
-from runner.engines.git import read_git
-from runner.engines.images import build_image, find_image, image_id, prune_images, remove_unnamed
-from runner.images.base import ensure_base
+from runner.engines.images import (
+    build_image,
+    find_image,
+    image_id,
+    load_image,
+    prune_images,
+    read_image,
+    remove_unnamed,
+)
+from runner.engines.process import read_git
+from runner.images.base import check_packages, ensure_base
 from runner.images.catalog import IMAGES
-from runner.images.container import ensure_container, source
-from runner.images.packages import check_packages
+from runner.images.lock import ensure_container, source
 from runner.images.spec import ImageSpec
-from runner.images.wheelhouse import fetch
+from runner.images.wheelhouse import fetch, sha256
 
 if TYPE_CHECKING:
     from runner.engines.docker import Client
@@ -35,20 +49,14 @@ _TAIL: Final = 5
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """An image in the engine.
-
-    Attributes:
-        id: digest of its configuration; names its every byte.
-        digest: the registry's digest; None for an image that never was in one.
-        current: whether it is what would be built now.
-    """
+    """An image in the engine."""
 
     reference: str
     id: str
-    digest: str | None
+    digest: str | None  # the registry's digest; None for an image that never was in one
     lock_sha256: str
     size_mib: int
-    current: bool
+    current: bool  # whether it is what would be built now
 
 
 def find_built(image: ImageSpec, client: Client) -> BuiltImage | None:
@@ -80,10 +88,7 @@ def below(image: ImageSpec, client: Client) -> dict[str, str]:
 def ensure(image: ImageSpec, *, client: Client, cache: Path, report: Callable[[str], None]) -> BuiltImage:
     """Have an image in the engine, and first the one that it extends, built from the lock, Dockerfile and base that it should be.
 
-    Wheels and bases are kept in the cache.
-
-    Raises:
-        RequestError: too little disk, a wheel or base that can't be had, or a step of the build that fails.
+    Raises RequestError: too little disk, a wheel or base that can't be had, or a step of the build that fails.
     """
     if image.parent:
         ensure(image.parent, client=client, cache=cache, report=report)
@@ -174,3 +179,66 @@ def check_disk(image: ImageSpec, client: Client) -> None:
         raise RequestError(
             f"{root} has {free} MiB free, building {image.name} takes {image.build_mib} MiB; free some, or ask for a smaller image"
         )
+
+
+MANIFEST: Final = "images.json"
+
+
+class Archived(Frozen):
+    """One image in an archive: its file, the file's SHA-256, and the image that it holds."""
+
+    file: FileName
+    sha256: str
+    reference: str
+    id: str
+
+
+class Manifest(Frozen):
+    """What an archive holds."""
+
+    images: tuple[Archived, ...]
+
+
+def save(references: Sequence[str], *, client: Client, directory: Path, report: Callable[[str], None]) -> None:
+    """Write images and their manifest to a directory; raises RequestError where one is not in the engine, or it can't be written."""
+    found = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for reference in references:
+            identifier = image_id(client, reference)
+            if identifier is None:
+                raise RequestError(f"{reference} is not in the engine; build it first with `dlscale images build`")
+            path = directory / f"{reference.replace('/', '-').replace(':', '-')}.tar.gz"
+            report(f"saving {reference}")
+            with gzip.open(path, "wb", compresslevel=1) as file:
+                for block in read_image(client, reference):
+                    file.write(block)
+            found.append(Archived(file=path.name, sha256=sha256(path), reference=reference, id=identifier))
+        (directory / MANIFEST).write_text(
+            Manifest(images=tuple(found)).model_dump_json(indent=1) + "\n", encoding="utf-8"
+        )
+    except OSError as error:
+        raise RequestError(f"{directory}: can't be written ({error.strerror}); give another directory") from error
+
+
+def load(directory: Path, *, client: Client, report: Callable[[str], None]) -> tuple[Archived, ...]:
+    """Check an archive's files against its manifest, then load them all; raises RequestError."""
+    try:
+        manifest = Manifest.model_validate_json((directory / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValidationError) as error:
+        raise RequestError(
+            f"{directory}: holds no readable {MANIFEST}; name a directory that `dlscale images archive` wrote"
+        ) from error
+    for entry in manifest.images:
+        path = directory / entry.file
+        if not path.is_file() or sha256(path) != entry.sha256:
+            raise RequestError(f"{path}: is missing or differs from its hash in {MANIFEST}; copy the archive again")
+    for entry in manifest.images:
+        report(f"loading {entry.reference}")
+        with gzip.open(directory / entry.file, "rb") as file:
+            load_image(client, file)
+        if image_id(client, entry.reference) != entry.id:
+            raise RequestError(
+                f"{entry.reference}: came out of the archive with another id than it went in; make the archive again"
+            )
+    return manifest.images

@@ -20,19 +20,12 @@ IMAGES: Final = Path("images")
 
 
 class Catalog(Frozen):
-    """Every image of the suite.
-
-    Attributes:
-        root: the checkout.
-        bases: the systems below them.
-        images: the plain ones, in the order of versions.yaml.
-        extended: those with something added, which are only used when it is asked for.
-    """
+    """Every image of the suite."""
 
     root: Path
     bases: tuple[BaseSpec, ...]
-    images: tuple[ImageSpec, ...]
-    extended: tuple[ImageSpec, ...]
+    images: tuple[ImageSpec, ...]  # the plain ones, in the order of versions.yaml
+    extended: tuple[ImageSpec, ...]  # those with something added, which are only used when it is asked for
 
     @property
     def everything(self) -> tuple[ImageSpec, ...]:
@@ -70,15 +63,8 @@ class Catalog(Frozen):
     ) -> ImageSpec:
         """The image that a request means.
 
-        Args:
-            framework: its name.
-            version: its version, or a beginning that one version alone has; the newest for the device when None, or the newest that fits where GPUs are given.
-            device: what it is to run on.
-            gpus: the GPUs present, to choose a default by.
-            driver: their driver's version.
-
-        Raises:
-            RequestError: unknown framework or version, or no such image for the device.
+        `version` may be a beginning that one version alone has; None is the newest for the device, or the newest that fits the GPUs given.
+        Raises RequestError: unknown framework or version, or no such image for the device.
         """
         offered = self.of(framework, device)
         if version is None:
@@ -97,11 +83,7 @@ class Catalog(Frozen):
         raise RequestError(unknown("VERSION", version, known, of=framework))
 
     def with_horovod(self, image: ImageSpec) -> ImageSpec:
-        """The image that is `image` with Horovod in it.
-
-        Raises:
-            RequestError: there is none; the sentence names the versions that have one.
-        """
+        """The image that is `image` with Horovod in it; raises RequestError."""
         for other in self.extended:
             if other.parent == image:
                 return other
@@ -111,11 +93,7 @@ class Catalog(Frozen):
         raise RequestError(f"{image.name} has no image with Horovod; {step}")
 
     def check_fit(self, image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> None:
-        """Hold an image's architectures and minimum driver against the GPUs present.
-
-        Raises:
-            RequestError: it can't run there; the sentence names what can.
-        """
+        """Hold an image's architectures and minimum driver against the GPUs present; raises RequestError."""
         problem = misfit(image, gpus, driver)
         if problem is None:
             return
@@ -139,8 +117,7 @@ def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | N
     if image.device == "cpu":
         return None
     lacking = sorted(
-        {gpu.compute_capability for gpu in gpus if not image.supports(gpu.compute_capability)},
-        key=capability_number,
+        {gpu.compute_capability for gpu in gpus if not image.supports(gpu.compute_capability)}, key=capability_number
     )
     if lacking:
         return f"{image.name} has no code for compute capability {', '.join(lacking)}"
@@ -150,11 +127,7 @@ def misfit(image: ImageSpec, gpus: Sequence[Gpu], driver: str | None) -> str | N
 
 
 def load_images(root: Path) -> Catalog:
-    """Read `images/versions.yaml` of the checkout at `root`.
-
-    Raises:
-        RequestError: the file is absent or wrong; the sentence names file, line and key.
-    """
+    """Read `images/versions.yaml` of the checkout at `root`; raises RequestError."""
     file = yamlfile.load(root / IMAGES / "versions.yaml", VersionsFile)
     pairs = [
         (_plain(file, root, framework, entry), entry) for framework, entries in file.images.items() for entry in entries

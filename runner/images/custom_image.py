@@ -16,21 +16,13 @@ if TYPE_CHECKING:
 
 
 class FoundImage(Frozen):
-    """An image that the engine has.
-
-    Attributes:
-        reference: what it was asked for by.
-        id: digest of its configuration; names its every byte.
-        digest: the registry's, with the name there; None for an image that never was in one.
-        lock_sha256: of an image that is the suite's after all, or stands on one.
-        entrypoint: what the image puts before every command; vendors set up libraries there.
-    """
+    """An image that the engine has."""
 
     reference: str
     id: str
-    digest: str | None = None
-    lock_sha256: str | None = None
-    entrypoint: tuple[str, ...] = ()
+    digest: str | None = None  # the registry's, with the name there; None for an image that never was in one
+    lock_sha256: str | None = None  # of an image that is the suite's after all, or stands on one
+    entrypoint: tuple[str, ...] = ()  # what the image puts before every command; vendors set up libraries there
 
 
 class CustomImage(Software):
@@ -75,21 +67,14 @@ class CustomImage(Software):
     @property
     def flags(self) -> tuple[str, ...]:
         """What `bench` needs to find it again beside FRAMEWORK."""
-        return (
-            f"--image={self.reference}",
-            *(f"--mount={mount.source}:{mount.target}" for mount in self.mounts),
-        )
+        return (f"--image={self.reference}", *(f"--mount={mount.source}:{mount.target}" for mount in self.mounts))
 
 
 AnyImage = ImageSpec | CustomImage | HostSoftware
 
 
 def look_up(client: Client, reference: str) -> FoundImage:
-    """Look an image up; it is never pulled, as what runs under a tag must not change without a word.
-
-    Raises:
-        RequestError: the engine does not have it.
-    """
+    """Look an image up; it is never pulled, as what runs under a tag must not change without a word. Raises RequestError."""
     try:
         found = find_image(client, reference)
     except EngineRefusedError as error:

@@ -35,17 +35,12 @@ _PROBE_TIMEOUT_S: Final = 60.0
 
 
 class HostPython(Frozen):
-    """A Python of this machine, as it describes itself.
+    """A Python of this machine, as it describes itself."""
 
-    Attributes:
-        path: the program itself, not a shim in front of it.
-        prefix: where it and what it has are installed.
-        installed: name and version of each distribution, in the order in which an import finds them.
-    """
-
-    path: str
-    prefix: str
+    path: str  # the program itself, not a shim in front of it
+    prefix: str  # where it and what it has are installed
     version: str
+    # Name and version of each distribution, in the order in which an import finds them.
     installed: tuple[tuple[str, str], ...]
 
     def find(self, pattern: str) -> tuple[str, str] | None:
@@ -61,13 +56,7 @@ class HostPython(Frozen):
 
 
 class HostSoftware(Software):
-    """A Python of this machine and the framework in it: what is on the machine is what runs.
-
-    Attributes:
-        distribution: the package that brings the framework.
-        version: of that package.
-        horovod: version of Horovod beside it; None where there is none.
-    """
+    """A Python of this machine and the framework in it: what is on the machine is what runs."""
 
     python: HostPython
     distribution: str
@@ -97,11 +86,7 @@ class HostSoftware(Software):
 
 
 def find_host_software(framework: str, *, device: Device, horovod: bool) -> HostSoftware:
-    """Look up the framework, and Horovod if it has to be there too, in the Python that `find_host_python` finds.
-
-    Raises:
-        RequestError: no such Python, or it has no such framework.
-    """
+    """Look up the framework, and Horovod if it has to be there too, in the Python that `find_host_python` finds; raises RequestError."""
     if framework not in DISTRIBUTIONS:
         raise RequestError(
             f"ENGINE=host: {framework} is no Python package that could be looked up; ask for FRAMEWORK={' or '.join(DISTRIBUTIONS)}, "

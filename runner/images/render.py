@@ -10,17 +10,12 @@ import jinja2
 from runner.core.errors import DlscaleError, RequestError
 from runner.images.base import recipe
 from runner.images.catalog import IMAGES, Catalog
-from runner.images.container import source
-from runner.images.lock import replace
+from runner.images.lock import replace, source
 from runner.images.spec import ImageSpec
 
 
 def render(catalog: Catalog) -> Iterator[tuple[Path, str]]:
-    """Yield each generated file and what it must hold.
-
-    Raises:
-        RequestError: a template is missing or wrong, or an image has no lock yet.
-    """
+    """Yield each generated file and what it must hold; raises RequestError."""
     folder = catalog.root / IMAGES
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder / "templates"),
@@ -60,11 +55,7 @@ def write(catalog: Catalog) -> tuple[Path, ...]:
 
 
 def check(catalog: Catalog) -> None:
-    """Hold the committed files against what would be written now.
-
-    Raises:
-        DlscaleError: one differs, is missing, or belongs to an image that versions.yaml does not have.
-    """
+    """Hold the committed files against what would be written now; raises DlscaleError."""
     expected = dict(render(catalog))
     for path, text in expected.items():
         if not path.exists():

@@ -20,18 +20,12 @@ _LOCKS: Final[dict[Kind, str]] = {"wheels": "requirements", "debian": "packages"
 
 
 class Software(Frozen):
-    """What the suite's programs run in: an image of the suite, one of somebody else's, or what this machine has.
-
-    Attributes:
-        framework: the one that is in it.
-        device: what it is to run on.
-        mounts: folders and files of the host that are shown in it, read-only.
-        strategies: those that it can train with; None for all that its framework has.
-    """
+    """What the suite's programs run in: an image of the suite, one of somebody else's, or what this machine has."""
 
     framework: str
     device: Device
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[Mount, ...] = ()  # folders and files of the host that are shown in it, read-only
+    # Those that it can train with; None for all that its framework has.
     strategies: tuple[StrategyName, ...] | None = None
 
     @property
@@ -46,53 +40,30 @@ class Software(Frozen):
 
 
 class ImageSpec(Software):
-    """One version of one framework, as an image.
-
-    Attributes:
-        reference: image name and tag, `dlscale/mxnet:1.9.1`.
-        kind: what its software comes as: wheels on a base, a base's Debian packages, or a vendor's container.
-        base: the system below it; None where a vendor's container is.
-        container: the vendor's container, `registry/name:tag`.
-        python: version of the Python inside, `3.11`.
-        requires_python: Pythons of a host that can install the lock.
-        compute_capabilities: those the libraries hold machine code for, rising.
-        ptx: whether they hold PTX of the newest of these too.
-        cuda: CUDA release of the libraries.
-        minimum_driver: oldest driver that this CUDA release runs on.
-        requirements: the pinned inputs of the lock.
-        extra_index: a second package index, asked only for what the machine's own sources do not have.
-        library_path: folders below site-packages/nvidia whose libraries the framework needs and can't find by itself.
-        wheels_mib: size of its wheels.
-        size_mib: size of the built image.
-        measured: whether it was measured; else it is that of the framework's largest.
-        directory: where its Dockerfile and its lock are.
-        extension: what was added to the framework's plain image; None for a plain image.
-        build_requirements: packages of the lock that only the build of an extension needs.
-        parent: the plain image that an extension is added to.
-        build_base: the base on which an extension is compiled.
-    """
+    """One version of one framework, as an image."""
 
     version: str
     reference: str
-    kind: Kind
+    kind: Kind  # what its software comes as: wheels on a base, a base's Debian packages, or a vendor's container
     base: BaseSpec | None
     container: str | None
     python: str
-    requires_python: str
+    requires_python: str  # Pythons of a host that can install the lock
     compute_capabilities: tuple[str, ...]
-    ptx: bool
+    ptx: bool  # whether they hold PTX of the newest of these too
     cuda: str | None
-    minimum_driver: str | None
+    minimum_driver: str | None  # oldest driver that this CUDA release runs on
     requirements: tuple[str, ...]
-    extra_index: str | None
+    extra_index: str | None  # a second package index, asked only for what the machine's own sources do not have
+    # Folders below site-packages/nvidia whose libraries the framework needs and can't find by itself.
     library_path: tuple[str, ...]
     wheels_mib: int
     size_mib: int
-    measured: bool = True
+    measured: bool = True  # whether it was measured; else it is that of the framework's largest
     directory: Path
-    extension: Extension | None = None
+    extension: Extension | None = None  # what was added to the framework's plain image; None for a plain image
     extension_version: str | None = None
-    build_requirements: tuple[str, ...] = ()
+    build_requirements: tuple[str, ...] = ()  # packages of the lock that only the build of an extension needs
     parent: ImageSpec | None = None
     build_base: BaseSpec | None = None
 
@@ -143,11 +114,7 @@ class ImageSpec(Software):
 
     @property
     def lock_sha256(self) -> str:
-        """Names the exact software inside, in records and labels.
-
-        Raises:
-            RequestError: the lock is not there.
-        """
+        """Names the exact software inside, in records and labels. Raises RequestError: the lock is not there."""
         try:
             return hashlib.sha256(self.lock_path.read_bytes()).hexdigest()
         except OSError as error:

@@ -47,17 +47,11 @@ ImageVersion = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max
 
 
 class RegistryBase(Frozen):
-    """Where a registry keeps the base.
-
-    Attributes:
-        image: `name:tag`, for the reader.
-        digest: what is pulled.
-        verified: whether a registry has been seen to answer with this digest.
-    """
+    """Where a registry keeps the base."""
 
     image: str
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-    verified: bool
+    verified: bool  # whether a registry has been seen to answer with this digest
 
     @property
     def pinned(self) -> str:
@@ -66,21 +60,15 @@ class RegistryBase(Frozen):
 
 
 class Suite(Frozen):
-    """One release of Debian.
-
-    Attributes:
-        python: version of Debian's own Python in that suite, `3.11`.
-        glibc: version of its C library, `2.36`: wheels built for a newer one do not load.
-        source_date_epoch: seconds since 1970 that stand for every file time in a base built from a mirror.
-        locked: whether the suite has had its last update, so that every package of it can be held to one version.
-        registry: the minimal system as a registry has it.
-    """
+    """One release of Debian."""
 
     python: PythonVersion
+    # Version of its C library, `2.36`: wheels built for a newer one do not load.
     glibc: Annotated[str, Field(pattern=r"^2\.\d+$")]
-    source_date_epoch: int
+    source_date_epoch: int  # seconds since 1970 that stand for every file time in a base built from a mirror
+    # Whether the suite has had its last update, so that every package of it can be held to one version.
     locked: bool = False
-    registry: RegistryBase
+    registry: RegistryBase  # the minimal system as a registry has it
 
 
 class BaseEntry(Frozen):
@@ -91,12 +79,7 @@ class BaseEntry(Frozen):
 
 
 class BaseSpec(Frozen):
-    """The Debian system under an image: a suite and the packages that a base adds to it; the fields are theirs.
-
-    Attributes:
-        name: what versions.yaml calls it.
-        suite: Debian's code name.
-    """
+    """The Debian system under an image: a suite and the packages that a base adds to it; the fields are theirs."""
 
     name: str
     suite: str
@@ -123,28 +106,15 @@ class Cuda(Frozen):
 
 
 class Horovod(Frozen):
-    """One framework's image with Horovod in it.
+    """One framework's image with Horovod in it."""
 
-    Attributes:
-        build_requirements: what only its build needs: CUDA's compiler, for an image with NCCL.
-        wheels_mib: size of Horovod's source and of what it needs, as measured.
-        size_mib: size of the built image, as measured.
-    """
-
-    build_requirements: tuple[Pin, ...] = ()
+    build_requirements: tuple[Pin, ...] = ()  # what only its build needs: CUDA's compiler, for an image with NCCL
     wheels_mib: Annotated[int, Field(gt=0)]
     size_mib: Annotated[int, Field(gt=0)]
 
 
 class HorovodBuild(Frozen):
-    """How Horovod gets into a framework's image.
-
-    Attributes:
-        version: Horovod's own; compiled from its source.
-        requirements: Horovod and what it imports.
-        base: the base below the image, with Open MPI.
-        build_base: the base that compiles.
-    """
+    """How Horovod gets into a framework's image."""
 
     version: ImageVersion
     requirements: Annotated[tuple[Pin, ...], Field(min_length=1)]
@@ -153,15 +123,11 @@ class HorovodBuild(Frozen):
 
 
 class Container(Frozen):
-    """A vendor's finished image, taken as it is.
+    """A vendor's finished image, taken as it is."""
 
-    Attributes:
-        image: `registry/name:tag`; the digest, once a registry has told it, is in the lock.
-        python: version of the Python inside, `3.6`.
-    """
-
+    # `registry/name:tag`; the digest, once a registry has told it, is in the lock.
     image: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[a-z0-9./_-]+:[A-Za-z0-9._-]+$")]
-    python: PythonVersion
+    python: PythonVersion  # version of the Python inside, `3.6`
 
 
 class Entry(Frozen):

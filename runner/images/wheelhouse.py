@@ -24,7 +24,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from runner.core.cache import free_mib
 from runner.core.errors import RequestError
-from runner.engines.pip import pip
+from runner.engines.environment import pip
 from runner.images.spec import ImageSpec
 from runner.images.versions import BaseSpec
 
@@ -36,17 +36,12 @@ _LEGACY: Final = ("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x8
 
 @dataclass(frozen=True)
 class Pin:
-    """One package of a lock.
-
-    Attributes:
-        name: normalised as in PEP 503.
-        hashes: SHA-256 of every file that may stand for it.
-    """
+    """One package of a lock."""
 
     name: str
     version: str
     marker: Marker | None
-    hashes: frozenset[str]
+    hashes: frozenset[str]  # SHA-256 of every file that may stand for it
 
     def line(self) -> str:
         """As a requirements file has it, without the marker."""
@@ -58,8 +53,7 @@ class Pin:
 def fetch(image: ImageSpec, *, cache: Path, report: Callable[[str], None]) -> tuple[Path, ...]:
     """Have every wheel of an image's lock, whole and checked, in the cache's folder `wheels`; none for one that is not made of wheels.
 
-    Raises:
-        RequestError: no lock, too little disk, or a wheel that this machine's package sources do not have.
+    Raises RequestError: no lock, too little disk, or a wheel that this machine's package sources do not have.
     """
     if image.base is None or image.kind != "wheels":
         return ()

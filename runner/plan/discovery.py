@@ -24,8 +24,7 @@ from runner.core.trial import Dataset
 from runner.core.wire import Link
 from runner.core.workload import Workload, choose_workload, load_workloads
 from runner.engines import docker, podman
-from runner.engines.base import EngineError
-from runner.engines.user import job_user
+from runner.engines.base import EngineError, job_user
 from runner.images.catalog import load_images
 from runner.images.custom_image import AnyImage, CustomImage, look_up
 from runner.images.host_software import find_host_software

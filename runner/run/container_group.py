@@ -14,8 +14,7 @@ from typing import Final
 from runner.analysis.grading.failures import explain
 from runner.core.container_spec import ContainerSpec
 from runner.core.record import Status
-from runner.engines.base import Container, Engine, EngineError, Line
-from runner.engines.lines import AHEAD
+from runner.engines.base import AHEAD, Container, Engine, EngineError, Line
 
 # Lines of a container that are kept for a sentence on its end; torchrun alone writes 45 after a rank's last words.
 TAIL_LINES: Final = 200

@@ -11,8 +11,7 @@ from runner.core.cache import cache_dir
 from runner.core.container_spec import HOME, LABEL_ROLE, LABEL_RUN, ContainerSpec, Mount
 from runner.core.dataset import PACKED_FOR
 from runner.core.trial import Dataset
-from runner.engines.base import Engine
-from runner.engines.user import give
+from runner.engines.base import Engine, give
 from runner.run.execute import run_tool
 
 

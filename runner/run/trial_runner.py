@@ -21,7 +21,7 @@ from runner.core.interrupts import Stopped, held
 from runner.core.record import ImageUsed, RunPlan, RunRecord
 from runner.core.request import Request
 from runner.core.trial import AnyTrial, ExternalTrial, Trial, paced, title
-from runner.engines.user import give
+from runner.engines.base import give
 from runner.plan.discovery import AnyResources, ExternalResources, Resources
 from runner.plan.external import container, image_label
 from runner.plan.launch import launch, monitor

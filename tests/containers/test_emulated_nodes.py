@@ -19,7 +19,7 @@ from commands import ROOT, of_run
 from waiting import wait_until
 
 from runner.cluster.cleanup import Place, remove_left
-from runner.cluster.emulate import emulated_nodes
+from runner.cluster.cluster import emulated_nodes
 from runner.cluster.machine.local_node import inspect_local
 from runner.core.cache import cache_dir
 from runner.core.errors import RequestError

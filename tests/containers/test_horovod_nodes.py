@@ -14,7 +14,7 @@ import examples
 import pytest
 from commands import ROOT, of_run
 
-from runner.cluster.emulate import emulated_nodes
+from runner.cluster.cluster import emulated_nodes
 from runner.core.cache import cache_dir
 from runner.core.wire import IFACE
 from runner.engines.docker import DockerEngine

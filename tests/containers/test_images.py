@@ -12,11 +12,10 @@ from commands import ROOT
 from runner.core.cache import cache_dir
 from runner.core.errors import RequestError
 from runner.engines.images import image_id
-from runner.images import archive
-from runner.images.base import build_archive
+from runner.images import build
+from runner.images.base import build_archive, debian_sources
 from runner.images.build import LABEL_BUILDER, ensure
 from runner.images.catalog import load_images
-from runner.images.mirror import debian_sources
 from runner.images.wheelhouse import Target, sha256
 
 pytestmark = pytest.mark.beside
@@ -196,13 +195,13 @@ def test_a_set_of_images_moves_through_files(client, tmp_path):
     reference = "dlscale/test:moved"
     made, _ = client.images.build(path=str(tmp_path), tag=reference, rm=True)
     try:
-        archive.save([reference], client=client, directory=tmp_path / "set", report=print)
+        build.save([reference], client=client, directory=tmp_path / "set", report=print)
         client.images.remove(reference)
-        (loaded,) = archive.load(tmp_path / "set", client=client, report=print)
+        (loaded,) = build.load(tmp_path / "set", client=client, report=print)
         assert loaded.id == made.id == client.images.get(reference).id
         file = tmp_path / "set" / loaded.file
         file.write_bytes(file.read_bytes()[:-1])
         with pytest.raises(RequestError, match="differs from its hash"):
-            archive.load(tmp_path / "set", client=client, report=print)
+            build.load(tmp_path / "set", client=client, report=print)
     finally:
         client.images.remove(reference, force=True)

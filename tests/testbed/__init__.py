@@ -1,7 +1,6 @@
 """The testbed: several hosts on one machine, each with a network, a container engine and an ssh server of its own.
 
-    layout.py    names, addresses, paths and cores of every node; pure
-    files.py     the texts of its configuration files and of its hosts.yaml; pure
+    layout.py    names, addresses, paths and cores of every node, and the texts of its files; pure
     network.py   namespaces, bridges, veth pairs and what holds them to a rate
     groups.py    the control group that keeps a node's containers on its cores
     nodes.py     a node's engine and ssh server: start, stop, kill

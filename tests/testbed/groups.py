@@ -54,10 +54,10 @@ def confine(node: RigNode, *, sys_root: Path = Path("/")) -> bool:
 def of_rig(number: int) -> tuple[Path, ...]:
     """The directories of all groups of a rig's nodes, in every hierarchy, groups before those that they are in."""
     return tuple(
-        directory
+        Path(directory)
         for hierarchy in hierarchies()
         for group in _named(hierarchy.root, prefix(number))
-        for directory in _deepest_first(group)
+        for directory, _, _ in os.walk(group, topdown=False)
     )
 
 
@@ -78,8 +78,3 @@ def thaw(groups: tuple[Path, ...]) -> None:
 def _named(root: Path, beginning: str) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         yield from (entry for entry in root.iterdir() if entry.name.startswith(beginning) and entry.is_dir())
-
-
-def _deepest_first(group: Path) -> Iterator[Path]:
-    for directory, _, _ in os.walk(group, topdown=False):
-        yield Path(directory)

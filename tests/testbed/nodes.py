@@ -15,8 +15,16 @@ from runner.cluster.machine.hostfs import read_text
 from runner.core.errors import RequestError
 from runner.engines.process import run
 from testbed import teardown
-from testbed.files import containerd_config, engine_config, known_hosts, ssh_config, sshd_config
-from testbed.layout import NAMESPACES, Layout, RigNode
+from testbed.layout import (
+    NAMESPACES,
+    Layout,
+    RigNode,
+    containerd_config,
+    engine_config,
+    known_hosts,
+    ssh_config,
+    sshd_config,
+)
 from testbed.tools import start_daemon, tool
 
 _MACHINE_ENGINE: Final = Path("/etc/docker/daemon.json")

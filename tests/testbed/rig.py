@@ -14,8 +14,7 @@ from runner.core.errors import RequestError
 from runner.core.wire import Link
 from runner.engines.process import CommandError
 from testbed import groups, network, nodes, teardown
-from testbed.files import hosts_yaml
-from testbed.layout import MOST_NODES, USERS, Layout, RigNode, Second, Way, plan
+from testbed.layout import MOST_NODES, USERS, Layout, RigNode, Second, Way, hosts_yaml, plan
 from testbed.tools import refuse_unfit
 
 _CPU: Final = "/sys/devices/system/cpu"

@@ -43,21 +43,14 @@ class Process:
 
 @dataclass(frozen=True)
 class Remains:
-    """What is there of a rig.
-
-    Attributes:
-        mounts: mount points below its directories, those on top of others first.
-        groups: directories of its control groups, those in others first.
-        uplink: the machine's interface into it, None when gone.
-        directories: of sockets and keys, and of images and containers.
-    """
+    """What is there of a rig."""
 
     processes: tuple[Process, ...] = ()
-    mounts: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()  # mount points below its directories, those on top of others first
     namespaces: tuple[str, ...] = ()
-    uplink: str | None = None
-    groups: tuple[Path, ...] = ()
-    directories: tuple[Path, ...] = ()
+    uplink: str | None = None  # the machine's interface into it, None when gone
+    groups: tuple[Path, ...] = ()  # directories of its control groups, those in others first
+    directories: tuple[Path, ...] = ()  # of sockets and keys, and of images and containers
 
     def __bool__(self) -> bool:
         return any((self.processes, self.mounts, self.namespaces, self.uplink, self.groups, self.directories))
@@ -102,10 +95,7 @@ def remove(number: int) -> None:
             return
         try:
             _remove(found)
-        except (
-            CommandError,
-            OSError,
-        ) as error:  # one that a process which just ended still held is free in the next round
+        except (CommandError, OSError) as error:  # what a process that just ended still held is free in the next round
             refusal = error.last_line if isinstance(error, CommandError) else str(error)
             time.sleep(0.1)
     found = find(number)

@@ -89,11 +89,7 @@ def test_a_version_is_one_entry_and_the_rest_is_generated(root, index):
 def test_tensorflow_says_what_it_was_built_for_in_a_file(root, index):
     added(root, "9.1", "tensorflow")
     image = load_images(root).find("tensorflow", "9.1", "gpu")
-    assert (image.cuda, image.compute_capabilities, image.ptx) == (
-        "12.5",
-        ("6.0", "7.0", "8.0", "8.9", "9.0"),
-        True,
-    )
+    assert (image.cuda, image.compute_capabilities, image.ptx) == ("12.5", ("6.0", "7.0", "8.0", "8.9", "9.0"), True)
     assert image.requirements[0] == "tensorflow[and-cuda]==9.1"
 
 

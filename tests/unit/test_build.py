@@ -18,8 +18,18 @@ from runner.core.cache import alone
 from runner.core.errors import RequestError
 from runner.engines import images
 from runner.images import build
-from runner.images.archive import MANIFEST, load, save
-from runner.images.build import LABEL_BASE, LABEL_INPUTS, check_disk, ensure, find_built, inputs_sha256, is_current
+from runner.images.build import (
+    LABEL_BASE,
+    LABEL_INPUTS,
+    MANIFEST,
+    check_disk,
+    ensure,
+    find_built,
+    inputs_sha256,
+    is_current,
+    load,
+    save,
+)
 from runner.images.catalog import load_images
 
 ROOT = Path(__file__).parents[2]

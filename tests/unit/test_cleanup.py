@@ -172,11 +172,7 @@ def test_what_is_certainly_of_a_dead_runner_goes_at_once(clock, by):
     """Ten seconds of waiting for what one look at the process decides, and containers that `bench` never removed."""
     engine = leftovers("gone")
     by(engine)
-    assert engine.removed == [
-        *((f"id of {name}", "by force") for name in WORKERS),
-        "programs",
-        "id of network",
-    ]
+    assert engine.removed == [*((f"id of {name}", "by force") for name in WORKERS), "programs", "id of network"]
     assert clock == []
 
 

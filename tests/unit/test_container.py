@@ -11,10 +11,9 @@ from docker.errors import APIError, ImageNotFound
 
 from runner.core.errors import RequestError
 from runner.engines.images import Answer
-from runner.images import container
+from runner.images import lock
 from runner.images.catalog import load_images
-from runner.images.container import ensure_container, source, write_container
-from runner.images.lock import check_lock
+from runner.images.lock import check_lock, ensure_container, source, write_container
 
 CATALOG = load_images(Path(__file__).parents[2])
 CAFFE = CATALOG.find("caffe", "0.17.3-nvidia", "gpu")
@@ -29,7 +28,7 @@ def image(tmp_path):
 
 def registry_says(monkeypatch, answer):
     asked = []
-    monkeypatch.setattr(container, "ask_registry", lambda reference: asked.append(reference) or answer)
+    monkeypatch.setattr(lock, "ask_registry", lambda reference: asked.append(reference) or answer)
     return asked
 
 

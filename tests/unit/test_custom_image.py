@@ -27,8 +27,7 @@ from runner.core.record import ImageUsed
 from runner.core.request import Request
 from runner.core.wire import Link
 from runner.engines import docker
-from runner.engines.base import EngineError
-from runner.engines.user import job_user
+from runner.engines.base import EngineError, job_user
 from runner.images.custom_image import CustomImage, FoundImage
 from runner.plan import discovery, external
 from runner.plan.launch import launch
@@ -80,10 +79,7 @@ def machine(monkeypatch):
     """A machine with four GPUs whose engine has two images: one of a vendor, and one that the suite built."""
     vendors = {"Config": {"Entrypoint": list(ENTRYPOINT)}, "RepoDigests": ["corp/net@sha256:5"]}
     ours = {"Config": {"Entrypoint": None}, "RepoDigests": None}
-    held = {
-        "hostroot:1": Held("sha256:7", vendors),
-        "own:1": Held("sha256:8", ours, {"dlscale.lock.sha256": "a" * 64}),
-    }
+    held = {"hostroot:1": Held("sha256:7", vendors), "own:1": Held("sha256:8", ours, {"dlscale.lock.sha256": "a" * 64})}
     monkeypatch.setattr(docker, "connect", lambda: StandIn(held))
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(4))
     return held
@@ -279,10 +275,15 @@ def test_a_profiler_that_is_shown_already_is_not_mounted_twice(machine, monkeypa
     assert [mount.target for spec in launch(shown) for mount in spec.mounts] == [nsight]
 
 
-SCENES = {
-    "one-gpu": {"gpus": (1,)},
-    "two-emulated-nodes": {"gpus": (2,), "nodes": 2, "links": (GIGABIT,)},
-}
+SCENES = {"one-gpu": {"gpus": (1,)}, "two-emulated-nodes": {"gpus": (2,), "nodes": 2, "links": (GIGABIT,)}}
+
+
+def drawn(told):
+    """A dry run with an option and its value a line."""
+    return "".join(
+        line + "\n" if line.startswith("#") else " \\\n  ".join(_words(line.split())) + "\n\n"
+        for line in told.splitlines()
+    )
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -291,11 +292,7 @@ def test_a_dry_run_prints_the_exact_command_lines(machine, capsys, name):
     assert bench.dry_run(request(model="resnet50", precision="bf16", mounts=USR, **few, **SCENES[name])) == 0
     told = capsys.readouterr().out.replace(str(examples.ROOT), "/suite")
     told = told.replace(f"--user {job_user()}", f"--user {IMAGE_USER}")
-    told = re.sub(r"-tools-[0-9a-f]{12}", "-tools-0123456789ab", told)  # names what it is made of
-    lines = "".join(
-        line + "\n" if line.startswith("#") else " \\\n  ".join(_words(line.split())) + "\n\n"
-        for line in told.splitlines()
-    )
+    lines = drawn(re.sub(r"-tools-[0-9a-f]{12}", "-tools-0123456789ab", told))  # names what it is made of
     path = GOLDEN / f"{name}.txt"
     assert lines == expected(path, lines)
 

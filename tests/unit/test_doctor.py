@@ -7,16 +7,15 @@ answer, containers that get no GPU); a warning without its next step.
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import examples
 import pytest
 from rich.console import Console
 
-from runner.cluster.doctor import Finding, ImageFit, diagnose, to_json
+from runner.cluster.doctor import Finding, ImageFit, diagnose
+from runner.cluster.machine.local_node import Disk, Vitals
 from runner.cluster.machine.nvml import GpuHealth
-from runner.cluster.machine.vitals import Disk, Vitals
 from runner.commands.doctor import findings_table
 from runner.core.node import Hca, Nic
 from runner.engines.base import EngineFacts
@@ -204,17 +203,6 @@ def test_every_warning_has_a_next_step_but_an_engine_or_image_that_says_it_itsel
     }
     assert all(finding.next_step for finding in found if finding.level != "ok")
     assert not any(finding.next_step for finding in found if finding.level == "ok")
-
-
-def test_json_has_every_field():
-    found = (
-        Finding(level="warn", subject="memory", sentence="1 MiB", next_step="buy some"),
-        Finding(level="ok", subject="CPU", sentence="fast"),
-    )
-    assert json.loads(to_json(found)) == [
-        {"level": "warn", "subject": "memory", "sentence": "1 MiB", "next_step": "buy some"},
-        {"level": "ok", "subject": "CPU", "sentence": "fast", "next_step": None},
-    ]
 
 
 def test_the_table_reads_without_colour():

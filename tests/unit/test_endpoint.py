@@ -30,12 +30,13 @@ ROOT = Path(__file__).parents[2]
 
 # Stands in for ssh: takes `-L NEAR:FAR` and carries bytes between the two sockets until it is ended.
 FAKE_SSH = f"""#!{sys.executable}
-import os, socket, sys, threading
+import os, socket, sys, threading, time
 near, far = sys.argv[sys.argv.index("-L") + 1].split(":")
 print("Warning: this is no ssh", file=sys.stderr, flush=True)
 open(os.environ["FAKE_SSH_PID"], "w").write(str(os.getpid()))
 server = socket.socket(socket.AF_UNIX)
 server.bind(near)
+time.sleep(0.2)  # as long as a busy machine may leave it refusing connections
 server.listen()
 def carry(a, b):
     try:
@@ -190,13 +191,6 @@ def test_a_socket_that_nobody_listens_at_over_there(tmp_path, ssh):
     assert "start dockerd" in said
 
 
-def test_an_ssh_that_says_no_is_quoted(ssh):
-    ssh("#!/bin/sh\necho 'ssh: connect to host n1 port 22: Connection refused' >&2\nexit 255\n")
-    assert refusal(host("ssh://n1")) == (
-        "n1: no sshd listens there (ssh: connect to host n1 port 22: Connection refused); start it, or correct the port in the hosts file"
-    )
-
-
 def test_a_machine_without_ssh(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "there is no ssh on this machine" in refusal(host("ssh://n1"))
@@ -216,6 +210,7 @@ def test_an_ssh_that_never_comes_back(ssh, monkeypatch, tmp_path):
     ("words", "expected"),
     [
         ("bench@n1: Permission denied (publickey).", "without a password"),
+        ("ssh: connect to host n1 port 22: Connection refused", "no sshd listens there (ssh: connect to host"),
         ("No ED25519 host key is known for n1\nHost key verification failed.", "its host key is not known here"),
         ("REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "is not the one that is known"),
         ("ssh: connect to host n1 port 22: No route to host", "there is no way to it"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.engines.lines import AHEAD, CUT, LONGEST
+from runner.engines.base import AHEAD, CUT, LONGEST
 
 ROOT = Path(__file__).parents[2]
 MEBI = 2**20

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from examples import gpu_node, node
 
-from runner.cluster.hosts.clock import Clock
 from runner.cluster.hosts.connectivity import Unreachable
 from runner.cluster.hosts.findings import common_findings, host_findings, pair_findings, refused
 from runner.cluster.hosts.model import Endpoint, Host, Interface
+from runner.cluster.hosts.survey import Clock
 from runner.cluster.machine.nvml import PairAnswer
 from runner.core.node import Hca, Nic
 from runner.engines.base import EngineFacts
@@ -52,27 +52,18 @@ def test_a_host_that_is_well():
     assert found["n1 clock"].sentence == "0.002 s ahead of this machine's (± 0.003 s)"
     assert found["n1 interface eth0"].sentence == "virtual, up, speed unknown to its driver, MTU 1500, 10.1.0.1"
     assert "n1 interface br0" not in found
-
-
-def test_podman_on_a_host_is_named():
+    assert judged(clock=Clock(0.5, 0.01))["n1 clock"].level == "warn"
     podman = EngineFacts(name="docker", available=True, version="4.3.1", podman="Podman 4.3.1")
-    found = judged(engine=podman)["n1 engine"]
-    assert (found.level, "Podman 4.3.1" in found.sentence, bool(found.next_step)) == ("warn", True, True)
+    named = judged(engine=podman)["n1 engine"]
+    assert (named.level, "Podman 4.3.1" in named.sentence, bool(named.next_step)) == ("warn", True, True)
 
 
 def test_a_refusal_is_bad_and_keeps_its_next_step():
     found = judged(refusals=("n1: its clock is wrong; run chrony",))
-    assert (found["n1"].level, found["n1"].sentence, found["n1"].next_step) == (
-        "bad",
-        "its clock is wrong",
-        "run chrony",
-    )
+    said = (found["n1"].level, found["n1"].sentence, found["n1"].next_step)
+    assert said == ("bad", "its clock is wrong", "run chrony")
     finding = refused("n2", "n2: no sshd listens there (refused); start it")
     assert (finding.level, finding.subject, finding.next_step) == ("bad", "n2", "start it")
-
-
-def test_a_clock_that_is_off_is_a_warning():
-    assert judged(clock=Clock(0.5, 0.01))["n1 clock"].level == "warn"
 
 
 def test_gpus_adapters_and_pairs():

@@ -16,7 +16,7 @@ import pytest
 import test_plan
 from goldens import expected
 from records import record
-from test_launch import _words
+from test_custom_image import Silent, drawn
 
 from runner.cluster import cluster
 from runner.commands import doctor
@@ -124,11 +124,7 @@ def test_the_framework_is_found_by_the_packages_that_bring_it(monkeypatch, frame
     [
         (PYTHON, {"framework": "caffe"}, "ENGINE=host: caffe is no Python package that could be looked up; ask for"),
         (PYTHON, {"framework": "pytroch"}, "unknown FRAMEWORK 'pytroch'; did you mean pytorch? Known: pytorch"),
-        (
-            PYTHON,
-            {"framework": "mxnet"},
-            "ENGINE=host: /opt/torch/bin/python3 has no mxnet; put a python3 first on PATH",
-        ),
+        (PYTHON, {"framework": "mxnet"}, "ENGINE=host: /opt/torch/bin/python3 has no mxnet; put a python3 first on"),
         (None, {}, "ENGINE=host: no python3 but the suite's own is on PATH; put one there that has torch, or leave"),
         (PYTHON, {"strategy": "horovod"}, "ENGINE=host: /opt/torch/bin/python3 has no horovod; install it there"),
     ],
@@ -144,10 +140,6 @@ def test_what_is_not_there_is_refused_in_one_sentence(monkeypatch, python, asked
 MOUNT = (Mount(source="/opt", target="/opt"),)
 
 
-def refuse_as_the_command_line_does(request):
-    refuse_contradictions(request)
-
-
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
@@ -161,9 +153,8 @@ def refuse_as_the_command_line_does(request):
     ],
 )
 def test_what_picks_an_image_or_another_machine_is_refused(asked, says):
-    request = Request.model_validate({"engine": "host"} | asked)
     with pytest.raises(RequestError) as caught:
-        refuse_as_the_command_line_does(request)
+        refuse_contradictions(Request.model_validate({"engine": "host"} | asked))
     assert str(caught.value).startswith(says)
 
 
@@ -202,11 +193,6 @@ def test_a_trial_is_named_by_the_version_and_is_none_of_an_image_of_that_version
     assert support_matrix([image], [ran]) != support_matrix([image], [])
 
 
-class Silent:
-    def stage(self, text):
-        pass
-
-
 def test_preparing_takes_it_as_it_is(monkeypatch):
     monkeypatch.setattr(host_software, "find_host_python", lambda: PYTHON)
     monkeypatch.setattr(cluster, "inspect_local", lambda: examples.gpu_node(1))
@@ -237,11 +223,7 @@ def test_a_dry_run_prints_the_exact_command_lines(monkeypatch, capsys, name):
     few = {"batch": 64, "iterations": 40, "warmup": 4, "telemetry_hz": 0, "repeat": 1}
     asked = Request.model_validate({"framework": "pytorch", "engine": "host"} | few | SCENES[name])
     assert bench.dry_run(asked) == 0
-    told = capsys.readouterr().out.replace(str(examples.ROOT), "/suite")
-    lines = "".join(
-        line + "\n" if line.startswith("#") else " \\\n  ".join(_words(line.split())) + "\n\n"
-        for line in told.splitlines()
-    )
+    lines = drawn(capsys.readouterr().out.replace(str(examples.ROOT), "/suite"))
     path = GOLDEN / f"{name}.txt"
     assert lines == expected(path, lines)
 

@@ -13,7 +13,7 @@ from runner.core import yamlfile
 from runner.core.errors import RequestError
 from runner.experiments.overhead.raw import read_overhead
 from runner.experiments.studies.reproduction import read_reproduction
-from runner.images.archive import Manifest
+from runner.images.build import Manifest
 from runner.images.versions import VersionsFile
 from runner.report.block import code, escaped, line
 

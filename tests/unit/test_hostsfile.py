@@ -1,19 +1,21 @@
 """HOSTS in its three forms.
 
 Prevents: nodes in another order than the list's; a host that counts twice; a mistyped key that silently does not apply; an engine
-that anybody on the network may use; an ssh option smuggled in as a host name; a plan for hardware that nobody claimed.
+that anybody on the network may use; an ssh option smuggled in as a host name; a plan for hardware that nobody claimed; a job that is sent over an interface
+or adapter that is not there; more ranks than devices on a node; a second address of an interface that is taken for none.
 """
 
 from pathlib import Path
 
 import pytest
+from examples import gpu_node, node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.cluster.hosts.claims import declared_node
 from runner.cluster.hosts.hostsfile import load_hosts
-from runner.cluster.hosts.model import Endpoint, GpuClaim, Interface, read_url
+from runner.cluster.hosts.model import Endpoint, GpuClaim, Host, Interface, declared_node, read_url, unmet
 from runner.core.errors import RequestError
+from runner.core.node import Hca, Nic
 from runner.core.wire import Link
 
 ROOT = Path(__file__).parents[2]
@@ -167,26 +169,6 @@ def test_a_list_on_the_command_line():
     assert hosts.source == "b:4, a ,bench@10.0.0.7:2,localhost:1"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("a:4,,b:4", "'' is no host"),
-        ("a:4,a:2", "a is listed twice"),
-        ("a:0", "slots of a are '0'"),
-        ("a:x", "slots of a are 'x'"),
-        ("a:4097", "slots of a=4097 is more than can be taken; 4096 is the most"),
-        ("a:" + "9" * 5000, "is more than can be taken"),
-        ("a:", "slots of a are ''"),
-        ("-oX:4", "'-oX' is no host name"),
-        ("-x@a:4", "'-x' is no user name"),
-    ],
-)
-def test_a_list_that_is_wrong(text, words):
-    said = refusal(text)
-    assert said.startswith(f"HOSTS={text}: ")
-    assert words in said
-
-
 def test_an_open_mpi_hostfile(tmp_path):
     text = "# the rack\n\nn2 slots=4   # the good one\nbench@n1 slots = 2 max_slots=4\nn3\n"
     hosts = load_hosts(str(write(tmp_path, text, "hostfile")))
@@ -200,7 +182,17 @@ def test_an_open_mpi_hostfile(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("# nobody\n", "names no host"),
+        ("a:4,,b:4", "'' is no host"),
+        ("a:4,a:2", "a is listed twice"),
+        ("a:0", "slots of a are '0'"),
+        ("a:x", "slots of a are 'x'"),
+        ("a:4097", "slots of a=4097 is more than can be taken; 4096 is the most"),
+        ("a:" + "9" * 5000, "is more than can be taken"),
+        ("a:", "slots of a are ''"),
+        ("-oX:4", "'-oX' is no host name"),
+        ("-x@a:4", "'-x' is no user name"),
+        # From here on in a file.
+        ("# nobody\n", ": names no host"),
         ("a slots=4\nb slots=x\n", ":2: slots of b are 'x'"),
         ("a slots=4\na slots=4\n", ":2: a is listed twice"),
         ("a slot=4\n", ":1: unknown word 'slot=4'"),
@@ -208,10 +200,10 @@ def test_an_open_mpi_hostfile(tmp_path):
         ("^a\n", ":1: '^a' is no host name"),
     ],
 )
-def test_a_hostfile_that_is_wrong(tmp_path, text, words):
-    path = write(tmp_path, text, "hostfile")
-    said = refusal(path)
-    assert said.startswith(str(path))
+def test_a_list_or_hostfile_that_is_wrong(tmp_path, text, words):
+    place = str(write(tmp_path, text, "hostfile")) if "\n" in text else text
+    said = refusal(place)
+    assert said.removeprefix("HOSTS=").startswith(place)
     assert words in said
 
 
@@ -267,3 +259,55 @@ def test_a_list_may_be_longer_than_a_files_name():
     """Asking whether such a "path" exists is an error of the operating system (ENAMETOOLONG), not an answer."""
     names = [f"node-{index:03}" for index in range(200)]
     assert [host.name for host in load_hosts(",".join(f"{name}:4" for name in names)).hosts] == names
+
+
+NICS = (
+    Nic(name="lo", state="unknown", speed_mbit=None, mtu=65536, kind="loopback", address="127.0.0.1"),
+    Nic(name="eno1", state="up", speed_mbit=10000, mtu=1500, kind="ethernet", address="10.1.0.1"),
+)
+HCAS = (Hca(name="mlx5_0", port=1, state="ACTIVE", link_layer="InfiniBand", rate="100 Gb/sec (4X EDR)"),)
+
+
+def host(**claims):
+    return Host(name="n1", endpoint=Endpoint(url="ssh://n1"), **claims)
+
+
+def said(the_host, the_node):
+    return unmet(the_host, the_node, local=("10.1.0.1", "10.1.0.99", "127.0.0.1"))
+
+
+def test_a_node_that_has_what_is_claimed():
+    claims = host(
+        slots=4,
+        cpus=16,
+        gpus=GpuClaim(count=4),
+        interfaces={"ethernet": Interface(name="eno1", address="10.1.0.99")},
+        hcas=("mlx5_0", "mlx5_0:1"),
+    )
+    assert said(claims, gpu_node(4, nics=NICS, hcas=HCAS)) == ()
+
+
+@pytest.mark.parametrize(
+    ("claims", "words"),
+    [
+        ({"interfaces": {"infiniband": Interface(name="ib0")}}, "names ib0 for infiniband, and it has no such"),
+        (
+            {"interfaces": {"ethernet": Interface(name="eno1", address="10.9.9.9")}},
+            "gives eno1 the address 10.9.9.9, and it has no such address; it has 10.1.0.1, 10.1.0.99, 127.0.0.1",
+        ),
+        ({"hcas": ("mlx5_1",)}, "the adapter mlx5_1, and it has none of that name; it has mlx5_0:1"),
+        ({"hcas": ("mlx5_0:2",)}, "the adapter mlx5_0:2"),
+        ({"gpus": GpuClaim(count=8)}, "claims 8 GPUs, and it has 4"),
+        ({"cpus": 64}, "claims 64 cpus, and it has 16"),
+        ({"slots": 17}, "gives it 17 slots, and it has 16 devices"),
+    ],
+)
+def test_what_is_not_there_is_named(claims, words):
+    (sentence,) = said(host(**claims), gpu_node(4, nics=NICS, hcas=HCAS))
+    assert sentence.startswith("n1: ")
+    assert words in sentence
+
+
+def test_why_there_are_no_gpus_is_said():
+    (sentence,) = said(host(gpus=GpuClaim(count=4)), node(gpu_reason="its engine hands out none"))
+    assert "it has 0 (its engine hands out none)" in sentence

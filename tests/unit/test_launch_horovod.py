@@ -10,7 +10,7 @@ from goldens import expected
 from test_launch import GOLDEN, _words
 from test_launch_nodes import GPU, cpu_nodes, gpu_nodes, infiniband, program, two
 
-from runner.cluster.emulate import emulated_nodes
+from runner.cluster.cluster import emulated_nodes
 from runner.engines import docker_options
 from runner.plan.launch import horovod, launch
 

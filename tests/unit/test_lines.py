@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.engines.lines import CUT, LONGEST, Splitter
+from runner.engines.base import CUT, LONGEST, Splitter
 
 
 def texts(*pieces):

@@ -48,8 +48,5 @@ def test_labels():
     assert Link(rate_mbit=1000, delay_ms=0.2, emulated=True).label == "emulated 1gbit 200us"
     assert Link(rate_mbit=100_000, emulated=False).label == "100gbit"
     assert not Link(emulated=False).label
-
-
-def test_a_link_without_a_rate_or_with_none_of_its_own_is_refused():
     with pytest.raises(ValueError):
         Link(rate_mbit=0, emulated=True)

@@ -22,14 +22,11 @@ SECOND = Gpu(index=1, uuid="GPU-aabb-2222", name="Tesla P100", memory_mib=16_384
 
 def test_every_gpu_with_its_driver(tmp_path):
     nvml = FakeNvml(CARDS, cuda=12040)
-    found = read_gpus(ask_nvml(nvml), sys_root=tmp_path)
-    assert found.gpus == (FIRST, SECOND)
-    assert (found.driver, found.cuda_driver, found.reason) == ("580.159.03", "12.4", None)
+    answers = ask_nvml(nvml)
+    assert read_gpus(answers, sys_root=tmp_path) == ((FIRST, SECOND), None)
+    assert (answers.driver, answers.cuda_driver) == ("580.159.03", "12.4")
     assert nvml.open == 0
-
-
-def test_old_bindings_answer_in_bytes():
-    assert read_gpus(ask_nvml(FakeNvml([], driver=b"450.80.02"))).driver == "450.80.02"
+    assert ask_nvml(FakeNvml([], driver=b"450.80.02")).driver == "450.80.02"  # as old bindings answer
 
 
 @pytest.mark.parametrize(
@@ -46,19 +43,20 @@ def test_old_bindings_answer_in_bytes():
 def test_a_machine_without_a_driver_is_ordinary_unless_a_gpu_is_on_its_bus(tmp_path, error, on_bus, reason):
     bus = "sys/bus/pci/devices/0000:01:00.0"
     write_tree(tmp_path, {f"{bus}/vendor": "0x10de", f"{bus}/class": "0x030200"} if on_bus else {})
-    found = read_gpus(ask_nvml(FakeNvml([], broken=error)), sys_root=tmp_path)
-    assert (found.gpus, found.driver, found.reason) == ((), None, reason)
+    answers = ask_nvml(FakeNvml([], broken=error))
+    assert (answers.driver, answers.cuda_driver) == (None, None)
+    assert read_gpus(answers, sys_root=tmp_path) == ((), reason)
 
 
 def test_hidden_gpus_are_said_to_be_hidden():
     found = read_gpus(ask_nvml(FakeNvml(CARDS)), visible="")
-    assert (found.gpus, found.reason) == ((), "CUDA_VISIBLE_DEVICES='' hides every GPU (2 here)")
+    assert found == ((), "CUDA_VISIBLE_DEVICES='' hides every GPU (2 here)")
 
 
 def test_a_driver_that_fails_in_mid_answer_is_closed():
     nvml = FakeNvml(CARDS)
     nvml.nvmlDeviceGetUUID = lambda card: (_ for _ in ()).throw(nvml.NVMLError("GPU is lost"))
-    assert read_gpus(ask_nvml(nvml)).reason == "the NVIDIA driver answers with an error: GPU is lost"
+    assert read_gpus(ask_nvml(nvml))[1] == "the NVIDIA driver answers with an error: GPU is lost"
     assert nvml.open == 0
 
 
@@ -88,7 +86,7 @@ def test_health_names_what_holds_clocks_down_and_who_computes():
         Card("GPU-c", reasons=-1),
     ]
     answers = ask_nvml(FakeNvml(cards))
-    hot, busy = read_health(answers, read_gpus(answers).gpus)  # the third will not say
+    hot, busy = read_health(answers, read_gpus(answers)[0])  # the third will not say
     assert (hot.index, hot.slowdowns, hot.processes) == (0, ("power cap", "hardware thermal slowdown"), ())
     assert (busy.index, busy.slowdowns, busy.processes) == (1, (), (4711,))
     assert read_health(ask_nvml(FakeNvml([], broken="gone since")), [FIRST]) == ()
@@ -113,12 +111,9 @@ def test_codes_in_words(codes, kind):
     assert pair(**codes).kind == kind
 
 
-def test_a_matrix_of_one_kind_is_one_word():
-    assert describe_pairs([pair(a, b, nvlink=0) for a in range(4) for b in range(a + 1, 4)]) == "all 6 pairs: NVLink"
-
-
 def test_the_c4130_of_the_study():
-    """Configuration G: "only GPU 1 and GPU 2, and GPU3 and GPU 4 have peer-to-peer accesses"."""
+    """Pairs of one kind are one word. Configuration G: "only GPU 1 and GPU 2, and GPU3 and GPU 4 have peer-to-peer accesses"."""
+    assert describe_pairs([pair(a, b, nvlink=0) for a in range(4) for b in range(a + 1, 4)]) == "all 6 pairs: NVLink"
     near = {(0, 1), (2, 3)}
     pairs = [
         pair(a, b, ancestor=10) if (a, b) in near else pair(a, b, read=1, ancestor=50)

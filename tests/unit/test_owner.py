@@ -36,15 +36,13 @@ def test_a_runner_is_alive_until_it_is_killed(other):
     assert owner.state(owner.own()) == "alive"
     assert owner.state(other.owner) == "alive"
     assert other.owner != owner.own()
+    assert owner.signed({LABEL_RUN: "run"}) == {LABEL_RUN: "run", LABEL_RUNNER: owner.own()}
+    assert owner.state(changed(other.owner, -1, "1")) == "gone"  # its number was given again to another
     other.kill()
     os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
     assert owner.state(other.owner) == "gone"
     other.wait()
     assert owner.state(other.owner) == "gone"
-
-
-def test_a_number_that_was_given_again_is_another_runner(other):
-    assert owner.state(changed(other.owner, -1, "1")) == "gone"
 
 
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["boot, and so the host", "PID namespace", "time namespace"])
@@ -89,7 +87,3 @@ def test_a_proc_of_another_namespace_makes_nobody_an_owner(other, monkeypatch):
     assert owner.own() is None
     assert owner.state(other.owner) == "unknown"
     assert owner.signed({LABEL_RUN: "run"}) == {LABEL_RUN: "run"}
-
-
-def test_labels_say_whose_a_thing_is():
-    assert owner.signed({LABEL_RUN: "run"}) == {LABEL_RUN: "run", LABEL_RUNNER: owner.own()}

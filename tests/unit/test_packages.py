@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from runner.core.errors import DlscaleError, RequestError
-from runner.images import base, packages
+from runner.images import base
+from runner.images.base import check_packages, write_packages
 from runner.images.catalog import load_images
 from runner.images.lock import check_lock
-from runner.images.packages import check_packages, write_packages
 
 CATALOG = load_images(Path(__file__).parents[2])
 CAFFE = CATALOG.find("caffe", "1.0", "cpu")
@@ -27,7 +27,7 @@ def image(tmp_path, monkeypatch):
         return client
 
     monkeypatch.setattr(base, "run_confined", run)
-    monkeypatch.setattr(packages, "ensure_base", lambda *_, **__: "sha256:base")
+    monkeypatch.setattr(base, "ensure_base", lambda *_, **__: "sha256:base")
     return CAFFE.model_copy(update={"directory": tmp_path / "images" / "caffe" / "1.0"})
 
 

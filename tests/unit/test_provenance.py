@@ -26,8 +26,8 @@ from runner.cluster.machine.local_node import inspect_local
 from runner.cluster.machine.provenance import collect, programs_sha256, read_host, read_processor, tree_sha256
 from runner.core.events import Env
 from runner.core.node import Processor
-from runner.core.provenance import SUITE_ROOT, Git, Provenance
-from runner.engines.git import read_git
+from runner.core.provenance import Git, Provenance
+from runner.engines.process import read_git
 
 
 def tool(*argv: str, cwd: Path | None = None) -> str:
@@ -50,8 +50,15 @@ def checkout(tmp_path, monkeypatch):
     return path
 
 
-def test_git_commit_and_branch(checkout):
-    assert read_git(checkout) == Git(commit=tool("git", "rev-parse", "HEAD", cwd=checkout), dirty=False, branch="trunk")
+def test_git_tells_commit_and_branch_and_nothing_where_there_is_none(checkout, tmp_path, monkeypatch):
+    commit = tool("git", "rev-parse", "HEAD", cwd=checkout)
+    assert read_git(checkout) == Git(commit=commit, dirty=False, branch="trunk")
+    tool("git", "checkout", "-q", "--detach", cwd=checkout)
+    assert read_git(checkout).branch is None
+    nothing = Git(commit=None, dirty=None, branch=None)
+    assert read_git(tmp_path) == nothing
+    monkeypatch.setenv("PATH", "")  # no git
+    assert read_git(checkout) == nothing
 
 
 @pytest.mark.parametrize(
@@ -61,20 +68,6 @@ def test_git_is_dirty_by_changed_and_new_files_but_not_by_ignored_ones_or_record
     """A vouched-for results directory is not ignored by git, and a run's own record made the next run's commit look changed."""
     write_tree(checkout, {file: "changed"})
     assert read_git(checkout).dirty is dirty
-
-
-def test_git_detached_head_has_no_branch(checkout):
-    tool("git", "checkout", "-q", "--detach", cwd=checkout)
-    assert read_git(checkout).branch is None
-
-
-def test_git_outside_a_checkout_says_nothing(tmp_path):
-    assert read_git(tmp_path) == Git(commit=None, dirty=None, branch=None)
-
-
-def test_git_without_git_says_nothing(checkout, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    assert read_git(checkout) == Git(commit=None, dirty=None, branch=None)
 
 
 def test_host_against_the_python_library_and_psutil():
@@ -147,9 +140,8 @@ def test_host_of_a_server_with_two_sockets_and_hyperthreads(tmp_path):
 
 def test_host_of_a_guest_names_its_hypervisor(tmp_path):
     write_tree(tmp_path, SERVER | {"proc/cpuinfo": "flags\t\t: fpu hypervisor", "sys/class/dmi/id/sys_vendor": "QEMU"})
-    assert (
-        read_host(inspect_local(sys_root=tmp_path, nvml=FakeNvml([])), tmp_path).virtualization == "hypervisor (QEMU)"
-    )
+    host = read_host(inspect_local(sys_root=tmp_path, nvml=FakeNvml([])), tmp_path)
+    assert host.virtualization == "hypervisor (QEMU)"
 
 
 def test_host_that_says_nothing_is_not_guessed_at(tmp_path):
@@ -197,11 +189,6 @@ def test_what_the_training_program_says_is_added(checkout):
     assert (added.cuda, added.cudnn, added.nccl) == ("12.4", "9.1.0", "2.21.5")
     assert added.host == found.host
     assert found.framework is None
-
-
-def test_the_suite_is_found_where_it_lies():
-    assert (SUITE_ROOT / "runner" / "cluster" / "machine" / "provenance.py").is_file()
-    assert (SUITE_ROOT / "workloads" / "events.py").is_file()
 
 
 def test_tree_hash_by_hand(tmp_path):
@@ -271,10 +258,7 @@ def test_the_first_processor_is_read_with_the_instructions_that_count(tmp_path):
         flags=("sse2", "avx", "fma", "avx2", "avx512f", "avx512_bf16", "amx_bf16"),
         core_threads=("0,2", "1,3"),
     )
-
-
-def test_without_a_topology_no_cores_are_told(tmp_path):
-    assert read_processor(write_tree(tmp_path, {"proc/cpuinfo": CPUINFO})).core_threads == ()
+    assert read_processor(write_tree(tmp_path / "no topology", {"proc/cpuinfo": CPUINFO})).core_threads == ()
 
 
 @pytest.mark.parametrize("cpuinfo", ["", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40"])

@@ -4,16 +4,15 @@ keeps quiet about a shaped link; an engine that shares the machine's containers;
 
 import json
 import os
-import re
 
 import pytest
 import typer.testing
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from testbed import files, layout, network, teardown, tools
+from testbed import layout, network, teardown, tools
 from testbed.cli import read_link, rig
-from testbed.rig import core_groups
+from testbed.rig import Rig, core_groups
 
 from runner.cluster.hosts.hostsfile import load_hosts
 from runner.cluster.hosts.model import Endpoint
@@ -44,20 +43,13 @@ def test_everything_has_the_place_that_its_numbers_say(two, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("second", "bridges", "address", "networks"),
-    [
-        ("none", {"eth0": "br0"}, None, ("10.77.0.0/24",)),
-        ("same", {"eth0": "br0", "eth1": "br0"}, "10.77.0.111", ("10.77.0.0/24",)),
-        ("other", {"eth0": "br0", "eth1": "br1"}, "10.78.0.11", ("10.77.0.0/24", "10.78.0.0/24")),
-    ],
+    ("second", "bridges", "address"),
+    [("none", {"eth0": "br0"}, None), ("same", {"eth0": "br0", "eth1": "br0"}, "10.77.0.111")],
 )
-def test_a_second_interface_is_in_the_first_s_network_or_in_one_of_its_own(
-    tmp_path, second, bridges, address, networks
-):
+def test_a_second_interface_may_be_in_the_first_s_network(tmp_path, second, bridges, address):
     rig = layout.plan(number=0, nodes=1, parent=tmp_path, second=second)
-    assert rig.bridges == bridges
+    assert (rig.bridges, rig.networks) == (bridges, ("10.77.0.0/24",))
     assert rig.nodes[0].addresses.get("eth1") == address
-    assert rig.networks == networks
 
 
 def test_the_largest_rigs_of_all_numbers_share_no_name_address_or_path(tmp_path):
@@ -123,7 +115,7 @@ def test_threads_of_one_core_are_kept_together(tmp_path, monkeypatch):
     ],
 )
 def test_the_hosts_file_is_what_hosts_reads_and_tells_of_a_shaped_link(two, tmp_path, link, expected):
-    text = files.hosts_yaml(two.nodes, way="ssh", link=link, number=3)
+    text = layout.hosts_yaml(two.nodes, way="ssh", link=link, number=3)
     assert yaml.safe_load(text).get("link") == expected
     path = tmp_path / "hosts.yaml"
     path.write_text(text)
@@ -133,7 +125,7 @@ def test_the_hosts_file_is_what_hosts_reads_and_tells_of_a_shaped_link(two, tmp_
     assert read.hosts[0].endpoint.ssh_config == tmp_path / "ssh_config"
     assert read.hosts[0].interfaces["ethernet"].name == "eth0"
     assert read.hosts[0].cpus == 2
-    path.write_text(files.hosts_yaml(two.nodes[:1], way="unix", link=link, number=3))
+    path.write_text(layout.hosts_yaml(two.nodes[:1], way="unix", link=link, number=3))
     assert load_hosts(str(path)).hosts[0].endpoint == Endpoint(url="unix:///run/dlscale-rig/3/n1/docker.sock")
 
 
@@ -145,7 +137,7 @@ def test_a_node_s_engine_shares_the_machine_s_gpus_and_registries_and_nothing_el
         "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},
         "live-restore": True,
     }
-    settings = json.loads(files.engine_config(two.nodes[0], machine=machine))
+    settings = json.loads(layout.engine_config(two.nodes[0], machine=machine))
     assert settings["features"] == {"cdi": True}
     assert settings["runtimes"] == {"nvidia": {"path": "nvidia-container-runtime"}}
     assert settings["data-root"] == str(two.nodes[0].data / "docker")
@@ -153,11 +145,11 @@ def test_a_node_s_engine_shares_the_machine_s_gpus_and_registries_and_nothing_el
     assert settings["containerd"] == "/run/dlscale-rig/3/n1/containerd.sock"
     assert settings["cgroup-parent"] == "/dlrig3-n1"
     assert "live-restore" not in settings
-    assert 'address = "/run/dlscale-rig/3/n1/containerd.sock"\n' in files.containerd_config(two.nodes[0])
+    assert 'address = "/run/dlscale-rig/3/n1/containerd.sock"\n' in layout.containerd_config(two.nodes[0])
 
 
 def test_an_ssh_server_listens_at_its_node_s_address_alone(two):
-    lines = files.sshd_config(two.nodes[1], authorized=two.run / "authorized_keys", pam=False).splitlines()
+    lines = layout.sshd_config(two.nodes[1], authorized=two.run / "authorized_keys", pam=False).splitlines()
     assert [line for line in lines if line.startswith("ListenAddress")] == ["ListenAddress 10.77.3.12:22"]
     assert "AuthenticationMethods publickey" in lines
     assert "AuthorizedKeysFile /run/dlscale-rig/3/authorized_keys" in lines
@@ -234,9 +226,7 @@ def test_what_would_not_go_is_named_in_a_sentence_s_length():
 
 def test_the_number_of_nodes_has_an_end(monkeypatch):
     monkeypatch.setattr("testbed.rig.refuse_unfit", lambda: None)
-    from testbed.rig import Rig
-
-    with pytest.raises(RequestError, match=re.escape("NODES=65 asked of the rig, which has 1 to 64 nodes")):
+    with pytest.raises(RequestError, match="NODES=65 asked of the rig, which has 1 to 64 nodes"):
         Rig.up(nodes=65)
 
 

@@ -15,40 +15,34 @@ def link(**what):
 
 
 @pytest.mark.parametrize(
-    ("rate_mbit", "words"),
+    ("held_to", "steps"),
     [
+        (None, []),
+        (link(), []),
         # 1 ms of 12.5 MB/s is less than a packet; 200 ms of it are 2.5 MB.
-        (100.0, "root handle 1: tbf rate 100mbit burst 73728b limit 2573728b"),
+        (link(rate_mbit=100), ["root handle 1: tbf rate 100mbit burst 73728b limit 2573728b"]),
         # 1 ms of 125 MB/s; 200 ms of it are 25 MB.
-        (1000.0, "root handle 1: tbf rate 1gbit burst 125000b limit 25125000b"),
+        (link(rate_mbit=1000), ["root handle 1: tbf rate 1gbit burst 125000b limit 25125000b"]),
         # 1 ms of 12.5 GB/s; 200 ms of it would be 2.5 GB.
-        (100_000.0, "root handle 1: tbf rate 100gbit burst 12500000b limit 1073741824b"),
+        (link(rate_mbit=100_000), ["root handle 1: tbf rate 100gbit burst 12500000b limit 1073741824b"]),
+        (link(delay_ms=0.2), ["root handle 1: netem delay 200us limit 10000"]),
+        # On a kernel that has netem: 95.6 Mbit/s of payload and 5.2 ms there and back with this on one of two ends.
+        (
+            link(rate_mbit=100, delay_ms=5),
+            [
+                "root handle 1: netem delay 5ms limit 10000",
+                "parent 1:1 handle 10: tbf rate 100mbit burst 73728b limit 2573728b",
+            ],
+        ),
     ],
 )
-def test_a_rate_is_a_token_bucket(rate_mbit, words):
-    assert [" ".join(found) for found in qdiscs(link(rate_mbit=rate_mbit))] == [words]
-
-
-def test_a_delay_alone_is_netem():
-    assert [" ".join(found) for found in qdiscs(link(delay_ms=0.2))] == ["root handle 1: netem delay 200us limit 10000"]
-
-
-def test_what_is_delayed_waits_for_its_turn_after_that():
-    """Checked on a kernel that has netem: 95.6 Mbit/s of payload and 5.2 ms there and back with 100mbit and 5ms on one of two ends."""
-    assert [" ".join(found) for found in qdiscs(link(rate_mbit=100, delay_ms=5))] == [
-        "root handle 1: netem delay 5ms limit 10000",
-        "parent 1:1 handle 10: tbf rate 100mbit burst 73728b limit 2573728b",
-    ]
+def test_a_rate_is_a_token_bucket_after_what_delays(held_to, steps):
+    assert [" ".join(found) for found in qdiscs(held_to)] == steps
 
 
 def test_the_far_end_of_a_link_holds_the_rate_and_does_not_delay_again():
     assert qdiscs(link(rate_mbit=100, delay_ms=5), delayed=False) == qdiscs(link(rate_mbit=100))
     assert qdiscs(link(delay_ms=5), delayed=False) == ()
-
-
-def test_links_as_they_are_need_nothing():
-    assert qdiscs(None) == ()
-    assert qdiscs(link()) == ()
 
 
 @given(st.floats(min_value=0.001, max_value=1e6))

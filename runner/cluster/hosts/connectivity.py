@@ -39,15 +39,10 @@ class _Answer(Frozen):
 
 
 def end_of(seen: Surveyed, wire: str | None) -> NodeEnd:
-    """A node's end of a wire.
+    """A node's end of a wire; raises RequestError where it has no such interface, or that has no address.
 
-    Args:
-        seen: the node.
-        wire: an interface's name, or a role of the hosts file; None for the role `ethernet`, else the first interface that is no
-            loopback and has an address.
-
-    Raises:
-        RequestError: the node has no such interface, or that has no address.
+    `wire` is an interface's name or a role of the hosts file. None is the role `ethernet`, else the first interface that is no loopback
+    and has an address.
     """
     name = seen.host.name
     roles = {str(role): interface for role, interface in seen.host.interfaces.items()}
@@ -129,10 +124,7 @@ class Unreachable:
     """One node that could not reach another.
 
     Attributes:
-        source, target: the nodes' names.
-        iface: the source's interface.
         source_state, target_state: the kernel's operstate of their interfaces; None where nobody could look.
-        reason: in the words of the operating system, or of the source's engine.
     """
 
     source: str

@@ -25,11 +25,7 @@ PAUSE_S = 0.2
 
 
 def bound(own: dict[str, Any], port: int) -> socket.socket:
-    """A socket on the node's own end of the wire.
-
-    Raises:
-        OSError: the address is not this node's, or the port is taken.
-    """
+    """A socket on the node's own end of the wire; raises OSError."""
     end = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     with contextlib.suppress(OSError):  # before Linux 5.7 this takes a capability that the container does not have
         end.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, own["iface"].encode())

@@ -7,6 +7,7 @@ channel of it. It ends with the runner, and with it the leases of the node's job
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import shutil
 import tempfile
@@ -30,25 +31,17 @@ _LOGIN_S: Final = 30.0
 
 _Table: TypeAlias = tuple[tuple[str, str, str], ...]
 _UP: Final = "see that it is up and that no firewall is in between"
-# OpenSSH's last words, what they mean, and what helps. The first that fits; `{try_it}` is the command that shows the same by hand.
+# OpenSSH's last words as a pattern, what they mean, and what helps. The first that fits; `{try_it}` is the command that shows the same by hand.
 _SSH: Final[_Table] = (
     ("lease: ssh:", "there is no ssh on this machine", "install it (apt-get install openssh-client)"),
     (
         "IDENTIFICATION HAS CHANGED",
         "its host key is not the one that is known",
-        "find out why before you trust it: {try_it}",
+        "find out why, then trust it: {try_it}",
     ),
     ("Host key verification failed", "its host key is not known here", "check it and accept it once: {try_it}"),
-    (
-        "Permission denied",
-        "it does not let this user in without a password",
-        "give ssh a key for it, until this works: {try_it}",
-    ),
-    (
-        "Too many authentication failures",
-        "it was offered too many keys",
-        "name the right one in ssh's configuration: {try_it}",
-    ),
+    ("Permission denied", "it does not let this user in without a password", "give ssh a key for it: {try_it}"),
+    ("Too many authentication", "it was offered too many keys", "name the right one in ssh's configuration: {try_it}"),
     ("Connection refused", "no sshd listens there", "start it, or correct the port in the hosts file"),
     ("Could not resolve hostname", "its name is not known", "correct it in the hosts file, or add it to /etc/hosts"),
     ("timed out", "it does not answer", f"{_UP}: {{try_it}}"),
@@ -63,7 +56,7 @@ _CHANNEL: Final[_Table] = (
     ("administratively prohibited", "its sshd forwards no sockets", "allow it there: AllowStreamLocalForwarding yes"),
     (
         "open failed",
-        "no engine listens at {socket} there, or its user may not use it",
+        "no engine listens at {socket} there, or not for its user",
         "start dockerd, and add the user to group docker",
     ),
 )
@@ -78,8 +71,7 @@ _DIRECT: Final[_Table] = (
         "its certificate is not one of the authority in `ca`",
         "correct `tls` in the hosts file",
     ),
-    ("ALERT_UNKNOWN_CA", "it does not accept our certificate", "correct `tls` in the hosts file"),
-    ("CERTIFICATE_REQUIRED", "it does not accept our certificate", "correct `tls` in the hosts file"),
+    ("ALERT_UNKNOWN_CA|CERTIFICATE_REQUIRED", "it does not accept our certificate", "correct `tls` in the hosts file"),
     ("doesn't match", "its certificate is for another name", "write the name that the certificate has into `engine`"),
     ("SSL", "its engine and this machine do not agree on TLS", "correct `tls` and the port in the hosts file"),
     ("Name or service not known", "its name is not known", "correct it in the hosts file, or add it to /etc/hosts"),
@@ -87,18 +79,12 @@ _DIRECT: Final[_Table] = (
     ("unreachable", "there is no way to its network", "see that this machine's own interface is up"),
     ("connect timeout", "it does not answer", _UP),
     ("timed out", "its engine takes the connection and does not answer", "look at dockerd's log there"),
-    ("RemoteDisconnected", "its engine closed the connection", "look at dockerd's log there"),
-    ("Connection reset", "its engine closed the connection", "look at dockerd's log there"),
+    ("RemoteDisconnected|Connection reset", "its engine closed the connection", "look at dockerd's log there"),
 )
 
 
 class Connection:
-    """A client of one node's engine, and the tunnel to it if there is one.
-
-    Attributes:
-        host: the node.
-        client: of its engine.
-    """
+    """A client of one node's engine, and the tunnel to it if there is one."""
 
     def __init__(self, host: Host, client: Client, *, tunnel: Tunnel | None, undo: contextlib.ExitStack) -> None:
         self.host = host
@@ -137,11 +123,7 @@ class Connection:
 
 
 def connect(host: Host) -> Connection:
-    """Reach a node's engine.
-
-    Raises:
-        RequestError: it can't be reached; the sentence names the node, the reason in the words of whoever gave it, and what helps.
-    """
+    """Reach a node's engine; raises RequestError."""
     with contextlib.ExitStack() as undo:
         tunnel = None
         if host.endpoint.address.scheme == "ssh":
@@ -194,8 +176,8 @@ def engine_sentence(host: Host, error: str, *, words: str) -> str:
 
 def _explained(table: _Table, words: str, quoted: str, **names: str) -> str | None:
     """The first row that fits, as the end of a sentence."""
-    for fragment, meaning, step in table:
-        if fragment in words:
+    for pattern, meaning, step in table:
+        if re.search(pattern, words):
             return f"{meaning.format(**names)} ({quoted}); {step.format(**names)}"
     return None
 

@@ -34,13 +34,7 @@ def refused(name: str, sentence: str) -> Finding:
 def host_findings(
     seen: Surveyed, *, images: Mapping[str, ImageState], refusals: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """Judge one host that answers.
-
-    Args:
-        seen: the host.
-        images: of the suite's images that this machine has, which is there in what state.
-        refusals: why it can't be used, each a sentence that names it.
-    """
+    """Judge one host that answers; `images` are those that this machine has, `refusals` sentences on why it can't be used."""
     name, node, engine = seen.host.name, seen.node, seen.engine
     yield from (refused(name, sentence) for sentence in refusals)
     gpus = f", hands out GPUs by {GPU_WAYS[engine.gpu_request]}" if engine.gpu_request else ""
@@ -70,10 +64,8 @@ def common_findings(surveyed: Sequence[Surveyed]) -> Iterator[Finding]:
     slowest = "a job is as slow as its slowest node"
     drivers = {seen.host.name: seen.node.driver for seen in surveyed}
     models = {seen.host.name: ", ".join(sorted({gpu.name for gpu in seen.node.gpus})) or None for seen in surveyed}
-    compared: list[tuple[str, Mapping[str, str | None], str]] = [
-        ("drivers", drivers, slowest),
-        ("GPUs", models, slowest),
-    ]
+    compared: list[tuple[str, Mapping[str, str | None], str]]
+    compared = [("drivers", drivers, slowest), ("GPUs", models, slowest)]
     for role in sorted({role for seen in surveyed for role in seen.host.interfaces}):
         named = {seen.host.name: seen.host.interfaces[role].name for seen in surveyed if role in seen.host.interfaces}
         sizes = {

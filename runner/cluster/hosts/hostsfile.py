@@ -25,8 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 def load_hosts(text: str) -> Hosts:
     """Read HOSTS: a path (`.yaml` and `.yml` as hosts.yaml, any other file as an Open MPI hostfile), or `a:4,b:4`.
 
-    Raises:
-        RequestError: no such file, or something in it is wrong; the sentence names file and line.
+    Raises RequestError, which names file and line.
     """
     path = Path(text)
     listed = path.suffix in (".yaml", ".yml")
@@ -45,7 +44,6 @@ def load_hosts(text: str) -> Hosts:
 
 def _from_yaml(path: Path) -> Hosts:
     file = yamlfile.load(path, _File)
-    link = file.link
     first: dict[str, int] = {}
     for index, entry in enumerate(file.hosts):
         if entry.name in first:
@@ -53,11 +51,9 @@ def _from_yaml(path: Path) -> Hosts:
                 f"{path}: hosts[{first[entry.name]}] and hosts[{index}] are both named {entry.name!r}; give each a name of its own"
             )
         first[entry.name] = index
-    return Hosts(
-        hosts=tuple(entry.host(path.parent.absolute(), file.ssh_config) for entry in file.hosts),
-        link=link and Link(rate_mbit=link.rate, delay_ms=link.delay, emulated=link.emulated),
-        source=str(path),
-    )
+    found = tuple(entry.host(path.parent.absolute(), file.ssh_config) for entry in file.hosts)
+    link = file.link and Link(rate_mbit=file.link.rate, delay_ms=file.link.delay, emulated=file.link.emulated)
+    return Hosts(hosts=found, link=link, source=str(path))
 
 
 def _check_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The machines of a job as their list describes them: where their engines are, and what the list claims that they have."""
+"""The machines of a job as their list describes them: where their engines are, what the list claims of them, and what of it a node lacks. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from runner.core.errors import RequestError, nearest
 from runner.core.frozen import Frozen
+from runner.core.node import Gpu, Hca, Nic, Node
 from runner.core.parsing import MOST_OF_ALL, MOST_SLOTS
 from runner.core.wire import Link
 
@@ -32,26 +34,17 @@ Parts = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """An engine's URL taken apart.
-
-    Attributes:
-        host: as written, since names in an ssh configuration know upper and lower case; empty for unix://.
-        socket: path of the engine's socket on its own machine; empty for tcp://.
-    """
+    """An engine's URL taken apart."""
 
     scheme: Literal["ssh", "unix", "tcp"]
     user: str | None = None
-    host: str = ""
+    host: str = ""  # as written, since names in an ssh configuration know upper and lower case; empty for unix://
     port: int | None = None
     socket: str = ""
 
 
 def read_url(url: str) -> Address:
-    """Take an engine's URL apart.
-
-    Raises:
-        ValueError: no engine's URL; the message shows what one looks like.
-    """
+    """Take an engine's URL apart. Raises ValueError: no engine's URL; the message shows what one looks like."""
     forms = "an engine is ssh://user@host, unix:///path/docker.sock or tcp://host:2376"
     parts = urlsplit(url)
     if parts.query or parts.fragment:
@@ -83,17 +76,11 @@ class Tls(Frozen):
 
 
 class Endpoint(Frozen):
-    """Where an engine is reached.
-
-    Attributes:
-        url: ssh://[user@]host[:port][/path/of/docker.sock], unix:///path/of/docker.sock, or tcp://host:port.
-        tls: for tcp:// only.
-        ssh_config: for ssh://, what `ssh -F` gets; the user's own configuration when None.
-    """
+    """Where an engine is reached."""
 
     url: str
     tls: Tls | None = None
-    ssh_config: Path | None = None
+    ssh_config: Path | None = None  # for ssh://, what `ssh -F` gets; the user's own configuration when None
 
     @property
     def address(self) -> Address:
@@ -135,13 +122,7 @@ class Interface(Frozen):
 
 
 class GpuClaim(Frozen):
-    """What the file says of a host's GPUs, all of one kind; None where it says nothing.
-
-    Attributes:
-        memory_mib: of each.
-        compute_capability: "6.0"
-        nvlinks: NVLink connections of each.
-    """
+    """What the file says of a host's GPUs, all of one kind; None where it says nothing."""
 
     count: Annotated[int, Field(ge=0, le=MOST_SLOTS)]
     model: str | None = None
@@ -151,22 +132,17 @@ class GpuClaim(Frozen):
 
 
 class Claims(Frozen):
-    """What the list says of a host; None where it says nothing.
-
-    Attributes:
-        slots: devices of it that a job may use; all when None.
-        cpus: logical CPUs that it is said to have, for planning without contact. So are `memory_mib`, `gpus` and `driver`.
-        interfaces: by the role that INTERCONNECT asks for.
-        hcas: RDMA adapters to use, `mlx5_0` or with a port `mlx5_0:1`; all when empty.
-    """
+    """What the list says of a host; None where it says nothing."""
 
     name: str
-    slots: Parts | None = None
+    slots: Parts | None = None  # devices of it that a job may use; all when None
+    # Logical CPUs that it is said to have, for planning without contact. So are `memory_mib`, `gpus` and `driver`.
     cpus: Parts | None = None
     memory_mib: Annotated[int, Field(ge=1, le=MOST_OF_ALL)] | None = None
     gpus: Annotated[GpuClaim, _alone("count", int)] | None = None
     driver: str | None = None
     interfaces: Mapping[Role, Annotated[Interface, _alone("name", str)]] = {}
+    # RDMA adapters to use, `mlx5_0` or with a port `mlx5_0:1`; all when empty.
     hcas: tuple[Annotated[str, AfterValidator(_check_hca)], ...] = ()
 
 
@@ -177,13 +153,105 @@ class Host(Claims):
 
 
 class Hosts(Frozen):
-    """The machines that a job may run on, in the order of the list.
-
-    Attributes:
-        link: what their wires are held to, if something holds them.
-        source: what the user typed: a file's path or the list itself.
-    """
+    """The machines that a job may run on, in the order of the list."""
 
     hosts: tuple[Host, ...]
     link: Link | None = None
     source: str
+
+
+# Where the kernel of a node that is asked finds free ports too: the plan's are examples.
+_PORTS: Final = tuple(range(40000, 40064))
+
+
+def declared_node(host: Host) -> Node:
+    """The node that a host would be if it has what the list claims; raises RequestError where that does not suffice to plan."""
+    if host.cpus is None:
+        raise RequestError(
+            f"{host.name} was not asked what it has, and nothing says how many CPUs that is, so nothing can be planned for it; "
+            "write a hosts.yaml with `cpus: N` for each host"
+        )
+    gpus = _gpus(host)
+    return Node(
+        name=host.name,
+        cores=tuple(range(host.cpus)),
+        cpu_quota=None,
+        cpu_model=None,
+        memory_mib=host.memory_mib or 0,
+        gpus=gpus,
+        gpu_reason=None if gpus else "its hosts file claims none",
+        nics=tuple(
+            Nic(
+                name=interface.name,
+                state="up",
+                speed_mbit=None,
+                mtu=0,
+                kind="infiniband" if role == "infiniband" else "ethernet",
+                address=interface.address,
+            )
+            for role, interface in host.interfaces.items()
+        ),
+        hcas=tuple(_hca(name, host) for name in host.hcas),
+        driver=host.driver,
+        cuda_driver=None,
+        ports=_PORTS,
+    )
+
+
+def _gpus(host: Host) -> tuple[Gpu, ...]:
+    claim = host.gpus
+    if not claim or not claim.count:
+        return ()
+    if claim.compute_capability is None:
+        raise RequestError(
+            f"{host.name} was not asked and its hosts file claims {claim.count} GPUs without their compute_capability, which decides "
+            f'what runs on them; add for example `compute_capability: "6.0"`'
+        )
+    return tuple(
+        Gpu(
+            index=index,
+            uuid=f"GPU-{host.name}-{index}",
+            name=claim.model or "unnamed GPU",
+            memory_mib=claim.memory_mib or 0,
+            compute_capability=claim.compute_capability,
+            nvlinks=claim.nvlinks,
+        )
+        for index in range(claim.count)
+    )
+
+
+def _hca(name: str, host: Host) -> Hca:
+    adapter, _, port = name.partition(":")
+    layer = "InfiniBand" if "infiniband" in host.interfaces or "roce" not in host.interfaces else "Ethernet"
+    return Hca(name=adapter, port=int(port or 1), state="ACTIVE", link_layer=layer, rate="unknown")
+
+
+def unmet(host: Host, node: Node, *, local: tuple[str, ...]) -> tuple[str, ...]:
+    """What the hosts file claims and the node, whose IPv4 addresses are `local`, does not have; each a sentence that names it."""
+    nics = [nic.name for nic in node.nics]
+    found = []
+    for role, interface in host.interfaces.items():
+        if interface.name not in nics:
+            has = nearest(interface.name, nics)
+            found.append(f"names {interface.name} for {role}, and it has no such interface; it has {has}")
+        elif interface.address and interface.address not in local:
+            has = ", ".join(local) or "none"
+            found.append(
+                f"gives {interface.name} the address {interface.address}, and it has no such address; it has {has}"
+            )
+    ports = [f"{hca.name}:{hca.port}" for hca in node.hcas]
+    for name in host.hcas:
+        if name not in {*ports, *(hca.name for hca in node.hcas)}:
+            has = ", ".join(ports) or "none"
+            found.append(f"names the adapter {name}, and it has none of that name; it has {has}")
+    gpus, cores = len(node.gpus), len(node.cores)
+    devices = max(gpus, cores)  # a slot is a GPU or a core, as the request has it
+    why = f" ({node.gpu_reason})" if node.gpu_reason else ""
+    claimed = host.gpus.count if host.gpus else 0
+    counts = (
+        (host.slots, devices, f"gives it {host.slots} slots, and it has {devices} devices; correct `slots`"),
+        (claimed, gpus, f"claims {claimed} GPUs, and it has {gpus}{why}; correct `gpus`"),
+        (host.cpus, cores, f"claims {host.cpus} cpus, and it has {cores}; correct `cpus`"),
+    )
+    found += [sentence for count, there, sentence in counts if count and count > there]
+    return tuple(f"{host.name}: the hosts file {sentence}" for sentence in found)

@@ -35,16 +35,9 @@ _UNPACK_S: Final = 3600
 
 
 def supply_image(reference: str, *, source: Client, nodes: Sequence[Connection], report: Report) -> dict[str, str]:
-    """Have an image on every node as it is in this machine's engine, and return its id on each by the node's name.
+    """Have an image on every node as it is in this machine's engine, `source`, and return its id on each by the node's name.
 
-    Args:
-        reference: name of the image; a node that has another image under it gets this one.
-        source: this machine's engine.
-        nodes: where the image is to be; one that is this machine's engine itself has it already.
-        report: told what is loaded where, and how far it is.
-
-    Raises:
-        RequestError: the image is not in this machine's engine, or a node can't take it; the sentence names the node.
+    A node that has another image under this name gets this one. Raises RequestError where an engine lacks it or can't take it.
     """
     image = find_image(source, reference)
     if image is None:
@@ -115,11 +108,7 @@ def check_data(node: Connection, data: Path, *, image: str, labels: dict[str, st
 
 
 class _Feed:
-    """One node that an image is being loaded into, by a thread of its own.
-
-    Attributes:
-        failure: why the node did not take it; None when it did.
-    """
+    """One node that an image is being loaded into, by a thread of its own; `failure` is why the node did not take it."""
 
     def __init__(self, node: Connection) -> None:
         self.node = node

@@ -10,20 +10,21 @@ from __future__ import annotations
 import base64
 import contextlib
 import importlib.util
+import re
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
-from runner.cluster.hosts.claims import unmet
-from runner.cluster.hosts.clock import Clock, clock_refusal, read_clock
 from runner.cluster.hosts.endpoint import Connection, connect, engine_errors
-from runner.cluster.hosts.model import Host, Hosts
+from runner.cluster.hosts.model import Host, Hosts, unmet
 from runner.cluster.hosts.supply import supply_image
 from runner.cluster.machine import snapshot
 from runner.cluster.machine.hostfs import nvidia_pci_functions
@@ -52,48 +53,85 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+_CALLS: Final = 3
+_TIME: Final = re.compile(r"(.*?)(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_APART_S: Final = 2.0
+"""Events of all nodes are put in one order by their clocks, and windows last some seconds."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A node's clock less this machine's, in seconds, and by how much that may be wrong."""
+
+    offset_s: float
+    error_s: float
+
+    @property
+    def apart_s(self) -> float:
+        """Seconds that the clocks are apart at the least."""
+        return max(0.0, abs(self.offset_s) - self.error_s)
+
+    def __str__(self) -> str:
+        way = "ahead of" if self.offset_s >= 0 else "behind"
+        return f"{abs(self.offset_s):.3f} s {way} this machine's (± {self.error_s:.3f} s)"
+
+
+def read_clock(
+    ask: Callable[[], dict[str, Any]], *, now: Callable[[], float] = time.time
+) -> tuple[dict[str, Any], Clock]:
+    """Ask an engine about itself some times, and of these take the clock's offset from the quickest answer.
+
+    The engine looks at its clock between our question and its answer: half of the time between them is the error (Cristian 1989,
+    "Probabilistic clock synchronization").
+    """
+    answers = []
+    for _ in range(_CALLS):
+        before = now()
+        info = ask()
+        after = now()
+        offset_s = parse_time(info["SystemTime"]) - (before + after) / 2
+        answers.append((info, Clock(offset_s=offset_s, error_s=(after - before) / 2)))
+    return min(answers, key=lambda answer: answer[1].error_s)
+
+
+def parse_time(text: str) -> float:
+    """Seconds since 1970 of a time as Go writes it, with up to nine digits after the point (RFC 3339)."""
+    match = _TIME.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is no time of RFC 3339")
+    zone = "+00:00" if match[3] == "Z" else match[3]
+    return datetime.fromisoformat(match[1] + zone).timestamp() + float(match[2] or 0)
+
+
+def clock_refusal(name: str, clock: Clock) -> str | None:
+    """Why a node's clock can't be used; None when it can."""
+    if clock.apart_s <= _APART_S:
+        return None
+    return (
+        f"{name}: its clock is {clock}, and a job's events are put in one order by their clocks; "
+        "run chrony or ntpd on it and on this machine"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Surveyed:
-    """A host as it was found.
-
-    Attributes:
-        connection: to its engine; whoever asked for the survey closes it.
-        engine_id: what tells the engine from all others.
-        engine: what it says of itself; `gpu_request` is the way by which it did hand out GPUs.
-        node: what a job may use there.
-        facts: the machine, for a record's provenance.
-        clock: against this machine's.
-        local: every IPv4 address that it has.
-        pairs: its GPUs, two by two.
-        health: what would disturb its GPUs.
-        nvidia_pci: NVIDIA's GPUs on its PCI bus, whether or not a driver holds them.
-    """
+    """A host as it was found."""
 
     host: Host
-    connection: Connection
+    connection: Connection  # to its engine; whoever asked for the survey closes it
     engine_id: str
-    engine: EngineFacts
-    node: Node
+    engine: EngineFacts  # what it says of itself; `gpu_request` is the way by which it did hand out GPUs
+    node: Node  # what a job may use there
     facts: HostFacts
     clock: Clock
     local: tuple[str, ...]
     pairs: tuple[PairAnswer, ...]
     health: tuple[GpuHealth, ...]
-    nvidia_pci: tuple[str, ...]
+    nvidia_pci: tuple[str, ...]  # NVIDIA's GPUs on its PCI bus, whether or not a driver holds them
 
 
 class Snapshot(Frozen):
-    """What `machine/snapshot.py` prints: files of /proc and /sys alone, and numbers where numbers are due.
-
-    Attributes:
-        folders: directories that are there.
-        files: text by path.
-        affinity: CPU ids that the snapshot's process may run on.
-        addresses: first IPv4 address by interface.
-        local: every IPv4 address that the machine has.
-        ports: TCP ports that were free.
-        nvml: None where no GPU was handed to the container.
-    """
+    """What `machine/snapshot.py` prints: files of /proc and /sys alone, and numbers where numbers are due."""
 
     folders: tuple[str, ...]
     files: Mapping[str, str]
@@ -101,7 +139,7 @@ class Snapshot(Frozen):
     addresses: Mapping[str, str]
     local: tuple[str, ...]
     ports: tuple[int, ...] = Field(min_length=1)
-    nvml: NvmlAnswers | None
+    nvml: NvmlAnswers | None  # None where no GPU was handed to the container
 
     @field_validator("folders", "files")
     @classmethod
@@ -135,14 +173,9 @@ class Snapshot(Frozen):
 
 
 def survey(hosts: Hosts, say: Callable[[str], None]) -> tuple[Surveyed, ...]:
-    """Ask every host what it is, and hold it against what the list claims.
+    """Ask every host, in the list's order, what it is, and hold it against what the list claims; the connections stand.
 
-    Returns:
-        One a host, in the list's order, with connections that stand.
-
-    Raises:
-        RequestError: a host can't be reached, does not answer, has not what the list claims, or its clock is wrong; all
-            connections are closed then.
+    Raises RequestError: a host can't be reached or has not what the list claims, or its clock is wrong; all connections are closed then.
     """
     say(f"asking {', '.join(host.name for host in hosts.hosts)}")
     with contextlib.ExitStack() as undo:
@@ -203,11 +236,7 @@ def base_image() -> BaseSpec:
 
 
 def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -> str:
-    """Have the suite's base on every node, and return its reference.
-
-    Raises:
-        RequestError: it can't be made here, or a node can't take it.
-    """
+    """Have the suite's base on every node, and return its reference; raises RequestError where it can't be made or a node can't take it."""
     base = base_image()
     lacking: list[Connection] = []
     having: list[Connection] = []
@@ -232,11 +261,7 @@ def supply_base(connections: Sequence[Connection], say: Callable[[str], None]) -
 
 
 def examine(connection: Connection, reference: str) -> Surveyed:
-    """Ask one host, by a container of an image that its engine has, with Python.
-
-    Raises:
-        RequestError: it does not answer as it should; the sentence names it.
-    """
+    """Ask one host, by a container of an image with Python that its engine has; raises RequestError where it does not answer as it should."""
     host = connection.host
     with engine_errors(connection):
         info, clock = read_clock(connection.client.info)
@@ -273,23 +298,17 @@ def examine(connection: Connection, reference: str) -> Surveyed:
 
 
 def _snapshot(connection: Connection, info: dict[str, Any], reference: str) -> tuple[GpuRequest | None, str, str]:
-    """Have a snapshot made, with GPUs if the engine hands them out.
-
-    Returns:
-        The way by which it did, what the container printed, and why there are no GPUs where there are none.
-    """
+    """Have a snapshot made: the way by which the engine handed out GPUs, what the container printed, why there are no GPUs."""
     source = Path(snapshot.__file__).read_text(encoding="utf-8")
     argv = ("python3", "-c", source, str(PORTS))
     no_gpus = "its engine has neither NVIDIA's runtime nor CDI device names"
     for way in docker.gpu_ways(info, here=False):
         try:
-            return (
-                way,
-                run_confined(connection.client, reference, (*argv, *_packed_pynvml()), gpus_by=way),
-                "no GPU was handed to it",
-            )
+            said = run_confined(connection.client, reference, (*argv, *_packed_pynvml()), gpus_by=way)
         except EngineRefusedError as error:
             no_gpus = f"its engine hands out none ({error})"
+        else:
+            return way, said, "no GPU was handed to it"
     return None, run_confined(connection.client, reference, argv), no_gpus
 
 

@@ -17,14 +17,10 @@ _V1_UNLIMITED = 1 << 60  # v1 writes "no limit" as the largest page-aligned inte
 
 @dataclass(frozen=True, kw_only=True)
 class CgroupLimits:
-    """The limits that bind this process; None where there is none.
-
-    Attributes:
-        cpu_quota: cores' worth of CPU time each period: 1.5 is one and a half cores.
-    """
+    """The limits that bind this process; None where there is none."""
 
     cpus: frozenset[int] | None
-    cpu_quota: float | None
+    cpu_quota: float | None  # cores' worth of CPU time each period: 1.5 is one and a half cores
     memory_bytes: int | None
 
 

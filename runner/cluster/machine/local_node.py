@@ -1,11 +1,12 @@
-"""A machine as a `Node`: its cores, memory, GPUs and network ports, as far as a run can have them. Looks, and changes nothing.
+"""A machine as a `Node`: its cores, memory, GPUs and network ports, as far as a run can have them; and its state, which `doctor` judges.
 
-The figures are what CPU affinity, control groups and CUDA_VISIBLE_DEVICES leave, not what is on the box.
+Looks, and changes nothing. The figures are what CPU affinity, control groups and CUDA_VISIBLE_DEVICES leave, not what is on the box.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any
 
 from runner.cluster.machine import hostfs, snapshot
 from runner.cluster.machine.cgroup import read_limits, usable_cores
-from runner.cluster.machine.nvml import NvmlAnswers, ask_nvml, read_gpus
+from runner.cluster.machine.nvml import GpuHealth, NvmlAnswers, ask_nvml, read_gpus, read_health
+from runner.core.cache import free_mib
+from runner.core.frozen import Frozen
 from runner.core.node import Node
 
 # Enough for every rank that one job has on a node, and some beside.
@@ -52,7 +55,7 @@ def read_node(
     limits = read_limits(sys_root)
     allowed = frozenset(affinity)
     cores = sorted(allowed if limits.cpus is None else allowed & limits.cpus)
-    inventory = read_gpus(answers, sys_root=sys_root, visible=visible)
+    gpus, gpu_reason = read_gpus(answers, sys_root=sys_root, visible=visible)
     memory = [size for size in (hostfs.memory_total_bytes(sys_root), limits.memory_bytes) if size is not None]
     return Node(
         name=name,
@@ -60,11 +63,67 @@ def read_node(
         cpu_quota=limits.cpu_quota,
         cpu_model=hostfs.first_processor(sys_root).get("model name"),
         memory_mib=min(memory, default=0) // 2**20,
-        gpus=inventory.gpus,
-        gpu_reason=inventory.reason,
+        gpus=gpus,
+        gpu_reason=gpu_reason,
         nics=hostfs.read_nics(sys_root, addresses=addresses),
         hcas=hostfs.read_hcas(sys_root),
-        driver=inventory.driver,
-        cuda_driver=inventory.cuda_driver,
+        driver=answers.driver,
+        cuda_driver=answers.cuda_driver,
         ports=tuple(ports),
     )
+
+
+class Disk(Frozen):
+    """Free room where the suite writes."""
+
+    purpose: str
+    path: Path
+    free_mib: int  # what an ordinary process may still write
+
+
+class Vitals(Frozen):
+    """State of the machine at one moment."""
+
+    disks: tuple[Disk, ...]
+    memlock_mib: int | None  # memory that a process may pin (ulimit -l); None when unlimited
+    shm_mib: int | None
+    # Cpufreq governors in use; empty where the kernel does not set clocks (most virtual machines).
+    governors: tuple[str, ...]
+    throttled_cores: int | None  # CPUs that were slowed down by heat since boot; None where the kernel does not count
+    load_average_1min: float
+    nvidia_pci: tuple[str, ...]
+    gpus: tuple[GpuHealth, ...]
+
+
+def take_vitals(
+    node: Node, *, images: Path | None, cache: Path, results: Path, sys_root: Path = Path("/"), nvml: Any | None = None
+) -> Vitals:
+    """Read the state of this machine.
+
+    `images` is where the engine keeps images, None when that is not on this machine; wheels are in `cache`, records go to `results`.
+    """
+    cpus = sys_root / "sys/devices/system/cpu"
+    counts = [hostfs.read_int(path) for path in cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return Vitals(
+        disks=tuple(
+            Disk(purpose=purpose, path=path, free_mib=free_mib(path))
+            for purpose, path in (("images", images), ("cache", cache), ("results", results))
+            if path is not None
+        ),
+        memlock_mib=None if soft_limit == resource.RLIM_INFINITY else soft_limit // 2**20,
+        shm_mib=_size_mib(sys_root / "dev/shm"),
+        governors=hostfs.governors(sys_root),
+        throttled_cores=sum(1 for count in counts if count) if counts else None,
+        load_average_1min=os.getloadavg()[0],
+        nvidia_pci=hostfs.nvidia_pci_functions(sys_root),
+        gpus=read_health(ask_nvml(nvml), node.gpus) if node.gpus else (),
+    )
+
+
+def _size_mib(path: Path) -> int | None:
+    try:
+        filesystem = os.statvfs(path)
+    except OSError:
+        return None
+    return filesystem.f_blocks * filesystem.f_frsize // 2**20

@@ -6,7 +6,6 @@ A machine without GPUs is an ordinary machine: the answer is then no GPUs and th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,38 +34,25 @@ _NOT_DIRECT: Final = {
 
 
 class GpuAnswer(Frozen):
-    """What NVML says of one GPU; None where it has no answer.
-
-    Attributes:
-        capability: compute capability, major and minor.
-        links: state of each NVLink connection, 1 where it is active.
-        reasons: bits of nvmlDeviceGetCurrentClocksEventReasons.
-        pids: processes that compute on it, as the node counts them.
-    """
+    """What NVML says of one GPU; None where it has no answer."""
 
     uuid: str
     name: str
     memory_bytes: int
     capability: tuple[int, int]
-    links: tuple[int, ...]
-    reasons: int | None
-    pids: tuple[int, ...] | None
+    links: tuple[int, ...]  # state of each NVLink connection, 1 where it is active
+    reasons: int | None  # bits of nvmlDeviceGetCurrentClocksEventReasons
+    pids: tuple[int, ...] | None  # processes that compute on it, as the node counts them
 
 
 class PairAnswer(Frozen):
-    """What NVML says of two GPUs, in the codes of nvml.h; None where it does not say.
-
-    Attributes:
-        read: nvmlGpuP2PStatus_t of reading each other's memory.
-        nvlink: the same over NVLink.
-        ancestor: nvmlGpuTopologyLevel_t of what both hang on.
-    """
+    """What NVML says of two GPUs, in the codes of nvml.h; None where it does not say."""
 
     first: int
     second: int
-    read: int | None
-    nvlink: int | None
-    ancestor: int | None
+    read: int | None  # nvmlGpuP2PStatus_t of reading each other's memory
+    nvlink: int | None  # the same over NVLink
+    ancestor: int | None  # nvmlGpuTopologyLevel_t of what both hang on
 
     @property
     def kind(self) -> str:
@@ -80,47 +66,27 @@ class PairAnswer(Frozen):
 
 
 class NvmlAnswers(Frozen):
-    """What NVML says of a machine, or the error that it answers with.
-
-    Attributes:
-        loaded: whether there is a driver, so that the error is its own.
-        cuda: the newest CUDA version that the driver speaks, 13000 for 13.0.
-    """
+    """What NVML says of a machine, or the error that it answers with."""
 
     error: str | None = None
     loaded: bool = True
     driver: str | None = None
-    cuda: int | None = None
+    cuda: int | None = None  # the newest CUDA version that the driver speaks, 13000 for 13.0
     gpus: tuple[GpuAnswer, ...] = ()
     pairs: tuple[PairAnswer, ...] = ()
 
-
-@dataclass(frozen=True, kw_only=True)
-class GpuInventory:
-    """What NVML answered.
-
-    Attributes:
-        driver: version of the kernel driver.
-        cuda_driver: the newest CUDA version that the driver speaks, "13.0".
-        reason: why there are no GPUs; None when there are.
-    """
-
-    gpus: tuple[Gpu, ...]
-    driver: str | None
-    cuda_driver: str | None
-    reason: str | None
+    @property
+    def cuda_driver(self) -> str | None:
+        """The newest CUDA version that the driver speaks, "13.0"; None without a driver that answers."""
+        cuda = self.cuda or 0
+        return None if self.error is not None else f"{cuda // 1000}.{cuda % 1000 // 10}"
 
 
 class GpuHealth(Frozen):
-    """What would disturb a measurement on one GPU at this moment.
-
-    Attributes:
-        slowdowns: what holds its clocks down; an idle GPU's low clocks do not count.
-        processes: ids of the processes that compute on it.
-    """
+    """What would disturb a measurement on one GPU at this moment."""
 
     index: int
-    slowdowns: tuple[str, ...]
+    slowdowns: tuple[str, ...]  # what holds its clocks down; an idle GPU's low clocks do not count
     processes: tuple[int, ...]
 
 
@@ -133,13 +99,17 @@ def ask_nvml(nvml: Any | None = None) -> NvmlAnswers:
     return NvmlAnswers.model_validate(snapshot.nvml_answers(nvml, pairs=False))
 
 
-def read_gpus(answers: NvmlAnswers, *, sys_root: Path = Path("/"), visible: str | None = None) -> GpuInventory:
-    """The GPUs of a machine, of which CUDA_VISIBLE_DEVICES may leave some; its PCI bus is looked at when the driver is missing."""
+def read_gpus(
+    answers: NvmlAnswers, *, sys_root: Path = Path("/"), visible: str | None = None
+) -> tuple[tuple[Gpu, ...], str | None]:
+    """The GPUs of a machine, of which CUDA_VISIBLE_DEVICES may leave some, and why there are none.
+
+    Its PCI bus is looked at when the driver is missing.
+    """
     if answers.error is not None:
-        reason: str | None = f"the NVIDIA driver answers with an error: {answers.error}"
-        if not answers.loaded:
-            reason = _why_no_driver(answers.error, sys_root)
-        return GpuInventory(gpus=(), driver=None, cuda_driver=None, reason=reason)
+        if answers.loaded:
+            return (), f"the NVIDIA driver answers with an error: {answers.error}"
+        return (), _why_no_driver(answers.error, sys_root)
     every = tuple(
         Gpu(
             index=index,
@@ -152,15 +122,9 @@ def read_gpus(answers: NvmlAnswers, *, sys_root: Path = Path("/"), visible: str 
         for index, gpu in enumerate(answers.gpus)
     )
     gpus = every if visible is None else select_visible(every, visible)
-    reason = None
     if not every:
-        reason = f"the NVIDIA driver {answers.driver} is loaded and finds no GPU"
-    elif not gpus:
-        reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU ({len(every)} here)"
-    cuda = answers.cuda or 0
-    return GpuInventory(
-        gpus=gpus, driver=answers.driver, cuda_driver=f"{cuda // 1000}.{cuda % 1000 // 10}", reason=reason
-    )
+        return (), f"the NVIDIA driver {answers.driver} is loaded and finds no GPU"
+    return gpus, None if gpus else f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU ({len(every)} here)"
 
 
 def read_health(answers: NvmlAnswers, gpus: Sequence[Gpu]) -> tuple[GpuHealth, ...]:

@@ -20,7 +20,7 @@ from runner.cluster.machine import hostfs
 from runner.cluster.machine.hostfs import read_int, read_text
 from runner.core.node import Node, Processor
 from runner.core.provenance import SUITE_ROOT, Host, NodeUsed, Provenance
-from runner.engines.git import read_git
+from runner.engines.process import read_git
 
 # Flags of /proc/cpuinfo that name vector and matrix instructions, the narrowest first.
 VECTOR_FLAGS: Final = ("sse2", "avx", "fma", "avx2", "avx512f", "avx512_bf16", "amx_bf16")
@@ -34,15 +34,7 @@ def collect(
     nodes: tuple[NodeUsed, ...] = (),
     suite_root: Path = SUITE_ROOT,
 ) -> Provenance:
-    """Ask the machine for everything but what only the training program knows.
-
-    Args:
-        node: the machine, or the first of several.
-        command: the argv that started the suite.
-        host: the machine's own facts where it is not the one that this runs on.
-        nodes: all machines where there are several.
-        suite_root: the suite's checkout.
-    """
+    """Ask the machine for everything but what only the training program knows; `host` is what another machine said of itself."""
     return Provenance(
         git=read_git(suite_root),
         host=host or read_host(node),

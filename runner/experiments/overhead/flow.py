@@ -20,8 +20,7 @@ from runner.core.errors import RunFailedError
 from runner.core.provenance import SUITE_ROOT
 from runner.core.request import EngineName, Request
 from runner.core.trial import Trial
-from runner.engines.git import read_git
-from runner.engines.process import CommandError, run
+from runner.engines.process import CommandError, read_git, run
 from runner.experiments.overhead import options
 from runner.experiments.overhead.raw import PREFIX, Command, Overhead, Printed, SideName
 from runner.experiments.overhead.report import from_file

@@ -21,7 +21,7 @@ from runner.core.provenance import SUITE_ROOT
 from runner.core.record import ImageUsed, RunRecord
 from runner.core.request import BARE_ENGINES, Request
 from runner.core.trial import AnyTrial, Trial
-from runner.engines.git import read_git
+from runner.engines.process import read_git
 from runner.experiments.studies import tables, terminal
 from runner.experiments.studies.cells import cells, requests
 from runner.experiments.studies.machine import survey
