@@ -26,16 +26,10 @@ _FACTS: Final = (
 
 
 class Network(Frozen):
-    """One network on one device and on more.
-
-    Attributes:
-        batch: samples of a device; of all with strong scaling.
-        rows: by scale.
-        runs: (rows,) ids of the runs behind each.
-    """
+    """One network on one device and on more: a row for each scale, and the ids of the runs behind each."""
 
     label: str
-    batch: int
+    batch: int  # of a device; of all with strong scaling
     unit: str
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
@@ -43,13 +37,7 @@ class Network(Frozen):
 
 
 class Networks(Frozen):
-    """Networks that were trained alike, by name.
-
-    Attributes:
-        setting: how they were trained, in one line, but for
-        techniques: what those on several devices did to be faster than the plain program.
-        ran_on: what the largest scale ran on, in one line.
-    """
+    """Networks that were trained alike, by name; `ran_on` is of the largest scale, `techniques` are of those on several devices."""
 
     name: str
     title: str
