@@ -1,9 +1,9 @@
 """Two sets of records → which trials got slower, and how sure that is. Pure.
 
 A trial is told apart when its ratio's 95 % interval leaves out 1 and a rank test has p < 0.05 after Holm's correction for all pairs: the
-interval, which is over runs, knows that windows of one process are alike and the test does not, the test knows how many pairs were looked at
-and the interval does not. Where a side has fewer than three runs there is no interval, and nothing is told apart. Repeats are ranked where there are enough of them to show anything among so many pairs (three against three never are: the
-smallest p that they can have is 0.1), else the windows of all repeats.
+interval, which is over three runs or more of each side, knows that windows of one process are alike, the test how many pairs were looked at.
+Repeats are ranked where there are enough of them to show anything among so many pairs (three against three never are: the smallest p that
+they can have is 0.1), else the windows of all repeats.
 """
 
 from __future__ import annotations
@@ -38,41 +38,28 @@ class Side(Frozen):
 
 
 class RankTest(Frozen):
-    """Mann-Whitney U test, two-sided, of A's rates against B's.
-
-    Attributes:
-        over: what is ranked: a rate for each process-level repeat, or for each window of all repeats.
-        u: pairs of rates in which B's is the higher one, ties by half.
-        p: how likely sides of one distribution differ at least so much; `p_holm` corrected for the number of pairs that were tested.
-    """
+    """Mann-Whitney U test, two-sided, of so many rates of A against those of B; `p_holm` is corrected for the pairs that were tested."""
 
     over: Literal["repeats", "windows"]
     a: int
     b: int
-    u: float
+    u: float  # pairs of rates in which B's is the higher one, ties by half
     p: float
     p_holm: float
 
 
 class Pair(Frozen):
-    """One trial that ran in A and in B.
-
-    Attributes:
-        ratio: throughput of B ÷ that of A: below 1, B is slower.
-        ci95: of the ratio, over the runs of both sides; None where one of them has fewer than three.
-        test: None where no test over so few rates could show anything among so many pairs.
-        differences: where a reason may lie.
-    """
+    """One trial that ran in A and in B; the interval is None where a side has fewer than three runs."""
 
     trial: str
     unit: str
     a: Side
     b: Side
-    ratio: float
+    ratio: float  # B ÷ A: below 1, B is slower
     ci95: Interval | None
-    test: RankTest | None
+    test: RankTest | None  # None where no test over so few rates could show anything among so many pairs
     verdict: Verdict
-    differences: tuple[Difference, ...]
+    differences: tuple[Difference, ...]  # where a reason may lie
 
     def slower_than(self, percent: float) -> bool:
         """Whether B is slower by more than that: it is told apart from A, and the whole interval lies beyond the threshold."""
@@ -151,13 +138,11 @@ def _unusable(record: RunRecord) -> str | None:
 def _ranked(a: Sequence[RunRecord], b: Sequence[RunRecord], *, among: int) -> RankTest | None:
     """Rank the rates of both sides, not yet corrected; None where no outcome of it could tell them apart among so many pairs."""
     sides = (usable_windows(a), usable_windows(b))
-    repeats = [[run.rate for run in side] for side in sides]
-    windows = [[float(rate) for run in side for rate in run.samples / run.seconds] for side in sides]
-    choices: tuple[tuple[Literal["repeats", "windows"], list[list[float]]], ...] = (
-        ("repeats", repeats),
-        ("windows", windows),
-    )
-    for over, (of_a, of_b) in choices:
+    rates: dict[Literal["repeats", "windows"], list[list[float]]] = {
+        "repeats": [[run.rate for run in side] for side in sides],
+        "windows": [[float(rate) for run in side for rate in run.samples / run.seconds] for side in sides],
+    }
+    for over, (of_a, of_b) in rates.items():
         if ranktest.smallest_p(len(of_a), len(of_b)) * among < SIGNIFICANT:
             u, p = ranktest.mann_whitney(of_a, of_b)
             return RankTest(over=over, a=len(of_a), b=len(of_b), u=u, p=p, p_holm=p)
