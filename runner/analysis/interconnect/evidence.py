@@ -1,10 +1,8 @@
 """What a run leaves about its wires: byte counters before and after, peers, NCCL's own lines, and rates that samplers saw of PCIe.
 
-All of it is kept as told, and what nodes sent is added up.
-
-NCCL's lines are those of its log (INFO, subsystems INIT and NET) in the forms of NCCL 2.3 to 2.28; real lines of each are in
-tests/golden/nccl. Ranks of one node read the same counters, each at its own moment. Kept are the differences that each rank saw; added up is, for every
-counter, the latest stop less the earliest start, once a node.
+All of it is kept as told, and what nodes sent is added up: ranks of one node read the same counters, each at its own moment, so that of
+every counter it is the latest stop less the earliest start, once a node. NCCL's lines are those of its log (INFO, subsystems INIT and NET)
+in the forms of NCCL 2.3 to 2.28; real lines of each are in tests/golden/nccl.
 """
 
 from __future__ import annotations
@@ -38,16 +36,16 @@ def collect(events: Sequence[Event], pcie: Sequence[PcieTraffic] = ()) -> Eviden
         ((net.rank, name), net.where, counter) for net in nets for name, counter in net.interfaces.items()
     )
     nvlink = _differences((gpu, net.where, link) for net in nets for gpu, link in net.nvlink.items())
-    ports = sorted(_ports(nets).items(), key=lambda item: (item[0][0] or "", item[0][1]))
+    ports = _ports(nets)
     return Evidence(
         traffic=tuple(
-            InterfaceTraffic(rank=rank, interface=name, node=nodes[rank], **moved.model_dump())
-            for (rank, name), moved in sorted(traffic.items(), key=lambda item: item[0])
+            InterfaceTraffic(rank=rank, interface=name, node=nodes[rank], **traffic[rank, name].model_dump())
+            for rank, name in sorted(traffic)
         ),
         nccl_lines=tuple(line for event in events if isinstance(event, Nccl) for line in event.lines),
         ports=tuple(
-            PortTraffic(node=node, port=port, link_layer=layers[node, port], **moved.model_dump())
-            for (node, port), moved in ports
+            PortTraffic(node=node, port=port, link_layer=layers[node, port], **ports[node, port].model_dump())
+            for node, port in sorted(ports, key=lambda place: (place[0] or "", place[1]))
         ),
         nvlink=tuple(NvlinkTraffic(gpu=gpu, **nvlink[gpu].model_dump()) for gpu in sorted(nvlink)),
         pcie=tuple(pcie),
@@ -80,17 +78,16 @@ def _ports(nets: Iterable[Net]) -> dict[tuple[str | None, str], Bytes]:
 
 def _differences(readings: Iterable[tuple[Key, str, Bytes]]) -> dict[Key, Bytes]:
     """By counter, its latest stop less its earliest start; left out where either is missing."""
-    starts: dict[Key, Bytes] = {}
-    stops: dict[Key, Bytes] = {}
+    starts: dict[Key, list[Bytes]] = {}
+    stops: dict[Key, list[Bytes]] = {}
     for key, where, counter in readings:
-        found, pick = (starts, min) if where == "start" else (stops, max)
-        known = found.get(key, counter)
-        found[key] = Bytes(
-            rx_bytes=pick(known.rx_bytes, counter.rx_bytes), tx_bytes=pick(known.tx_bytes, counter.tx_bytes)
-        )
+        (starts if where == "start" else stops).setdefault(key, []).append(counter)
     return {
-        key: Bytes(rx_bytes=stops[key].rx_bytes - start.rx_bytes, tx_bytes=stops[key].tx_bytes - start.tx_bytes)
-        for key, start in starts.items()
+        key: Bytes(
+            rx_bytes=max(one.rx_bytes for one in stops[key]) - min(one.rx_bytes for one in own),
+            tx_bytes=max(one.tx_bytes for one in stops[key]) - min(one.tx_bytes for one in own),
+        )
+        for key, own in starts.items()
         if key in stops
     }
 
@@ -118,16 +115,11 @@ _SOCKET: Final = re.compile(r"\[(?P<device>\d+)\](?P<name>[^\s:]+):")
 
 @dataclass(frozen=True)
 class Channels:
-    """What the channels of one or more ranks go over.
-
-    Attributes:
-        hcas: ports of RDMA adapters that channels use, `mlx5_0:1`.
-        layers: their link layers in NCCL's words, `IB` or `RoCE`.
-    """
+    """What the channels of one or more ranks go over."""
 
     via: frozenset[Via]
-    hcas: tuple[str, ...] = ()
-    layers: frozenset[str] = frozenset()
+    hcas: tuple[str, ...] = ()  # ports of RDMA adapters, `mlx5_0:1`
+    layers: frozenset[str] = frozenset()  # link layers of these in NCCL's words, `IB` or `RoCE`
     interfaces: tuple[str, ...] = ()
 
 

@@ -58,17 +58,11 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class Series:
-    """Samples of one quantity of one device, in the order in which they came.
+    """Samples of one quantity of one device, in the order in which they came."""
 
-    Attributes:
-        t: (samples,) seconds of the node's monotonic clock.
-        values: (samples,) NaN where the device did not say.
-        period_s: seconds between samples as they were asked for.
-    """
-
-    t: Floats
-    values: Floats
-    period_s: float
+    t: Floats  # (samples,) seconds of the node's monotonic clock
+    values: Floats  # (samples,) NaN where the device did not say
+    period_s: float  # between samples, as they were asked for
 
     def gauge(self, span: Span) -> Found[Range]:
         """Smallest, time-weighted mean and largest value of a gauge; of the time that has samples, `why` tells of the rest."""
@@ -108,7 +102,7 @@ class Series:
     def risen(self, span: Span, *, rate: Series | None = None) -> Found[float]:
         """How much a counter rose; none where it fell, or where an edge of the span lies in a hole.
 
-        Where an edge lies between two readings, the rise between them is shared out as `rate` has it, a gauge of it that is sampled more often.
+        Where an edge lies between two readings, the rise between them is shared out as `rate` has it, a gauge of it sampled more often.
         """
         if wrong := self._clock(span):
             return Found(None, wrong)
