@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, NamedTuple, get_args
 
 from runner.analysis.comparisons.grouping import Names, Run, alike, of_batch, ratio, slug, trial_of, usable
 from runner.analysis.interconnect.volume import least_factor
@@ -219,7 +219,7 @@ def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) ->
     """One transport at one scale; ratios are to the pooled repeats of `base`, as speedups are."""
     records, trial = usable(runs), trial_of(runs[0])
     of_base, of_base_ci95 = ratio(runs, base)
-    moved = [found for record in records if (found := _moved(record))]
+    moved = list(filter(None, map(_moved, records)))
     exchanged = [record.transport.gradient_bytes or record.measurement.gradient_bytes for record in records]
     between_nodes = [
         one.expected_bytes_per_step for record in records if (one := record.transport).expected_bytes_per_step
@@ -233,7 +233,7 @@ def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) ->
         ratio=of_base,
         ratio_ci95=of_base_ci95,
         nodes=max(_nodes(record) for _, record in runs),
-        sent_bytes=statistics.fmean(one.bytes_a_step for one in moved) if moved else None,
+        sent_bytes=statistics.fmean(one.a_step for one in moved) if moved else None,
         counted_by=COUNTERS[moved[0].wire] if moved else None,
         gradient_bytes=gradient_bytes,
         expected_bytes=between_nodes[0] / trial.nodes if between_nodes else None,
@@ -241,17 +241,16 @@ def _compared(label: str, row: Row, runs: Sequence[Run], base: Sequence[Run]) ->
         probe_gb_s=statistics.median(one.busbw_gb_s for one in largest) if largest else None,
         probe_bytes=largest[0].size_bytes if largest else None,
         asked_gbit=trial.link.rate_mbit / 1000 if trial.link and trial.link.rate_mbit is not None else None,
-        reached_gbit=8e-9 * math.fsum(one.bytes_in_all for one in moved) / seconds if moved else None,
+        reached_gbit=8e-9 * math.fsum(one.in_all for one in moved) / seconds if moved else None,
     )
 
 
-@dataclass(frozen=True)
-class _Moved:
-    """What one run sent over the wire that it used, by that wire's counter: a node or a GPU, mean of them."""
+class _Moved(NamedTuple):
+    """Bytes that one run sent over the wire that it used, by that wire's counter: a node or a GPU, mean of them."""
 
     wire: CountedWire
-    bytes_in_all: float
-    bytes_a_step: float
+    in_all: float
+    a_step: float
     seconds: float
 
 

@@ -108,60 +108,41 @@ _ADAPTERS: Final = re.compile(r"NET/IB : Using (?P<list>[^;\n]*)")
 _ADAPTER: Final = re.compile(r"\[(?P<device>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<layer>\w+)")
 # Several of them as one: NET/IB : Made virtual device [4] name=mlx5_0+mlx5_1 speed=800000 ndevs=2
 _JOINED: Final = re.compile(r"NET/IB : Made virtual device \[(?P<device>\d+)\] name=(?P<names>[\w.+-]+)")
-# The interfaces: NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.1.0.1<0>
-_SOCKETS: Final = re.compile(r"NET/Socket : Using (?P<list>.*)")
-_SOCKET: Final = re.compile(r"\[(?P<device>\d+)\](?P<name>[^\s:]+):")
 
 
 @dataclass(frozen=True)
 class Channels:
-    """What the channels of one or more ranks go over."""
+    """What the channels of the ranks go over."""
 
     via: frozenset[Via]
     hcas: tuple[str, ...] = ()  # ports of RDMA adapters, `mlx5_0:1`
     layers: frozenset[str] = frozenset()  # link layers of these in NCCL's words, `IB` or `RoCE`
-    interfaces: tuple[str, ...] = ()
 
 
-def read_channels(lines: Sequence[str]) -> Channels:
-    """Read the lines of one process; numbers of devices mean nothing beyond it."""
-    joined = "\n".join(lines)
-    adapters = {
-        match["device"]: match for listed in _ADAPTERS.finditer(joined) for match in _ADAPTER.finditer(listed["list"])
-    }
-    # Every adapter is first a virtual device of its own, by its own number; those that join several come after them.
-    groups = {match["device"]: names for match in _JOINED.finditer(joined) if "+" in (names := match["names"])}
-    sockets = {
-        match["device"]: match["name"]
-        for listed in _SOCKETS.finditer(joined)
-        for match in _SOCKET.finditer(listed["list"])
-    }
-    via: set[Via] = {"nvls"} if _NVLS.search(joined) else set()
-    ports: dict[str, str] = {}
-    interfaces: list[str] = []
-    for channel in _CHANNEL.finditer(joined):
-        kind = next(kind for kind in _KINDS if channel[kind])
-        device = channel["device"]
-        via.add(kind)
-        if kind == "verbs":
-            names = groups[device].split("+") if device in groups else ()
-            used = [match for key, match in adapters.items() if (match["name"] in names if names else key == device)]
-            ports |= {f"{match['name']}:{match['port']}": match["layer"] for match in used}
-        elif kind == "socket" and device in sockets:
-            interfaces.append(sockets[device])
+def read_channels(processes: Iterable[Sequence[str]]) -> Channels:
+    """Read the lines of each process; numbers of devices mean nothing beyond it."""
+    via: set[Via] = set()
+    ports: set[tuple[str, str]] = set()
+    for lines in processes:
+        joined = "\n".join(lines)
+        listed = "\n".join(match["list"] for match in _ADAPTERS.finditer(joined))
+        adapters = {match["device"]: match for match in _ADAPTER.finditer(listed)}
+        # Every adapter is first a virtual device of its own, by its own number; those that join several come after them.
+        groups = {match["device"]: names for match in _JOINED.finditer(joined) if "+" in (names := match["names"])}
+        if _NVLS.search(joined):
+            via.add("nvls")
+        for channel in _CHANNEL.finditer(joined):
+            kind = next(kind for kind in _KINDS if channel[kind])
+            via.add(kind)
+            if kind == "verbs":
+                device = channel["device"]
+                names = groups[device].split("+") if device in groups else ()
+                used = [
+                    match for key, match in adapters.items() if (match["name"] in names if names else key == device)
+                ]
+                ports |= {(f"{match['name']}:{match['port']}", match["layer"]) for match in used}
     return Channels(
         via=frozenset(via),
-        hcas=tuple(sorted(ports)),
-        layers=frozenset(ports.values()),
-        interfaces=tuple(dict.fromkeys(interfaces)),
-    )
-
-
-def join_channels(found: Sequence[Channels]) -> Channels:
-    """What the channels of several processes go over together."""
-    return Channels(
-        via=frozenset().union(*(one.via for one in found)),
-        hcas=tuple(sorted({hca for one in found for hca in one.hcas})),
-        layers=frozenset().union(*(one.layers for one in found)),
-        interfaces=tuple(dict.fromkeys(name for one in found for name in one.interfaces)),
+        hcas=tuple(sorted({port for port, _ in ports})),
+        layers=frozenset(layer for _, layer in ports),
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from runner.analysis.interconnect import volume
-from runner.analysis.interconnect.evidence import collect, join_channels, read_channels, sent_by_node
+from runner.analysis.interconnect.evidence import collect, read_channels, sent_by_node
 from runner.analysis.interconnect.proof import Observed, Verdict, against, known, unproved, within_a_node
 from runner.core import transport
 from runner.core.events import Event, Nccl
@@ -46,7 +46,7 @@ def used(
     own = () if several else gpus[trial.first_device : trial.first_device + trial.world_size]
     run = Observed(
         trial=trial,
-        channels=join_channels([read_channels(event.lines) for event in events if isinstance(event, Nccl)]),
+        channels=read_channels(event.lines for event in events if isinstance(event, Nccl)),
         evidence=collect(events, pcie),
         sent=sent_by_node(events),
         needed=volume.handed_over(trial, events),
