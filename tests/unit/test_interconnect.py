@@ -264,9 +264,15 @@ def test_no_ring_sends_less_than_any_algorithm_has_to(nodes, each):
 # ---- between nodes
 
 
+def on_both(first, second=None):
+    """What two nodes sent by interface; the same where only one is given."""
+    return [start(), *sent("n1", first), *sent("n2", second or first, rank=1)]
+
+
 def test_the_interface_that_moved_the_gradients_carried_them():
-    said = [start(), *sent("n1", {"lo": 10**12, "eth0": 5000, "eth1": STEPS}), *sent("n2", {"eth1": STEPS}, rank=1)]
-    found = transport.used(on_nodes(2, **DDP), (), said, nics=NICS)
+    found = transport.used(
+        on_nodes(2, **DDP), (), on_both({"lo": 10**12, "eth0": 5000, "eth1": STEPS}, {"eth1": STEPS}), nics=NICS
+    )
     assert (found.used, found.interface, found.interfaces) == ("ethernet", "eth1", {"n1": "eth1", "n2": "eth1"})
     assert (found.gradient_bytes, found.expected_bytes_per_step) == (MEGABYTE, 2 * MEGABYTE)
     assert found.sent_bytes_per_step == {"n1": MEGABYTE, "n2": MEGABYTE}
@@ -300,10 +306,9 @@ def test_containers_with_a_network_of_their_own_count_their_own():
 def test_interfaces_that_sent_too_little_carried_nothing():
     """Half of what has to cross at the least is asked for: a card's own counters may lag."""
     almost = STEPS // 2 - 1
-    said = [start(), *sent("n1", {"eth0": almost}), *sent("n2", {"eth0": almost}, rank=1)]
-    found = transport.used(on_nodes(2, **DDP), (), said, nics=NICS)
+    found = transport.used(on_nodes(2, **DDP), (), on_both({"eth0": almost}), nics=NICS)
     assert (found.used, found.interfaces, found.sent_bytes_per_step) == ("unknown", {}, {})
-    said = [start(), *sent("n1", {"eth0": almost + 1}), *sent("n2", {"eth0": almost + 1}, rank=1)]
+    said = on_both({"eth0": almost + 1})
     assert transport.used(on_nodes(2, **DDP), (), said, nics=NICS).used == "ethernet"
     assert transport.used(on_nodes(2, **DDP), (), said[:3], nics=NICS).used == "unknown"  # the other node told nothing
 
@@ -311,7 +316,7 @@ def test_interfaces_that_sent_too_little_carried_nothing():
 def test_a_bond_counts_what_its_card_counts_and_the_chosen_one_is_named():
     trial = on_nodes(2, wires=[wire(1, iface="bond0"), wire(2, iface="bond0")], **DDP)
     both = {"bond0": STEPS, "eth0": STEPS + 100, "eth1": 0}
-    found = transport.used(trial, (), [start(), *sent("n1", both), *sent("n2", both, rank=1)])
+    found = transport.used(trial, (), on_both(both))
     assert (found.used, found.interface) == ("ethernet", "bond0")
 
 
@@ -319,20 +324,20 @@ def test_ip_over_infiniband_is_not_verbs():
     trial = on_nodes(
         2, wires=[wire(n, iface="ib0", kind="infiniband") for n in (1, 2)], interconnect="infiniband", **DDP
     )
-    said = [start(), *sent("n1", {"ib0": STEPS}), *sent("n2", {"ib0": STEPS}, rank=1)]
+    said = on_both({"ib0": STEPS})
     assert transport.used(trial, (), said, nics=NICS).used == "ipoib"
     assert transport.used(trial, (), said).used == "ipoib"  # as it was chosen, where the nodes' own words are missing
 
 
 def test_where_nodes_differ_the_weaker_end_names_the_link():
     trial = on_nodes(2, wires=[wire(1, iface="ib0", kind="infiniband"), wire(2)], **DDP)
-    said = [start(), *sent("n1", {"ib0": STEPS}), *sent("n2", {"eth0": STEPS}, rank=1)]
+    said = on_both({"ib0": STEPS}, {"eth0": STEPS})
     found = transport.used(trial, (), said, nics=NICS)
     assert (found.used, found.interface) == ("ethernet", "ib0, eth0")
 
 
 def test_an_interface_that_nobody_knows_is_named_and_not_classified():
-    said = [start(), *sent("n1", {"eth9": STEPS}), *sent("n2", {"eth9": STEPS}, rank=1)]
+    said = on_both({"eth9": STEPS})
     found = transport.used(on_nodes(2, **DDP), (), said)
     assert (found.used, found.interface) == ("unknown", "eth9")
 
@@ -405,8 +410,7 @@ def test_an_adapter_of_infiniband_counts_ip_again():
 
 
 def test_one_node_that_sent_nothing_is_enough_to_prove_nothing():
-    said = [start(), *sent("n1", {"eth0": 9 * STEPS}), *sent("n2", {"eth0": 100}, rank=1)]
-    found = transport.used(on_nodes(2, **DDP), (), said, nics=NICS)
+    found = transport.used(on_nodes(2, **DDP), (), on_both({"eth0": 9 * STEPS}, {"eth0": 100}), nics=NICS)
     assert "carried 100 B to 360 MB a node" in found.contradiction
 
 
@@ -457,7 +461,7 @@ def test_sockets_are_sockets_however_busy_an_adapter_was():
     ],
 )
 def test_what_is_no_real_wire_says_so(link, one_machine, label):
-    said = [start(), *sent("n1", {"eth0": STEPS}), *sent("n2", {"eth0": STEPS}, rank=1)]
+    said = on_both({"eth0": STEPS})
     found = transport.used(on_nodes(2, link=link, **DDP), (), said, nics=NICS, one_machine=one_machine)
     assert found.label == label
 
