@@ -162,17 +162,17 @@ def test_idle_power_is_the_lowest_mean_over_a_second():
     # 60 W, then a second at 40 W, then 100 W; half a second at 20 W is too short to count by itself.
     t = [0, 1, 1.001, 2.001, 2.002, 3]
     one = series(list(zip(t, [60.0, 60.0, 40.0, 40.0, 100.0, 100.0], strict=True)))
-    assert one.lowest_second(Span(start=0, end=3)).value == pytest.approx(40.0)
+    assert one.lowest(Span(start=0, end=3), one.integral).value == pytest.approx(40.0)
     short = series([(0, 60.0), (0.5, 60.0), (0.501, 20.0), (1.001, 20.0), (1.002, 60.0), (2, 60.0)], period_s=0.5)
-    assert short.lowest_second(Span(start=0, end=2)).value == pytest.approx(40.0, abs=0.1)
+    assert short.lowest(Span(start=0, end=2), short.integral).value == pytest.approx(40.0, abs=0.1)
 
 
 def test_idle_power_needs_a_second():
     one = series([(0, 60.0), (2, 60.0)])
-    assert one.lowest_second(Span(start=0, end=0.9)).why.startswith("0.9 s before the job are too short")
-    assert one.lowest_second(Span(start=5, end=9)).why == "no second before the job has samples throughout"
+    assert one.lowest(Span(start=0, end=0.9), one.integral).why.startswith("0.9 s before the job are too short")
+    assert one.lowest(Span(start=5, end=9), one.integral).why == "no second before the job has samples throughout"
     counter = series([(0, 0.0), (1, 50.0), (2, 80.0), (3, 140.0)])
-    assert counter.lowest_rise(Span(start=0, end=3)).value == pytest.approx(30.0)
+    assert counter.lowest(Span(start=0, end=3), counter.risen).value == pytest.approx(30.0)
 
 
 def test_a_state_holds_until_the_next_sample():

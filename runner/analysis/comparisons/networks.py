@@ -32,7 +32,6 @@ class Network(Frozen):
     batch: int  # of a device; of all with strong scaling
     unit: str
     rows: tuple[Row, ...]
-    notes: tuple[str, ...]
     runs: tuple[tuple[str, ...], ...]
 
 
@@ -90,7 +89,18 @@ def _name(run: Run) -> str:
 def _report(curves: Sequence[Sequence[Run]], *, name: str) -> Networks:
     every = [run for own in curves for run in own]
     largest = max(every, key=lambda run: run[1].trial.world_size)
-    own = tuple(sorted((_network(runs) for runs in curves), key=lambda one: one.label))
+    own, notes = [], []
+    for runs in sorted(curves, key=lambda runs: model_in_words(trial_of(runs[0]))):
+        summary, one = summarize(runs), trial_of(runs[0])
+        label = model_in_words(one)
+        by_scale = [[run for run in runs if run[1].trial.world_size == row.scale] for row in summary.rows]
+        batch = one.batch_per_device if one.scaling == "weak" else one.global_batch
+        scales = tuple(map(ids, by_scale))
+        own.append(Network(label=label, batch=batch, unit=summary.rate_unit, rows=summary.rows, runs=scales))
+        notes += [
+            f"{label}, {row.devices} {row.status}: {'; '.join(row.reasons)}" for row in summary.rows if row.reasons
+        ]
+        notes += [f"{label}, {note}" for note in summary.notes]
     over = " or ".join(dict.fromkeys(between(record) for _, record in every if record.trial.world_size > 1))
     trial = trial_of(largest)
     data = "images of a data set" if trial.dataset else "synthetic data"
@@ -100,22 +110,6 @@ def _report(curves: Sequence[Sequence[Run]], *, name: str) -> Networks:
         setting=f"{trial.precision}, {trial.scaling} scaling, {trial.way} over {over}, {data}",
         techniques=trial.techniques,
         ran_on=summarize([largest]).ran_on,
-        networks=own,
-        notes=tuple(f"{network.label}, {note}" for network in own for note in network.notes),
-    )
-
-
-def _network(runs: Sequence[Run]) -> Network:
-    summary = summarize(runs)
-    trial = trial_of(runs[0])
-    return Network(
-        label=model_in_words(trial),
-        batch=trial.batch_per_device if trial.scaling == "weak" else trial.global_batch,
-        unit=summary.rate_unit,
-        rows=summary.rows,
-        notes=(
-            *(f"{row.devices} {row.status}: {'; '.join(row.reasons)}" for row in summary.rows if row.reasons),
-            *summary.notes,
-        ),
-        runs=tuple(ids([run for run in runs if run[1].trial.world_size == row.scale]) for row in summary.rows),
+        networks=tuple(own),
+        notes=tuple(notes),
     )

@@ -8,7 +8,6 @@ they can have is 0.1), else the windows of all repeats.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, get_args
 
@@ -99,8 +98,8 @@ ORDER: Final[Sequence[str]] = get_args(Verdict)
 
 def compare(a: Sequence[RunRecord], b: Sequence[RunRecord], *, names: tuple[str, str]) -> Compared:
     """Hold every trial of B against the same one of A; `names` is what the sides are called."""
-    out_a, in_a = _sorted_out("A", a)
-    out_b, in_b = _sorted_out("B", b)
+    out: list[LeftOut] = []
+    in_a, in_b = (_usable("A", a, out), _usable("B", b, out))
     both = [trial for trial in in_a if trial in in_b]
     tests = [_ranked(in_a[trial], in_b[trial], among=len(both)) for trial in both]
     corrected = iter(ranktest.holm([test.p for test in tests if test]))
@@ -111,20 +110,19 @@ def compare(a: Sequence[RunRecord], b: Sequence[RunRecord], *, names: tuple[str,
         b=names[1],
         pairs=tuple(sorted(pairs, key=lambda pair: (ORDER.index(pair.verdict), pair.ratio, pair.trial))),
         unpaired=(*_alone("A", in_a, in_b), *_alone("B", in_b, in_a)),
-        left_out=(*out_a, *out_b),
+        left_out=tuple(out),
     )
 
 
-def _sorted_out(side: Literal["A", "B"], records: Sequence[RunRecord]) -> tuple[list[LeftOut], Trials]:
-    """The runs that can't be compared, each with its reason, and the others by trial."""
-    out: list[LeftOut] = []
-    trials: dict[Identity, list[RunRecord]] = defaultdict(list)
+def _usable(side: Literal["A", "B"], records: Sequence[RunRecord], out: list[LeftOut]) -> Trials:
+    """The runs that can be compared, by trial; the others go to `out`, each with its reason."""
+    trials: dict[Identity, list[RunRecord]] = {}
     for record in records:
         if reason := _unusable(record):
             out.append(LeftOut(side=side, run_id=record.run_id, reason=reason))
         else:
-            trials[identity(record)].append(record)
-    return out, trials
+            trials.setdefault(identity(record), []).append(record)
+    return trials
 
 
 def _unusable(record: RunRecord) -> str | None:
@@ -188,15 +186,10 @@ def verdict(ci95: Interval | None, p_holm: float | None) -> Verdict:
 
 def _alone(side: Literal["A", "B"], own: Trials, other: Trials) -> list[Unpaired]:
     """The trials that only one side has, each with what keeps it from the nearest of the other side."""
+    alone = {trial: tuple(record.run_id for record in own[trial]) for trial in own if trial not in other}
     return [
-        Unpaired(
-            side=side,
-            trial=in_words(trial),
-            run_ids=tuple(record.run_id for record in records),
-            nearest=_nearest(trial, other),
-        )
-        for trial, records in own.items()
-        if trial not in other
+        Unpaired(side=side, trial=in_words(trial), run_ids=run_ids, nearest=_nearest(trial, other))
+        for trial, run_ids in alone.items()
     ]
 
 

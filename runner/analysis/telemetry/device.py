@@ -183,7 +183,7 @@ def gpu_figures(device: Device, gpu: MonitoredGpu, *, idle: Span | None, own: Co
         energy_j=energy,
         energy_method=method if energy is not None else None,
         integrated_power_j=integrated,
-        idle_power_w=device.ask("power_w", lambda series: series.lowest_second(idle)) if idle else None,
+        idle_power_w=device.ask("power_w", lambda series: series.lowest(idle, series.integral)) if idle else None,
         **{f"{wire}_bytes": _traffic(device, wire) for wire in _WIRES},
         slowdown_percent=_slowdowns(device),
         ecc_corrected=device.grown("ecc_corrected"),
@@ -276,7 +276,7 @@ def host_figures(
         clock_mhz=device.gauge("clock_mhz"),
         power_w=device.power(energy, rates),
         energy_j=energy,
-        idle_power_w=device.ask("energy_j", lambda series: series.lowest_rise(idle)) if idle else None,
+        idle_power_w=device.ask("energy_j", lambda series: series.lowest(idle, series.risen)) if idle else None,
         sampler_percent=used,
     )
 

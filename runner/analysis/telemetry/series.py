@@ -134,14 +134,6 @@ class Series:
         rise[rise < 0] = np.nan
         return Series(t, np.concatenate([[np.nan], rise]), self.period_s) if len(t) else self
 
-    def lowest_second(self, span: Span) -> Found[float]:
-        """The lowest mean of a gauge over a second of the span that begins or ends at a sample."""
-        return self._lowest(span, self.integral)
-
-    def lowest_rise(self, span: Span) -> Found[float]:
-        """The lowest rise of a counter in a second of the span that begins or ends at a sample."""
-        return self._lowest(span, self.risen)
-
     def growth(self, span: Span) -> Found[float]:
         """How much a counter of rare events rose from the last reading before the span to the first after it, or the nearest there are."""
         if wrong := self._clock(span):
@@ -164,7 +156,8 @@ class Series:
         seconds[known[:-1]] = np.where(ends - starts <= GAP_PERIODS * self.period_s, overlap, 0)
         return seconds
 
-    def _lowest(self, span: Span, amount: Callable[[Span], Found[float]]) -> Found[float]:
+    def lowest(self, span: Span, amount: Callable[[Span], Found[float]]) -> Found[float]:
+        """The lowest `integral` or rise (`risen`) in a second of the span that begins or ends at a sample."""
         if span.seconds < SECOND:
             return Found(
                 None, f"{span.seconds:.3g} s before the job are too short to measure idle power; 1 s is needed"
