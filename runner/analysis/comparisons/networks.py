@@ -5,13 +5,14 @@ A network's runs may be of several matrices: those that share the key of their s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runner.analysis.comparisons.grouping import Names, Run, ids, is_training, partition, slug, software, trial_of
 from runner.analysis.summarize import between, device_name, model_in_words, summarize, version_of
-from runner.analysis.summary import Row
+from runner.analysis.summary import Row, Summary
 from runner.core.frozen import Frozen
+from runner.core.trial import Trial
 
 SCALES: Final = 3
 """Numbers of devices that one of two networks has at the least: what two have in common is no curve."""
@@ -89,27 +90,34 @@ def _name(run: Run) -> str:
 def _report(curves: Sequence[Sequence[Run]], *, name: str) -> Networks:
     every = [run for own in curves for run in own]
     largest = max(every, key=lambda run: run[1].trial.world_size)
-    own, notes = [], []
-    for runs in sorted(curves, key=lambda runs: model_in_words(trial_of(runs[0]))):
-        summary, one = summarize(runs), trial_of(runs[0])
-        label = model_in_words(one)
-        by_scale = [[run for run in runs if run[1].trial.world_size == row.scale] for row in summary.rows]
-        batch = one.batch_per_device if one.scaling == "weak" else one.global_batch
-        scales = tuple(map(ids, by_scale))
-        own.append(Network(label=label, batch=batch, unit=summary.rate_unit, rows=summary.rows, runs=scales))
-        notes += [
-            f"{label}, {row.devices} {row.status}: {'; '.join(row.reasons)}" for row in summary.rows if row.reasons
-        ]
-        notes += [f"{label}, {note}" for note in summary.notes]
+    summaries = [(runs, summarize(runs)) for runs in sorted(curves, key=lambda runs: model_in_words(trial_of(runs[0])))]
     over = " or ".join(dict.fromkeys(between(record) for _, record in every if record.trial.world_size > 1))
     trial = trial_of(largest)
     data = "images of a data set" if trial.dataset else "synthetic data"
     return Networks(
         name=name,
-        title=f"{' '.join(software(largest))}: {len(own)} networks",
+        title=f"{' '.join(software(largest))}: {len(summaries)} networks",
         setting=f"{trial.precision}, {trial.scaling} scaling, {trial.way} over {over}, {data}",
         techniques=trial.techniques,
         ran_on=summarize([largest]).ran_on,
-        networks=tuple(own),
-        notes=tuple(notes),
+        networks=tuple(_network(runs, summary) for runs, summary in summaries),
+        notes=tuple(note for runs, summary in summaries for note in _notes(trial_of(runs[0]), summary)),
     )
+
+
+def _network(runs: Sequence[Run], summary: Summary) -> Network:
+    trial = trial_of(runs[0])
+    return Network(
+        label=model_in_words(trial),
+        batch=trial.batch_per_device if trial.scaling == "weak" else trial.global_batch,
+        unit=summary.rate_unit,
+        rows=summary.rows,
+        runs=tuple(ids([run for run in runs if run[1].trial.world_size == row.scale]) for row in summary.rows),
+    )
+
+
+def _notes(trial: Trial, summary: Summary) -> Iterator[str]:
+    for row in summary.rows:
+        if row.reasons:
+            yield f"{model_in_words(trial)}, {row.devices} {row.status}: {'; '.join(row.reasons)}"
+    yield from (f"{model_in_words(trial)}, {note}" for note in summary.notes)

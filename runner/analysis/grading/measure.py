@@ -53,6 +53,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
     stops = sorted((event for event in events if isinstance(event, RunStop)), key=lambda stop: stop.rank)
     data = [event for event in events if isinstance(event, Data)]
     alone = [event.samples / event.seconds for event in events if isinstance(event, InputAlone)]
+    batches = [event for event in events if isinstance(event, BatchEvent)]
     in_flight = in_flight_of(events)
     decoded = [event.decoded for event in data if event.decoded is not None]
     probes_s = longest.get(WIRES, 0.0) + longest.get(PEAK, 0.0)
@@ -77,9 +78,7 @@ def measure(events: Sequence[Event], *, started: float, unit: str, mode: Mode = 
         used=metrics.used(events),
         epochs=epochs(events),
         accuracy=accuracy(events),
-        batch=next(
-            (BatchUsed.model_validate(e, from_attributes=True) for e in events if isinstance(e, BatchEvent)), None
-        ),
+        batch=BatchUsed.model_validate(batches[0], from_attributes=True) if batches else None,
         latency=latency(events) if mode == "infer" else None,
         in_flight=in_flight,
         input_alone_per_s=math.fsum(alone) if alone else None,
